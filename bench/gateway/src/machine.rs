@@ -1,0 +1,36 @@
+//! What the kernel says this process has used.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+
+/// CPU time of all threads, to the nanosecond.
+pub(crate) fn cpu_time() -> anyhow::Result<Duration> {
+    let mut total = 0;
+    for task in fs::read_dir("/proc/self/task")? {
+        // A thread may end while we look.
+        let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
+        total += text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(total))
+}
+
+pub(crate) fn resident_kb() -> anyhow::Result<u64> {
+    status("VmRSS:")
+}
+
+pub(crate) fn peak_kb() -> anyhow::Result<u64> {
+    status("VmHWM:")
+}
+
+/// Sets the peak back to what is in use now.
+pub(crate) fn reset_peak() -> anyhow::Result<()> {
+    fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")
+}
+
+fn status(field: &str) -> anyhow::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).context("no such field")?;
+    line.trim().trim_end_matches(" kB").parse().context("not a number")
+}

@@ -1,0 +1,280 @@
+//! `assize ask`: one question through the gateway.
+
+use std::fs;
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+
+use assize_gateway::{Gateway, REHEARSAL_LABEL};
+use assize_llm::answer::generate_value;
+use assize_llm::{Call, Delta, Model, Prompt, Provenance, Request, Response, Schema, Stop};
+use assize_types::{Cancel, Cost, Money, Usage, trail};
+use serde_json::{Value, json};
+
+use crate::args::AskArgs;
+use crate::choose;
+use crate::config::Config;
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint};
+
+/// No question is longer: the largest context window there is would not hold it.
+const LONGEST_QUESTION: u64 = 16 * 1024 * 1024;
+
+pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Result<(), Failure> {
+    let request = request(&args, config)?;
+    let gateway = choose::gateway(config, &args.model, args.quiet).await?;
+    if args.estimate {
+        return show_estimate(&gateway, &request, args.json);
+    }
+    trail::workflow_started(&args.question, config.text("provider").unwrap_or("auto"));
+    let outcome = ask(&args, &gateway, &request, cancel).await;
+    let attempts =
+        outcome.as_ref().map_or(0, |answered| answered.responses.iter().map(|r| r.attempts).sum());
+    trail::workflow_completed(outcome.is_ok(), attempts);
+    let answered = outcome?;
+    show(&args, &answered)?;
+    answered.verdict(&request)
+}
+
+/// What came back.
+struct Answered {
+    /// Present where JSON was asked for.
+    value: Option<(Value, Provenance)>,
+    responses: Vec<Response>,
+    /// Whether the text is on the screen already.
+    streamed: bool,
+}
+
+async fn ask(
+    args: &AskArgs,
+    gateway: &Gateway,
+    request: &Request,
+    cancel: Cancel,
+) -> Result<Answered, Failure> {
+    if request.schema.is_some() {
+        let call = Call { cancel, on_delta: None };
+        let answer = generate_value(gateway, request, call).await?;
+        let value = Some((answer.value, answer.provenance));
+        return Ok(Answered { value, responses: answer.responses, streamed: false });
+    }
+    let print = |delta: Delta<'_>| {
+        // That nobody reads any more is found out at the end.
+        let _ = match delta {
+            Delta::Text(text) => out_untrusted(text),
+            Delta::Restart => out_line("\n[the stream broke off; the answer starts again]"),
+        };
+    };
+    if args.stream && gateway.is_rehearsal() {
+        show_label()?;
+    }
+    let on_delta = args.stream.then_some(&print as &(dyn Fn(Delta<'_>) + Send + Sync));
+    let response = gateway.generate(request, Call { cancel, on_delta }).await?;
+    Ok(Answered { value: None, responses: vec![response], streamed: args.stream })
+}
+
+fn request(args: &AskArgs, config: &Config) -> Result<Request, Failure> {
+    let question = if args.question == "-" { read_question()? } else { args.question.clone() };
+    if question.trim().is_empty() {
+        return Err(Failure::new(FailureKind::Usage, "the question is empty"));
+    }
+    let mut prompt = Prompt::question(question);
+    if let Some(system) = &args.system {
+        prompt = prompt.block("system", system);
+    }
+    let mut request = Request::new(prompt);
+    request.schema = args.schema.as_deref().map(read_schema).transpose()?;
+    request.temperature = config.decimal("temperature").map_or(Request::TEMPERATURE, |t| t as f32);
+    request.max_tokens =
+        config.whole("max_output_tokens").map_or(Request::MAX_TOKENS, |n| n as u32);
+    Ok(request)
+}
+
+fn read_question() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(LONGEST_QUESTION + 1).read_to_end(&mut bytes);
+    read.map_err(|error| {
+        Failure::new(FailureKind::Environment, format!("cannot read standard input: {error}"))
+    })?;
+    if bytes.len() as u64 > LONGEST_QUESTION {
+        return Err(Failure::new(FailureKind::Usage, "the question is longer than 16 MiB"));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::new(FailureKind::Usage, "the question is not UTF-8 text"))
+}
+
+fn read_schema(path: &Path) -> Result<Schema, Failure> {
+    let shown = path.display();
+    let failed = |why: String| {
+        Failure::new(FailureKind::Usage, format!("cannot use the schema `{shown}`: {why}"))
+    };
+    let meta = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !meta.is_file() || meta.len() > 1024 * 1024 {
+        return Err(failed("not a regular file of at most 1 MiB".to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let value: Value =
+        serde_json::from_str(&text).map_err(|error| failed(format!("not JSON: {error}")))?;
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("answer");
+    let name: String =
+        stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
+    Schema::from_value(&name, value).map_err(|error| failed(error.to_string()))
+}
+
+fn show_estimate(gateway: &Gateway, request: &Request, json: bool) -> Result<(), Failure> {
+    let Some(estimate) = gateway.estimate(request) else {
+        return Err(Failure::new(FailureKind::Usage, "there is nothing to estimate"));
+    };
+    if json {
+        return out_json(&json!({
+            "input_tokens": estimate.input_tokens,
+            "output_tokens": estimate.output_tokens,
+            "cost_usd": dollars(estimate.cost),
+            "at_most_usd": dollars(estimate.at_most),
+        }));
+    }
+    out_line(&format!(
+        "about {} tokens in and {} out: {}, at most {}",
+        grouped(estimate.input_tokens),
+        grouped(estimate.output_tokens),
+        estimate.cost,
+        estimate.at_most
+    ))
+}
+
+impl Answered {
+    fn usage(&self) -> Usage {
+        self.responses.iter().fold(Usage::default(), |sum, response| sum + response.usage)
+    }
+
+    fn cost(&self) -> Cost {
+        self.responses.iter().fold(Cost::Known(Money::ZERO), |sum, response| sum + response.cost)
+    }
+
+    fn last(&self) -> Result<&Response, Failure> {
+        self.responses
+            .last()
+            .ok_or_else(|| Failure::new(FailureKind::Internal, "no response was kept"))
+    }
+
+    /// Whether what was answered is an answer.
+    fn verdict(&self, request: &Request) -> Result<(), Failure> {
+        match self.last()?.stop {
+            Stop::Refused => {
+                Err(Failure::new(FailureKind::Verdict, "the model declined to answer"))
+            }
+            Stop::MaxTokens if self.value.is_none() => {
+                let message =
+                    format!("the answer was cut off at {} output tokens", request.max_tokens);
+                Err(Failure::new(FailureKind::Verdict, message)
+                    .hint("allow longer answers with `--max-output-tokens`"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The label goes where the answer goes: beside it, it would be easy to lose.
+fn show_label() -> Result<(), Failure> {
+    out_line(&paint(WARN, format!("[{REHEARSAL_LABEL}]")))
+}
+
+fn show(args: &AskArgs, answered: &Answered) -> Result<(), Failure> {
+    let last = answered.last()?;
+    if args.json {
+        return show_json(answered, last);
+    }
+    match &answered.value {
+        Some((value, _)) => out_json(value)?,
+        None if answered.streamed => {
+            if !last.text.ends_with('\n') {
+                out_line("")?;
+            }
+        }
+        None => {
+            if last.rehearsal {
+                show_label()?;
+            }
+            out_untrusted(last.text.trim_end())?;
+            out_line("")?;
+        }
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    if std::io::stdout().is_terminal() {
+        note("");
+    }
+    if last.rehearsal {
+        note(&format!(
+            "{} {}",
+            paint(WARN.bold(), format!("{REHEARSAL_LABEL}.")),
+            paint(
+                DIM,
+                "Set a key such as ANTHROPIC_API_KEY to ask one; `assize doctor` shows the choices."
+            )
+        ));
+    }
+    if let Some((_, provenance)) = &answered.value {
+        note(&paint(DIM, format!("answer: {provenance}")));
+    }
+    if let Some(path) = &args.model.replay {
+        note(&paint(DIM, format!("played from {}; nothing was asked or spent", path.display())));
+    }
+    note(&paint(DIM, summary(answered, last)));
+    Ok(())
+}
+
+/// One line of account: who, how much, at what price, how long.
+fn summary(answered: &Answered, last: &Response) -> String {
+    let usage = answered.usage();
+    let cached = match usage.cached_input {
+        0 => String::new(),
+        _ => format!(" ({:.0}% cached)", usage.cached_share() * 100.0),
+    };
+    let milliseconds: u64 = answered.responses.iter().map(|response| response.duration_ms).sum();
+    let attempts: u32 = answered.responses.iter().map(|response| response.attempts).sum();
+    let attempts = if attempts > 1 { format!(" · {attempts} attempts") } else { String::new() };
+    let who = if last.rehearsal {
+        "rehearsal".to_owned()
+    } else {
+        format!("{} {}", last.provider, last.model)
+    };
+    terminal::harmless(&format!(
+        "{who} · {} tokens in{cached}, {} out · {} · {:.1} s{attempts}",
+        grouped(usage.input),
+        grouped(usage.output),
+        answered.cost(),
+        milliseconds as f64 / 1000.0
+    ))
+}
+
+fn show_json(answered: &Answered, last: &Response) -> Result<(), Failure> {
+    let answer = match &answered.value {
+        Some((value, _)) => value.clone(),
+        None => Value::String(last.text.clone()),
+    };
+    let usage = answered.usage();
+    let mut shown = json!({
+        "answer": answer,
+        "stop": last.stop,
+        "provider": last.provider,
+        "model": last.model,
+        "rehearsal": last.rehearsal,
+        "usage": usage,
+        "cost_usd": dollars(answered.cost()),
+        "calls": answered.responses.len(),
+        "attempts": answered.responses.iter().map(|response| response.attempts).sum::<u32>(),
+        "duration_ms": answered.responses.iter().map(|response| response.duration_ms).sum::<u64>(),
+    });
+    if let Some((_, provenance)) = &answered.value {
+        shown["provenance"] = json!(provenance);
+    }
+    if last.rehearsal {
+        shown["label"] = json!(REHEARSAL_LABEL);
+    }
+    out_json(&shown)
+}
+
+/// Dollars as a number, or null where they are unknown.
+fn dollars(cost: Cost) -> Value {
+    cost.known().map_or(Value::Null, |money| json!(money.dollars()))
+}

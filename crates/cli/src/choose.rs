@@ -1,0 +1,217 @@
+//! Who is asked: the provider, by flag, setting, key or presence, and the gateway to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_gateway::{
+    Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits, MemoryLedger,
+    Options, Provider, Rehearsal, RetryPolicy, probe,
+};
+use assize_types::Money;
+
+use crate::args::ModelArgs;
+use crate::config::settings::{REHEARSAL, nearest};
+use crate::config::{Config, Source};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal;
+
+/// How long a local Ollama may take to say that it is there.
+const OLLAMA_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Who is asked, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Provider { provider: Provider, why: String },
+    Rehearsal { why: String },
+}
+
+/// The order in which a provider is looked for, in words.
+pub(crate) const ORDER: &str = "--provider, the setting `provider`, a key for anthropic, openai, \
+    google, groq or openrouter in that order, an Ollama that answers, the rehearsal model";
+
+/// Chooses by what is known without asking anyone; `None` if it depends on whether Ollama answers.
+pub(crate) fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {
+    if let Some(value) = config.get("provider") {
+        let why = match &value.source {
+            Source::Flag(flag) => format!("asked for by `{flag}`"),
+            source => format!("set by {source}"),
+        };
+        if value.text == REHEARSAL {
+            return Ok(Some(Choice::Rehearsal { why }));
+        }
+        let provider: Provider =
+            value.text.parse().map_err(|error: assize_gateway::UnknownProvider| {
+                let names = Provider::ALL.iter().map(|p| p.name()).chain([REHEARSAL]);
+                let failure = Failure::new(FailureKind::Usage, error.to_string());
+                match nearest(&value.text, names) {
+                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                    None => failure,
+                }
+            })?;
+        return Ok(Some(Choice::Provider { provider, why }));
+    }
+    let keyed = Provider::ALL.into_iter().filter(|provider| provider.needs_key());
+    for provider in keyed {
+        if let (Some(_), source) = config.key(provider) {
+            return Ok(Some(Choice::Provider {
+                provider,
+                why: format!("its key is at hand ({source})"),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Chooses, asking for a local Ollama if it comes to that.
+pub(crate) async fn choose(config: &Config, client: &HttpClient) -> Result<Choice, Failure> {
+    if let Some(choice) = from_settings(config)? {
+        return Ok(choice);
+    }
+    let ollama = endpoint(config, Provider::Ollama);
+    if probe(client, &ollama, OLLAMA_PATIENCE).await.is_ok() {
+        let why = format!("no key is at hand, and it answers at {}", ollama.base_url);
+        return Ok(Choice::Provider { provider: Provider::Ollama, why });
+    }
+    let why = "no key is at hand, and no Ollama answers".to_owned();
+    // Whoever names a model wants that one.
+    if let Some(model) = config.get("model") {
+        let message = format!(
+            "there is no provider to ask for the model `{}` ({})",
+            model.text, model.source
+        );
+        return Err(Failure::new(FailureKind::Settings, message).hint(
+            "name one with `--provider`, or set its key; `assize doctor` shows what is configured",
+        ));
+    }
+    Ok(Choice::Rehearsal { why })
+}
+
+/// Where and as what a provider is asked, by the settings.
+pub(crate) fn endpoint(config: &Config, provider: Provider) -> Endpoint {
+    let (key, source) = config.key(provider);
+    let own = |name: &str| config.text(&format!("{provider}.{name}")).map(str::to_owned);
+    Endpoint {
+        provider,
+        model: own("model").unwrap_or_else(|| provider.default_model().to_owned()),
+        base_url: own("base_url").unwrap_or_else(|| provider.default_base_url().to_owned()),
+        key,
+        key_source: match source {
+            Source::Environment(variable) => variable,
+            other => other.to_string(),
+        },
+        context_window: config.whole(&format!("{provider}.context_window")),
+    }
+}
+
+/// The gateway that the settings and flags ask for.
+pub(crate) async fn gateway(
+    config: &Config,
+    args: &ModelArgs,
+    quiet: bool,
+) -> Result<Gateway, Failure> {
+    config.refuse_withheld()?;
+    let mut options = options(config, quiet)?;
+    if let Some(path) = &args.replay {
+        let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
+        check_recorded_with(config, &cassette)?;
+        return Ok(Gateway::to_cassette(cassette, options));
+    }
+    if let Some(path) = &args.record {
+        options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
+    }
+    let client = HttpClient::new()?;
+    match choose(config, &client).await? {
+        Choice::Rehearsal { .. } => Ok(Gateway::to_rehearsal(rehearsal(config), options)),
+        Choice::Provider { provider, .. } => {
+            let mut endpoint = endpoint(config, provider);
+            if let Some(model) = config.text("model") {
+                endpoint.model = model.to_owned();
+            }
+            if provider.needs_key() && endpoint.key.is_none() {
+                let message = format!("no key for {provider}");
+                return Err(Failure::new(FailureKind::Settings, message).hint(format!(
+                    "set `{}` in the environment or in `.env`; or try it without a model: `--provider {REHEARSAL}`",
+                    endpoint.key_source
+                )));
+            }
+            options.limits = limits(config, provider);
+            options.price = config.price(&endpoint.model)?;
+            Ok(Gateway::to_provider(&client, endpoint, options))
+        }
+    }
+}
+
+/// A cassette answers for the provider that it was recorded with, and for no other.
+fn check_recorded_with(config: &Config, cassette: &Cassette) -> Result<(), Failure> {
+    let (Some(value), Some((recorded, _))) = (config.get("provider"), cassette.recorded_with())
+    else {
+        return Ok(());
+    };
+    if matches!(value.source, Source::Flag(_)) && value.text != recorded {
+        let message = format!("the cassette was recorded with {recorded}, not with {}", value.text);
+        return Err(
+            Failure::new(FailureKind::Usage, message).hint("leave `--provider` out to replay it")
+        );
+    }
+    Ok(())
+}
+
+fn options(config: &Config, quiet: bool) -> Result<Options, Failure> {
+    let seconds =
+        |key: &str, default: Duration| config.whole(key).map_or(default, Duration::from_secs);
+    let policy = RetryPolicy::default();
+    let caps = Caps {
+        cost: config.decimal("budget.max_cost").and_then(Money::from_dollars),
+        tokens: config.whole("budget.max_tokens"),
+    };
+    Ok(Options {
+        retry: RetryPolicy {
+            retries: config.whole("gateway.retries").map_or(policy.retries, |n| n as u32),
+            attempt_timeout: seconds("gateway.timeout_seconds", policy.attempt_timeout),
+            deadline: seconds("gateway.deadline_seconds", policy.deadline),
+            ..policy
+        },
+        ledger: Arc::new(MemoryLedger::new(caps)),
+        observer: (!quiet).then(|| Arc::new(tell) as _),
+        ..Options::default()
+    })
+}
+
+fn limits(config: &Config, provider: Provider) -> Limits {
+    let limit = |name: &str| config.whole(&format!("{provider}.{name}"));
+    Limits {
+        concurrency: limit("concurrency").map_or(Limits::default().concurrency, |n| n as usize),
+        requests_per_minute: limit("requests_per_minute"),
+        tokens_per_minute: limit("tokens_per_minute"),
+    }
+}
+
+fn rehearsal(config: &Config) -> Rehearsal {
+    Rehearsal {
+        seed: config.whole("rehearsal.seed").unwrap_or_default(),
+        latency: Duration::from_millis(config.whole("rehearsal.latency_ms").unwrap_or_default()),
+        fault_rate: config.decimal("rehearsal.fault_rate").unwrap_or_default(),
+    }
+}
+
+/// Tells the user who waits what they wait for.
+fn tell(event: &Event) {
+    match event {
+        Event::Retry { reason, wait, .. } => {
+            terminal::note(&terminal::paint(
+                terminal::DIM,
+                format!(
+                    "{}; trying again in {:.1} s",
+                    terminal::harmless(reason),
+                    wait.as_secs_f64()
+                ),
+            ));
+        }
+        Event::Paced { wait } if wait.as_secs() >= 1 => {
+            let words =
+                format!("waiting {} s to stay within the provider's limits", wait.as_secs());
+            terminal::note(&terminal::paint(terminal::DIM, words));
+        }
+        Event::Paced { .. } => {}
+    }
+}

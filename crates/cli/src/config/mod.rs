@@ -1,0 +1,348 @@
+//! Where every setting comes from: flags, environment, the project's files, the user's, defaults.
+
+pub(crate) mod file;
+pub(crate) mod settings;
+pub(crate) mod trust;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use assize_gateway::{Price, Provider, Secret};
+
+use self::file::{Entry, parse, parse_env, read_text, short};
+use self::settings::{Guard, PRICE_FIELDS, Setting};
+use self::trust::{Trust, TrustStore};
+use crate::failure::{Failure, FailureKind};
+
+/// Where assize looks for what it is told: handed in, so that nothing below reads the process.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) working_folder: PathBuf,
+    pub(crate) home: PathBuf,
+    /// The user's settings file.
+    pub(crate) user_file: PathBuf,
+    /// Where trust is kept.
+    pub(crate) state_folder: PathBuf,
+}
+
+/// Where a value was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Flag(&'static str),
+    Environment(String),
+    EnvFile { path: PathBuf, variable: String },
+    Project { path: PathBuf, line: usize },
+    User { path: PathBuf, line: usize },
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Flag(flag) => write!(f, "{flag}"),
+            Source::Environment(variable) => write!(f, "environment, {variable}"),
+            Source::EnvFile { path, variable } => write!(f, "{}, {variable}", path.display()),
+            Source::Project { path, line } | Source::User { path, line } => {
+                write!(f, "{}:{line}", path.display())
+            }
+            Source::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// A value that is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub(crate) text: String,
+    pub(crate) source: Source,
+}
+
+/// A value that a folder sets and may not, as long as it is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Withheld {
+    pub(crate) key: String,
+    pub(crate) source: Source,
+}
+
+/// All settings that are in force.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) settings: Vec<Setting>,
+    values: BTreeMap<String, Value>,
+    pub(crate) withheld: Vec<Withheld>,
+    /// The folder whose `assize.toml` and `.env` count.
+    pub(crate) project_folder: PathBuf,
+    pub(crate) project_file: Option<PathBuf>,
+    pub(crate) user_file: (PathBuf, bool),
+    pub(crate) trust: Trust,
+    /// Things to tell the user that are no reason to stop.
+    pub(crate) warnings: Vec<String>,
+    environment: BTreeMap<String, String>,
+    env_file: Vec<Entry>,
+    env_path: PathBuf,
+}
+
+impl Config {
+    /// Gathers all settings; `flags` are those of the command line, by key.
+    pub(crate) fn load(
+        around: &Surroundings,
+        flags: &[(String, &'static str, String)],
+    ) -> Result<Config, Failure> {
+        let settings = settings::all();
+        let project_folder = find_project(around);
+        let project_path = project_folder.join("assize.toml");
+        let env_path = project_folder.join(".env");
+        let project_text = read_text(&project_path)?;
+        let env_text = read_text(&env_path)?;
+        let user_text = read_text(&around.user_file)?;
+        let trust = TrustStore::open(&around.state_folder)?.of(&project_folder)?;
+        let show = |path: &Path| short(path, &around.working_folder);
+
+        let mut config = Config {
+            values: BTreeMap::new(),
+            withheld: Vec::new(),
+            project_file: project_text.is_some().then(|| show(&project_path)),
+            user_file: (around.user_file.clone(), user_text.is_some()),
+            trust,
+            warnings: Vec::new(),
+            environment: around.environment.clone(),
+            env_file: env_text.map_or(Ok(Vec::new()), |text| parse_env(&show(&env_path), &text))?,
+            env_path: show(&env_path),
+            project_folder,
+            settings,
+        };
+        config.warn_of_unknown_variables();
+        // From the weakest to the strongest: later ones win.
+        for setting in &config.settings {
+            if let Some(default) = &setting.default {
+                let value = Value { text: default.clone(), source: Source::Default };
+                config.values.insert(setting.key.clone(), value);
+            }
+        }
+        if let Some(text) = user_text {
+            let path = around.user_file.clone();
+            for Entry { key, value, line } in parse(&path, &text, &config.settings)? {
+                config.set(key, value, Source::User { path: path.clone(), line });
+            }
+        }
+        if let Some(text) = project_text {
+            let path = show(&project_path);
+            for Entry { key, value, line } in parse(&path, &text, &config.settings)? {
+                config.set_guarded(key, value, Source::Project { path: path.clone(), line });
+            }
+        }
+        config.take_variables()?;
+        for (key, flag, value) in flags {
+            config.set(key.clone(), value.clone(), Source::Flag(flag));
+        }
+        Ok(config)
+    }
+
+    fn set(&mut self, key: String, mut text: String, source: Source) {
+        if key.ends_with(".base_url") {
+            text.truncate(text.trim_end_matches('/').len());
+        }
+        self.values.insert(key, Value { text, source });
+    }
+
+    /// Sets a value that the project asks for, unless it may not.
+    fn set_guarded(&mut self, key: String, text: String, source: Source) {
+        if self.trust != Trust::Given && self.guard(&key) == Guard::Trusted {
+            self.withheld.push(Withheld { key, source });
+        } else {
+            self.set(key, text, source);
+        }
+    }
+
+    /// A wrong price would loosen the budget.
+    fn guard(&self, key: &str) -> Guard {
+        self.settings.iter().find(|setting| setting.key == key).map_or(Guard::Trusted, |s| s.guard)
+    }
+
+    /// Values from `.env` and from the environment, which wins over it; a setting's own variable
+    /// wins over the one that others use too.
+    fn take_variables(&mut self) -> Result<(), Failure> {
+        for setting in self.settings.clone() {
+            for variable in setting.variables().into_iter().rev() {
+                let in_file = self.env_file.iter().rfind(|entry| entry.key == variable);
+                let in_file = in_file.map(|entry| entry.value.clone());
+                let sources = [
+                    (
+                        in_file,
+                        Source::EnvFile { path: self.env_path.clone(), variable: variable.clone() },
+                    ),
+                    (
+                        self.environment.get(&variable).cloned(),
+                        Source::Environment(variable.clone()),
+                    ),
+                ];
+                for (value, source) in sources {
+                    // An empty variable is one that is not set.
+                    let Some(value) = value.filter(|value| !value.is_empty()) else {
+                        continue;
+                    };
+                    let value = if setting.key == "ollama.base_url" {
+                        ollama_address(&value)
+                    } else {
+                        value
+                    };
+                    if !setting.kind.accepts(&value) {
+                        let message = format!("{source}: wants {}, not `{value}`", setting.kind);
+                        return Err(Failure::new(FailureKind::Settings, message));
+                    }
+                    match source {
+                        Source::EnvFile { .. } => {
+                            self.set_guarded(setting.key.clone(), value, source)
+                        }
+                        _ => self.set(setting.key.clone(), value, source),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn warn_of_unknown_variables(&mut self) {
+        let known: Vec<String> = self.settings.iter().flat_map(Setting::variables).collect();
+        let names: Vec<&str> = known.iter().map(String::as_str).collect();
+        let variables = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
+        let unknown =
+            variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
+        self.warnings = unknown
+            .map(|variable| match settings::nearest(variable, names.iter().copied()) {
+                Some(near) => format!("`{variable}` sets nothing; did you mean `{near}`?"),
+                None => format!("`{variable}` sets nothing"),
+            })
+            .collect();
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.get(key).map(|value| value.text.as_str())
+    }
+
+    /// A whole number; every value was checked when it was read.
+    pub(crate) fn whole(&self, key: &str) -> Option<u64> {
+        self.text(key)?.parse().ok()
+    }
+
+    pub(crate) fn decimal(&self, key: &str) -> Option<f64> {
+        self.text(key)?.parse().ok()
+    }
+
+    /// The key of a provider, and where it is or should be.
+    pub(crate) fn key(&self, provider: Provider) -> (Option<Secret>, Source) {
+        let variable =
+            self.text(&format!("{provider}.key_env")).unwrap_or(provider.key_variable()).to_owned();
+        let from_file = self.env_file.iter().rfind(|entry| entry.key == variable);
+        match (self.environment.get(&variable).filter(|key| !key.is_empty()), from_file) {
+            (Some(key), _) => (Some(Secret::new(key.trim())), Source::Environment(variable)),
+            (None, Some(entry)) if !entry.value.is_empty() => {
+                let source = Source::EnvFile { path: self.env_path.clone(), variable };
+                (Some(Secret::new(entry.value.trim())), source)
+            }
+            _ => (None, Source::Environment(variable)),
+        }
+    }
+
+    /// What the user says a model costs.
+    pub(crate) fn price(&self, model: &str) -> Result<Option<Price>, Failure> {
+        let field = |name: &str| self.decimal(&format!("prices.{model}.{name}"));
+        let [input, cached, write, output] = PRICE_FIELDS.map(field);
+        match (input, output) {
+            (None, None) => Ok(None),
+            (Some(input), Some(output)) => {
+                Ok(Price::flat(input, cached.unwrap_or(input), write.unwrap_or(input), output))
+            }
+            _ => Err(Failure::new(
+                FailureKind::Settings,
+                format!("the price of `{model}` needs both `input` and `output`"),
+            )),
+        }
+    }
+
+    /// Values of keys that only the user's files name, such as prices.
+    pub(crate) fn extra(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.values.iter().filter(|(key, _)| key.starts_with("prices."))
+    }
+
+    /// Stops where the project asks for something that it may not have: to go on without it could
+    /// do something else than its author, or its user, had in mind.
+    pub(crate) fn refuse_withheld(&self) -> Result<(), Failure> {
+        let Some(first) = self.withheld.first() else {
+            return Ok(());
+        };
+        let more = match self.withheld.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        let why = match self.trust {
+            Trust::Outdated => "the folder was trusted, and its files have changed since",
+            _ => "the folder is not trusted",
+        };
+        let message = format!("{}: `{}`{more} is set, and {why}", first.source, first.key);
+        Err(Failure::new(FailureKind::Settings, message).hint(
+            "such settings say where your keys and prompts go, or what may be spent: read the file, \
+             then allow them with `assize config trust`",
+        ))
+    }
+}
+
+/// The folder of the nearest `assize.toml`, from the working folder up to the repository's root or
+/// the user's home; the working folder if there is none.
+fn find_project(around: &Surroundings) -> PathBuf {
+    for folder in around.working_folder.ancestors() {
+        if folder.join("assize.toml").exists() {
+            return folder.to_owned();
+        }
+        if folder.join(".git").exists() || folder == around.home {
+            break;
+        }
+    }
+    around.working_folder.clone()
+}
+
+/// Ollama's own variable may hold a host, a port, or both, without a scheme; and the address that
+/// it listens on, which is not always one that can be called.
+fn ollama_address(value: &str) -> String {
+    let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
+    let rest = rest.trim_end_matches('/');
+    let rest = if rest.starts_with(':') { format!("127.0.0.1{rest}") } else { rest.to_owned() };
+    let has_port = rest.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty()
+            && port.parse::<u16>().is_ok()
+            && (!host.contains(':') || host.ends_with(']'))
+    });
+    let rest = if has_port || scheme != "http" || rest.contains('/') {
+        rest
+    } else {
+        format!("{rest}:11434")
+    };
+    let rest = rest.replacen("0.0.0.0", "127.0.0.1", 1);
+    format!("{scheme}://{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ollamas_own_variable_is_read_in_every_form() {
+        for (written, address) in [
+            ("127.0.0.1", "http://127.0.0.1:11434"),
+            ("0.0.0.0:8000", "http://127.0.0.1:8000"),
+            (":9000", "http://127.0.0.1:9000"),
+            ("http://box:11434/", "http://box:11434"),
+            ("https://ollama.example", "https://ollama.example"),
+            ("[::1]:1234", "http://[::1]:1234"),
+            ("http://box/ollama", "http://box/ollama"),
+        ] {
+            assert_eq!(ollama_address(written), address, "{written}");
+        }
+    }
+}

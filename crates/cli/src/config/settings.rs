@@ -1,0 +1,241 @@
+//! Every setting there is: its key, what values it takes, where else it can be set, and whether a
+//! folder that is not trusted may set it.
+
+use std::fmt;
+
+use assize_gateway::Provider;
+
+/// One setting.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    /// Dotted, as in the file: `anthropic.model`.
+    pub(crate) key: String,
+    pub(crate) kind: Kind,
+    pub(crate) default: Option<String>,
+    /// The environment variable beside `ASSIZE_…` that by convention sets it, too.
+    pub(crate) convention: Option<&'static str>,
+    pub(crate) guard: Guard,
+    pub(crate) about: &'static str,
+}
+
+/// What values a setting takes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kind {
+    Text,
+    Choice(Vec<&'static str>),
+    Whole { least: u64, most: u64 },
+    Decimal { least: f64, most: f64 },
+    Url,
+}
+
+/// Who may set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Anyone.
+    Open,
+    /// The user, and folders that the user trusts: it says where keys and prompts go, or how much
+    /// may be spent.
+    Trusted,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Text => f.write_str("a text"),
+            Kind::Choice(choices) => write!(f, "one of `{}`", choices.join("`, `")),
+            Kind::Whole { least, most: u64::MAX } => {
+                write!(f, "a whole number of at least {least}")
+            }
+            Kind::Whole { least, most } => write!(f, "a whole number from {least} to {most}"),
+            Kind::Decimal { least, most } if most.is_infinite() => {
+                write!(f, "a number of at least {least}")
+            }
+            Kind::Decimal { least, most } => write!(f, "a number from {least} to {most}"),
+            Kind::Url => f.write_str("an address such as `https://host/path`"),
+        }
+    }
+}
+
+impl Kind {
+    /// Whether a value, written as text, is of this kind.
+    pub(crate) fn accepts(&self, value: &str) -> bool {
+        match self {
+            Kind::Text => !value.is_empty(),
+            Kind::Choice(choices) => choices.contains(&value),
+            Kind::Whole { least, most } => {
+                value.parse::<u64>().is_ok_and(|number| (*least..=*most).contains(&number))
+            }
+            Kind::Decimal { least, most } => {
+                value.parse::<f64>().is_ok_and(|number| (*least..=*most).contains(&number))
+            }
+            Kind::Url => {
+                let rest = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
+                rest.is_some_and(|rest| {
+                    !rest.is_empty()
+                        && !rest.starts_with('/')
+                        && !rest.contains(char::is_whitespace)
+                })
+            }
+        }
+    }
+}
+
+impl Setting {
+    /// The environment variables that set it, in order.
+    pub(crate) fn variables(&self) -> Vec<String> {
+        let own = format!("ASSIZE_{}", self.key.replace('.', "_").to_uppercase());
+        [Some(own), self.convention.map(str::to_owned)].into_iter().flatten().collect()
+    }
+
+    fn new(key: impl Into<String>, kind: Kind, about: &'static str) -> Setting {
+        Setting {
+            key: key.into(),
+            kind,
+            default: None,
+            convention: None,
+            guard: Guard::Open,
+            about,
+        }
+    }
+
+    fn default(mut self, value: impl Into<String>) -> Setting {
+        self.default = Some(value.into());
+        self
+    }
+
+    fn trusted(mut self) -> Setting {
+        self.guard = Guard::Trusted;
+        self
+    }
+
+    fn convention(mut self, variable: &'static str) -> Setting {
+        self.convention = Some(variable);
+        self
+    }
+}
+
+/// The name of the rehearsal model where a provider is named.
+pub(crate) const REHEARSAL: &str = "rehearsal";
+
+/// All settings, in the order in which they are shown.
+pub(crate) fn all() -> Vec<Setting> {
+    let whole = |least, most| Kind::Whole { least, most };
+    let decimal = |least, most| Kind::Decimal { least, most };
+    let providers: Vec<&str> = Provider::ALL.iter().map(|p| p.name()).chain([REHEARSAL]).collect();
+    let mut settings = vec![
+        Setting::new(
+            "provider",
+            Kind::Choice(providers),
+            "who is asked; chosen by the keys at hand if not set",
+        ),
+        Setting::new("model", Kind::Text, "the model of the provider that is used"),
+        Setting::new("temperature", decimal(0.0, 2.0), "how freely a model answers").default("0.7"),
+        Setting::new("max_output_tokens", whole(1, 1_000_000), "the longest answer")
+            .default("4096"),
+        Setting::new(
+            "budget.max_cost",
+            decimal(0.0, f64::INFINITY),
+            "the most dollars a run may cost",
+        )
+        .trusted(),
+        Setting::new("budget.max_tokens", whole(1, u64::MAX), "the most tokens a run may take")
+            .trusted(),
+        Setting::new("gateway.retries", whole(0, 20), "how often a failed call is repeated")
+            .default("3"),
+        Setting::new("gateway.timeout_seconds", whole(1, 86_400), "how long one attempt may take")
+            .default("120"),
+        Setting::new(
+            "gateway.deadline_seconds",
+            whole(1, 864_000),
+            "how long a call may take, repetitions included",
+        )
+        .default("600"),
+        Setting::new("rehearsal.seed", whole(0, u64::MAX), "another seed gives other answers")
+            .default("0"),
+        Setting::new("rehearsal.latency_ms", whole(0, 600_000), "how long an answer takes")
+            .default("0"),
+        Setting::new(
+            "rehearsal.fault_rate",
+            decimal(0.0, 1.0),
+            "which share of the attempts fails",
+        )
+        .default("0"),
+        Setting::new(
+            "log.level",
+            Kind::Choice(vec!["error", "warn", "info", "debug", "trace"]),
+            "what is logged; `trace` shows prompts",
+        )
+        .default("warn"),
+        Setting::new("log.format", Kind::Choice(vec!["text", "json"]), "how it is logged")
+            .default("text"),
+    ];
+    for provider in Provider::ALL {
+        let key = |name: &str| format!("{provider}.{name}");
+        settings.extend([
+            Setting::new(key("model"), Kind::Text, "the model").default(provider.default_model()),
+            Setting::new(key("base_url"), Kind::Url, "the address")
+                .default(provider.default_base_url())
+                .convention(provider.base_url_variable())
+                .trusted(),
+            Setting::new(key("key_env"), Kind::Text, "the environment variable that holds the key")
+                .default(provider.key_variable())
+                .trusted(),
+            Setting::new(
+                key("context_window"),
+                whole(1024, 100_000_000),
+                "tokens that fit the model; known for most models",
+            ),
+            Setting::new(key("concurrency"), whole(1, 10_000), "calls at once").default("16"),
+            Setting::new(key("requests_per_minute"), whole(1, u64::MAX), "calls a minute"),
+            Setting::new(key("tokens_per_minute"), whole(1, u64::MAX), "tokens a minute"),
+        ]);
+    }
+    settings
+}
+
+/// The fields of a price, in dollars for a million tokens: `[prices."my-model"]`.
+pub(crate) const PRICE_FIELDS: [&str; 4] = ["input", "cached_input", "cache_write", "output"];
+
+/// The known key that is nearest to a wrong one, if any is near.
+pub(crate) fn nearest<'k>(
+    wrong: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
+    known
+        .into_iter()
+        .map(|key| (strsim::damerau_levenshtein(wrong, key), key))
+        .min()
+        .filter(|(distance, key)| *distance <= 2.max(key.len() / 3))
+        .map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_variables_are_unique_and_defaults_valid() {
+        let settings = all();
+        let mut names: Vec<String> = settings.iter().map(|s| s.key.clone()).collect();
+        names.extend(settings.iter().flat_map(Setting::variables));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for setting in settings {
+            assert!(
+                setting.default.iter().all(|value| setting.kind.accepts(value)),
+                "{}",
+                setting.key
+            );
+        }
+    }
+
+    #[test]
+    fn a_near_miss_is_recognised() {
+        let keys = ["anthropic.model", "anthropic.base_url", "model"];
+        assert_eq!(nearest("antropic.modle", keys), Some("anthropic.model"));
+        assert_eq!(nearest("modle", keys), Some("model"));
+        assert_eq!(nearest("colour", keys), None);
+    }
+}

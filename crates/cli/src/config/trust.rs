@@ -1,0 +1,100 @@
+//! Which folders the user trusts to say where keys go.
+//!
+//! Trust is given to what the folder's files say now. When they change, it must be given again:
+//! otherwise whoever can change a trusted repository could redirect the user's key.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::file::read_text;
+use crate::failure::{Failure, FailureKind};
+
+/// What became of a folder's trust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    Given,
+    /// Given once, to files that have changed since.
+    Outdated,
+    Never,
+}
+
+/// The folders that are trusted, each with the fingerprint of its files.
+#[derive(Debug)]
+pub(crate) struct TrustStore {
+    path: PathBuf,
+    folders: BTreeMap<String, String>,
+}
+
+impl TrustStore {
+    pub(crate) fn open(state_folder: &Path) -> Result<TrustStore, Failure> {
+        let path = state_folder.join("trusted.json");
+        let folders = match read_text(&path)? {
+            None => BTreeMap::new(),
+            Some(text) => serde_json::from_str(&text).map_err(|error| {
+                let message = format!("`{}` is damaged: {error}", path.display());
+                Failure::new(FailureKind::Settings, message)
+                    .hint("delete it, and trust your folders again with `assize config trust`")
+            })?,
+        };
+        Ok(TrustStore { path, folders })
+    }
+
+    pub(crate) fn of(&self, folder: &Path) -> Result<Trust, Failure> {
+        Ok(match self.folders.get(&name(folder)) {
+            None => Trust::Never,
+            Some(trusted) if *trusted == fingerprint(folder)? => Trust::Given,
+            Some(_) => Trust::Outdated,
+        })
+    }
+
+    pub(crate) fn give(&mut self, folder: &Path) -> Result<(), Failure> {
+        self.folders.insert(name(folder), fingerprint(folder)?);
+        self.save()
+    }
+
+    /// Takes trust back; whether there was any.
+    pub(crate) fn take(&mut self, folder: &Path) -> Result<bool, Failure> {
+        let was = self.folders.remove(&name(folder)).is_some();
+        self.save()?;
+        Ok(was)
+    }
+
+    fn save(&self) -> Result<(), Failure> {
+        let write = || -> std::io::Result<()> {
+            let folder = self.path.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(&serde_json::to_vec_pretty(&self.folders)?)?;
+            file.as_file().sync_all()?;
+            file.persist(&self.path)?;
+            Ok(())
+        };
+        write().map_err(|error| {
+            let message = format!("cannot write `{}`: {error}", self.path.display());
+            Failure::new(FailureKind::Environment, message)
+        })
+    }
+}
+
+fn name(folder: &Path) -> String {
+    folder.to_string_lossy().into_owned()
+}
+
+/// The fingerprint of the files that trust is about.
+fn fingerprint(folder: &Path) -> Result<String, Failure> {
+    let mut hasher = Sha256::new();
+    for file in ["assize.toml", ".env"] {
+        let text = read_text(&folder.join(file))?.unwrap_or_default();
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    }
+    Ok(hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    }))
+}

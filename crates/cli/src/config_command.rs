@@ -1,0 +1,161 @@
+//! `assize config`: what is set, by whom, and who is trusted to.
+
+use std::path::PathBuf;
+
+use assize_gateway::Provider;
+use serde_json::{Map, Value as Json, json};
+
+use crate::args::{ConfigCommand, Which};
+use crate::config::trust::{Trust, TrustStore};
+use crate::config::{Config, Source, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
+
+pub(crate) fn run(
+    command: ConfigCommand,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    match command {
+        ConfigCommand::Show { json, only } => {
+            let rows = rows(config, only);
+            if json { show_json(config, &rows) } else { show_text(config, &rows) }
+        }
+        ConfigCommand::Trust { folder } => {
+            let folder = resolve(folder, config)?;
+            let mut store = TrustStore::open(&around.state_folder)?;
+            store.give(&folder)?;
+            note(&format!("trusted: {}", folder.display()));
+            let inside = Surroundings { working_folder: folder, ..around.clone() };
+            for (key, value) in guarded(&Config::load(&inside, &[])?) {
+                note(&format!("  {key} = {}", harmless(&value)));
+            }
+            note(&paint(
+                DIM,
+                "as its assize.toml and .env are now; when they change, trust them again",
+            ));
+            Ok(())
+        }
+        ConfigCommand::Distrust { folder } => {
+            let folder = resolve(folder, config)?;
+            let was = TrustStore::open(&around.state_folder)?.take(&folder)?;
+            note(&format!(
+                "{}: {}",
+                if was { "no longer trusted" } else { "was not trusted" },
+                folder.display()
+            ));
+            Ok(())
+        }
+    }
+}
+
+/// The values that only trust allows a folder to set, as this one sets them.
+fn guarded(config: &Config) -> Vec<(String, String)> {
+    use crate::config::settings::Guard;
+    let from_folder =
+        |source: &Source| matches!(source, Source::Project { .. } | Source::EnvFile { .. });
+    config
+        .settings
+        .iter()
+        .filter(|setting| setting.guard == Guard::Trusted)
+        .filter_map(|setting| Some((setting.key.clone(), config.get(&setting.key)?)))
+        .chain(config.extra().map(|(key, value)| (key.clone(), value)))
+        .filter(|(_, value)| from_folder(&value.source))
+        .map(|(key, value)| (key, value.text.clone()))
+        .collect()
+}
+
+fn resolve(folder: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
+    let folder = folder.unwrap_or_else(|| config.project_folder.clone());
+    let resolved = folder.canonicalize().ok().filter(|folder| folder.is_dir());
+    resolved.ok_or_else(|| {
+        Failure::new(FailureKind::Usage, format!("`{}` is not a folder", folder.display()))
+    })
+}
+
+struct Row {
+    key: String,
+    value: Option<String>,
+    source: Option<Source>,
+    about: &'static str,
+}
+
+fn rows(config: &Config, only: Which) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let settings = config.settings.iter().map(|setting| {
+        let value = config.get(&setting.key);
+        Row {
+            key: setting.key.clone(),
+            value: value.map(|value| value.text.clone()),
+            source: value.map(|value| value.source.clone()),
+            about: setting.about,
+        }
+    });
+    rows.extend(settings);
+    for provider in Provider::ALL {
+        let (key, source) = config.key(provider);
+        let after = rows.iter().rposition(|row| row.key == format!("{provider}.key_env"));
+        let row = Row {
+            key: format!("{provider}.key"),
+            source: key.is_some().then_some(source),
+            value: key.map(|key| key.masked()),
+            about: "the key, masked",
+        };
+        rows.insert(after.map_or(rows.len(), |index| index + 1), row);
+    }
+    rows.extend(config.extra().map(|(key, value)| Row {
+        key: key.clone(),
+        value: Some(value.text.clone()),
+        source: Some(value.source.clone()),
+        about: "dollars for a million tokens",
+    }));
+    rows.retain(|row| {
+        only == Which::All || row.source.as_ref().is_some_and(|source| *source != Source::Default)
+    });
+    rows
+}
+
+fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
+    let width = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
+    for row in rows {
+        let line = match (&row.value, &row.source) {
+            (Some(value), Some(source)) => {
+                format!(
+                    "{:<width$}  {}  {}",
+                    row.key,
+                    harmless(value),
+                    paint(DIM, format!("({source})"))
+                )
+            }
+            _ => paint(DIM, format!("{:<width$}  not set: {}", row.key, row.about)),
+        };
+        out_line(&line)?;
+    }
+    for withheld in &config.withheld {
+        let why = match config.trust {
+            Trust::Outdated => "the folder was trusted, and its files have changed since",
+            _ => "the folder is not trusted",
+        };
+        out_line(&paint(
+            WARN,
+            format!("{:<width$}  no effect: {why}  ({})", withheld.key, withheld.source),
+        ))?;
+    }
+    Ok(())
+}
+
+fn show_json(config: &Config, rows: &[Row]) -> Result<(), Failure> {
+    let settings: Map<String, Json> = rows
+        .iter()
+        .map(|row| {
+            let source = row.source.as_ref().map(Source::to_string);
+            (row.key.clone(), json!({"value": row.value, "source": source}))
+        })
+        .collect();
+    let withheld: Vec<Json> = config
+        .withheld
+        .iter()
+        .map(|withheld| json!({"key": withheld.key, "source": withheld.source.to_string()}))
+        .collect();
+    out_json(&json!({"settings": settings, "withheld": withheld}))
+}

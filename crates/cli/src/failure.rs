@@ -1,0 +1,144 @@
+//! The one error of the command line: what went wrong, whose matter it is, what to do.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use assize_gateway::CassetteError;
+use assize_llm::{AnswerError, ErrorKind, ModelError};
+
+/// Whose matter a failure is; decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// We did what was asked, and the outcome is no.
+    Verdict,
+    /// The command or its input cannot be used.
+    Usage,
+    /// A setting, a key or a model's name is wrong.
+    Settings,
+    /// A provider, the network or the disk failed us.
+    Environment,
+    /// The user's own budget is reached.
+    Budget,
+    /// A fault of ours.
+    Internal,
+    /// The user stopped it.
+    Interrupted,
+}
+
+impl FailureKind {
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            FailureKind::Verdict => 1,
+            FailureKind::Usage => 2,
+            FailureKind::Settings => 3,
+            FailureKind::Environment => 4,
+            FailureKind::Budget => 5,
+            FailureKind::Internal => 70,
+            FailureKind::Interrupted => 130,
+        }
+    }
+}
+
+/// Shown at the end of `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+    0  done
+    1  tried and failed: the model declined, or its answer cannot be used
+    2  the command or its input cannot be used
+    3  a setting, a key or a model's name is wrong
+    4  a provider, the network or the disk failed
+    5  the budget is reached
+   70  a fault in assize itself
+  130  interrupted";
+
+/// Something that ends a command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
+        Failure { kind, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A failure told by an error and all its causes.
+    pub(crate) fn from_error(kind: FailureKind, error: &dyn Error) -> Failure {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let _ = write!(message, ": {cause}");
+            source = cause.source();
+        }
+        Failure::new(kind, message)
+    }
+
+    /// As the user reads it: the message, and after a blank line what to do.
+    pub(crate) fn render(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}\n\nhint: {hint}", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Failure {
+        use ErrorKind as E;
+        let kind = match error.kind() {
+            E::Unauthorized | E::Forbidden | E::NotFound => FailureKind::Settings,
+            E::BadRequest | E::TooLarge | E::ContextOverflow | E::NotRecorded => FailureKind::Usage,
+            E::Budget => FailureKind::Budget,
+            E::Cancelled => FailureKind::Interrupted,
+            E::Internal => FailureKind::Environment,
+            E::Unreachable
+            | E::Connection
+            | E::Timeout
+            | E::RateLimited
+            | E::Overloaded
+            | E::Server
+            | E::Malformed
+            | E::Empty
+            | E::SpendLimit
+            | E::Deadline => FailureKind::Environment,
+        };
+        let hint = error.hint().map(str::to_owned);
+        let failure = match kind {
+            // Only here does the cause say more than the message: which file, which disk.
+            _ if error.kind() == E::Internal => Failure::from_error(kind, &error),
+            _ => Failure::new(kind, error.message()),
+        };
+        Failure { hint, ..failure }
+    }
+}
+
+impl From<AnswerError> for Failure {
+    fn from(error: AnswerError) -> Failure {
+        match error {
+            AnswerError::Model(error) => error.into(),
+            AnswerError::Schema => Failure::new(FailureKind::Usage, error.to_string()),
+            AnswerError::CutOff { .. } => Failure::new(FailureKind::Verdict, error.to_string())
+                .hint("allow longer answers with `--max-output-tokens`"),
+            AnswerError::Refused { .. } | AnswerError::Unreadable { .. } => {
+                Failure::new(FailureKind::Verdict, error.to_string())
+            }
+        }
+    }
+}
+
+impl From<CassetteError> for Failure {
+    fn from(error: CassetteError) -> Failure {
+        let kind = match error {
+            CassetteError::Open { .. } | CassetteError::Busy { .. } => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        Failure::from_error(kind, &error)
+    }
+}

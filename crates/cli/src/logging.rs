@@ -1,0 +1,26 @@
+//! The log: to standard error, readable or as JSON.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::time::SystemTime;
+
+use crate::config::Config;
+
+/// Starts the log. Other people's crates log too, and what HTTP libraries have to say at `trace`
+/// is no business of our users: only ours are heard.
+pub(crate) fn start(config: &Config) {
+    let level = config.text("log.level").unwrap_or("warn");
+    let directives = ["assize", "assize_cli", "assize_gateway", "assize_llm", "assize_types"]
+        .map(|target| format!("{target}={level}"))
+        .join(",");
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(directives))
+        .with_writer(std::io::stderr)
+        .with_timer(SystemTime);
+    if config.text("log.format") == Some("json") {
+        builder.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
+    } else {
+        builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).init();
+    }
+}

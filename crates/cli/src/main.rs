@@ -1,0 +1,119 @@
+//! The `assize` command: reads what was typed, gathers the settings, runs one command, and turns
+//! its outcome into words and an exit code. It is the only room that prints.
+
+mod args;
+mod ask;
+mod choose;
+mod config;
+mod config_command;
+mod doctor;
+mod failure;
+mod logging;
+mod terminal;
+
+use std::process::ExitCode;
+
+use assize_types::Cancel;
+use clap::{CommandFactory, Parser};
+use etcetera::BaseStrategy;
+
+use crate::args::{Cli, Command};
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            terminal::fail(&failure);
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    if let Command::Completions { shell } = cli.command {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
+        return terminal::out(&String::from_utf8_lossy(&script));
+    }
+    let around = surroundings()?;
+    let config = Config::load(&around, &flags(&cli)?)?;
+    logging::start(&config);
+    for warning in &config.warnings {
+        terminal::warn(warning);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    runtime.block_on(async {
+        let cancel = Cancel::new();
+        tokio::spawn(interrupt(cancel.clone()));
+        match cli.command {
+            Command::Ask(args) => ask::run(*args, &config, cancel).await,
+            Command::Doctor(args) => doctor::run(args, &config).await,
+            Command::Config(command) => config_command::run(command, &config, &around),
+            Command::Completions { .. } => unreachable!("answered above"),
+        }
+    })
+}
+
+/// The first interrupt ends the work in good order, the second at once.
+async fn interrupt(cancel: Cancel) {
+    while tokio::signal::ctrl_c().await.is_ok() {
+        if cancel.is_cancelled() {
+            std::process::exit(FailureKind::Interrupted.exit_code().into());
+        }
+        cancel.cancel("interrupted");
+    }
+}
+
+/// The settings that were given as flags, checked like any other.
+fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
+    let mut flags = match &cli.command {
+        Command::Ask(args) => args.model.settings(),
+        _ => Vec::new(),
+    };
+    let log = [
+        ("log.level", "--log-level", &cli.log.log_level),
+        ("log.format", "--log-format", &cli.log.log_format),
+    ];
+    for (key, flag, value) in log {
+        flags.extend(value.clone().map(|value| (key.to_owned(), flag, value)));
+    }
+    let settings = config::settings::all();
+    for (key, flag, value) in &flags {
+        let setting = settings.iter().find(|setting| setting.key == *key);
+        // A provider's name has its own answer, with the nearest one.
+        if let Some(setting) =
+            setting.filter(|setting| key != "provider" && !setting.kind.accepts(value))
+        {
+            let message = format!("`{flag}` wants {}, not `{value}`", setting.kind);
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+    }
+    Ok(flags)
+}
+
+/// All that is read from the process and from where it runs.
+fn surroundings() -> Result<Surroundings, Failure> {
+    let lost = |what: &str| Failure::new(FailureKind::Environment, format!("cannot find {what}"));
+    let strategy =
+        etcetera::choose_base_strategy().map_err(|_| lost("your home folder; set `HOME`"))?;
+    let config_folder = strategy.config_dir().join("assize");
+    let state_folder = strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("assize");
+    Ok(Surroundings {
+        // What is not text can be no setting of ours.
+        environment: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect(),
+        working_folder: std::env::current_dir()
+            .and_then(|folder| folder.canonicalize())
+            .map_err(|_| lost("the working folder; it may have been removed"))?,
+        home: strategy.home_dir().to_owned(),
+        user_file: config_folder.join("config.toml"),
+        state_folder,
+    })
+}

@@ -1,0 +1,377 @@
+//! Anthropic's Messages API.
+
+use assize_llm::{Message, ModelError, Request, Stop, Tool, ToolCall, ToolResult};
+use assize_types::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    Decoder, Encoded, Manner, Reply, arguments_from_text, broken_off, is_false, native_schema,
+    parse, prompted, schema,
+};
+use crate::catalog::ModelFacts;
+use crate::failure;
+use crate::provider::Endpoint;
+
+pub(super) const VERSION: &str = "2023-06-01";
+
+/// The provider takes four breakpoints; one is for the transcript.
+const BLOCK_BREAKPOINTS: usize = 3;
+
+#[derive(Serialize)]
+struct Wanted<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Part<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolSpec<'a>>,
+    messages: Vec<Turn<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<Value>,
+    #[serde(skip_serializing_if = "is_false")]
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct ToolSpec<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+}
+
+impl<'a> From<&'a Tool> for ToolSpec<'a> {
+    fn from(tool: &'a Tool) -> ToolSpec<'a> {
+        let Tool { name, description, parameters } = tool;
+        ToolSpec { name, description, input_schema: parameters }
+    }
+}
+
+#[derive(Serialize)]
+struct Turn<'a> {
+    role: &'static str,
+    content: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    #[serde(flatten)]
+    said: Said<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Breakpoint>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Said<'a> {
+    Text { text: &'a str },
+    ToolUse { id: &'a str, name: &'a str, input: &'a Value },
+    ToolResult { tool_use_id: &'a str, content: &'a str, is_error: bool },
+}
+
+#[derive(Serialize)]
+struct Breakpoint {
+    r#type: &'static str,
+}
+
+const BREAKPOINT: Option<Breakpoint> = Some(Breakpoint { r#type: "ephemeral" });
+
+impl<'a> From<Said<'a>> for Part<'a> {
+    fn from(said: Said<'a>) -> Part<'a> {
+        Part { said, cache_control: None }
+    }
+}
+
+pub(super) fn encode(
+    endpoint: &Endpoint,
+    facts: &ModelFacts,
+    request: &Request,
+    manner: Manner,
+) -> Result<Encoded, ModelError> {
+    let format = native_schema(request, manner)
+        .filter(|_| facts.native_schema)
+        .and_then(|schema| schema::fit(&schema.value, &schema::ANTHROPIC));
+    let schema_enforced = format.is_some();
+    let request = prompted(request, schema_enforced);
+    let messages = request.prompt.messages();
+    let body = Wanted {
+        model: &endpoint.model,
+        max_tokens: request.max_tokens,
+        // The provider's scale ends at 1.
+        temperature: manner.temperature.then_some(request.temperature.min(1.0)),
+        system: system(&request),
+        tools: request.tools.iter().map(ToolSpec::from).collect(),
+        messages: turns(&messages),
+        output_config: format
+            .map(|schema| json!({"format": {"type": "json_schema", "schema": schema}})),
+        stream: manner.stream,
+    };
+    Encoded::new(endpoint, "/v1/messages".into(), &body, schema_enforced)
+}
+
+fn system(request: &Request) -> Vec<Part<'_>> {
+    let mut parts = texts(request.prompt.blocks.iter().map(|block| block.text.as_str()));
+    for part in parts.iter_mut().rev().take(BLOCK_BREAKPOINTS) {
+        part.cache_control = BREAKPOINT;
+    }
+    parts
+}
+
+fn turns<'a>(messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
+    let mut turns: Vec<Turn<'_>> = Vec::new();
+    // Where the transcript ends: the turn and the part in it.
+    let mut end_of_transcript = None;
+    for message in messages {
+        let (role, content, stable) = match message {
+            Message::User { results, parts, stable } => {
+                let result = |result: &&'a ToolResult| {
+                    Part::from(Said::ToolResult {
+                        tool_use_id: &result.call_id,
+                        content: &result.content,
+                        is_error: result.failed,
+                    })
+                };
+                let mut content: Vec<Part<'_>> = results.iter().map(result).collect();
+                content.extend(texts(parts[..*stable].iter().copied()));
+                let stable_parts = content.len();
+                content.extend(texts(parts[*stable..].iter().copied()));
+                ("user", content, stable_parts)
+            }
+            Message::Assistant { text, calls } => {
+                // White space at the end of a turn of its own is refused, too.
+                let mut content = texts([text.trim_end()].into_iter());
+                content.extend(calls.iter().map(|call| {
+                    let ToolCall { id, name, arguments, .. } = call;
+                    Part::from(Said::ToolUse { id, name, input: arguments })
+                }));
+                let stable_parts = content.len();
+                ("assistant", content, stable_parts)
+            }
+        };
+        if content.is_empty() {
+            continue;
+        }
+        if stable > 0 {
+            end_of_transcript = Some((turns.len(), stable - 1));
+        }
+        turns.push(Turn { role, content });
+    }
+    if let Some((turn, part)) = end_of_transcript {
+        turns[turn].content[part].cache_control = BREAKPOINT;
+    }
+    turns
+}
+
+/// Text parts; a text without a visible character is refused, and left out.
+fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Part<'a>> {
+    texts.filter(|text| !text.trim().is_empty()).map(|text| Said::Text { text }.into()).collect()
+}
+
+#[derive(Deserialize)]
+struct Body {
+    content: Vec<Content>,
+    stop_reason: Option<String>,
+    usage: Tokens,
+    model: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content {
+    Text {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        #[serde(default)]
+        input: Value,
+    },
+    /// Thinking and whatever else the provider adds: no part of the answer.
+    #[serde(other)]
+    Other,
+}
+
+/// The provider leaves cached tokens out of `input_tokens`.
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(default)]
+struct Tokens {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+impl Tokens {
+    /// Takes over what a later event states anew.
+    fn update(&mut self, later: Tokens) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens =
+            later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+    }
+
+    fn usage(self) -> Usage {
+        let cached_input = self.cache_read_input_tokens.unwrap_or(0);
+        let cache_write = self.cache_creation_input_tokens.unwrap_or(0);
+        Usage {
+            input: self.input_tokens.unwrap_or(0) + cached_input + cache_write,
+            cached_input,
+            cache_write,
+            output: self.output_tokens.unwrap_or(0),
+        }
+    }
+}
+
+fn stop(reason: Option<&str>) -> Stop {
+    match reason {
+        Some("tool_use") => Stop::ToolUse,
+        Some("max_tokens" | "model_context_window_exceeded") => Stop::MaxTokens,
+        Some("refusal") => Stop::Refused,
+        _ => Stop::End,
+    }
+}
+
+pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
+    let body: Body = parse(body)?;
+    let mut reply = Reply {
+        text: String::new(),
+        tool_calls: Vec::new(),
+        stop: stop(body.stop_reason.as_deref()),
+        usage: body.usage.usage(),
+        model: body.model,
+        cost: None,
+    };
+    for content in body.content {
+        match content {
+            Content::Text { text } => reply.text.push_str(&text),
+            Content::ToolUse { id, name, input } => {
+                reply.tool_calls.push(ToolCall { id, name, arguments: input, signature: None });
+            }
+            Content::Other => {}
+        }
+    }
+    Ok(reply)
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart {
+        message: Start,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Content,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: Piece,
+    },
+    MessageDelta {
+        delta: End,
+        #[serde(default)]
+        usage: Tokens,
+    },
+    MessageStop,
+    Error {
+        error: Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    model: Option<String>,
+    #[serde(default)]
+    usage: Tokens,
+}
+
+#[derive(Deserialize)]
+struct End {
+    stop_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Piece {
+    TextDelta {
+        text: String,
+    },
+    InputJsonDelta {
+        partial_json: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Default)]
+pub(super) struct Stream {
+    text: String,
+    /// Index of the content block, the call, and its arguments as they come.
+    calls: Vec<(u64, ToolCall, String)>,
+    tokens: Tokens,
+    stop_reason: Option<String>,
+    model: Option<String>,
+    ended: bool,
+}
+
+impl Decoder for Stream {
+    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+        match parse(data.as_bytes())? {
+            Event::MessageStart { message } => {
+                self.model = message.model;
+                self.tokens.update(message.usage);
+            }
+            Event::ContentBlockStart {
+                index,
+                content_block: Content::ToolUse { id, name, input },
+            } => {
+                let call = ToolCall { id, name, arguments: input, signature: None };
+                self.calls.push((index, call, String::new()));
+            }
+            Event::ContentBlockDelta { delta: Piece::TextDelta { text }, .. } => {
+                self.text.push_str(&text);
+                return Ok(Some(text));
+            }
+            Event::ContentBlockDelta { index, delta: Piece::InputJsonDelta { partial_json } } => {
+                if let Some((_, _, json)) = self.calls.iter_mut().find(|(i, ..)| *i == index) {
+                    json.push_str(&partial_json);
+                }
+            }
+            Event::MessageDelta { delta, usage } => {
+                self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
+                self.tokens.update(usage);
+            }
+            Event::MessageStop => self.ended = true,
+            Event::Error { error } => return Err(failure::in_stream(&error)),
+            Event::ContentBlockStart { .. } | Event::ContentBlockDelta { .. } | Event::Other => {}
+        }
+        Ok(None)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+        if !self.ended {
+            return Err(broken_off());
+        }
+        let tool_calls = self.calls.into_iter().map(|(_, mut call, json)| {
+            if !json.is_empty() {
+                call.arguments = arguments_from_text(&json);
+            }
+            call
+        });
+        Ok(Reply {
+            text: self.text,
+            tool_calls: tool_calls.collect(),
+            stop: stop(self.stop_reason.as_deref()),
+            usage: self.tokens.usage(),
+            model: self.model,
+            cost: None,
+        })
+    }
+}

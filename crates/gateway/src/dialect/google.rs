@@ -1,0 +1,286 @@
+//! Google's Gemini API.
+
+use assize_llm::{Message, ModelError, Request, Stop, Tool, ToolCall};
+use assize_types::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    Decoder, Encoded, Manner, Reply, broken_off, malformed, native_schema, parse, prompted, schema,
+};
+use crate::catalog::ModelFacts;
+use crate::failure;
+use crate::provider::Endpoint;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Wanted<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<Instruction<'a>>,
+    contents: Vec<Turn<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tools<'a>>,
+    generation_config: Config,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Config {
+    max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Instruction<'a> {
+    parts: Vec<Said<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tools<'a> {
+    function_declarations: Vec<Declaration<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Declaration<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters_json_schema: &'a Value,
+}
+
+impl<'a> From<&'a Tool> for Declaration<'a> {
+    fn from(tool: &'a Tool) -> Declaration<'a> {
+        let Tool { name, description, parameters } = tool;
+        Declaration { name, description, parameters_json_schema: parameters }
+    }
+}
+
+#[derive(Serialize)]
+struct Turn<'a> {
+    role: &'static str,
+    parts: Vec<Said<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum Said<'a> {
+    Text {
+        text: &'a str,
+    },
+    Call {
+        function_call: Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thought_signature: Option<&'a str>,
+    },
+    Result {
+        function_response: Value,
+    },
+}
+
+pub(super) fn encode(
+    endpoint: &Endpoint,
+    facts: &ModelFacts,
+    request: &Request,
+    manner: Manner,
+) -> Result<Encoded, ModelError> {
+    let format = native_schema(request, manner)
+        .filter(|_| facts.native_schema)
+        .and_then(|schema| schema::fit(&schema.value, &schema::GOOGLE));
+    let schema_enforced = format.is_some();
+    let request = prompted(request, schema_enforced);
+    let messages = request.prompt.messages();
+    let blocks = request.prompt.blocks.iter().filter(|block| !block.text.is_empty());
+    let system: Vec<Said<'_>> = blocks.map(|block| Said::Text { text: &block.text }).collect();
+    let declarations: Vec<Declaration<'_>> = request.tools.iter().map(Declaration::from).collect();
+    let body = Wanted {
+        system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
+        contents: messages.iter().map(turn).collect(),
+        tools: if declarations.is_empty() {
+            vec![]
+        } else {
+            vec![Tools { function_declarations: declarations }]
+        },
+        generation_config: Config {
+            max_output_tokens: request.max_tokens,
+            temperature: manner.temperature.then_some(request.temperature),
+            response_mime_type: schema_enforced.then_some("application/json"),
+            response_json_schema: format,
+        },
+    };
+    let verb = if manner.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    let path = format!("/models/{}:{verb}", endpoint.model);
+    Encoded::new(endpoint, path, &body, schema_enforced)
+}
+
+fn turn<'a>(message: &'a Message<'a>) -> Turn<'a> {
+    match message {
+        Message::User { results, parts, .. } => {
+            let results = results.iter().map(|result| {
+                let key = if result.failed { "error" } else { "output" };
+                let response = json!({"name": result.name, "response": {key: result.content}});
+                Said::Result { function_response: response }
+            });
+            let texts = parts.iter().map(|text| Said::Text { text });
+            Turn { role: "user", parts: results.chain(texts).collect() }
+        }
+        Message::Assistant { text, calls } => {
+            let text = (!text.is_empty()).then_some(Said::Text { text });
+            let calls = calls.iter().map(|call| Said::Call {
+                function_call: json!({"name": call.name, "args": call.arguments}),
+                thought_signature: call.signature.as_deref(),
+            });
+            Turn { role: "model", parts: text.into_iter().chain(calls).collect() }
+        }
+    }
+}
+
+/// A whole answer, and each piece of a streamed one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<Tokens>,
+    model_version: Option<String>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Option<Content>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    parts: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    function_call: Option<FunctionCall>,
+    thought_signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall {
+    id: Option<String>,
+    name: String,
+    #[serde(default)]
+    args: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+/// Thoughts are charged as output and left out of the candidates' count.
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "camelCase", default)]
+struct Tokens {
+    prompt_token_count: u64,
+    tool_use_prompt_token_count: u64,
+    cached_content_token_count: u64,
+    candidates_token_count: u64,
+    thoughts_token_count: u64,
+}
+
+impl Tokens {
+    fn usage(&self) -> Usage {
+        let input = self.prompt_token_count + self.tool_use_prompt_token_count;
+        Usage {
+            input,
+            cached_input: self.cached_content_token_count.min(input),
+            cache_write: 0,
+            output: self.candidates_token_count + self.thoughts_token_count,
+        }
+    }
+}
+
+pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
+    let mut stream = Box::<Stream>::default();
+    stream.take(parse(body)?)?;
+    stream.finish()
+}
+
+#[derive(Default)]
+pub(super) struct Stream {
+    text: String,
+    calls: Vec<ToolCall>,
+    tokens: Tokens,
+    finish_reason: Option<String>,
+    blocked: bool,
+    model: Option<String>,
+}
+
+impl Stream {
+    fn take(&mut self, body: Body) -> Result<Option<String>, ModelError> {
+        if let Some(error) = body.error {
+            return Err(failure::in_stream(&error));
+        }
+        self.blocked |=
+            body.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some());
+        self.model = body.model_version.or(self.model.take());
+        self.tokens = body.usage_metadata.unwrap_or(self.tokens);
+        let Some(candidate) = body.candidates.into_iter().next() else {
+            return Ok(None);
+        };
+        self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
+        let mut added = String::new();
+        for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
+            if let Some(call) = part.function_call {
+                let id = call.id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
+                let signature = part.thought_signature;
+                self.calls.push(ToolCall { id, name: call.name, arguments: call.args, signature });
+            } else if let (Some(text), false) = (part.text, part.thought) {
+                added.push_str(&text);
+            }
+        }
+        self.text.push_str(&added);
+        Ok((!added.is_empty()).then_some(added))
+    }
+}
+
+impl Decoder for Stream {
+    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+        self.take(parse(data.as_bytes())?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+        let stop = match self.finish_reason.as_deref() {
+            _ if self.blocked => Stop::Refused,
+            None => return Err(broken_off()),
+            Some("STOP") if !self.calls.is_empty() => Stop::ToolUse,
+            Some("STOP") => Stop::End,
+            Some("MAX_TOKENS") => Stop::MaxTokens,
+            Some(
+                "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+                | "IMAGE_SAFETY",
+            ) => Stop::Refused,
+            Some(_) => return Err(malformed("the model stopped without an answer")),
+        };
+        Ok(Reply {
+            text: self.text,
+            tool_calls: self.calls,
+            stop,
+            usage: self.tokens.usage(),
+            model: self.model,
+            cost: None,
+        })
+    }
+}

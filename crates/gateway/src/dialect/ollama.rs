@@ -1,0 +1,233 @@
+//! Ollama's own chat endpoint. Its OpenAI-compatible one cannot set the context size, and Ollama
+//! silently cuts what does not fit.
+
+use std::borrow::Cow;
+
+use assize_llm::{ErrorKind, Message, ModelError, Request, Stop, ToolCall};
+use assize_types::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    Decoder, Encoded, FunctionTool, Manner, Reply, broken_off, function_tools, native_schema,
+    parse, prompted, tool_content,
+};
+use crate::catalog::ModelFacts;
+use crate::estimate;
+use crate::failure;
+use crate::provider::Endpoint;
+
+/// Windows grow by doubling from here: each new size makes Ollama load the model anew.
+const SMALLEST_WINDOW: u64 = 4096;
+
+#[derive(Serialize)]
+struct Wanted<'a> {
+    model: &'a str,
+    messages: Vec<Turn<'a>>,
+    stream: bool,
+    options: Options,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<FunctionTool<'a>>,
+}
+
+#[derive(Serialize)]
+struct Options {
+    num_ctx: u64,
+    num_predict: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum Turn<'a> {
+    System {
+        content: String,
+    },
+    User {
+        content: String,
+    },
+    Assistant {
+        content: &'a str,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Value>,
+    },
+    Tool {
+        tool_name: &'a str,
+        content: Cow<'a, str>,
+    },
+}
+
+pub(super) fn encode(
+    endpoint: &Endpoint,
+    facts: &ModelFacts,
+    request: &Request,
+    manner: Manner,
+) -> Result<Encoded, ModelError> {
+    let format = native_schema(request, manner).map(|schema| schema.value.clone());
+    let schema_enforced = format.is_some();
+    let request = prompted(request, schema_enforced);
+
+    let needed = estimate::generous_input_tokens(&request) + u64::from(request.max_tokens);
+    let window = facts.context_window;
+    if needed > window {
+        return Err(ModelError::new(
+            ErrorKind::ContextOverflow,
+            format!(
+                "the call needs about {needed} tokens of context and `{}` has {window}",
+                endpoint.model
+            ),
+        )
+        .with_hint("set `ollama.context_window` to what the model and your memory allow"));
+    }
+    let num_ctx = needed.next_power_of_two().max(SMALLEST_WINDOW).min(window);
+
+    let messages = request.prompt.messages();
+    let body = Wanted {
+        model: &endpoint.model,
+        messages: turns(&request, &messages),
+        stream: manner.stream,
+        options: Options {
+            num_ctx,
+            num_predict: request.max_tokens,
+            temperature: manner.temperature.then_some(request.temperature),
+        },
+        format,
+        tools: function_tools(&request),
+    };
+    Encoded::new(endpoint, "/api/chat".into(), &body, schema_enforced)
+}
+
+fn turns<'a>(request: &Request, messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
+    let mut turns = Vec::new();
+    let blocks: Vec<&str> = request.prompt.blocks.iter().map(|block| &*block.text).collect();
+    if !blocks.is_empty() {
+        turns.push(Turn::System { content: blocks.join("\n\n") });
+    }
+    for message in messages {
+        match message {
+            Message::User { results, parts, .. } => {
+                turns.extend(results.iter().map(|result| Turn::Tool {
+                    tool_name: &result.name,
+                    content: tool_content(result),
+                }));
+                if !parts.is_empty() {
+                    turns.push(Turn::User { content: parts.join("\n\n") });
+                }
+            }
+            Message::Assistant { text, calls } => {
+                let call = |call: &&ToolCall| json!({"function": {"name": call.name, "arguments": call.arguments}});
+                let tool_calls = calls.iter().map(call).collect();
+                turns.push(Turn::Assistant { content: text, tool_calls });
+            }
+        }
+    }
+    turns
+}
+
+/// A whole answer, and each line of a streamed one.
+#[derive(Deserialize)]
+struct Body {
+    model: Option<String>,
+    message: Option<Said>,
+    #[serde(default)]
+    done: bool,
+    done_reason: Option<String>,
+    #[serde(default)]
+    prompt_eval_count: u64,
+    #[serde(default)]
+    eval_count: u64,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    content: String,
+    #[serde(default)]
+    tool_calls: Vec<Call>,
+}
+
+#[derive(Deserialize)]
+struct Call {
+    id: Option<String>,
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    #[serde(default)]
+    arguments: Value,
+}
+
+pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
+    let mut stream = Box::<Stream>::default();
+    stream.take(parse(body)?)?;
+    stream.finish()
+}
+
+#[derive(Default)]
+pub(super) struct Stream {
+    text: String,
+    calls: Vec<ToolCall>,
+    usage: Usage,
+    done_reason: Option<String>,
+    done: bool,
+    model: Option<String>,
+}
+
+impl Stream {
+    fn take(&mut self, body: Body) -> Result<Option<String>, ModelError> {
+        if let Some(error) = body.error {
+            return Err(failure::in_stream(&error));
+        }
+        self.model = body.model.or(self.model.take());
+        if body.done {
+            self.done = true;
+            self.done_reason = body.done_reason;
+            self.usage = Usage {
+                input: body.prompt_eval_count,
+                output: body.eval_count,
+                ..Usage::default()
+            };
+        }
+        let Some(said) = body.message else {
+            return Ok(None);
+        };
+        for call in said.tool_calls {
+            let id = call.id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
+            let Function { name, arguments } = call.function;
+            self.calls.push(ToolCall { id, name, arguments, signature: None });
+        }
+        self.text.push_str(&said.content);
+        Ok((!said.content.is_empty()).then_some(said.content))
+    }
+}
+
+impl Decoder for Stream {
+    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+        self.take(parse(data.as_bytes())?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+        if !self.done {
+            return Err(broken_off());
+        }
+        let stop = match self.done_reason.as_deref() {
+            Some("length") => Stop::MaxTokens,
+            _ if !self.calls.is_empty() => Stop::ToolUse,
+            _ => Stop::End,
+        };
+        Ok(Reply {
+            text: self.text,
+            tool_calls: self.calls,
+            stop,
+            usage: self.usage,
+            model: self.model,
+            cost: None,
+        })
+    }
+}

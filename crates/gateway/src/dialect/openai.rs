@@ -1,0 +1,386 @@
+//! OpenAI's chat completions, which Groq, OpenRouter and many local servers speak too.
+
+use std::borrow::Cow;
+
+use assize_llm::{Message, ModelError, Request, Stop, ToolCall};
+use assize_types::{Money, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    Decoder, Encoded, FunctionTool, Manner, Reply, arguments_from_text, broken_off, function_tools,
+    is_false, malformed, native_schema, parse, prompted, schema, tool_content,
+};
+use crate::catalog::ModelFacts;
+use crate::failure;
+use crate::provider::{Endpoint, Provider};
+
+#[derive(Serialize)]
+struct Wanted<'a> {
+    model: &'a str,
+    messages: Vec<Turn<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<FunctionTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Value>,
+    #[serde(skip_serializing_if = "is_false")]
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum Turn<'a> {
+    System {
+        content: Content<'a>,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        content: &'a str,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<MadeCall<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: Cow<'a, str>,
+    },
+}
+
+/// One text; or parts, where cache breakpoints are to be marked.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(String),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct MadeCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: MadeFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct MadeFunction<'a> {
+    name: &'a str,
+    /// JSON in a string.
+    arguments: String,
+}
+
+pub(super) fn encode(
+    endpoint: &Endpoint,
+    facts: &ModelFacts,
+    request: &Request,
+    manner: Manner,
+) -> Result<Encoded, ModelError> {
+    let format = native_schema(request, manner).and_then(|schema| match endpoint.provider {
+        // Best effort there: asked for in the prompt as well, and not relied on.
+        Provider::Groq if !facts.native_schema => Some(json!({"type": "json_object"})),
+        _ => schema::fit(&schema.value, &schema::OPENAI).map(|fitted| {
+            json!({"type": "json_schema",
+                   "json_schema": {"name": schema.name, "schema": fitted, "strict": true}})
+        }),
+    });
+    let schema_enforced = facts.native_schema && format.is_some();
+    let request = prompted(request, schema_enforced);
+    let messages = request.prompt.messages();
+    let old_limit = endpoint.provider == Provider::OpenRouter;
+    let no_reasoning = facts.tools_need_no_reasoning && !request.tools.is_empty();
+    let body = Wanted {
+        model: &endpoint.model,
+        messages: turns(&request, &messages, marks_cache(endpoint)),
+        max_completion_tokens: (!old_limit).then_some(request.max_tokens),
+        max_tokens: old_limit.then_some(request.max_tokens),
+        temperature: manner.temperature.then_some(request.temperature),
+        tools: function_tools(&request),
+        reasoning_effort: no_reasoning.then_some("none"),
+        response_format: format,
+        stream: manner.stream,
+        stream_options: manner.stream.then_some(StreamOptions { include_usage: true }),
+    };
+    Encoded::new(endpoint, "/chat/completions".into(), &body, schema_enforced)
+}
+
+/// Behind OpenRouter, Anthropic's models want their cache breakpoints marked.
+fn marks_cache(endpoint: &Endpoint) -> bool {
+    endpoint.provider == Provider::OpenRouter && endpoint.model.starts_with("anthropic/")
+}
+
+fn turns<'a>(
+    request: &'a Request,
+    messages: &'a [Message<'a>],
+    marks_cache: bool,
+) -> Vec<Turn<'a>> {
+    let mut turns = Vec::new();
+    let blocks: Vec<&str> = request.prompt.blocks.iter().map(|block| &*block.text).collect();
+    if !blocks.is_empty() {
+        turns.push(Turn::System { content: content(&blocks, blocks.len(), marks_cache) });
+    }
+    for message in messages {
+        match message {
+            Message::User { results, parts, stable } => {
+                turns.extend(results.iter().map(|result| Turn::Tool {
+                    tool_call_id: &result.call_id,
+                    content: tool_content(result),
+                }));
+                if !parts.is_empty() {
+                    turns.push(Turn::User { content: content(parts, *stable, marks_cache) });
+                }
+            }
+            Message::Assistant { text, calls } => {
+                let call = |call: &&'a ToolCall| MadeCall {
+                    id: &call.id,
+                    r#type: "function",
+                    function: MadeFunction {
+                        name: &call.name,
+                        arguments: call.arguments.to_string(),
+                    },
+                };
+                let tool_calls = calls.iter().map(call).collect();
+                turns.push(Turn::Assistant { content: text, tool_calls });
+            }
+        }
+    }
+    turns
+}
+
+/// Parts as one text; where breakpoints are marked, as parts with one after the last stable part.
+fn content<'a>(parts: &[&'a str], stable: usize, marks_cache: bool) -> Content<'a> {
+    if !marks_cache {
+        return Content::Text(parts.join("\n\n"));
+    }
+    let part = |(index, text): (usize, &&'a str)| Part {
+        r#type: "text",
+        text,
+        cache_control: (index + 1 == stable).then(|| json!({"type": "ephemeral"})),
+    };
+    Content::Parts(parts.iter().enumerate().map(part).collect())
+}
+
+#[derive(Deserialize)]
+struct Body {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    usage: Option<Tokens>,
+    model: Option<String>,
+    /// OpenRouter can answer 200 and fail all the same.
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(alias = "delta")]
+    message: Option<Said>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Said {
+    content: Option<String>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<CallPart>>,
+}
+
+#[derive(Deserialize)]
+struct CallPart {
+    #[serde(default)]
+    index: u64,
+    id: Option<String>,
+    #[serde(default)]
+    function: FunctionPart,
+}
+
+#[derive(Deserialize, Default)]
+struct FunctionPart {
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(default)]
+struct Tokens {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    prompt_tokens_details: Option<Details>,
+    /// OpenRouter's price of the call, in dollars.
+    cost: Option<f64>,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(default)]
+struct Details {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+impl Tokens {
+    fn usage(&self) -> Usage {
+        let details = self.prompt_tokens_details.unwrap_or_default();
+        Usage {
+            input: self.prompt_tokens,
+            cached_input: details.cached_tokens.unwrap_or(0).min(self.prompt_tokens),
+            cache_write: details.cache_write_tokens.unwrap_or(0).min(self.prompt_tokens),
+            output: self.completion_tokens,
+        }
+    }
+
+    fn price(&self) -> Option<Money> {
+        self.cost.and_then(Money::from_dollars)
+    }
+}
+
+fn stop(reason: Option<&str>, refused: bool) -> Stop {
+    match reason {
+        _ if refused => Stop::Refused,
+        Some("length") => Stop::MaxTokens,
+        Some("tool_calls" | "function_call") => Stop::ToolUse,
+        Some("content_filter") => Stop::Refused,
+        _ => Stop::End,
+    }
+}
+
+fn tool_call(index: usize, part: CallPart) -> ToolCall {
+    ToolCall {
+        id: part.id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{index}")),
+        name: part.function.name.unwrap_or_default(),
+        arguments: arguments_from_text(&part.function.arguments.unwrap_or_default()),
+        signature: None,
+    }
+}
+
+pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
+    let body: Body = parse(body)?;
+    if let Some(error) = body.error {
+        return Err(failure::in_stream(&error));
+    }
+    let choice =
+        body.choices.into_iter().next().ok_or_else(|| malformed("the answer has no choices"))?;
+    let said = choice.message.unwrap_or_default();
+    let tokens = body.usage.unwrap_or_default();
+    let refusal = said.refusal.filter(|words| !words.is_empty());
+    Ok(Reply {
+        stop: stop(choice.finish_reason.as_deref(), refusal.is_some()),
+        text: refusal.or(said.content).unwrap_or_default(),
+        tool_calls: said
+            .tool_calls
+            .unwrap_or_default()
+            .into_iter()
+            .enumerate()
+            .map(|(index, part)| tool_call(index, part))
+            .collect(),
+        usage: tokens.usage(),
+        model: body.model,
+        cost: tokens.price(),
+    })
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    usage: Option<Tokens>,
+    model: Option<String>,
+    error: Option<Value>,
+    /// Groq's own place for usage and for errors in a stream.
+    x_groq: Option<GroqPart>,
+}
+
+#[derive(Deserialize)]
+struct GroqPart {
+    usage: Option<Tokens>,
+    error: Option<Value>,
+}
+
+#[derive(Default)]
+pub(super) struct Stream {
+    text: String,
+    refused: bool,
+    calls: Vec<CallPart>,
+    tokens: Tokens,
+    finish_reason: Option<String>,
+    model: Option<String>,
+    done: bool,
+}
+
+impl Decoder for Stream {
+    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(None);
+        }
+        let chunk: Chunk = parse(data.as_bytes())?;
+        let groq_error = chunk.x_groq.as_ref().and_then(|part| part.error.as_ref());
+        if let Some(error) = chunk.error.as_ref().or(groq_error) {
+            return Err(failure::in_stream(error));
+        }
+        self.model = chunk.model.or(self.model.take());
+        if let Some(tokens) = chunk.usage.or(chunk.x_groq.and_then(|part| part.usage)) {
+            self.tokens = tokens;
+        }
+        let Some(choice) = chunk.choices.into_iter().next() else {
+            return Ok(None);
+        };
+        self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
+        let said = choice.message.unwrap_or_default();
+        for part in said.tool_calls.unwrap_or_default() {
+            match self.calls.iter_mut().find(|call| call.index == part.index) {
+                Some(call) => {
+                    let more = part.function.arguments.unwrap_or_default();
+                    call.function.arguments.get_or_insert_default().push_str(&more);
+                }
+                None => self.calls.push(part),
+            }
+        }
+        let refusal = said.refusal.filter(|words| !words.is_empty());
+        self.refused |= refusal.is_some();
+        let text = refusal.or(said.content).filter(|text| !text.is_empty());
+        if let Some(text) = &text {
+            self.text.push_str(text);
+        }
+        Ok(text)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+        if !self.done && self.finish_reason.is_none() {
+            return Err(broken_off());
+        }
+        Ok(Reply {
+            text: self.text,
+            stop: stop(self.finish_reason.as_deref(), self.refused),
+            tool_calls: self
+                .calls
+                .into_iter()
+                .enumerate()
+                .map(|(i, part)| tool_call(i, part))
+                .collect(),
+            usage: self.tokens.usage(),
+            model: self.model,
+            cost: self.tokens.price(),
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! Fits JSON schemas to what each provider's constrained decoding takes.
+//!
+//! What a provider does not know is not lost: it moves into the description, where the model reads
+//! it, and every answer is checked against the whole schema on our side anyway.
+
+use serde_json::{Map, Value};
+
+/// What a provider takes.
+pub(super) struct Rules {
+    /// Keywords that it refuses; they become words in the description.
+    pub(super) refused: &'static [&'static str],
+    /// Formats that it knows.
+    pub(super) formats: &'static [&'static str],
+    /// Whether every object must list all its properties as required.
+    pub(super) require_all: bool,
+    /// Whether every object must be closed to other properties.
+    pub(super) close_objects: bool,
+}
+
+const FORMATS: &[&str] =
+    &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+pub(super) const ANTHROPIC: Rules = Rules {
+    refused: &[
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+    ],
+    formats: FORMATS,
+    require_all: false,
+    close_objects: true,
+};
+
+pub(super) const OPENAI: Rules = Rules {
+    refused: &[
+        "minLength",
+        "maxLength",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+        "default",
+    ],
+    formats: FORMATS,
+    require_all: true,
+    close_objects: true,
+};
+
+pub(super) const GOOGLE: Rules = Rules {
+    refused: &[
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+        "default",
+    ],
+    formats: &["date-time", "date", "time"],
+    require_all: false,
+    close_objects: false,
+};
+
+/// The schema as the provider takes it; `None` if it cannot be said in the provider's terms.
+pub(super) fn fit(schema: &Value, rules: &Rules) -> Option<Value> {
+    let Value::Object(keywords) = schema else {
+        return Some(schema.clone());
+    };
+    let mut fitted = Map::new();
+    let mut notes = Vec::new();
+    for (keyword, value) in keywords {
+        match (keyword.as_str(), value) {
+            ("$schema" | "title" | "$id", _) => {}
+            ("format", Value::String(format)) if !rules.formats.contains(&format.as_str()) => {}
+            ("properties" | "$defs" | "definitions", Value::Object(subs)) => {
+                let subs: Option<Map<String, Value>> =
+                    subs.iter().map(|(name, sub)| Some((name.clone(), fit(sub, rules)?))).collect();
+                fitted.insert(keyword.clone(), Value::Object(subs?));
+            }
+            ("anyOf" | "oneOf" | "allOf", Value::Array(subs)) => {
+                let subs: Option<Vec<Value>> = subs.iter().map(|sub| fit(sub, rules)).collect();
+                let name = if keyword == "oneOf" { "anyOf" } else { keyword };
+                fitted.insert(name.to_owned(), Value::Array(subs?));
+            }
+            ("items", _) => {
+                fitted.insert(keyword.clone(), fit(value, rules)?);
+            }
+            ("const", _) => {
+                fitted.insert("enum".to_owned(), Value::Array(vec![value.clone()]));
+            }
+            // An object with names nobody knows beforehand cannot be closed.
+            ("additionalProperties", Value::Object(_) | Value::Bool(true))
+                if rules.close_objects =>
+            {
+                return None;
+            }
+            _ if rules.refused.contains(&keyword.as_str()) => {
+                notes.push(format!("{keyword}: {value}"))
+            }
+            _ => {
+                fitted.insert(keyword.clone(), value.clone());
+            }
+        }
+    }
+    if let Some(Value::Object(properties)) = fitted.get("properties") {
+        if rules.require_all {
+            let required = require_all(properties, keywords.get("required"))?;
+            fitted.insert("required".to_owned(), required);
+        }
+        if rules.close_objects {
+            fitted.insert("additionalProperties".to_owned(), Value::Bool(false));
+        }
+    } else if rules.close_objects && fitted.get("type") == Some(&Value::from("object")) {
+        return None;
+    }
+    if !notes.is_empty() {
+        let said = fitted.get("description").and_then(Value::as_str).unwrap_or_default();
+        let described = format!("{said} ({})", notes.join(", ")).trim_start().to_owned();
+        fitted.insert("description".to_owned(), Value::String(described));
+    }
+    Some(Value::Object(fitted))
+}
+
+/// Every property as required. That loses nothing where an optional property may be null, and
+/// cannot be said where it may not.
+fn require_all(properties: &Map<String, Value>, required: Option<&Value>) -> Option<Value> {
+    let required = required.and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
+    let nullable = |schema: &Value| {
+        let is_null = |kind: &Value| kind == "null";
+        schema.get("type").is_some_and(|kind| match kind {
+            Value::Array(kinds) => kinds.iter().any(is_null),
+            kind => is_null(kind),
+        }) || schema.get("anyOf").and_then(Value::as_array).is_some_and(|alternatives| {
+            alternatives.iter().any(|sub| sub.get("type").is_some_and(is_null))
+        })
+    };
+    properties
+        .iter()
+        .map(|(name, sub)| (is_required(name) || nullable(sub)).then(|| Value::from(name.clone())))
+        .collect::<Option<Vec<Value>>>()
+        .map(Value::Array)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_provider_refuses_becomes_words() {
+        let schema = json!({
+            "$schema": "x", "title": "Verdict", "type": "object", "required": ["impact"],
+            "properties": {
+                "impact": {"type": "integer", "format": "uint8", "minimum": 1, "maximum": 10, "description": "How big"},
+                "note": {"type": ["string", "null"], "maxLength": 9}
+            }
+        });
+        assert_eq!(
+            fit(&schema, &ANTHROPIC),
+            Some(json!({
+                "type": "object", "required": ["impact"],
+                "properties": {
+                    "impact": {"type": "integer", "description": "How big (minimum: 1, maximum: 10)"},
+                    "note": {"type": ["string", "null"], "description": "(maxLength: 9)"}
+                },
+                "additionalProperties": false
+            }))
+        );
+        let strict = fit(&schema, &OPENAI).unwrap();
+        assert_eq!(strict["required"], json!(["impact", "note"]));
+        assert_eq!(strict["properties"]["impact"]["maximum"], 10);
+        assert_eq!(fit(&schema, &GOOGLE).unwrap().get("additionalProperties"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_not_half_said() {
+        let open =
+            json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
+        let optional =
+            json!({"type": "object", "required": [], "properties": {"a": {"type": "string"}}});
+        let nested = json!({"type": "object", "required": ["a"], "properties": {"a": open}});
+        assert_eq!(fit(&open, &ANTHROPIC), None);
+        assert_eq!(fit(&nested, &OPENAI), None);
+        assert_eq!(fit(&optional, &OPENAI), None);
+        assert!(fit(&optional, &ANTHROPIC).is_some());
+        assert!(fit(&open, &GOOGLE).is_some());
+    }
+
+    #[test]
+    fn alternatives_and_constants_are_put_in_common_terms() {
+        let schema = json!({"oneOf": [{"const": "a"}, {"type": "array", "items": {"type": "integer", "format": "int64"}}]});
+        let fitted = fit(&schema, &GOOGLE).unwrap();
+        assert_eq!(
+            fitted,
+            json!({"anyOf": [{"enum": ["a"]}, {"type": "array", "items": {"type": "integer"}}]})
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! How many tokens a request may take, before it is sent.
+//!
+//! Three figures for three purposes: a likely one to show, a generous one to size a window by, and
+//! one that cannot be exceeded to reserve money by.
+
+use assize_llm::{Request, Turn};
+use assize_types::Cost;
+
+use crate::catalog::ModelFacts;
+
+/// What providers add of their own (instructions for tools and schemas), and we for a schema that
+/// the provider cannot enforce.
+const HIDDEN_TOKENS: u64 = 1024;
+
+/// What frames each message.
+const TURN_TOKENS: u64 = 32;
+
+/// Tokens of ordinary English text, about one for four bytes.
+pub(crate) fn likely_tokens(bytes: u64) -> u64 {
+    bytes.div_ceil(4)
+}
+
+/// More tokens than a request's input is at all likely to have.
+pub(crate) fn generous_input_tokens(request: &Request) -> u64 {
+    text_bytes(request).div_ceil(3) + 256
+}
+
+/// The most tokens that a request's input can be: no tokenizer makes more than one of a byte.
+pub(crate) fn most_input_tokens(request: &Request) -> u64 {
+    let turns = request.prompt.blocks.len() + request.prompt.transcript.len() + request.tools.len();
+    text_bytes(request) + TURN_TOKENS * turns as u64 + HIDDEN_TOKENS
+}
+
+/// Tokens that a request's input is likely to have.
+pub(crate) fn likely_input_tokens(request: &Request) -> u64 {
+    likely_tokens(text_bytes(request))
+}
+
+/// The bytes of all the text in a request.
+pub(crate) fn text_bytes(request: &Request) -> u64 {
+    let prompt = &request.prompt;
+    let blocks: usize = prompt.blocks.iter().map(|block| block.text.len()).sum();
+    let turns: usize = prompt
+        .transcript
+        .iter()
+        .map(|turn| match turn {
+            Turn::User { text } => text.len(),
+            Turn::Assistant { text, calls } => {
+                text.len()
+                    + calls.iter().map(|call| call.arguments.to_string().len()).sum::<usize>()
+            }
+            Turn::Tool(result) => result.content.len(),
+        })
+        .sum();
+    let tools: usize = request
+        .tools
+        .iter()
+        .map(|tool| tool.description.len() + tool.parameters.to_string().len())
+        .sum();
+    let schema = request.schema.as_ref().map_or(0, |schema| schema.value.to_string().len());
+    (blocks + turns + prompt.tail.len() + tools + schema) as u64
+}
+
+/// What a piece of work will take, told before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    pub calls: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cost: Cost,
+    /// The most it can cost if nothing is asked twice.
+    pub at_most: Cost,
+}
+
+impl Estimate {
+    /// The estimate for one request: output is likely to be a quarter of what is allowed.
+    pub fn of_request(facts: &ModelFacts, request: &Request) -> Estimate {
+        let output = u64::from(request.max_tokens);
+        let likely = Estimate::of_calls(facts, 1, likely_input_tokens(request), output / 4);
+        likely.bounded(facts, most_input_tokens(request), output)
+    }
+
+    /// The estimate for `calls` calls with so many tokens in all.
+    pub fn of_calls(facts: &ModelFacts, calls: u64, input: u64, output: u64) -> Estimate {
+        let usage = assize_types::Usage { input, output, ..assize_types::Usage::default() };
+        let cost = facts.cost(&usage);
+        Estimate { calls, input_tokens: input, output_tokens: output, cost, at_most: cost }
+    }
+
+    fn bounded(mut self, facts: &ModelFacts, input: u64, output: u64) -> Estimate {
+        self.at_most =
+            facts.price.map_or(Cost::Unknown, |price| Cost::Known(price.at_most(input, output)));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::{Endpoint, Provider};
+
+    #[test]
+    fn an_estimate_never_exceeds_its_own_bound() {
+        let facts = ModelFacts::of(&Endpoint::new(Provider::Anthropic));
+        for length in [0, 10, 10_000, 1_000_000] {
+            let estimate = Estimate::of_request(&facts, &Request::question("x".repeat(length)));
+            let (Cost::Known(likely), Cost::Known(most)) = (estimate.cost, estimate.at_most) else {
+                panic!("the price is known");
+            };
+            assert!(likely <= most, "{length}: {likely} > {most}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_price_gives_no_figure() {
+        let endpoint = Endpoint { model: "mine".into(), ..Endpoint::new(Provider::OpenAi) };
+        let estimate = Estimate::of_request(&ModelFacts::of(&endpoint), &Request::question("hi"));
+        assert_eq!((estimate.cost, estimate.at_most), (Cost::Unknown, Cost::Unknown));
+    }
+}

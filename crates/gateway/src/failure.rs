@@ -1,0 +1,305 @@
+//! From a provider's refusal to an error that says what to do.
+
+use std::time::{Duration, SystemTime};
+
+use assize_llm::{ErrorKind, ModelError};
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use crate::provider::{Endpoint, Provider};
+
+/// What a provider said, cut to this many characters.
+const LONGEST_MESSAGE: usize = 300;
+
+/// The error for an answer with a status other than 200.
+pub(crate) fn from_status(
+    endpoint: &Endpoint,
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> ModelError {
+    let body: Value = serde_json::from_slice(body)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()));
+    let said = Said::read(&body);
+    let kind = said.kind().unwrap_or_else(|| kind_of_status(status));
+    let wait = retry_after(headers, SystemTime::now()).or_else(|| retry_delay(&body));
+    let words = if said.message.is_empty() { String::new() } else { format!(": {}", said.message) };
+    let message = format!("{} answered {status} ({}){words}", endpoint.provider, describe(kind));
+    let error = ModelError::new(kind, message).with_status(status).with_retry_after(wait);
+    match hint(kind, endpoint) {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+/// The error for a failure told inside a stream, or inside an answer with status 200.
+pub(crate) fn in_stream(error: &Value) -> ModelError {
+    let said = Said::read(error);
+    let status =
+        error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let kind = said
+        .kind()
+        .or_else(|| status.filter(|code| *code >= 400).map(kind_of_status))
+        .unwrap_or(ErrorKind::Server);
+    ModelError::new(kind, format!("failed while answering ({}): {}", describe(kind), said.message))
+}
+
+/// The parts of an error body that the providers have in common, in whatever place.
+struct Said {
+    message: String,
+    /// Types, codes and the like, in lower case.
+    labels: String,
+    daily_quota: bool,
+    passing_budget: bool,
+}
+
+impl Said {
+    fn read(body: &Value) -> Said {
+        let inner = match body.get("error") {
+            Some(inner) => inner,
+            None => body,
+        };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let message =
+            inner.get("message").and_then(text).or_else(|| text(inner)).unwrap_or_default();
+        let labels = ["type", "code", "status"]
+            .iter()
+            .filter_map(|label| inner.get(label).and_then(Value::as_str))
+            .collect::<Vec<_>>()
+            .join(" ")
+            .to_lowercase();
+        let details = inner.get("details").map(Value::to_string).unwrap_or_default();
+        let source = inner.pointer("/metadata/limit_source").and_then(Value::as_str);
+        Said {
+            message: tidy(&message),
+            labels,
+            daily_quota: details.contains("PerDay"),
+            passing_budget: source == Some("openrouter_in_flight_budget"),
+        }
+    }
+
+    /// What the words say, where they say more than the status does.
+    fn kind(&self) -> Option<ErrorKind> {
+        let label = |word: &str| self.labels.contains(word);
+        let words = self.message.to_lowercase();
+        let says = |part: &str| words.contains(part);
+        if self.passing_budget {
+            return Some(ErrorKind::RateLimited);
+        }
+        if label("insufficient_quota")
+            || label("spend_limit")
+            || label("billing")
+            || label("blocked_api_access")
+            || says("credit balance is too low")
+            || says("reached your specified api usage limits")
+            || self.daily_quota
+        {
+            return Some(ErrorKind::SpendLimit);
+        }
+        if label("context_length_exceeded")
+            || says("prompt is too long")
+            || says("maximum context length")
+            || says("context window")
+            || says("input token count")
+        {
+            return Some(ErrorKind::ContextOverflow);
+        }
+        if label("overloaded") {
+            return Some(ErrorKind::Overloaded);
+        }
+        if label("rate_limit") {
+            return Some(ErrorKind::RateLimited);
+        }
+        // Google answers 400 to a wrong key.
+        says("api key not valid").then_some(ErrorKind::Unauthorized)
+    }
+}
+
+fn kind_of_status(status: u16) -> ErrorKind {
+    match status {
+        401 => ErrorKind::Unauthorized,
+        402 => ErrorKind::SpendLimit,
+        403 => ErrorKind::Forbidden,
+        404 => ErrorKind::NotFound,
+        408 => ErrorKind::Server,
+        413 => ErrorKind::TooLarge,
+        429 => ErrorKind::RateLimited,
+        503 | 529 => ErrorKind::Overloaded,
+        500..=599 => ErrorKind::Server,
+        _ => ErrorKind::BadRequest,
+    }
+}
+
+fn describe(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::RateLimited => "rate limited",
+        ErrorKind::Overloaded => "overloaded",
+        ErrorKind::Server => "a fault on its side",
+        ErrorKind::Unauthorized => "the key was not accepted",
+        ErrorKind::Forbidden => "the key may not do this",
+        ErrorKind::NotFound => "no such model or address",
+        ErrorKind::TooLarge => "the request is too large",
+        ErrorKind::SpendLimit => "no credit left, or a spending limit is reached",
+        ErrorKind::ContextOverflow => "the prompt is too long for the model",
+        _ => "the request was not accepted",
+    }
+}
+
+fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
+    let Endpoint { provider, model, base_url, key_source, .. } = endpoint;
+    Some(match kind {
+        ErrorKind::Unauthorized if endpoint.key.is_none() => {
+            format!("set `{key_source}` to your {provider} key")
+        }
+        ErrorKind::Unauthorized => {
+            format!("check the key in `{key_source}`; `assize doctor` shows which one is used")
+        }
+        ErrorKind::Forbidden => {
+            format!("check what the key in `{key_source}` may do, and whether it may use `{model}`")
+        }
+        ErrorKind::NotFound if *provider == Provider::Ollama => {
+            format!("fetch the model with `ollama pull {model}`, or name another with `--model`")
+        }
+        ErrorKind::NotFound => format!(
+            "check the model `{model}` (`--model`) and the address `{base_url}` (`{provider}.base_url`)"
+        ),
+        ErrorKind::SpendLimit => {
+            format!("add credit or raise the limit of your {provider} account")
+        }
+        ErrorKind::TooLarge | ErrorKind::ContextOverflow => {
+            "shorten the input, or choose a model with a larger context window".to_owned()
+        }
+        ErrorKind::RateLimited => format!(
+            "lower `{provider}.concurrency` or set `{provider}.requests_per_minute` to your account's limit"
+        ),
+        ErrorKind::BadRequest => {
+            format!("if `{model}` does not take what was sent, choose another model with `--model`")
+        }
+        _ => return None,
+    })
+}
+
+/// How long a `retry-after` header asks us to wait: milliseconds, seconds, or until a date.
+///
+/// A date is read against the server's own clock where it tells that too, since ours may be wrong.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let header =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    if let Some(ms) = header("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(ms / 1000.0).ok();
+    }
+    let value = header("retry-after")?;
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = httpdate::parse_http_date(value).ok()?;
+    let now = header("date").and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(now);
+    Some(until.duration_since(now).unwrap_or_default())
+}
+
+/// Google's `retryDelay` of `RetryInfo`, in the body.
+fn retry_delay(body: &Value) -> Option<Duration> {
+    let details = body.pointer("/error/details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
+}
+
+/// One line, without control characters, of bearable length.
+pub(crate) fn tidy(message: &str) -> String {
+    let line: String =
+        message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(LONGEST_MESSAGE) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+    use serde_json::json;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn retry_after_is_read_in_every_form() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let wait = |pairs: &[_]| retry_after(&headers(pairs), now).map(|wait| wait.as_millis());
+        assert_eq!(wait(&[("retry-after", "7")]), Some(7000));
+        assert_eq!(wait(&[("retry-after", "0.5")]), Some(500));
+        assert_eq!(wait(&[("retry-after-ms", "120"), ("retry-after", "9")]), Some(120));
+        assert_eq!(wait(&[("retry-after", "Sun, 06 Nov 1994 08:49:57 GMT")]), Some(20_000));
+        assert_eq!(wait(&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(0));
+        let by_server = [
+            ("date", "Sun, 06 Nov 1994 10:00:00 GMT"),
+            ("retry-after", "Sun, 06 Nov 1994 10:00:03 GMT"),
+        ];
+        assert_eq!(wait(&by_server), Some(3000));
+        for useless in ["-5", "soon", "", "1e99", "NaN"] {
+            assert_eq!(wait(&[("retry-after", useless)]), None, "{useless}");
+        }
+    }
+
+    #[test]
+    fn spend_limits_are_told_from_rate_limits() {
+        let spent = [
+            (
+                429,
+                json!({"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": "insufficient_quota"}}),
+            ),
+            (429, json!({"error": {"message": "x", "code": "project_spend_limit_exceeded"}})),
+            (
+                400,
+                json!({"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API."}}),
+            ),
+            (402, json!({"error": {"message": "This request requires more credits", "code": 402}})),
+            (400, json!({"error": {"message": "x", "code": "blocked_api_access"}})),
+            (
+                429,
+                json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x", "details": [{"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]}]}}),
+            ),
+        ];
+        let endpoint = Endpoint::new(Provider::OpenAi);
+        for (status, body) in spent {
+            let body = body.to_string();
+            let error = from_status(&endpoint, status, &HeaderMap::new(), body.as_bytes());
+            assert_eq!(error.kind(), ErrorKind::SpendLimit, "{body}");
+            assert!(!error.kind().is_retryable());
+        }
+        let passing = json!({"error": {"code": 402, "message": "x", "metadata": {"limit_source": "openrouter_in_flight_budget"}}});
+        let error = from_status(&endpoint, 402, &HeaderMap::new(), passing.to_string().as_bytes());
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+    }
+
+    #[test]
+    fn googles_retry_delay_is_found_in_the_body() {
+        let body = json!({"error": {"code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED",
+            "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "45s"}]}});
+        let error = from_status(
+            &Endpoint::new(Provider::Google),
+            429,
+            &HeaderMap::new(),
+            body.to_string().as_bytes(),
+        );
+        assert_eq!(
+            (error.kind(), error.retry_after()),
+            (ErrorKind::RateLimited, Some(Duration::from_secs(45)))
+        );
+    }
+
+    #[test]
+    fn a_message_is_one_tidy_line() {
+        let long = format!("bad\nthing\u{1b}[31m {}", "x".repeat(1000));
+        let tidied = tidy(&long);
+        assert!(tidied.starts_with("bad thing [31m xxx") && tidied.ends_with('…'));
+        assert!(tidied.chars().count() <= LONGEST_MESSAGE + 1);
+    }
+}

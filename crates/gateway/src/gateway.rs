@@ -1,0 +1,392 @@
+//! The one way to a model: everything that must happen around a call happens here, once.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use assize_llm::{Call, Delta, ErrorKind, Message, Model, ModelError, Request, Response, Stop};
+use assize_types::Cost;
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{Instrument, debug, debug_span, trace};
+
+use crate::budget::{BudgetError, Ledger, MemoryLedger, Reservation, Settlement, Worst};
+use crate::cassette::{Cassette, Mode};
+use crate::catalog::{ModelFacts, Price};
+use crate::dialect::Manner;
+use crate::estimate::{self, Estimate};
+use crate::http::{HttpClient, HttpWire};
+use crate::pace::{Limits, Pacer};
+use crate::provider::Endpoint;
+use crate::rehearsal::{Rehearsal, RehearsalWire};
+use crate::retry::RetryPolicy;
+use crate::wire::{OnText, Wire};
+
+/// Hears what happens to calls while they are under way.
+pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Something that a person who waits would like to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// An attempt failed; the call is sent again after the wait.
+    Retry { attempt: u32, reason: String, wait: Duration },
+    /// The call is held back to keep within the provider's limits.
+    Paced { wait: Duration },
+}
+
+/// How a gateway is set up.
+#[derive(Clone)]
+pub struct Options {
+    pub retry: RetryPolicy,
+    pub limits: Limits,
+    pub ledger: Arc<dyn Ledger>,
+    pub cassette: Option<Arc<Cassette>>,
+    /// What the user says the model costs, which beats the catalog.
+    pub price: Option<Price>,
+    pub observer: Option<Observer>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            retry: RetryPolicy::default(),
+            limits: Limits::default(),
+            ledger: Arc::new(MemoryLedger::default()),
+            cassette: None,
+            price: None,
+            observer: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("retry", &self.retry)
+            .field("limits", &self.limits)
+            .field("cassette", &self.cassette)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A model behind retries, pacing, a budget and a cassette.
+#[derive(Debug)]
+pub struct Gateway {
+    /// `None` when only a cassette is played.
+    wire: Option<Arc<dyn Wire>>,
+    options: Options,
+    pacer: Arc<Pacer>,
+    /// Learned from refusals: what this model does not take.
+    refused: Refused,
+}
+
+/// What a model has turned calls down for.
+#[derive(Debug, Default)]
+struct Refused {
+    temperature: AtomicBool,
+    schema: AtomicBool,
+}
+
+impl Refused {
+    fn manner(&self, wire: &dyn Wire, stream: bool) -> Manner {
+        Manner {
+            stream,
+            temperature: wire.facts().temperature && !self.temperature.load(Ordering::Relaxed),
+            native_schema: !self.schema.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes note if the call was turned down for something that can be left out; whether it was.
+    fn learn(&self, error: &ModelError, request: &Request, manner: Manner) -> bool {
+        if error.kind() != ErrorKind::BadRequest {
+            return false;
+        }
+        let names = |words: &[&str]| words.iter().any(|word| error.message().contains(word));
+        let (flag, what) = if manner.temperature && names(&["temperature"]) {
+            (&self.temperature, "temperature")
+        } else if manner.native_schema && request.schema.is_some() && names(&SCHEMA_WORDS) {
+            (&self.schema, "JSON schema")
+        } else {
+            return false;
+        };
+        debug!(what, "the model does not take this parameter; it is left out from now on");
+        !flag.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// How providers name the parameter that carries a schema.
+const SCHEMA_WORDS: [&str; 4] =
+    ["response_format", "json_schema", "output_config", "responseJsonSchema"];
+
+impl Gateway {
+    /// A gateway to a provider.
+    pub fn to_provider(client: &HttpClient, endpoint: Endpoint, options: Options) -> Gateway {
+        let mut facts = ModelFacts::of(&endpoint);
+        facts.price = options.price.or(facts.price);
+        Gateway::over(Some(Arc::new(HttpWire::new(client.clone(), endpoint, facts))), options)
+    }
+
+    /// A gateway to the rehearsal model.
+    pub fn to_rehearsal(rehearsal: Rehearsal, options: Options) -> Gateway {
+        Gateway::over(Some(Arc::new(RehearsalWire::new(rehearsal))), options)
+    }
+
+    /// A gateway to a cassette alone: nothing goes out, and what is not on it is an error.
+    pub fn to_cassette(cassette: Arc<Cassette>, options: Options) -> Gateway {
+        Gateway::over(None, Options { cassette: Some(cassette), ..options })
+    }
+
+    fn over(wire: Option<Arc<dyn Wire>>, options: Options) -> Gateway {
+        let pacer = Pacer::new(options.limits);
+        Gateway { wire, options, pacer, refused: Refused::default() }
+    }
+
+    /// What is known of the model; nothing when only a cassette is played.
+    pub fn facts(&self) -> Option<&ModelFacts> {
+        self.wire.as_ref().map(|wire| wire.facts())
+    }
+
+    /// Whether no model is asked at all.
+    pub fn is_rehearsal(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.is_rehearsal())
+    }
+
+    pub fn ledger(&self) -> &Arc<dyn Ledger> {
+        &self.options.ledger
+    }
+
+    /// What a request is likely to take, before it is sent.
+    pub fn estimate(&self, request: &Request) -> Option<Estimate> {
+        self.facts().map(|facts| Estimate::of_request(facts, request))
+    }
+
+    fn tell(&self, event: Event) {
+        if let Some(observer) = &self.options.observer {
+            observer(&event);
+        }
+    }
+
+    /// Sends the request until it is answered or there is no more point in it.
+    async fn attempts(
+        &self,
+        wire: &dyn Wire,
+        request: &Request,
+        call: &Call<'_>,
+        last_failure: &Mutex<Option<String>>,
+    ) -> Result<Response, ModelError> {
+        let started = Instant::now();
+        let mut attempt = 1;
+        loop {
+            let manner = self.refused.manner(wire, call.on_delta.is_some());
+            let error = match self.attempt(wire, request, manner, call).await {
+                Ok((carried, schema_enforced)) => {
+                    let took = started.elapsed().as_millis() as u64;
+                    return Ok(carried.into_response(wire, schema_enforced, attempt, took));
+                }
+                Err(error) => error,
+            };
+            if self.refused.learn(&error, request, manner) {
+                continue;
+            }
+            let Some(wait) = self.options.retry.wait_after(&error, attempt, fastrand::f64()) else {
+                return Err(after_attempts(error, attempt));
+            };
+            if started.elapsed() + wait > self.options.retry.deadline {
+                let late = format!(
+                    "; the next attempt would be in {} s, after the deadline",
+                    wait.as_secs()
+                );
+                return Err(after_attempts(error.and(&late), attempt));
+            }
+            if error.retry_after().is_some() {
+                self.pacer.cool_down(wait);
+            }
+            *last_failure.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(error.message().to_owned());
+            debug!(attempt, wait_ms = wait.as_millis() as u64, error = %error, "model call failed and is repeated");
+            self.tell(Event::Retry { attempt, reason: error.message().to_owned(), wait });
+            sleep(wait).await;
+            attempt += 1;
+        }
+    }
+
+    /// One attempt, with its worst case reserved and its turn waited for.
+    async fn attempt(
+        &self,
+        wire: &dyn Wire,
+        request: &Request,
+        manner: Manner,
+        call: &Call<'_>,
+    ) -> Result<(crate::wire::Carried, bool), ModelError> {
+        let encoded = wire.encode(request, manner)?;
+        let most_input = estimate::most_input_tokens(request);
+        let most_output = u64::from(request.max_tokens);
+        let price = wire.facts().price;
+        let worst = Worst {
+            tokens: most_input + most_output,
+            cost: price
+                .map_or(Cost::Unknown, |price| Cost::Known(price.at_most(most_input, most_output))),
+        };
+        let mut reservation = Reservation::make(&self.options.ledger, worst)
+            .await
+            .map_err(|error| over_budget(error, wire))?;
+        let paced = estimate::likely_input_tokens(request) + most_output;
+        let permit = self.pacer.admit(paced, &|wait| self.tell(Event::Paced { wait })).await;
+
+        reservation.sent();
+        let heard = AtomicBool::new(false);
+        let pass_on = |text: &str| {
+            heard.store(true, Ordering::Relaxed);
+            if let Some(on_delta) = call.on_delta {
+                on_delta(Delta::Text(text));
+            }
+        };
+        let on_text = call.on_delta.is_some().then_some(&pass_on as OnText<'_>);
+        let limit = self.options.retry.attempt_timeout;
+        let outcome =
+            timeout(limit, wire.send(&encoded, request, on_text)).await.unwrap_or_else(|_| {
+                let message =
+                    format!("{} did not answer within {} s", wire.provider(), limit.as_secs());
+                Err(ModelError::new(ErrorKind::Timeout, message)
+                    .with_hint("allow more time with `gateway.timeout_seconds`"))
+            });
+        let outcome = match outcome {
+            Ok(carried) => {
+                let usage = carried.usage();
+                self.pacer.learn(carried.left);
+                permit.used(usage.total());
+                let cost = carried.cost(wire.facts());
+                reservation.settle(Settlement::Spent { usage, cost });
+                let nothing =
+                    carried.reply.text.trim().is_empty() && carried.reply.tool_calls.is_empty();
+                if nothing && carried.reply.stop == Stop::End {
+                    Err(ModelError::new(
+                        ErrorKind::Empty,
+                        format!("{} gave an empty answer", wire.provider()),
+                    ))
+                } else {
+                    Ok((carried, encoded.schema_enforced))
+                }
+            }
+            Err(error) => {
+                reservation.settle(if error.kind().may_have_been_charged() {
+                    Settlement::Lost
+                } else {
+                    Settlement::Free
+                });
+                Err(error)
+            }
+        };
+        if outcome.is_err()
+            && heard.load(Ordering::Relaxed)
+            && let Some(on_delta) = call.on_delta
+        {
+            on_delta(Delta::Restart);
+        }
+        outcome
+    }
+
+    /// From the cassette, if it is there.
+    fn play(&self, request: &Request, call: &Call<'_>) -> Option<Result<Response, ModelError>> {
+        let outcome = self.options.cassette.as_ref()?.play(request)?;
+        self.options.ledger.count_replayed();
+        if let (Ok(response), Some(on_delta)) = (&outcome, call.on_delta) {
+            on_delta(Delta::Text(&response.text));
+        }
+        Some(outcome)
+    }
+
+    async fn ask(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+        if !matches!(request.prompt.messages().last(), Some(Message::User { .. })) {
+            return Err(ModelError::new(ErrorKind::BadRequest, "the prompt asks nothing"));
+        }
+        if let Some(outcome) = self.play(request, &call) {
+            return outcome;
+        }
+        let cassette = self.options.cassette.as_ref();
+        let Some(wire) = &self.wire else {
+            return Err(match cassette {
+                Some(cassette) => cassette.missing(request),
+                None => ModelError::new(ErrorKind::Internal, "the gateway leads nowhere"),
+            });
+        };
+        let deadline = self.options.retry.deadline;
+        let last_failure = Mutex::new(None);
+        let outcome = tokio::select! {
+            biased;
+            reason = call.cancel.cancelled() => Err(ModelError::new(ErrorKind::Cancelled, reason)),
+            outcome = timeout(deadline, self.attempts(&**wire, request, &call, &last_failure)) => {
+                outcome.unwrap_or_else(|_| {
+                    let last = last_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let last = last.map(|words| format!("; last failure: {words}")).unwrap_or_default();
+                    let message = format!("{} gave no answer within {} s{last}", wire.provider(), deadline.as_secs());
+                    Err(ModelError::new(ErrorKind::Deadline, message)
+                        .with_hint("allow more time with `gateway.deadline_seconds`"))
+                })
+            }
+        };
+        if let Some(cassette) = cassette
+            && cassette.mode() == Mode::Record
+        {
+            cassette.add(request, &outcome)?;
+        }
+        outcome
+    }
+}
+
+#[async_trait]
+impl Model for Gateway {
+    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+        let (provider, model) =
+            self.wire.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()));
+        let span = debug_span!(
+            "chat",
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = provider,
+            gen_ai.request.model = model,
+            gen_ai.request.max_tokens = request.max_tokens,
+        );
+        async {
+            trace!(request = ?request, "prompt");
+            let outcome = self.ask(request, call).await;
+            match &outcome {
+                Ok(response) => {
+                    debug!(
+                        gen_ai.response.model = response.model,
+                        gen_ai.usage.input_tokens = response.usage.input,
+                        gen_ai.usage.output_tokens = response.usage.output,
+                        cached_input_tokens = response.usage.cached_input,
+                        cost = %response.cost,
+                        attempts = response.attempts,
+                        duration_ms = response.duration_ms,
+                        stop = ?response.stop,
+                        "model call answered"
+                    );
+                    trace!(text = response.text, "answer");
+                }
+                Err(error) => debug!(kind = ?error.kind(), error = %error, "model call failed"),
+            }
+            outcome
+        }
+        .instrument(span)
+        .await
+    }
+}
+
+fn after_attempts(error: ModelError, attempts: u32) -> ModelError {
+    if attempts == 1 { error } else { error.context(&format!("gave up after {attempts} attempts")) }
+}
+
+fn over_budget(error: BudgetError, wire: &dyn Wire) -> ModelError {
+    let hint = match error {
+        BudgetError::Cost { .. } => "raise `--max-cost` to go on".to_owned(),
+        BudgetError::Tokens { .. } => "raise `--max-tokens` to go on".to_owned(),
+        BudgetError::NoPrice => format!(
+            "tell its price in the settings, in dollars for a million tokens: \
+             `[prices.\"{}\"]` with `input` and `output`; or use `--max-tokens`",
+            wire.model()
+        ),
+    };
+    ModelError::new(ErrorKind::Budget, error.to_string()).with_hint(hint)
+}

@@ -1,0 +1,306 @@
+//! One attempt over HTTP, with a bound on everything that a server could draw out.
+
+use std::time::Duration;
+
+use assize_llm::{ErrorKind, ModelError, Request};
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::catalog::ModelFacts;
+use crate::dialect::{self, Encoded, Manner, Reply};
+use crate::failure::{self, tidy};
+use crate::frames::{BadFrame, Frames};
+use crate::provider::{Endpoint, Provider};
+use crate::ratelimit;
+use crate::wire::{Carried, OnText, Wire};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A stream that is silent for so long has died without saying so.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// An answer larger than this is none.
+const LARGEST_ANSWER: usize = 32 * 1024 * 1024;
+
+/// An error page is read this far.
+const LARGEST_ERROR: usize = 64 * 1024;
+
+/// The client that all calls of a process share.
+#[derive(Debug, Clone)]
+pub struct HttpClient(reqwest::Client);
+
+impl HttpClient {
+    /// Fails only where the system has no usable store of certificates.
+    pub fn new() -> Result<HttpClient, ModelError> {
+        // Someone else in the process may have chosen a provider of cryptography before us.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            // A redirect would carry the key to whoever it points at.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("assize/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| {
+                ModelError::new(ErrorKind::Internal, "the HTTP client could not be set up")
+                    .with_source(error)
+            })?;
+        Ok(HttpClient(client))
+    }
+}
+
+/// Reaches one model of one provider.
+#[derive(Debug)]
+pub(crate) struct HttpWire {
+    client: HttpClient,
+    endpoint: Endpoint,
+    facts: ModelFacts,
+}
+
+impl HttpWire {
+    pub(crate) fn new(client: HttpClient, endpoint: Endpoint, facts: ModelFacts) -> HttpWire {
+        HttpWire { client, endpoint, facts }
+    }
+
+    async fn exchange(
+        &self,
+        encoded: &Encoded,
+        on_text: Option<OnText<'_>>,
+    ) -> Result<Carried, ModelError> {
+        let url = format!("{}{}", self.endpoint.base_url, encoded.path);
+        let request = self
+            .client
+            .0
+            .post(url)
+            .headers(header_map(&encoded.headers)?)
+            .header("content-type", "application/json")
+            .body(encoded.body.clone());
+        let response = request.send().await.map_err(|error| self.unreachable(error))?;
+        if response.status().as_u16() != 200 {
+            return Err(self.refused(response).await);
+        }
+        let left = ratelimit::read(response.headers());
+        let reply = match on_text {
+            Some(on_text) => self.read_stream(response, on_text).await?,
+            None => {
+                let body = read(response, LARGEST_ANSWER, Excess::Refuse).await?;
+                dialect::decode(self.endpoint.provider, &body)?
+            }
+        };
+        Ok(Carried { reply, left })
+    }
+
+    async fn read_stream(
+        &self,
+        response: reqwest::Response,
+        on_text: OnText<'_>,
+    ) -> Result<Reply, ModelError> {
+        let (framing, mut decoder) = dialect::decoder(self.endpoint.provider);
+        let mut frames = Frames::new(framing);
+        let mut received = 0;
+        let mut chunks = response.bytes_stream();
+        let bad_frame = |bad| match bad {
+            BadFrame::TooLong => too_large(),
+            BadFrame::NotUtf8 => ModelError::new(ErrorKind::Malformed, "the stream is not text"),
+        };
+        while let Some(chunk) = next_chunk(&mut chunks, Some(SILENCE)).await? {
+            received += chunk.len();
+            if received > LARGEST_ANSWER {
+                return Err(too_large());
+            }
+            for piece in frames.push(&chunk).map_err(bad_frame)? {
+                if let Some(text) = decoder.push(&piece)? {
+                    on_text(&text);
+                }
+            }
+        }
+        if let Some(piece) = frames.finish().map_err(bad_frame)?
+            && let Some(text) = decoder.push(&piece)?
+        {
+            on_text(&text);
+        }
+        decoder.finish()
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> ModelError {
+        let cause = innermost(&error);
+        if !error.is_connect() {
+            let message = format!("the connection broke before an answer came: {cause}");
+            return ModelError::new(ErrorKind::Connection, message);
+        }
+        let message = format!("cannot be reached: {cause}");
+        let error = ModelError::new(ErrorKind::Unreachable, message);
+        match self.endpoint.provider {
+            Provider::Ollama => error.with_hint(format!(
+                "start it with `ollama serve`, or set `OLLAMA_HOST` if it is not at `{}`",
+                self.endpoint.base_url
+            )),
+            _ => error.with_hint(format!(
+                "check the network and the address `{}`",
+                self.endpoint.base_url
+            )),
+        }
+    }
+
+    /// The error for an answer with a status other than 200.
+    async fn refused(&self, response: reqwest::Response) -> ModelError {
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        if (300..400).contains(&status) {
+            return self.redirected(status, &headers);
+        }
+        let body = read(response, LARGEST_ERROR, Excess::Cut).await.unwrap_or_default();
+        failure::from_status(&self.endpoint, status, &headers, &body)
+    }
+
+    fn redirected(&self, status: u16, headers: &HeaderMap) -> ModelError {
+        let target = headers.get("location").and_then(|target| target.to_str().ok()).unwrap_or("?");
+        ModelError::new(
+            ErrorKind::BadRequest,
+            format!("answered {status}: moved to `{}`", tidy(target)),
+        )
+        .with_status(status)
+        .with_hint(format!(
+            "redirects are not followed, they could carry the key elsewhere; if that address is \
+                 right, set `{}.base_url` to it",
+            self.endpoint.provider
+        ))
+    }
+}
+
+#[async_trait]
+impl Wire for HttpWire {
+    fn provider(&self) -> &str {
+        self.endpoint.provider.name()
+    }
+
+    fn model(&self) -> &str {
+        &self.endpoint.model
+    }
+
+    fn facts(&self) -> &ModelFacts {
+        &self.facts
+    }
+
+    fn encode(&self, request: &Request, manner: Manner) -> Result<Encoded, ModelError> {
+        dialect::encode(&self.endpoint, &self.facts, request, manner)
+    }
+
+    async fn send(
+        &self,
+        encoded: &Encoded,
+        _request: &Request,
+        on_text: Option<OnText<'_>>,
+    ) -> Result<Carried, ModelError> {
+        let outcome = self.exchange(encoded, on_text).await;
+        outcome.map_err(|error| {
+            let named = if error.message().starts_with(self.provider()) {
+                error
+            } else {
+                error.context(self.provider())
+            };
+            match &self.endpoint.key {
+                Some(key) => named.map_message(|message| key.scrub(message)),
+                None => named,
+            }
+        })
+    }
+}
+
+/// Whether a provider is there, and what it says to a free question.
+pub async fn probe(
+    client: &HttpClient,
+    endpoint: &Endpoint,
+    patience: Duration,
+) -> Result<(), ModelError> {
+    let url = format!("{}{}", endpoint.base_url, dialect::probe_path(endpoint.provider));
+    let wire = HttpWire::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
+    let headers = header_map(&dialect::auth_headers(endpoint))?;
+    let ask = async {
+        let response =
+            client.0.get(url).headers(headers).send().await.map_err(|e| wire.unreachable(e))?;
+        if response.status().as_u16() == 200 { Ok(()) } else { Err(wire.refused(response).await) }
+    };
+    let outcome = tokio::time::timeout(patience, ask).await.unwrap_or_else(|_| {
+        let seconds = patience.as_secs();
+        Err(ModelError::new(ErrorKind::Timeout, format!("no answer within {seconds} s")))
+    });
+    outcome.map_err(|error| match &endpoint.key {
+        Some(key) => error.map_message(|message| key.scrub(message)),
+        None => error,
+    })
+}
+
+fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError> {
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs {
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            ModelError::new(ErrorKind::Unauthorized, "the key has characters that no key has")
+                .with_hint("check the key for line breaks and quotes")
+        })?;
+        value.set_sensitive(true);
+        map.insert(HeaderName::from_static(name), value);
+    }
+    Ok(map)
+}
+
+/// What to do with a body that is longer than wanted.
+enum Excess {
+    Refuse,
+    Cut,
+}
+
+async fn read(
+    response: reqwest::Response,
+    most: usize,
+    excess: Excess,
+) -> Result<Bytes, ModelError> {
+    let mut body = BytesMut::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = next_chunk(&mut chunks, None).await? {
+        if body.len() + chunk.len() > most {
+            match excess {
+                Excess::Refuse => return Err(too_large()),
+                Excess::Cut => break,
+            }
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+/// The next piece of a body. The wait for it is bounded by the attempt's time-out and, where a stream
+/// is alive as long as it speaks, by `patience`.
+async fn next_chunk(
+    chunks: &mut (impl futures_util::Stream<Item = reqwest::Result<Bytes>> + Unpin),
+    patience: Option<Duration>,
+) -> Result<Option<Bytes>, ModelError> {
+    let chunk = match patience {
+        None => chunks.next().await,
+        Some(patience) => tokio::time::timeout(patience, chunks.next()).await.map_err(|_| {
+            let seconds = patience.as_secs();
+            let message = format!("nothing came for {seconds} s in the middle of the answer");
+            ModelError::new(ErrorKind::Timeout, message)
+        })?,
+    };
+    chunk.transpose().map_err(|error| {
+        let cause = innermost(&error);
+        let message = format!("the connection broke in the middle of the answer: {cause}");
+        ModelError::new(ErrorKind::Connection, message)
+    })
+}
+
+fn too_large() -> ModelError {
+    let mib = LARGEST_ANSWER / 1024 / 1024;
+    ModelError::new(ErrorKind::Malformed, format!("the answer is larger than {mib} MiB"))
+}
+
+/// The words of the deepest cause, which is where HTTP libraries keep the reason.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    tidy(&deepest.to_string())
+}

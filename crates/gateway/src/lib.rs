@@ -1,0 +1,50 @@
+//! How we reach a model: six providers behind one gateway.
+//!
+//! A [`Gateway`] is a [`assize_llm::Model`]. Around every call it keeps the [`Limits`] of the
+//! provider, the [`Caps`] of the user and the [`RetryPolicy`]; it knows what models cost
+//! ([`ModelFacts`]), keeps the account ([`Ledger`]), and records and replays calls ([`Cassette`]).
+//! What it sends is worded by `dialect`, one file for each of the four languages spoken.
+//!
+//! Where no provider is at hand, the [`Rehearsal`] model answers, and says that it is one.
+//!
+//! ```
+//! use assize_gateway::{Gateway, Options, Rehearsal};
+//! use assize_llm::{Call, Model, Request};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let gateway = Gateway::to_rehearsal(Rehearsal::default(), Options::default());
+//! let response = gateway.generate(&Request::question("Why?"), Call::default()).await?;
+//! assert!(response.rehearsal);
+//! assert_eq!(gateway.ledger().totals().calls, 1);
+//! # Ok::<(), assize_llm::ModelError>(())
+//! # }).unwrap();
+//! ```
+//!
+//! Nothing here reads an environment variable or a file that it was not given.
+
+mod budget;
+mod cassette;
+mod catalog;
+mod dialect;
+mod estimate;
+mod failure;
+mod frames;
+mod gateway;
+mod http;
+mod pace;
+mod provider;
+mod ratelimit;
+mod rehearsal;
+mod retry;
+mod wire;
+
+pub use budget::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
+pub use cassette::{Cassette, CassetteError, Mode as CassetteMode};
+pub use catalog::{ModelFacts, PRICES_AS_OF, Price, Rates};
+pub use estimate::Estimate;
+pub use gateway::{Event, Gateway, Observer, Options};
+pub use http::{HttpClient, probe};
+pub use pace::Limits;
+pub use provider::{Endpoint, Provider, Secret, UnknownProvider};
+pub use rehearsal::{REHEARSAL_LABEL, Rehearsal};
+pub use retry::RetryPolicy;

@@ -1,0 +1,146 @@
+//! What providers say in their headers about how much is left.
+//!
+//! Only *what is left* and *when it is renewed* is used: the limits themselves are per minute with
+//! one provider and per day with another, while these two mean the same everywhere.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::HeaderMap;
+
+use crate::pace::Left;
+
+pub(crate) fn read(headers: &HeaderMap) -> Left {
+    let now = SystemTime::now();
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let pair = |remaining: &str, reset: &str| {
+        let left: u64 = header(remaining)?.trim().parse().ok()?;
+        Some((left, until(header(reset)?.trim(), now)?))
+    };
+    let requests = pair("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
+        .or_else(|| {
+            pair("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset")
+        })
+        .or_else(|| pair("x-ratelimit-remaining", "x-ratelimit-reset"));
+    let tokens = pair("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens").or_else(|| {
+        pair("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset")
+    });
+    Left { requests, tokens }
+}
+
+/// How long until a moment given as a duration (`6m0s`, `12ms`), an RFC 3339 date, or milliseconds
+/// since 1970.
+fn until(text: &str, now: SystemTime) -> Option<Duration> {
+    let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    if let Ok(ms) = text.parse::<u64>() {
+        return Some(Duration::from_millis(ms).saturating_sub(since_epoch));
+    }
+    duration(text).or_else(|| Some(date(text)?.saturating_sub(since_epoch)))
+}
+
+/// Durations as Go writes them: numbers with units, largest first.
+fn duration(text: &str) -> Option<Duration> {
+    let mut total = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        let unit_end =
+            rest[end..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |n| end + n);
+        total += number
+            * match &rest[end..unit_end] {
+                "d" => 86_400.0,
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 0.001,
+                "us" | "µs" => 0.000_001,
+                _ => return None,
+            };
+        rest = &rest[unit_end..];
+    }
+    if text.is_empty() { None } else { Duration::try_from_secs_f64(total).ok() }
+}
+
+/// An RFC 3339 date as the time since 1970; fractions of seconds are dropped.
+fn date(text: &str) -> Option<Duration> {
+    let field = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
+    let (year, month, day) = (field(0..4)?, field(5..7)?, field(8..10)?);
+    let (hour, minute, second) = (field(11..13)?, field(14..16)?, field(17..19)?);
+    let zone = text.get(19..)?.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    let offset = match zone.as_bytes() {
+        [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
+            let minutes =
+                zone.get(1..3)?.parse::<i64>().ok()? * 60 + zone.get(4..6)?.parse::<i64>().ok()?;
+            if *sign == b'+' { minutes * 60 } else { -minutes * 60 }
+        }
+        _ => return None,
+    };
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Days since 1970, counting years from March so that leap days come last.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day
+            - 1
+            - 719_468;
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn moments_are_read_in_every_form_that_providers_use() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_755_780_000); // 2025-08-21T12:40:00Z
+        let wait = |text: &str| until(text, now).map(|wait| wait.as_millis());
+        assert_eq!(wait("6m0s"), Some(360_000));
+        assert_eq!(wait("12ms"), Some(12));
+        assert_eq!(wait("2m59.56s"), Some(179_560));
+        assert_eq!(wait("2025-08-21T12:40:59Z"), Some(59_000));
+        assert_eq!(wait("2025-08-21T14:41:00+02:00"), Some(60_000));
+        assert_eq!(wait("2025-08-21T12:39:00.250Z"), Some(0));
+        assert_eq!(wait("1755780004000"), Some(4000));
+        for useless in ["", "soon", "5x", "2025-13-01T00:00:00Z", "2025-08-21"] {
+            assert_eq!(wait(useless), None, "{useless}");
+        }
+    }
+
+    #[test]
+    fn the_headers_of_each_provider_are_known() {
+        let read_from = |pairs: &[(&'static str, &'static str)]| {
+            let headers: HeaderMap = pairs
+                .iter()
+                .map(|(name, value)| {
+                    (HeaderName::from_static(name), HeaderValue::from_static(value))
+                })
+                .collect();
+            let left = read(&headers);
+            (left.requests.map(|left| left.0), left.tokens.map(|left| left.0))
+        };
+        let openai = [
+            ("x-ratelimit-remaining-requests", "59"),
+            ("x-ratelimit-reset-requests", "1s"),
+            ("x-ratelimit-remaining-tokens", "149984"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ];
+        assert_eq!(read_from(&openai), (Some(59), Some(149_984)));
+        let anthropic = [
+            ("anthropic-ratelimit-requests-remaining", "3"),
+            ("anthropic-ratelimit-requests-reset", "2030-01-01T00:00:00Z"),
+            ("anthropic-ratelimit-tokens-remaining", "1000"),
+            ("anthropic-ratelimit-tokens-reset", "2030-01-01T00:00:00Z"),
+        ];
+        assert_eq!(read_from(&anthropic), (Some(3), Some(1000)));
+        assert_eq!(
+            read_from(&[("x-ratelimit-remaining", "7"), ("x-ratelimit-reset", "1755780004000")]),
+            (Some(7), None)
+        );
+        assert_eq!(read_from(&[("x-ratelimit-remaining-requests", "many")]), (None, None));
+    }
+}

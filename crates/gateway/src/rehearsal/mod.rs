@@ -1,0 +1,174 @@
+//! The rehearsal model: no model at all, offline, the same answer to the same request every time.
+//!
+//! It is there so that every flow can be shown, tried and tested without a key. Its answers have
+//! the asked shape and no meaning, and everything that shows one says so.
+
+mod prose;
+mod shape;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use assize_llm::{ErrorKind, ModelError, Request, Stop, ToolCall, Turn};
+use assize_types::Usage;
+use async_trait::async_trait;
+
+use crate::catalog::{ModelFacts, Price};
+use crate::dialect::{Encoded, Manner, Reply};
+use crate::estimate;
+use crate::pace::Left;
+use crate::wire::{Carried, OnText, Wire};
+
+/// The words that stand on everything that a rehearsal produced.
+pub const REHEARSAL_LABEL: &str = "rehearsal, no model was asked";
+
+/// How the rehearsal model behaves.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rehearsal {
+    /// Another seed gives other answers.
+    pub seed: u64,
+    /// How long each answer takes.
+    pub latency: Duration,
+    /// Which share of the attempts fails, from 0 to 1.
+    pub fault_rate: f64,
+}
+
+#[derive(Debug)]
+pub(crate) struct RehearsalWire {
+    rehearsal: Rehearsal,
+    facts: ModelFacts,
+    /// How often each request was sent, so that a repetition has another fate.
+    sent: Mutex<HashMap<u64, u64>>,
+}
+
+impl RehearsalWire {
+    pub(crate) fn new(rehearsal: Rehearsal) -> RehearsalWire {
+        let facts = ModelFacts {
+            price: Some(Price::FREE),
+            context_window: 200_000,
+            temperature: true,
+            native_schema: true,
+            tools_need_no_reasoning: false,
+        };
+        RehearsalWire { rehearsal, facts, sent: Mutex::default() }
+    }
+
+    /// The fault that befalls this attempt, if any.
+    fn fault(&self, seed: u64) -> Option<ModelError> {
+        let attempt = {
+            let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = sent.entry(seed).or_default();
+            *count += 1;
+            *count
+        };
+        let mut dice = fastrand::Rng::with_seed(seed ^ attempt.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        if dice.f64() >= self.rehearsal.fault_rate {
+            return None;
+        }
+        let kinds = [
+            ErrorKind::Overloaded,
+            ErrorKind::RateLimited,
+            ErrorKind::Connection,
+            ErrorKind::Server,
+        ];
+        let kind = kinds[dice.usize(..kinds.len())];
+        Some(ModelError::new(kind, "rehearsal: a simulated fault"))
+    }
+
+    fn reply(&self, request: &Request, seed: u64) -> Result<Reply, ModelError> {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let mut tool_calls = Vec::new();
+        let mut text = String::new();
+        let answered = request.prompt.transcript.iter().any(|turn| matches!(turn, Turn::Tool(_)));
+        let unfit = |reason: String| {
+            ModelError::new(
+                ErrorKind::BadRequest,
+                format!("the rehearsal model cannot answer: {reason}"),
+            )
+            .with_hint("simplify the schema, or ask a real model with `--provider`")
+        };
+        if let (Some(tool), false) = (request.tools.first(), answered) {
+            let arguments = shape::fill(&tool.parameters, &mut dice).map_err(unfit)?;
+            tool_calls.push(ToolCall {
+                id: "call_0".to_owned(),
+                name: tool.name.clone(),
+                arguments,
+                signature: None,
+            });
+        } else if let Some(schema) = &request.schema {
+            text = shape::fill(&schema.value, &mut dice).map_err(unfit)?.to_string();
+        } else {
+            text = prose::answer(&request.prompt, &mut dice);
+        }
+        let input = estimate::likely_input_tokens(request);
+        let output = estimate::likely_tokens(text.len() as u64).max(1);
+        Ok(Reply {
+            stop: if tool_calls.is_empty() { Stop::End } else { Stop::ToolUse },
+            text,
+            tool_calls,
+            usage: Usage { input, output, ..Usage::default() },
+            model: None,
+            cost: None,
+        })
+    }
+}
+
+#[async_trait]
+impl Wire for RehearsalWire {
+    fn provider(&self) -> &str {
+        "rehearsal"
+    }
+
+    fn model(&self) -> &str {
+        "rehearsal"
+    }
+
+    fn facts(&self) -> &ModelFacts {
+        &self.facts
+    }
+
+    fn is_rehearsal(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, request: &Request, _: Manner) -> Result<Encoded, ModelError> {
+        Ok(Encoded {
+            path: String::new(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            schema_enforced: request.schema.is_some(),
+        })
+    }
+
+    async fn send(
+        &self,
+        _: &Encoded,
+        request: &Request,
+        on_text: Option<OnText<'_>>,
+    ) -> Result<Carried, ModelError> {
+        let seed = request.fingerprint().seed() ^ self.rehearsal.seed.rotate_left(32);
+        let Rehearsal { latency, fault_rate, .. } = self.rehearsal;
+        let fault = if fault_rate > 0.0 { self.fault(seed) } else { None };
+        if fault.is_none()
+            && let Some(on_text) = on_text
+        {
+            let reply = self.reply(request, seed)?;
+            let words: Vec<&str> = reply.text.split_inclusive(' ').collect();
+            for word in &words {
+                if !latency.is_zero() {
+                    tokio::time::sleep(latency / words.len() as u32).await;
+                }
+                on_text(word);
+            }
+            return Ok(Carried { reply, left: Left::default() });
+        }
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        match fault {
+            Some(fault) => Err(fault),
+            None => Ok(Carried { reply: self.reply(request, seed)?, left: Left::default() }),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A value that fits a JSON schema, made up by dice.
+
+use assize_llm::Schema;
+use assize_llm::answer::AnswerReader;
+use serde_json::{Map, Value, json};
+
+/// Deeper than this a schema that refers to itself is cut by its smallest value.
+const MAX_DEPTH: usize = 24;
+
+/// A value that fits; an error in words where the schema asks for more than this can make up.
+pub(super) fn fill(schema: &Value, dice: &mut fastrand::Rng) -> Result<Value, String> {
+    let value = Filler { root: schema, dice }.value(schema, "answer", 0)?;
+    // Whatever was not thought of above is caught here, rather than passed off as valid.
+    let whole =
+        Schema::from_value("rehearsal", schema.clone()).map_err(|error| error.to_string())?;
+    let reader = AnswerReader::new(&whole).ok_or("the schema is not valid")?;
+    match reader.read(&value.to_string()) {
+        Ok((value, _)) => Ok(value),
+        Err(reason) => Err(format!("the schema asks for more than it can make up: {reason}")),
+    }
+}
+
+struct Filler<'s, 'd> {
+    root: &'s Value,
+    dice: &'d mut fastrand::Rng,
+}
+
+impl<'s> Filler<'s, '_> {
+    fn value(&mut self, schema: &'s Value, name: &str, depth: usize) -> Result<Value, String> {
+        if depth > MAX_DEPTH {
+            return Err("the schema refers to itself without end".to_owned());
+        }
+        let get = |keyword: &str| schema.get(keyword);
+        if let Some(reference) = get("$ref").and_then(Value::as_str) {
+            let target = reference.strip_prefix('#').and_then(|path| self.root.pointer(path));
+            let target = target.ok_or_else(|| format!("nothing is at `{reference}`"))?;
+            return self.value(target, name, depth + 1);
+        }
+        if let Some(constant) = get("const") {
+            return Ok(constant.clone());
+        }
+        for keyword in ["enum", "examples"] {
+            if let Some(choices) = get(keyword).and_then(Value::as_array).filter(|c| !c.is_empty())
+            {
+                return Ok(choices[self.dice.usize(..choices.len())].clone());
+            }
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            if let Some(choices) = get(keyword).and_then(Value::as_array) {
+                return self.alternative(choices, name, depth);
+            }
+        }
+        if let Some(parts) = get("allOf").and_then(Value::as_array) {
+            return self.all_of(schema, parts, name, depth);
+        }
+        let kind = match get("type") {
+            Some(Value::String(kind)) => kind.as_str(),
+            // An optional field is given: an answer that leaves things out shows less.
+            Some(Value::Array(kinds)) => kinds
+                .iter()
+                .filter_map(Value::as_str)
+                .find(|kind| *kind != "null")
+                .unwrap_or("null"),
+            _ if get("properties").is_some() => "object",
+            _ => "string",
+        };
+        match kind {
+            "object" => self.object(schema, depth),
+            "array" => self.array(schema, name, depth),
+            "integer" => self.integer(schema),
+            "number" => self.number(schema),
+            "boolean" => Ok(Value::Bool(self.dice.bool())),
+            "null" => Ok(Value::Null),
+            _ => self.string(schema, name),
+        }
+    }
+
+    fn alternative(
+        &mut self,
+        choices: &'s [Value],
+        name: &str,
+        depth: usize,
+    ) -> Result<Value, String> {
+        let start = self.dice.usize(..choices.len().max(1));
+        let mut reason = "there is no alternative to choose from".to_owned();
+        for offset in 0..choices.len() {
+            let choice = &choices[(start + offset) % choices.len()];
+            if choice.get("type") == Some(&json!("null")) && choices.len() > 1 {
+                continue;
+            }
+            match self.value(choice, name, depth + 1) {
+                Ok(value) => return Ok(value),
+                Err(why) => reason = why,
+            }
+        }
+        Err(reason)
+    }
+
+    fn all_of(
+        &mut self,
+        schema: &'s Value,
+        parts: &'s [Value],
+        name: &str,
+        depth: usize,
+    ) -> Result<Value, String> {
+        let own = if schema.get("properties").is_some() {
+            self.object(schema, depth)?
+        } else {
+            json!({})
+        };
+        let mut members = own.as_object().cloned().unwrap_or_default();
+        for part in parts {
+            match self.value(part, name, depth + 1)? {
+                Value::Object(more) => members.extend(more),
+                scalar => return Ok(scalar),
+            }
+        }
+        Ok(Value::Object(members))
+    }
+
+    fn object(&mut self, schema: &'s Value, depth: usize) -> Result<Value, String> {
+        let mut members = Map::new();
+        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+            for (name, sub) in properties {
+                members.insert(name.clone(), self.value(sub, name, depth + 1)?);
+            }
+        }
+        Ok(Value::Object(members))
+    }
+
+    fn array(&mut self, schema: &'s Value, name: &str, depth: usize) -> Result<Value, String> {
+        let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
+        let least = bound("minItems").unwrap_or(1);
+        let most = bound("maxItems").unwrap_or_else(|| least.max(3)).max(least);
+        let count = self.dice.u64(least..=most.min(least + 8));
+        let any = Value::Bool(true);
+        let items = schema.get("items");
+        let unique = schema.get("uniqueItems") == Some(&any);
+        let mut values: Vec<Value> = Vec::new();
+        let mut tries = 0;
+        while (values.len() as u64) < count && tries < 20 * count {
+            tries += 1;
+            let value = match items {
+                Some(items) => self.value(items, name, depth + 1)?,
+                None => Value::String(self.words(name)),
+            };
+            if !unique || !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn integer(&mut self, schema: &Value) -> Result<Value, String> {
+        let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
+        let least = bound("minimum")
+            .map(f64::ceil)
+            .or_else(|| bound("exclusiveMinimum").map(|least| least.floor() + 1.0))
+            .unwrap_or(0.0)
+            .max(-9e15) as i64;
+        let most = bound("maximum")
+            .map(f64::floor)
+            .or_else(|| bound("exclusiveMaximum").map(|most| most.ceil() - 1.0))
+            .map_or_else(|| least.saturating_add(100), |most| most.min(9e15) as i64);
+        if most < least {
+            return Err("no integer is between the bounds".to_owned());
+        }
+        let step = (bound("multipleOf").unwrap_or(1.0) as i64).max(1);
+        let drawn = self.dice.i64(least..=most);
+        let floored = drawn - drawn.rem_euclid(step);
+        Ok(json!(if floored < least { floored + step } else { floored }))
+    }
+
+    fn number(&mut self, schema: &Value) -> Result<Value, String> {
+        let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
+        let least = bound("minimum").or(bound("exclusiveMinimum")).unwrap_or(0.0);
+        let most = bound("maximum").or(bound("exclusiveMaximum")).unwrap_or(least + 1.0);
+        if most < least {
+            return Err("no number is between the bounds".to_owned());
+        }
+        // Two decimals read like an answer; the middle is never on an exclusive bound.
+        let drawn = ((least + (most - least) * self.dice.f64()) * 100.0).round() / 100.0;
+        let inside = least < drawn && drawn < most;
+        Ok(json!(if inside { drawn } else { least + (most - least) / 2.0 }))
+    }
+
+    fn string(&mut self, schema: &Value, name: &str) -> Result<Value, String> {
+        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
+            return Err(format!("it cannot make up text for the pattern `{pattern}`"));
+        }
+        let fixed = match schema.get("format").and_then(Value::as_str) {
+            Some("date") => Some("2026-01-15".to_owned()),
+            Some("date-time") => Some("2026-01-15T09:30:00Z".to_owned()),
+            Some("time") => Some("09:30:00Z".to_owned()),
+            Some("email") => Some("someone@example.com".to_owned()),
+            Some("uri") => Some("https://example.com/".to_owned()),
+            Some("uuid") => {
+                Some(format!("00000000-0000-4000-8000-{:012x}", self.dice.u64(..1 << 48)))
+            }
+            Some("ipv4") => Some("192.0.2.1".to_owned()),
+            _ => None,
+        };
+        if let Some(fixed) = fixed {
+            return Ok(Value::String(fixed));
+        }
+        let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64).map(|n| n as usize);
+        let mut text = self.words(name);
+        while text.chars().count() < bound("minLength").unwrap_or(0) {
+            text.push_str(", and so on");
+        }
+        if let Some(most) = bound("maxLength") {
+            text = text.chars().take(most).collect();
+        }
+        Ok(Value::String(text))
+    }
+
+    fn words(&mut self, name: &str) -> String {
+        let name = name.replace(['_', '-'], " ");
+        let ways = [
+            "as rehearsed",
+            "in one line",
+            "for the sake of the shape",
+            "taken as given",
+            "still to be argued",
+        ];
+        format!("{name}, {}", ways[self.dice.usize(..ways.len())])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_schema() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            (-50i64..50, 0i64..60).prop_map(|(least, more)| json!({"type": "integer", "minimum": least, "maximum": least + more})),
+            (-5i64..5, 1i64..9).prop_map(|(least, more)| json!({"type": "number", "exclusiveMinimum": least, "exclusiveMaximum": least + more})),
+            (0u64..30, 0u64..60).prop_map(|(least, more)| json!({"type": "string", "minLength": least, "maxLength": least + more})),
+            Just(json!({"enum": ["a", 2, null]})),
+            Just(json!({"type": ["boolean", "null"]})),
+            Just(json!({"type": "string", "format": "date"})),
+            Just(json!({"const": {"k": 1}})),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                (inner.clone(), 0u64..3, 0u64..4).prop_map(|(items, least, more)| json!({"type": "array", "items": items, "minItems": least, "maxItems": least + more})),
+                prop::collection::btree_map("[a-z]{1,5}", inner.clone(), 0..4).prop_map(|properties| {
+                    let required: Vec<&String> = properties.keys().collect();
+                    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+                }),
+                prop::collection::vec(inner, 1..3).prop_map(|choices| json!({"anyOf": choices})),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_schema_the_answer_fits_it(sub in any_schema(), seed in any::<u64>()) {
+            let schema = json!({"type": "object", "properties": {"x": sub}, "required": ["x"]});
+            let value = fill(&schema, &mut fastrand::Rng::with_seed(seed));
+            prop_assert!(value.is_ok(), "{value:?} for {schema}");
+            prop_assert_eq!(value, fill(&schema, &mut fastrand::Rng::with_seed(seed)));
+        }
+    }
+
+    #[test]
+    fn what_it_cannot_make_up_it_says() {
+        let mut dice = fastrand::Rng::with_seed(1);
+        let pattern = json!({"type": "object", "properties": {"id": {"type": "string", "pattern": "^[A-Z]{3}$"}}, "required": ["id"]});
+        assert!(fill(&pattern, &mut dice).unwrap_err().contains("pattern"));
+        let endless =
+            json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
+        assert!(fill(&endless, &mut dice).unwrap_err().contains("without end"));
+    }
+}

@@ -1,0 +1,400 @@
+//! A JSON reader that forgives what models get wrong, and says what it forgave.
+//!
+//! It reads values that are *there*, however badly written, and never makes one up: what is cut
+//! off, ambiguous or not a number stays an error. On well-formed JSON it agrees with `serde_json`
+//! and reports no fix.
+
+use serde_json::{Map, Number, Value};
+
+use super::Fix;
+
+/// Deeper nesting is refused: no answer of ours needs it, and recursion must end.
+const MAX_DEPTH: usize = 96;
+
+/// Why there is no value to be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("the JSON is cut off")]
+    CutOff,
+    #[error("the JSON is nested too deeply")]
+    TooDeep,
+    #[error("`{0}` is not a JSON number")]
+    NotANumber(&'static str),
+    #[error("the key `{0}` is given twice with different values")]
+    DuplicateKey(String),
+    #[error("unexpected {0}")]
+    Unexpected(String),
+    /// The shared allowance of steps is used up: the text is noise.
+    #[error("there is too much noise to find JSON in")]
+    OutOfFuel,
+}
+
+/// A position in a text, the fixes made so far, and the allowance that all readers of one answer
+/// share, so that hostile text costs linear time.
+pub(crate) struct Reader<'t, 'f> {
+    text: &'t str,
+    at: usize,
+    fixes: Vec<Fix>,
+    fuel: &'f mut usize,
+}
+
+/// Reads one value at the start of `text`; gives it, the fixes, and the bytes it took.
+pub(crate) fn read(text: &str, fuel: &mut usize) -> Result<(Value, Vec<Fix>, usize), Fault> {
+    let mut reader = Reader { text, at: 0, fixes: Vec::new(), fuel };
+    reader.space()?;
+    let value = reader.value(0)?;
+    Ok((value, reader.fixes, reader.at))
+}
+
+impl<'t> Reader<'t, '_> {
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn bump(&mut self) -> Result<Option<char>, Fault> {
+        *self.fuel = self.fuel.checked_sub(1).ok_or(Fault::OutOfFuel)?;
+        let next = self.peek();
+        self.at += next.map_or(0, char::len_utf8);
+        Ok(next)
+    }
+
+    fn eat(&mut self, word: &str) -> bool {
+        let found = self.rest().starts_with(word);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn fixed(&mut self, fix: Fix) {
+        if !self.fixes.contains(&fix) {
+            self.fixes.push(fix);
+        }
+    }
+
+    fn unexpected<T>(&self) -> Result<T, Fault> {
+        match self.peek() {
+            None => Err(Fault::CutOff),
+            Some(c) => Err(Fault::Unexpected(format!("`{}`", c.escape_default()))),
+        }
+    }
+
+    /// Passes over white space, comments and characters that cannot be seen.
+    fn space(&mut self) -> Result<(), Fault> {
+        loop {
+            match self.peek() {
+                Some(' ' | '\n' | '\r' | '\t') => {
+                    self.bump()?;
+                }
+                Some(c) if is_invisible(c) || c.is_whitespace() => {
+                    self.fixed(Fix::InvisibleCharacters);
+                    self.bump()?;
+                }
+                Some('/') if self.rest().starts_with("//") => self.comment("\n", false)?,
+                Some('#') => self.comment("\n", false)?,
+                Some('/') if self.rest().starts_with("/*") => self.comment("*/", true)?,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn comment(&mut self, end: &str, must_end: bool) -> Result<(), Fault> {
+        self.fixed(Fix::Comments);
+        loop {
+            if self.eat(end) {
+                return Ok(());
+            }
+            if self.bump()?.is_none() {
+                return if must_end { Err(Fault::CutOff) } else { Ok(()) };
+            }
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, Fault> {
+        if depth > MAX_DEPTH {
+            return Err(Fault::TooDeep);
+        }
+        match self.peek() {
+            Some('{') => self.object(depth),
+            Some('[') => self.array(depth),
+            Some(c) if closing_quote(c).is_some() => self.string().map(Value::String),
+            Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.number(),
+            Some(c) if c.is_ascii_alphabetic() => self.word(),
+            _ => self.unexpected(),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Value, Fault> {
+        self.bump()?;
+        let mut members: Map<String, Value> = Map::new();
+        loop {
+            self.space()?;
+            if self.eat("}") {
+                return Ok(Value::Object(members));
+            }
+            let key = self.key()?;
+            self.space()?;
+            if !self.eat(":") {
+                return self.unexpected();
+            }
+            self.space()?;
+            let value = self.value(depth + 1)?;
+            match members.get(&key) {
+                Some(before) if *before == value => self.fixed(Fix::RepeatedKey),
+                Some(_) => return Err(Fault::DuplicateKey(key)),
+                None => {
+                    members.insert(key, value);
+                }
+            }
+            self.separator('}')?;
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Value, Fault> {
+        self.bump()?;
+        let mut items = Vec::new();
+        loop {
+            self.space()?;
+            if self.eat("]") {
+                return Ok(Value::Array(items));
+            }
+            items.push(self.value(depth + 1)?);
+            self.separator(']')?;
+        }
+    }
+
+    /// Between two members: a comma, or nothing before the end.
+    fn separator(&mut self, end: char) -> Result<(), Fault> {
+        self.space()?;
+        if self.peek() == Some(end) {
+            return Ok(());
+        }
+        if !self.eat(",") {
+            return self.unexpected();
+        }
+        self.space()?;
+        if self.peek() == Some(end) {
+            self.fixed(Fix::TrailingComma);
+        }
+        Ok(())
+    }
+
+    fn key(&mut self) -> Result<String, Fault> {
+        let key = match self.peek() {
+            Some(c) if closing_quote(c).is_some() => self.string()?,
+            Some(c) if c.is_alphabetic() || c == '_' => {
+                self.fixed(Fix::UnquotedKey);
+                let start = self.at;
+                while self.peek().is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
+                    self.bump()?;
+                }
+                self.text[start..self.at].to_owned()
+            }
+            _ => return self.unexpected(),
+        };
+        if key.chars().any(is_invisible) {
+            self.fixed(Fix::InvisibleCharacters);
+            return Ok(key.chars().filter(|c| !is_invisible(*c)).collect());
+        }
+        Ok(key)
+    }
+
+    fn string(&mut self) -> Result<String, Fault> {
+        let open = self.bump()?.ok_or(Fault::CutOff)?;
+        let close = closing_quote(open).ok_or(Fault::CutOff)?;
+        if open != '"' {
+            self.fixed(Fix::Quotes);
+        }
+        let mut text = String::new();
+        loop {
+            match self.bump()?.ok_or(Fault::CutOff)? {
+                c if c == close => return Ok(text),
+                '\\' => self.escape(&mut text)?,
+                c if c < ' ' => {
+                    self.fixed(Fix::RawControlCharacters);
+                    text.push(c);
+                }
+                c => text.push(c),
+            }
+        }
+    }
+
+    fn escape(&mut self, text: &mut String) -> Result<(), Fault> {
+        match self.bump()?.ok_or(Fault::CutOff)? {
+            'n' => text.push('\n'),
+            't' => text.push('\t'),
+            'r' => text.push('\r'),
+            'b' => text.push('\u{8}'),
+            'f' => text.push('\u{c}'),
+            c @ ('"' | '\\' | '/') => text.push(c),
+            'u' => {
+                let first = self.hex4()?;
+                let code = if (0xD800..0xDC00).contains(&first) && self.eat("\\u") {
+                    let second = self.hex4()?;
+                    0x10000 + ((first - 0xD800) << 10) + (second.wrapping_sub(0xDC00) & 0x3FF)
+                } else {
+                    first
+                };
+                match char::from_u32(code) {
+                    Some(c) => text.push(c),
+                    None => return Err(Fault::Unexpected("half of a surrogate pair".into())),
+                }
+            }
+            c => {
+                // `\'`, `\_` and the like: the backslash means nothing here.
+                self.fixed(Fix::BadEscape);
+                text.push(c);
+            }
+        }
+        Ok(())
+    }
+
+    fn hex4(&mut self) -> Result<u32, Fault> {
+        let digits = self.rest().get(..4).ok_or(Fault::CutOff)?;
+        if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(Fault::Unexpected("characters in a `\\u` escape".into()));
+        }
+        self.at += 4;
+        u32::from_str_radix(digits, 16).map_err(|_| Fault::CutOff)
+    }
+
+    fn number(&mut self) -> Result<Value, Fault> {
+        let start = self.at;
+        while self
+            .peek()
+            .is_some_and(|c| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E'))
+        {
+            self.bump()?;
+        }
+        let written = &self.text[start..self.at];
+        if self.rest().starts_with("Infinity") {
+            return Err(Fault::NotANumber("Infinity"));
+        }
+        if self.peek().is_none() && start > 0 {
+            // `{"impact": 1` may have been on its way to 10.
+            return Err(Fault::CutOff);
+        }
+        if let Ok(number) = serde_json::from_str::<Number>(written) {
+            return Ok(Value::Number(number));
+        }
+        // `+8`, `.5`, `5.`, `08`: one reading, badly written.
+        let unsigned = written.trim_start_matches('+');
+        let (sign, digits) =
+            unsigned.strip_prefix('-').map_or(("", unsigned), |digits| ("-", digits));
+        let digits = digits.trim_end_matches('.').trim_start_matches('0');
+        let lead = if digits.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "0" };
+        let number = serde_json::from_str::<Number>(&format!("{sign}{lead}{digits}"))
+            .ok()
+            .filter(|_| written.bytes().any(|b| b.is_ascii_digit()))
+            .ok_or_else(|| Fault::Unexpected(format!("`{}`", shorten(written))))?;
+        self.fixed(Fix::NumberFormat);
+        Ok(Value::Number(number))
+    }
+
+    fn word(&mut self) -> Result<Value, Fault> {
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+            self.bump()?;
+        }
+        let word = &self.text[start..self.at];
+        match word {
+            "true" => return Ok(Value::Bool(true)),
+            "false" => return Ok(Value::Bool(false)),
+            "null" => return Ok(Value::Null),
+            "NaN" | "nan" => return Err(Fault::NotANumber("NaN")),
+            "Infinity" | "inf" => return Err(Fault::NotANumber("Infinity")),
+            _ => {}
+        }
+        let value = match word {
+            "True" | "TRUE" => Value::Bool(true),
+            "False" | "FALSE" => Value::Bool(false),
+            "None" | "NULL" | "Null" | "nil" | "undefined" => Value::Null,
+            _ => return Err(Fault::Unexpected(format!("`{}`", shorten(word)))),
+        };
+        self.fixed(Fix::Literal);
+        Ok(value)
+    }
+}
+
+fn closing_quote(open: char) -> Option<char> {
+    match open {
+        '"' => Some('"'),
+        '\'' => Some('\''),
+        '\u{201c}' | '\u{201d}' => Some('\u{201d}'),
+        '`' => Some('`'),
+        _ => None,
+    }
+}
+
+/// Byte-order marks, zero-width characters and direction marks: nothing a person sees.
+pub(crate) fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{2069}' | '\u{00ad}' | '\u{061c}')
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(20).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Bool),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            (-1e12f64..1e12).prop_map(Value::from),
+            ".*".prop_map(Value::String),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::Array),
+                prop::collection::vec(("[a-z]{1,6}", inner), 0..6)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_on_well_formed_json(value in any_json(), pretty in any::<bool>()) {
+            let text = if pretty {
+                serde_json::to_string_pretty(&value)
+            } else {
+                serde_json::to_string(&value)
+            }
+            .unwrap();
+            let mut fuel = 10 * text.len() + 100;
+            let (read, fixes, length) = read(&text, &mut fuel).unwrap();
+            prop_assert_eq!(read, value);
+            prop_assert!(fixes.is_empty(), "{:?}", fixes);
+            prop_assert_eq!(length, text.len());
+        }
+
+        #[test]
+        fn never_panics_and_never_reads_past_its_fuel(text in "(?s).{0,200}") {
+            let mut fuel = 1000;
+            let _ = read(&text, &mut fuel);
+        }
+
+        #[test]
+        fn a_cut_document_is_never_completed(value in any_json(), cut in 1usize..1000) {
+            let wrapped = serde_json::json!({ "value": value });
+            let text = serde_json::to_string(&wrapped).unwrap();
+            let end = cut.min(text.len() - 1);
+            prop_assume!(text.is_char_boundary(end));
+            let mut fuel = 100_000;
+            prop_assert!(read(&text[..end], &mut fuel).is_err());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Why a call got no answer.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+/// A call that was not answered.
+///
+/// The message is safe to show and to log: it holds no key and no part of the prompt.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    kind: ErrorKind,
+    message: String,
+    status: Option<u16>,
+    retry_after: Option<Duration>,
+    hint: Option<String>,
+    #[source]
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What its caller can do about an error depends on this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The provider could not be reached: nothing was sent.
+    Unreachable,
+    /// The connection broke after the request was sent.
+    Connection,
+    /// One attempt took too long.
+    Timeout,
+    /// 429: too many requests or tokens a minute.
+    RateLimited,
+    /// 529 or 503: the provider has no room just now.
+    Overloaded,
+    /// Another 5xx, or 408.
+    Server,
+    /// The answer could not be understood: not JSON, cut short, or too long.
+    Malformed,
+    /// The provider answered with nothing in it.
+    Empty,
+    /// 400: the provider did not accept the request.
+    BadRequest,
+    /// The prompt does not fit the model's context window.
+    ContextOverflow,
+    /// 401: no key, or a wrong one.
+    Unauthorized,
+    /// 403: the key may not do this.
+    Forbidden,
+    /// 404: no such model or endpoint.
+    NotFound,
+    /// 413: the request is too large.
+    TooLarge,
+    /// The account has no credit, or its own spending limit is reached.
+    SpendLimit,
+    /// Our own budget is reached.
+    Budget,
+    /// The whole call, retries included, took longer than it may.
+    Deadline,
+    /// The caller cancelled.
+    Cancelled,
+    /// The request is not on the cassette that is being replayed.
+    NotRecorded,
+    /// A fault on our side of the wire (a cassette that cannot be written, say).
+    Internal,
+}
+
+impl ErrorKind {
+    /// Whether the same request may well succeed a little later.
+    pub fn is_retryable(self) -> bool {
+        use ErrorKind::*;
+        matches!(
+            self,
+            Unreachable
+                | Connection
+                | Timeout
+                | RateLimited
+                | Overloaded
+                | Server
+                | Malformed
+                | Empty
+        )
+    }
+
+    /// Whether the provider may have done, and charged for, work whose result is lost.
+    pub fn may_have_been_charged(self) -> bool {
+        use ErrorKind::*;
+        matches!(self, Connection | Timeout | Malformed | Empty | Deadline | Cancelled)
+    }
+
+    /// Whether the end of the whole piece of work was decided elsewhere, so that no other rung,
+    /// retry or default may stand in for the answer.
+    pub fn is_final(self) -> bool {
+        use ErrorKind::*;
+        matches!(self, Budget | Deadline | Cancelled | NotRecorded | Internal)
+    }
+}
+
+impl ModelError {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> ModelError {
+        ModelError {
+            kind,
+            message: message.into(),
+            status: None,
+            retry_after: None,
+            hint: None,
+            source: None,
+        }
+    }
+
+    pub fn with_status(mut self, status: u16) -> ModelError {
+        self.status = Some(status);
+        self
+    }
+
+    pub fn with_retry_after(mut self, wait: Option<Duration>) -> ModelError {
+        self.retry_after = wait;
+        self
+    }
+
+    /// What the user can do about it.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> ModelError {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> ModelError {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Puts words before the message, keeping all else.
+    pub fn context(mut self, words: &str) -> ModelError {
+        self.message = format!("{words}: {}", self.message);
+        self
+    }
+
+    /// Puts words behind the message, keeping all else.
+    pub fn and(mut self, words: &str) -> ModelError {
+        self.message.push_str(words);
+        self
+    }
+
+    /// Rewrites the message and the hint, to take something out of them.
+    pub fn map_message(mut self, rewrite: impl Fn(&str) -> String) -> ModelError {
+        self.message = rewrite(&self.message);
+        self.hint = self.hint.as_deref().map(rewrite);
+        self
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The HTTP status that the provider answered with, where it answered.
+    pub fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    /// How long the provider asked us to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}

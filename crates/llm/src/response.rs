@@ -1,0 +1,44 @@
+//! What a model answered, with all that an honest account of it needs.
+
+use assize_types::{Cost, Usage};
+use serde::{Deserialize, Serialize};
+
+use crate::prompt::ToolCall;
+
+/// The answer to one request.
+///
+/// It holds nothing that differs when the same answer is played back from a cassette.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    pub stop: Stop,
+    pub usage: Usage,
+    pub cost: Cost,
+    pub provider: String,
+    /// The model that answered, as the provider names it.
+    pub model: String,
+    /// Whether the provider itself held the answer to the schema.
+    pub schema_enforced: bool,
+    /// No model was asked: the answer is a rehearsal.
+    pub rehearsal: bool,
+    /// How often the call was sent until it was answered.
+    pub attempts: u32,
+    /// How long the call took, waiting and retries included, when it was first made.
+    pub duration_ms: u64,
+}
+
+/// Why a model stopped writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// It was done.
+    End,
+    /// It wants its tools called.
+    ToolUse,
+    /// It reached `max_tokens`: the answer is cut off.
+    MaxTokens,
+    /// It, or its provider's filter, declined to answer.
+    Refused,
+}

@@ -1,0 +1,219 @@
+//! Google's Gemini API.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::rules::{ensure, expect_header, strict};
+use super::{Answer, AnswerStop, Captured, KEY, Verdict, event, thirds};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Body {
+    system_instruction: Option<Content>,
+    contents: Vec<Content>,
+    #[serde(default)]
+    tools: Vec<Tool>,
+    generation_config: Config,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    max_output_tokens: u64,
+    temperature: Option<f64>,
+    response_mime_type: Option<String>,
+    response_json_schema: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Tool {
+    function_declarations: Vec<Declaration>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Declaration {
+    name: String,
+    description: String,
+    parameters_json_schema: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    role: Option<String>,
+    parts: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Part {
+    text: Option<String>,
+    function_call: Option<FunctionCall>,
+    function_response: Option<FunctionResponse>,
+    thought_signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FunctionCall {
+    name: String,
+    args: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FunctionResponse {
+    name: String,
+    response: Value,
+}
+
+/// Keywords that the provider does not list as supported.
+const UNKNOWN: &[&str] =
+    &["pattern", "minLength", "maxLength", "const", "oneOf", "$schema", "multipleOf", "default"];
+
+pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
+    let verb = captured.path.strip_prefix("/v1beta/models/").and_then(|rest| rest.split_once(':'));
+    let verb = verb.map(|(_, verb)| verb);
+    ensure(
+        matches!(verb, Some("generateContent" | "streamGenerateContent?alt=sse")),
+        format!("path {}", captured.path),
+    )?;
+    ensure(captured.header("authorization").is_none(), "two kinds of authorization")?;
+    if captured.header("x-goog-api-key") != Some(KEY) {
+        let message = "API key not valid. Please pass a valid API key.";
+        return Err(Verdict::Refuse(
+            400,
+            json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}),
+        ));
+    }
+    expect_header(captured, "x-goog-api-key", KEY)?;
+    let body: Body = strict(&captured.body)?;
+    ensure(body.generation_config.max_output_tokens > 0, "maxOutputTokens")?;
+    ensure(
+        body.generation_config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)),
+        "temperature",
+    )?;
+    if let Some(schema) = &body.generation_config.response_json_schema {
+        let json = body.generation_config.response_mime_type.as_deref() == Some("application/json");
+        ensure(json, "a schema without its mime type")?;
+        let text = schema.to_string();
+        for keyword in UNKNOWN {
+            ensure(!text.contains(&format!("\"{keyword}\":")), format!("schema has `{keyword}`"))?;
+        }
+    }
+    if let Some(system) = &body.system_instruction {
+        ensure(system.role.is_none() && !system.parts.is_empty(), "a bad system instruction")?;
+    }
+    let mut called: Vec<&str> = Vec::new();
+    for (index, content) in body.contents.iter().enumerate() {
+        let expected = if index % 2 == 0 { "user" } else { "model" };
+        ensure(
+            content.role.as_deref() == Some(expected),
+            format!("content {index} is of {:?}", content.role),
+        )?;
+        ensure(!content.parts.is_empty(), "a content without parts")?;
+        let responses: Vec<&str> = content
+            .parts
+            .iter()
+            .filter_map(|part| part.function_response.as_ref())
+            .map(|r| &*r.name)
+            .collect();
+        ensure(responses == called, "function responses do not answer the calls before them")?;
+        called = content
+            .parts
+            .iter()
+            .filter_map(|part| part.function_call.as_ref())
+            .map(|c| &*c.name)
+            .collect();
+        for part in &content.parts {
+            let kinds = [
+                part.text.is_some(),
+                part.function_call.is_some(),
+                part.function_response.is_some(),
+            ];
+            ensure(kinds.iter().filter(|is| **is).count() == 1, "a part of no or several kinds")?;
+            if let Some(call) = &part.function_call {
+                ensure(call.args.is_object(), "arguments are no object")?;
+                ensure(
+                    part.thought_signature.is_some(),
+                    "the thought signature of a call was not sent back",
+                )?;
+            }
+            if let Some(response) = &part.function_response {
+                ensure(response.response.is_object(), "a response is no object")?;
+            }
+        }
+    }
+    ensure(body.contents.len() % 2 == 1, "the last content is not the user's")?;
+    for declaration in body.tools.iter().flat_map(|tool| &tool.function_declarations) {
+        ensure(
+            !declaration.name.is_empty() && !declaration.description.is_empty(),
+            "a nameless tool",
+        )?;
+        ensure(
+            declaration.parameters_json_schema["type"] == "object",
+            "a tool's schema is no object",
+        )?;
+    }
+    Ok(())
+}
+
+fn body(parts: Vec<Value>, reason: Option<&str>, answer: &Answer) -> Value {
+    let thoughts = answer.output / 5;
+    let mut body = json!({
+        "candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}],
+        "usageMetadata": {
+            "promptTokenCount": answer.input, "cachedContentTokenCount": answer.cached,
+            "candidatesTokenCount": answer.output - thoughts, "thoughtsTokenCount": thoughts,
+            "totalTokenCount": answer.input + answer.output,
+        },
+        "modelVersion": "gemini-2.5-flash",
+    });
+    if let Some(reason) = reason {
+        body["candidates"][0]["finishReason"] = json!(reason);
+    }
+    body
+}
+
+/// A prompt that was blocked has no candidates at all.
+fn blocked(answer: &Answer) -> Value {
+    json!({"promptFeedback": {"blockReason": "SAFETY"},
+           "usageMetadata": {"promptTokenCount": answer.input, "totalTokenCount": answer.input}})
+}
+
+fn call_parts(answer: &Answer) -> impl Iterator<Item = Value> {
+    answer.tool_calls.iter().map(|(name, args)| {
+        json!({"functionCall": {"name": name, "args": args}, "thoughtSignature": "c2lnbmVk"})
+    })
+}
+
+fn finish_reason(answer: &Answer) -> &'static str {
+    if answer.stop == AnswerStop::Length { "MAX_TOKENS" } else { "STOP" }
+}
+
+pub(super) fn whole(answer: &Answer) -> Value {
+    if answer.stop == AnswerStop::Refusal {
+        return blocked(answer);
+    }
+    let mut parts = vec![json!({"text": "let me think", "thought": true})];
+    if !answer.text.is_empty() {
+        parts.push(json!({"text": answer.text}));
+    }
+    parts.extend(call_parts(answer));
+    body(parts, Some(finish_reason(answer)), answer)
+}
+
+pub(super) fn pieces(answer: &Answer) -> Vec<String> {
+    if answer.stop == AnswerStop::Refusal {
+        return vec![event(&blocked(answer))];
+    }
+    let mut pieces: Vec<String> = thirds(&answer.text)
+        .into_iter()
+        .map(|text| event(&body(vec![json!({"text": text})], None, answer)))
+        .collect();
+    let last = call_parts(answer).collect();
+    pieces.push(event(&body(last, Some(finish_reason(answer)), answer)));
+    pieces
+}

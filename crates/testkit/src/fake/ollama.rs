@@ -1,0 +1,135 @@
+//! Ollama's chat endpoint.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::rules::{ensure, strict};
+use super::{Answer, AnswerStop, Captured, Verdict, thirds};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    model: String,
+    messages: Vec<Message>,
+    #[serde(rename = "stream")]
+    _stream: bool,
+    options: Options,
+    format: Option<Value>,
+    #[serde(default)]
+    tools: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    num_ctx: u64,
+    num_predict: u64,
+    temperature: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case", deny_unknown_fields)]
+enum Message {
+    System {
+        content: String,
+    },
+    User {
+        content: String,
+    },
+    Assistant {
+        content: String,
+        #[serde(default)]
+        tool_calls: Vec<Call>,
+    },
+    Tool {
+        content: String,
+        tool_name: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    function: Function,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Function {
+    name: String,
+    arguments: Value,
+}
+
+pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
+    ensure(captured.path == "/api/chat", format!("path {}", captured.path))?;
+    let body: Body = strict(&captured.body)?;
+    if body.model == "missing" {
+        return Err(Verdict::Refuse(404, json!({"error": "model 'missing' not found"})));
+    }
+    // The real one would silently cut the prompt down to its window.
+    let bytes: usize = body
+        .messages
+        .iter()
+        .map(|message| match message {
+            Message::System { content } | Message::User { content } => content.len(),
+            Message::Assistant { content, .. } | Message::Tool { content, .. } => content.len(),
+        })
+        .sum();
+    let needed = bytes as u64 / 4 + body.options.num_predict;
+    ensure(
+        body.options.num_ctx >= needed,
+        format!("num_ctx {} would cut {needed} tokens", body.options.num_ctx),
+    )?;
+    ensure(body.options.num_predict > 0, "num_predict is 0")?;
+    ensure(body.options.temperature.is_none_or(|t| t >= 0.0), "temperature")?;
+    ensure(body.format.as_ref().is_none_or(Value::is_object), "format is no schema")?;
+    let mut called: Vec<&str> = Vec::new();
+    for message in &body.messages {
+        match message {
+            Message::Assistant { tool_calls, .. } => {
+                ensure(
+                    tool_calls.iter().all(|call| call.function.arguments.is_object()),
+                    "arguments are no object",
+                )?;
+                called = tool_calls.iter().map(|call| call.function.name.as_str()).collect();
+            }
+            Message::Tool { tool_name, .. } => {
+                ensure(called.contains(&tool_name.as_str()), "a tool answers that nobody called")?;
+            }
+            Message::System { .. } | Message::User { .. } => {}
+        }
+    }
+    let functions = body
+        .tools
+        .iter()
+        .all(|tool| tool["type"] == "function" && tool["function"]["name"].is_string());
+    Ok(ensure(functions, "a bad tool")?)
+}
+
+fn calls(answer: &Answer) -> Vec<Value> {
+    let call = |(name, arguments): &(String, Value)| json!({"function": {"name": name, "arguments": arguments}});
+    answer.tool_calls.iter().map(call).collect()
+}
+
+fn last(answer: &Answer, content: &str) -> Value {
+    let reason = if answer.stop == AnswerStop::Length { "length" } else { "stop" };
+    let mut message = json!({"role": "assistant", "content": content});
+    if !answer.tool_calls.is_empty() {
+        message["tool_calls"] = Value::Array(calls(answer));
+    }
+    json!({"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": true,
+           "done_reason": reason, "total_duration": 5, "prompt_eval_count": answer.input, "eval_count": answer.output})
+}
+
+pub(super) fn whole(answer: &Answer) -> Value {
+    last(answer, &answer.text)
+}
+
+pub(super) fn pieces(answer: &Answer) -> Vec<String> {
+    let mut pieces: Vec<String> = thirds(&answer.text)
+        .into_iter()
+        .map(|text| json!({"model": "qwen3", "message": {"role": "assistant", "content": text}, "done": false}).to_string() + "\n")
+        .collect();
+    pieces.push(last(answer, "").to_string() + "\n");
+    pieces
+}

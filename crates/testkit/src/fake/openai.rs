@@ -1,0 +1,314 @@
+//! OpenAI's chat completions, and the ways of Groq and OpenRouter with them.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::rules::{closed_schema, ensure, expect_header, strict};
+use super::{Answer, AnswerStop, Captured, KEY, Kind, Verdict, event, thirds};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    model: String,
+    messages: Vec<Message>,
+    max_completion_tokens: Option<u64>,
+    max_tokens: Option<u64>,
+    temperature: Option<f64>,
+    #[serde(default)]
+    tools: Vec<Tool>,
+    response_format: Option<Format>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    reasoning_effort: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum Format {
+    JsonObject,
+    JsonSchema { json_schema: NamedSchema },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedSchema {
+    name: String,
+    schema: Value,
+    strict: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tool {
+    r#type: String,
+    function: Function,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Function {
+    name: String,
+    description: String,
+    parameters: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case", deny_unknown_fields)]
+enum Message {
+    System { content: Value },
+    User { content: Value },
+    Assistant { content: Option<String>, tool_calls: Option<Vec<Call>> },
+    Tool { tool_call_id: String, content: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    id: String,
+    r#type: String,
+    function: Called,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Called {
+    name: String,
+    arguments: String,
+}
+
+pub(super) fn check(kind: Kind, captured: &Captured) -> Result<(), Verdict> {
+    let path = match kind {
+        Kind::Groq => "/openai/v1/chat/completions",
+        Kind::OpenRouter => "/api/v1/chat/completions",
+        _ => "/v1/chat/completions",
+    };
+    ensure(captured.path == path, format!("path {}", captured.path))?;
+    expect_header(captured, "authorization", &format!("Bearer {KEY}"))?;
+    ensure(captured.header("x-api-key").is_none(), "two kinds of authorization")?;
+    let body: Body = strict(&captured.body)?;
+    match kind {
+        Kind::OpenRouter => {
+            ensure(body.max_tokens > Some(0) && body.max_completion_tokens.is_none(), "max_tokens")?
+        }
+        _ => ensure(
+            body.max_completion_tokens > Some(0) && body.max_tokens.is_none(),
+            "max_completion_tokens",
+        )?,
+    }
+    if let Some(refusal) = refuse(kind, &body) {
+        return Err(Verdict::Refuse(400, refusal));
+    }
+    ensure(body.stream != Some(false), "stream is false instead of left out")?;
+    ensure(
+        body.stream.is_some() == body.stream_options.is_some(),
+        "usage of a stream is not asked for",
+    )?;
+    ensure(
+        body.stream_options.as_ref().is_none_or(|options| options.include_usage),
+        "include_usage",
+    )?;
+    check_messages(kind, &body)?;
+    for tool in &body.tools {
+        ensure(
+            tool.r#type == "function" && tool.function.parameters["type"] == "object",
+            "a bad tool",
+        )?;
+        ensure(
+            !tool.function.name.is_empty() && !tool.function.description.is_empty(),
+            "a nameless tool",
+        )?;
+    }
+    match &body.response_format {
+        Some(Format::JsonSchema { json_schema }) => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            ensure(json_schema.strict && json_schema.name.chars().all(plain), "a bad schema name")?;
+            closed_schema(
+                &json_schema.schema,
+                &["minLength", "maxLength", "default", "$schema"],
+                true,
+            )?;
+            let served = kind != Kind::Groq || body.model.starts_with("openai/gpt-oss");
+            ensure(served, "this model has no json_schema")?;
+        }
+        Some(Format::JsonObject) => {
+            // The provider refuses JSON mode unless the word is in the prompt.
+            ensure(
+                captured.body["messages"].to_string().contains("JSON"),
+                "JSON mode without the word",
+            )?;
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// What the real provider would answer 400 to.
+fn refuse(kind: Kind, body: &Body) -> Option<Value> {
+    if kind != Kind::OpenAi {
+        return None;
+    }
+    let reasons = body.model.starts_with("gpt-5") || body.model.starts_with("gpt-6");
+    if reasons && body.temperature.is_some() {
+        let message = "Unsupported value: 'temperature' does not support 0.7 with this model.";
+        return Some(
+            json!({"error": {"message": message, "type": "invalid_request_error", "param": "temperature", "code": "unsupported_value"}}),
+        );
+    }
+    let wants_none = body.model.starts_with("gpt-6") && !body.tools.is_empty();
+    if wants_none && body.reasoning_effort.as_deref() != Some("none") {
+        let message = "Function tools with reasoning_effort are not supported";
+        return Some(
+            json!({"error": {"message": message, "param": "reasoning_effort", "code": null}}),
+        );
+    }
+    None
+}
+
+fn check_messages(kind: Kind, body: &Body) -> Result<(), String> {
+    let marks = kind == Kind::OpenRouter && body.model.starts_with("anthropic/");
+    let mut open_calls: Vec<&str> = Vec::new();
+    let mut breakpoints = 0;
+    for (index, message) in body.messages.iter().enumerate() {
+        match message {
+            Message::System { content } | Message::User { content } => {
+                ensure(open_calls.is_empty(), "a tool call was not answered")?;
+                let system = matches!(message, Message::System { .. });
+                ensure(!system || index == 0, "a system message in the middle")?;
+                breakpoints += check_content(content, marks)?;
+            }
+            Message::Assistant { content, tool_calls } => {
+                let calls = tool_calls.iter().flatten();
+                open_calls = calls.clone().map(|call| call.id.as_str()).collect();
+                ensure(
+                    content.as_ref().is_some_and(|text| !text.is_empty()) || !open_calls.is_empty(),
+                    "an empty turn",
+                )?;
+                for call in calls {
+                    let arguments: Map<String, Value> = strict(
+                        &serde_json::from_str(&call.function.arguments).unwrap_or_default(),
+                    )?;
+                    ensure(
+                        call.r#type == "function" && !call.function.name.is_empty(),
+                        format!("a bad call: {arguments:?}"),
+                    )?;
+                }
+            }
+            Message::Tool { tool_call_id, content } => {
+                let at = open_calls.iter().position(|id| id == tool_call_id);
+                let at = at.ok_or_else(|| {
+                    format!("a tool answers `{tool_call_id}`, which nobody called")
+                })?;
+                open_calls.remove(at);
+                ensure(!content.is_empty(), "an empty tool result")?;
+            }
+        }
+    }
+    ensure(open_calls.is_empty(), "a tool call was not answered")?;
+    ensure(
+        matches!(body.messages.last(), Some(Message::User { .. } | Message::Tool { .. })),
+        "the last word is not the user's",
+    )?;
+    ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints"))
+}
+
+fn check_content(content: &Value, marks: bool) -> Result<usize, String> {
+    match content {
+        Value::String(text) => {
+            ensure(!text.is_empty() && !marks, "a plain or empty text").map(|()| 0)
+        }
+        Value::Array(parts) => {
+            ensure(marks && !parts.is_empty(), "parts where a text would do")?;
+            let texts = parts.iter().all(|part| part["type"] == "text" && part["text"].is_string());
+            ensure(texts, "a bad part")?;
+            Ok(parts
+                .iter()
+                .filter(|part| part["cache_control"] == json!({"type": "ephemeral"}))
+                .count())
+        }
+        _ => Err("content is neither text nor parts".to_owned()),
+    }
+}
+
+fn finish_reason(answer: &Answer) -> &'static str {
+    match answer.stop {
+        AnswerStop::Done | AnswerStop::Refusal => "stop",
+        AnswerStop::Tools => "tool_calls",
+        AnswerStop::Length => "length",
+    }
+}
+
+fn usage(kind: Kind, answer: &Answer) -> Value {
+    let mut usage = json!({
+        "prompt_tokens": answer.input, "completion_tokens": answer.output,
+        "total_tokens": answer.input + answer.output,
+        "prompt_tokens_details": {"cached_tokens": answer.cached, "cache_write_tokens": answer.written},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    });
+    if kind == Kind::OpenRouter {
+        usage["cost"] = json!(0.00123);
+    }
+    usage
+}
+
+fn calls(answer: &Answer) -> Vec<Value> {
+    let call = |(index, (name, arguments)): (usize, &(String, Value))| {
+        json!({"index": index, "id": format!("call_{index}"), "type": "function",
+               "function": {"name": name, "arguments": arguments.to_string()}})
+    };
+    answer.tool_calls.iter().enumerate().map(call).collect()
+}
+
+pub(super) fn whole(kind: Kind, answer: &Answer) -> Value {
+    let mut message = json!({"role": "assistant", "content": answer.text, "refusal": null});
+    if answer.stop == AnswerStop::Refusal {
+        message["content"] = Value::Null;
+        message["refusal"] = json!(answer.text);
+    }
+    if !answer.tool_calls.is_empty() {
+        message["content"] = Value::Null;
+        message["tool_calls"] = Value::Array(calls(answer));
+    }
+    json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "served-model",
+           "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(answer)}],
+           "usage": usage(kind, answer)})
+}
+
+pub(super) fn pieces(kind: Kind, answer: &Answer) -> Vec<String> {
+    let chunk = |delta: Value, reason: Option<&str>| {
+        event(
+            &json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "served-model",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}),
+        )
+    };
+    let mut pieces = vec![chunk(json!({"role": "assistant", "content": ""}), None)];
+    if kind == Kind::OpenRouter {
+        pieces.push(": OPENROUTER PROCESSING\n\n".to_owned());
+    }
+    let key = if answer.stop == AnswerStop::Refusal { "refusal" } else { "content" };
+    pieces.extend(thirds(&answer.text).into_iter().map(|text| chunk(json!({key: text}), None)));
+    for call in calls(answer) {
+        let arguments = call["function"]["arguments"].as_str().unwrap().to_owned();
+        let mut opening = call.clone();
+        opening["function"]["arguments"] = json!("");
+        pieces.push(chunk(json!({"tool_calls": [opening]}), None));
+        for part in thirds(&arguments) {
+            let part = json!({"index": call["index"], "function": {"arguments": part}});
+            pieces.push(chunk(json!({"tool_calls": [part]}), None));
+        }
+    }
+    pieces.push(chunk(json!({}), Some(finish_reason(answer))));
+    let usage = usage(kind, answer);
+    let last = match kind {
+        Kind::Groq => json!({"id": "1", "choices": [], "x_groq": {"id": "req", "usage": usage}}),
+        _ => json!({"id": "1", "choices": [], "usage": usage}),
+    };
+    pieces.push(event(&last));
+    pieces.push("data: [DONE]\n\n".to_owned());
+    pieces
+}

@@ -1,0 +1,164 @@
+//! As much of an HTTP server as it takes to answer, and to fail, on purpose.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::gate::Gate;
+
+/// A request as it came over the wire.
+#[derive(Debug, Clone)]
+pub(crate) struct RawRequest {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What the server does with a connection.
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    /// A proper answer; the connection stays open.
+    Respond { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
+    /// Pieces of a body of unknown length, in order.
+    Stream { headers: Vec<(String, String)>, pieces: Vec<Vec<u8>>, end: StreamEnd },
+    /// Accepts the request and never answers.
+    Hang,
+    /// Closes the connection without an answer.
+    Close,
+}
+
+/// How a streamed body ends.
+#[derive(Debug, Clone)]
+pub(crate) enum StreamEnd {
+    /// As it should.
+    Proper,
+    /// The connection is reset, once the gate is open.
+    Reset(Arc<Gate>),
+    /// It never does: the last piece is sent again and again.
+    Never,
+    /// Nothing more comes, and the connection stays open.
+    Silence,
+}
+
+/// Serves one connection until it ends, asking `decide` about each request.
+pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action) {
+    let _ = stream.set_nodelay(true);
+    let mut buffer = Vec::new();
+    while let Ok(Some(request)) = read_request(&mut stream, &mut buffer) {
+        match decide(request) {
+            Action::Respond { status, headers, body } => {
+                if respond(&mut stream, status, &headers, &body).is_err() {
+                    return;
+                }
+            }
+            Action::Stream { headers, pieces, end } => {
+                let proper = matches!(end, StreamEnd::Proper);
+                if send_pieces(&mut stream, &headers, &pieces, end).is_err() || !proper {
+                    return;
+                }
+            }
+            Action::Hang => {
+                wait_for_close(&mut stream);
+                return;
+            }
+            Action::Close => return,
+        }
+    }
+}
+
+fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<RawRequest>> {
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        if let Some((request, used)) = parse(buffer) {
+            buffer.drain(..used);
+            return Ok(Some(request));
+        }
+        let count = stream.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        buffer.extend_from_slice(&chunk[..count]);
+    }
+}
+
+/// The first whole request in `bytes` and its length.
+fn parse(bytes: &[u8]) -> Option<(RawRequest, usize)> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(head) = parsed.parse(bytes).expect("a well-formed request head")
+    else {
+        return None;
+    };
+    let headers: Vec<(String, String)> = parsed
+        .headers
+        .iter()
+        .map(|h| (h.name.to_lowercase(), String::from_utf8_lossy(h.value).into_owned()))
+        .collect();
+    let length: usize = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .map_or(0, |(_, value)| value.parse().expect("a numeric content-length"));
+    let body = bytes.get(head..head + length)?.to_vec();
+    let method = parsed.method.unwrap().to_owned();
+    let path = parsed.path.unwrap().to_owned();
+    Some((RawRequest { method, path, headers, body }, head + length))
+}
+
+fn head(status: u16, headers: &[(String, String)], length: &str) -> String {
+    let own: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!("HTTP/1.1 {status} X\r\n{own}{length}\r\n\r\n")
+}
+
+fn respond(
+    stream: &mut TcpStream,
+    status: u16,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> io::Result<()> {
+    let mut bytes = head(status, headers, &format!("content-length: {}", body.len())).into_bytes();
+    bytes.extend_from_slice(body);
+    stream.write_all(&bytes)
+}
+
+fn send_pieces(
+    stream: &mut TcpStream,
+    headers: &[(String, String)],
+    pieces: &[Vec<u8>],
+    end: StreamEnd,
+) -> io::Result<()> {
+    stream.write_all(head(200, headers, "transfer-encoding: chunked").as_bytes())?;
+    for piece in pieces {
+        send_chunk(stream, piece)?;
+    }
+    match end {
+        StreamEnd::Proper => stream.write_all(b"0\r\n\r\n"),
+        StreamEnd::Silence => {
+            wait_for_close(stream);
+            Ok(())
+        }
+        StreamEnd::Never => loop {
+            send_chunk(stream, pieces.last().map_or(b" ", |piece| piece))?;
+        },
+        StreamEnd::Reset(gate) => {
+            // A reset throws away what was sent and not yet read.
+            gate.wait_until_open();
+            SockRef::from(&*stream).set_linger(Some(Duration::ZERO))
+        }
+    }
+}
+
+fn send_chunk(stream: &mut TcpStream, piece: &[u8]) -> io::Result<()> {
+    write!(stream, "{:x}\r\n", piece.len())?;
+    stream.write_all(piece)?;
+    stream.write_all(b"\r\n")
+}
+
+/// Reads until the client gives up.
+fn wait_for_close(stream: &mut TcpStream) {
+    let mut sink = [0; 1024];
+    while stream.read(&mut sink).is_ok_and(|count| count > 0) {}
+}

@@ -1,0 +1,148 @@
+//! Money as whole nano-dollars, so that sums of millions of small calls stay exact.
+
+use std::fmt;
+use std::ops::{Add, AddAssign};
+
+use serde::{Deserialize, Serialize};
+
+const NANOS_PER_DOLLAR: u64 = 1_000_000_000;
+
+/// An amount of US dollars, held as whole nano-dollars.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Money(u64);
+
+impl Money {
+    pub const ZERO: Money = Money(0);
+
+    pub const fn from_nanos(nanos: u64) -> Money {
+        Money(nanos)
+    }
+
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Converts a dollar figure as people write it; `None` unless it is finite, not negative and
+    /// small enough to hold.
+    pub fn from_dollars(dollars: f64) -> Option<Money> {
+        let nanos = dollars * NANOS_PER_DOLLAR as f64;
+        (nanos.is_finite() && nanos >= 0.0 && nanos < u64::MAX as f64)
+            .then(|| Money(nanos.round() as u64))
+    }
+
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / NANOS_PER_DOLLAR as f64
+    }
+
+    /// What `tokens` cost at a price for a million of them, rounded up to a whole nano-dollar.
+    pub fn for_tokens(tokens: u64, micro_dollars_per_million: u64) -> Money {
+        Money(tokens.saturating_mul(micro_dollars_per_million).div_ceil(1000))
+    }
+
+    pub fn saturating_sub(self, other: Money) -> Money {
+        Money(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Money {
+    type Output = Money;
+
+    fn add(self, other: Money) -> Money {
+        Money(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Money {
+    fn add_assign(&mut self, other: Money) {
+        *self = *self + other;
+    }
+}
+
+impl fmt::Display for Money {
+    /// At least cents; below a dollar as many digits as the figure needs, never `$0.00` for
+    /// something that did cost money.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = match self.0 {
+            0 => 2,
+            1..1_000 => 9,
+            1_000..1_000_000 => 6,
+            1_000_000..NANOS_PER_DOLLAR => 4,
+            _ => 2,
+        };
+        write!(f, "${:.digits$}", self.dollars())
+    }
+}
+
+/// What something cost: a known amount, or honestly unknown. Never 0 for want of a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cost {
+    #[serde(rename = "nano_usd")]
+    Known(Money),
+    Unknown,
+}
+
+impl Cost {
+    pub fn known(self) -> Option<Money> {
+        match self {
+            Cost::Known(money) => Some(money),
+            Cost::Unknown => None,
+        }
+    }
+}
+
+impl Add for Cost {
+    type Output = Cost;
+
+    /// A sum with one unknown part is unknown.
+    fn add(self, other: Cost) -> Cost {
+        match (self, other) {
+            (Cost::Known(a), Cost::Known(b)) => Cost::Known(a + b),
+            _ => Cost::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cost::Known(money) => money.fmt(f),
+            Cost::Unknown => f.write_str("cost unknown"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_amounts_are_never_shown_as_nothing() {
+        let shown: Vec<String> =
+            [0, 80, 80_000, 1_200_000, 54_000_000, 1_500_000_000, 12_345_678_900_000]
+                .map(|nanos| Money::from_nanos(nanos).to_string())
+                .to_vec();
+        assert_eq!(
+            shown,
+            ["$0.00", "$0.000000080", "$0.000080", "$0.0012", "$0.0540", "$1.50", "$12345.68"]
+        );
+    }
+
+    #[test]
+    fn unknown_swallows_known_in_a_sum() {
+        let known = Cost::Known(Money::from_nanos(5));
+        assert_eq!(known + Cost::Unknown, Cost::Unknown);
+        assert_eq!(known + known, Cost::Known(Money::from_nanos(10)));
+    }
+
+    #[test]
+    fn dollars_that_cannot_be_held_are_refused() {
+        for bad in [-0.01, f64::NAN, f64::INFINITY, 1e30] {
+            assert_eq!(Money::from_dollars(bad), None, "{bad}");
+        }
+        assert_eq!(Money::from_dollars(1.25), Some(Money::from_nanos(1_250_000_000)));
+    }
+}

@@ -1,0 +1,53 @@
+//! Token counts of model calls, in one convention for every provider.
+
+use std::ops::{Add, AddAssign};
+
+use serde::{Deserialize, Serialize};
+
+/// The tokens of one call, or the sum of many.
+///
+/// `input` counts every input token; `cached_input` and `cache_write` are parts of it. Providers
+/// disagree on this (some leave cached tokens out of their input count), so each dialect converts
+/// at the border and nobody else has to know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// All input tokens, cached ones included.
+    pub input: u64,
+    /// The part of `input` that the provider read from its prompt cache.
+    pub cached_input: u64,
+    /// The part of `input` that the provider wrote to its prompt cache and charges for as such.
+    pub cache_write: u64,
+    /// All output tokens, hidden reasoning included.
+    pub output: u64,
+}
+
+impl Usage {
+    /// Input and output together.
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+
+    /// The share of the input that came from the provider's cache, from 0 to 1.
+    pub fn cached_share(&self) -> f64 {
+        if self.input == 0 { 0.0 } else { self.cached_input as f64 / self.input as f64 }
+    }
+}
+
+impl Add for Usage {
+    type Output = Usage;
+
+    fn add(self, other: Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_add(other.input),
+            cached_input: self.cached_input.saturating_add(other.cached_input),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        *self = *self + other;
+    }
+}
