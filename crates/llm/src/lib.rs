@@ -32,9 +32,9 @@ mod prompt;
 mod request;
 mod response;
 
-pub use answer::{Answer, AnswerError, Fix, JsonAsk, Provenance};
+pub use answer::{Answer, AnswerError, Fix, JsonAsk, ModelExt, Provenance};
 pub use error::{ErrorKind, ModelError};
-pub use model::{Call, Delta, Model, ModelExt};
+pub use model::{Call, Delta, Model};
 pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn};
 pub use request::{Delivery, Fingerprint, Request, Schema, SchemaError, Tool};
 pub use response::{Response, Stop};

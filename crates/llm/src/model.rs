@@ -4,10 +4,7 @@ use std::fmt;
 
 use assize_types::Cancel;
 use async_trait::async_trait;
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 
-use crate::answer::{self, Answer, AnswerError, JsonAsk};
 use crate::error::ModelError;
 use crate::request::Request;
 use crate::response::Response;
@@ -44,21 +41,3 @@ pub enum Delta<'a> {
     /// The stream broke and the call is sent again: what came so far does not count.
     Restart,
 }
-
-/// What every model can do besides, by way of [`Model::generate`].
-#[async_trait]
-pub trait ModelExt: Model {
-    /// Asks for a value of type `T`; see [`crate::answer`] for how far it goes to get one.
-    async fn generate_json<T>(
-        &self,
-        ask: JsonAsk<'_, T>,
-        call: Call<'_>,
-    ) -> Result<Answer<T>, AnswerError>
-    where
-        T: DeserializeOwned + JsonSchema + Clone + Send + Sync,
-    {
-        answer::generate_typed(self, ask, call).await
-    }
-}
-
-impl<M: Model + ?Sized> ModelExt for M {}

@@ -17,6 +17,7 @@ mod read;
 use std::fmt;
 
 use assize_types::{Cost, Money, Usage};
+use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -197,6 +198,24 @@ impl AnswerError {
     }
 }
 
+/// What every model can do besides, by way of [`Model::generate`].
+#[async_trait]
+pub trait ModelExt: Model {
+    /// Asks for a value of type `T`; the module's ladder says how far it goes to get one.
+    async fn generate_json<T>(
+        &self,
+        ask: JsonAsk<'_, T>,
+        call: Call<'_>,
+    ) -> Result<Answer<T>, AnswerError>
+    where
+        T: DeserializeOwned + JsonSchema + Send + Sync,
+    {
+        generate_typed(self, ask, call).await
+    }
+}
+
+impl<M: Model + ?Sized> ModelExt for M {}
+
 /// Asks for any JSON that fits the request's schema; the first four rungs.
 pub async fn generate_value<M: Model + ?Sized>(
     model: &M,
@@ -209,7 +228,7 @@ pub async fn generate_value<M: Model + ?Sized>(
 }
 
 /// Asks for a `T`; all rungs that `ask` has.
-pub(crate) async fn generate_typed<M, T>(
+async fn generate_typed<M, T>(
     model: &M,
     ask: JsonAsk<'_, T>,
     call: Call<'_>,

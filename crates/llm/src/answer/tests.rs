@@ -1,15 +1,13 @@
 //! The ladder, and the corpus of broken answers with what becomes of each.
 
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
-use async_trait::async_trait;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::corpus::{Outcome, corpus};
 use super::*;
 use crate::error::ErrorKind;
-use crate::model::ModelExt;
 
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 struct Verdict {
@@ -24,10 +22,9 @@ struct Verdict {
 fn the_corpus_of_broken_answers() {
     let corpus = corpus();
     assert!(corpus.len() >= 80, "the corpus has shrunk to {}", corpus.len());
-    let reader = AnswerReader::new(&Schema::of::<Verdict>()).unwrap();
     let mut failures = Vec::new();
     for (name, text, expected) in corpus {
-        let outcome = reader.read(&text);
+        let outcome = READER.read(&text);
         let fine = match (&expected, &outcome) {
             (Outcome::Usual(fixes), Ok((value, made))) => {
                 *value == json!({"impact": 8, "reasoning": "solid"}) && fixes == made
@@ -48,9 +45,12 @@ fn the_corpus_of_broken_answers() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+static READER: LazyLock<AnswerReader> =
+    LazyLock::new(|| AnswerReader::new(&Schema::of::<Verdict>()).unwrap());
+
 /// Reads anything and checks what must hold of every outcome. Fuzzers call this with what they like.
-fn fuzz_reader(reader: &AnswerReader, text: &str) {
-    if let Ok((value, fixes)) = reader.read(text) {
+fn fuzz_reader(text: &str) {
+    if let Ok((value, fixes)) = READER.read(text) {
         // What is read strictly, serde_json reads the same.
         if fixes.is_empty() {
             let strict: Value = serde_json::from_str(text.trim()).unwrap();
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn fuzz_arbitrary_text(text in "(?s).{0,120}") {
-        fuzz_reader(&AnswerReader::new(&Schema::of::<Verdict>()).unwrap(), &text);
+        fuzz_reader(&text);
     }
 
     #[test]
@@ -89,7 +89,7 @@ proptest! {
             if text.is_empty() { text.push(' '); }
         }
         let text: String = text.into_iter().collect();
-        fuzz_reader(&AnswerReader::new(&Schema::of::<Verdict>()).unwrap(), &text);
+        fuzz_reader(&text);
     }
 }
 
