@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use assize_gateway::{Endpoint, Gateway, HttpClient, Limits, Options, Provider, Secret};
+use assize_gateway::{Endpoint, Gateway, HttpClient, Limits, Options, Pacer, Provider, Secret};
 use assize_llm::{Call, Model, Prompt, Request, Turn};
 use clap::Parser;
 use tokio::task::JoinSet;
@@ -179,8 +179,8 @@ impl Ours {
             key: Some(Secret::new("sk-bench")),
             ..Endpoint::new(Provider::Anthropic)
         };
-        let limits = Limits { concurrency: 256, ..Limits::default() };
-        let options = Options { limits, ..Options::default() };
+        let pacer = Pacer::new(Limits { concurrency: 256, ..Limits::default() });
+        let options = Options { pacer, ..Options::default() };
         let gateway = Gateway::to_provider(&HttpClient::new()?, endpoint, options);
         Ok(Ours { gateway, request: request() })
     }

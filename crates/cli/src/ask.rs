@@ -4,9 +4,12 @@ use std::fs;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
-use assize_gateway::{Gateway, REHEARSAL_LABEL};
+use assize_gateway::{Gateway, REHEARSAL_LABEL, Totals};
 use assize_llm::answer::generate_value;
-use assize_llm::{Call, Delta, Model, Prompt, Provenance, Request, Response, Schema, Stop};
+use assize_llm::{
+    AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
+    Stop,
+};
 use assize_types::{Cancel, Cost, Money, Usage, trail};
 use serde_json::{Value, json};
 
@@ -25,14 +28,39 @@ pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Resul
     if args.estimate {
         return show_estimate(&gateway, &request, args.json);
     }
-    trail::workflow_started(&args.question, config.text("provider").unwrap_or("auto"));
+    let (provider, _) = gateway.name();
+    trail::workflow_started(&request.prompt.tail, provider);
     let outcome = ask(&args, &gateway, &request, cancel).await;
-    let attempts =
-        outcome.as_ref().map_or(0, |answered| answered.responses.iter().map(|r| r.attempts).sum());
-    trail::workflow_completed(outcome.is_ok(), attempts);
-    let answered = outcome?;
-    show(&args, &answered)?;
-    answered.verdict(&request)
+    let verdict = match &outcome {
+        Ok(answered) => show(&args, answered, &gateway).and_then(|()| answered.verdict(&request)),
+        Err(_) => Ok(()),
+    };
+    let attempts = match &outcome {
+        Ok(answered) => answered.responses.iter().map(|response| response.attempts).sum(),
+        Err(error) => attempts(error),
+    };
+    trail::workflow_completed(outcome.is_ok() && verdict.is_ok(), attempts);
+    match outcome {
+        Ok(_) => verdict,
+        Err(error) => {
+            show_spending(&args, &gateway);
+            Err(error.into())
+        }
+    }
+}
+
+/// How often anything was sent for an answer that never came.
+fn attempts(error: &AnswerError) -> u32 {
+    let answered: u32 = error.responses().iter().map(|response| response.attempts).sum();
+    answered + error.model_error().map_or(0, ModelError::attempts)
+}
+
+/// What was paid for nothing is told, too.
+fn show_spending(args: &AskArgs, gateway: &Gateway) {
+    let totals = gateway.ledger().totals();
+    if !args.quiet && (totals.calls > 0 || totals.lost_calls > 0) {
+        note(&paint(DIM, format!("spent: {}", account(&totals))));
+    }
 }
 
 /// What came back.
@@ -49,7 +77,7 @@ async fn ask(
     gateway: &Gateway,
     request: &Request,
     cancel: Cancel,
-) -> Result<Answered, Failure> {
+) -> Result<Answered, AnswerError> {
     if request.schema.is_some() {
         let call = Call { cancel, on_delta: None };
         let answer = generate_value(gateway, request, call).await?;
@@ -64,7 +92,8 @@ async fn ask(
         };
     };
     if args.stream && gateway.is_rehearsal() {
-        show_label()?;
+        // Were the label not to be written, neither would the answer.
+        let _ = show_label();
     }
     let on_delta = args.stream.then_some(&print as &(dyn Fn(Delta<'_>) + Send + Sync));
     let response = gateway.generate(request, Call { cancel, on_delta }).await?;
@@ -141,8 +170,11 @@ fn show_estimate(gateway: &Gateway, request: &Request, json: bool) -> Result<(),
 }
 
 impl Answered {
-    fn usage(&self) -> Usage {
-        self.responses.iter().fold(Usage::default(), |sum, response| sum + response.usage)
+    /// `None` if the provider did not say.
+    fn usage(&self) -> Option<Usage> {
+        self.responses
+            .iter()
+            .try_fold(Usage::default(), |sum, response| Some(sum + response.usage?))
     }
 
     fn cost(&self) -> Cost {
@@ -177,7 +209,7 @@ fn show_label() -> Result<(), Failure> {
     out_line(&paint(WARN, format!("[{REHEARSAL_LABEL}]")))
 }
 
-fn show(args: &AskArgs, answered: &Answered) -> Result<(), Failure> {
+fn show(args: &AskArgs, answered: &Answered, gateway: &Gateway) -> Result<(), Failure> {
     let last = answered.last()?;
     if args.json {
         return show_json(answered, last);
@@ -187,6 +219,10 @@ fn show(args: &AskArgs, answered: &Answered) -> Result<(), Failure> {
         None if answered.streamed => {
             if !last.text.ends_with('\n') {
                 out_line("")?;
+            }
+            // A cassette does not say beforehand what is on it.
+            if last.rehearsal && !gateway.is_rehearsal() {
+                show_label()?;
             }
         }
         None => {
@@ -198,6 +234,10 @@ fn show(args: &AskArgs, answered: &Answered) -> Result<(), Failure> {
         }
     }
     if args.quiet {
+        // JSON has no place for the label, and a rehearsal is never without it.
+        if last.rehearsal && answered.value.is_some() {
+            note(&paint(WARN, REHEARSAL_LABEL));
+        }
         return Ok(());
     }
     if std::io::stdout().is_terminal() {
@@ -216,35 +256,57 @@ fn show(args: &AskArgs, answered: &Answered) -> Result<(), Failure> {
     if let Some((_, provenance)) = &answered.value {
         note(&paint(DIM, format!("answer: {provenance}")));
     }
-    if let Some(path) = &args.model.replay {
-        note(&paint(DIM, format!("played from {}; nothing was asked or spent", path.display())));
+    note(&paint(DIM, summary(answered, last, gateway)));
+    let totals = gateway.ledger().totals();
+    if totals.replayed_calls > 0 && totals.calls == 0 {
+        note(&paint(DIM, "played from the cassette; nothing was asked or spent"));
     }
-    note(&paint(DIM, summary(answered, last)));
     Ok(())
 }
 
 /// One line of account: who, how much, at what price, how long.
-fn summary(answered: &Answered, last: &Response) -> String {
-    let usage = answered.usage();
+fn summary(answered: &Answered, last: &Response, gateway: &Gateway) -> String {
+    let milliseconds: u64 = answered.responses.iter().map(|response| response.duration_ms).sum();
+    let attempts: u32 = answered.responses.iter().map(|response| response.attempts).sum();
+    let attempts = if attempts > 1 { format!(" · {attempts} attempts") } else { String::new() };
+    let who = match last.rehearsal {
+        true => "rehearsal".to_owned(),
+        false => format!("{} {}", last.provider, last.model),
+    };
+    let totals = gateway.ledger().totals();
+    // What the ledger has seen is what was paid; a cassette is played past it.
+    let spent = if totals.calls + totals.lost_calls > 0 {
+        account(&totals)
+    } else {
+        match answered.usage() {
+            Some(usage) => format!("{} · {}", tokens(&usage), answered.cost()),
+            None => answered.cost().to_string(),
+        }
+    };
+    terminal::harmless(&format!(
+        "{who} · {spent} · {:.1} s{attempts}",
+        milliseconds as f64 / 1000.0
+    ))
+}
+
+/// What was spent, and what may have been.
+fn account(totals: &Totals) -> String {
+    let answers = if totals.lost_calls == 1 { "an answer" } else { "answers" };
+    let lost = format!("at most {} for {answers} without an account", totals.lost_cost);
+    let spent = format!("{} · {}", tokens(&totals.usage), totals.known_cost());
+    match (totals.calls, totals.lost_calls) {
+        (_, 0) => spent,
+        (0, _) => lost,
+        _ => format!("{spent}, and {lost}"),
+    }
+}
+
+fn tokens(usage: &Usage) -> String {
     let cached = match usage.cached_input {
         0 => String::new(),
         _ => format!(" ({:.0}% cached)", usage.cached_share() * 100.0),
     };
-    let milliseconds: u64 = answered.responses.iter().map(|response| response.duration_ms).sum();
-    let attempts: u32 = answered.responses.iter().map(|response| response.attempts).sum();
-    let attempts = if attempts > 1 { format!(" · {attempts} attempts") } else { String::new() };
-    let who = if last.rehearsal {
-        "rehearsal".to_owned()
-    } else {
-        format!("{} {}", last.provider, last.model)
-    };
-    terminal::harmless(&format!(
-        "{who} · {} tokens in{cached}, {} out · {} · {:.1} s{attempts}",
-        grouped(usage.input),
-        grouped(usage.output),
-        answered.cost(),
-        milliseconds as f64 / 1000.0
-    ))
+    format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
 }
 
 fn show_json(answered: &Answered, last: &Response) -> Result<(), Failure> {
@@ -252,14 +314,13 @@ fn show_json(answered: &Answered, last: &Response) -> Result<(), Failure> {
         Some((value, _)) => value.clone(),
         None => Value::String(last.text.clone()),
     };
-    let usage = answered.usage();
     let mut shown = json!({
         "answer": answer,
         "stop": last.stop,
         "provider": last.provider,
         "model": last.model,
         "rehearsal": last.rehearsal,
-        "usage": usage,
+        "usage": answered.usage(),
         "cost_usd": dollars(answered.cost()),
         "calls": answered.responses.len(),
         "attempts": answered.responses.iter().map(|response| response.attempts).sum::<u32>(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_gateway::{
-    Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits, MemoryLedger,
-    Options, Provider, Rehearsal, RetryPolicy, probe,
+    Asked, Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits,
+    MemoryLedger, Options, Pacer, Provider, Rehearsal, RetryPolicy, probe,
 };
 use assize_types::Money;
 
@@ -63,16 +63,20 @@ pub(crate) fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> 
 }
 
 /// Chooses, asking for a local Ollama if it comes to that.
-pub(crate) async fn choose(config: &Config, client: &HttpClient) -> Result<Choice, Failure> {
+async fn choose(config: &Config) -> Result<Choice, Failure> {
     if let Some(choice) = from_settings(config)? {
         return Ok(choice);
     }
     let ollama = endpoint(config, Provider::Ollama);
-    if probe(client, &ollama, OLLAMA_PATIENCE).await.is_ok() {
+    // A machine on which no client can be set up has no provider to reach, either.
+    let answers = match HttpClient::new() {
+        Ok(client) => probe(&client, &ollama, OLLAMA_PATIENCE).await.is_ok(),
+        Err(_) => false,
+    };
+    if answers {
         let why = format!("no key is at hand, and it answers at {}", ollama.base_url);
         return Ok(Choice::Provider { provider: Provider::Ollama, why });
     }
-    let why = "no key is at hand, and no Ollama answers".to_owned();
     // Whoever names a model wants that one.
     if let Some(model) = config.get("model") {
         let message = format!(
@@ -83,7 +87,7 @@ pub(crate) async fn choose(config: &Config, client: &HttpClient) -> Result<Choic
             "name one with `--provider`, or set its key; `assize doctor` shows what is configured",
         ));
     }
-    Ok(Choice::Rehearsal { why })
+    Ok(Choice::Rehearsal { why: "no key is at hand, and no Ollama answers".to_owned() })
 }
 
 /// Where and as what a provider is asked, by the settings.
@@ -113,14 +117,13 @@ pub(crate) async fn gateway(
     let mut options = options(config, quiet)?;
     if let Some(path) = &args.replay {
         let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
-        check_recorded_with(config, &cassette)?;
-        return Ok(Gateway::to_cassette(cassette, options));
+        let asked = Asked { provider: args.provider.clone(), model: args.model.clone() };
+        return Ok(Gateway::to_cassette(cassette, asked, options));
     }
     if let Some(path) = &args.record {
         options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
     }
-    let client = HttpClient::new()?;
-    match choose(config, &client).await? {
+    match choose(config).await? {
         Choice::Rehearsal { .. } => Ok(Gateway::to_rehearsal(rehearsal(config), options)),
         Choice::Provider { provider, .. } => {
             let mut endpoint = endpoint(config, provider);
@@ -130,30 +133,19 @@ pub(crate) async fn gateway(
             if provider.needs_key() && endpoint.key.is_none() {
                 let message = format!("no key for {provider}");
                 return Err(Failure::new(FailureKind::Settings, message).hint(format!(
-                    "set `{}` in the environment or in `.env`; or try it without a model: `--provider {REHEARSAL}`",
+                    "set `{}` in the environment or in `.env`; or try it without a model: \
+                     `--provider {REHEARSAL}`",
                     endpoint.key_source
                 )));
             }
-            options.limits = limits(config, provider);
+            if let Some(words) = config.say_of_strangers(provider) {
+                terminal::warn(&words);
+            }
+            options.pacer = Pacer::new(limits(config, provider));
             options.price = config.price(&endpoint.model)?;
-            Ok(Gateway::to_provider(&client, endpoint, options))
+            Ok(Gateway::to_provider(&HttpClient::new()?, endpoint, options))
         }
     }
-}
-
-/// A cassette answers for the provider that it was recorded with, and for no other.
-fn check_recorded_with(config: &Config, cassette: &Cassette) -> Result<(), Failure> {
-    let (Some(value), Some((recorded, _))) = (config.get("provider"), cassette.recorded_with())
-    else {
-        return Ok(());
-    };
-    if matches!(value.source, Source::Flag(_)) && value.text != recorded {
-        let message = format!("the cassette was recorded with {recorded}, not with {}", value.text);
-        return Err(
-            Failure::new(FailureKind::Usage, message).hint("leave `--provider` out to replay it")
-        );
-    }
-    Ok(())
 }
 
 fn options(config: &Config, quiet: bool) -> Result<Options, Failure> {

@@ -142,19 +142,19 @@ fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
         lines.push(format!(
             "  {mark} {:<11} {:<width$}  {}{}{used}",
             provider.name(),
-            endpoint.model,
+            harmless(&endpoint.model),
             harmless(&words),
             key.unwrap_or_default(),
         ));
         if !endpoint.is_official() {
-            lines.push(paint(DIM, format!("    {:<11} at {}", "", endpoint.base_url)));
+            lines.push(paint(DIM, format!("    {:<11} at {}", "", harmless(&endpoint.base_url))));
         }
     }
     lines.push(String::new());
     lines.push(match choice {
         Choice::Provider { provider, why } => {
             let endpoint = choose::endpoint(config, *provider);
-            let model = config.text("model").unwrap_or(&endpoint.model).to_owned();
+            let model = harmless(config.text("model").unwrap_or(&endpoint.model));
             let facts = ModelFacts::of(&Endpoint { model: model.clone(), ..endpoint });
             let price = match facts.price {
                 Some(price) => format!(
@@ -191,7 +191,7 @@ fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
         lines.push(format!(
             "  {} `{}` ({}) has no effect: the folder is not trusted",
             paint(WARN, "!"),
-            withheld.key,
+            harmless(&withheld.key),
             withheld.source
         ));
     }

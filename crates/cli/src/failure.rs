@@ -110,11 +110,14 @@ impl From<ModelError> for Failure {
             | E::Deadline => FailureKind::Environment,
         };
         let hint = error.hint().map(str::to_owned);
-        let failure = match kind {
+        let mut failure = match kind {
             // Only here does the cause say more than the message: which file, which disk.
             _ if error.kind() == E::Internal => Failure::from_error(kind, &error),
             _ => Failure::new(kind, error.message()),
         };
+        if let Some(detail) = error.detail() {
+            failure.message = format!("{}\n{detail}", failure.message);
+        }
         Failure { hint, ..failure }
     }
 }
@@ -123,6 +126,9 @@ impl From<AnswerError> for Failure {
     fn from(error: AnswerError) -> Failure {
         match error {
             AnswerError::Model(error) => error.into(),
+            AnswerError::SecondCall { reason, error, .. } => Failure::from(error.context(
+                &format!("the answer could not be read ({reason}), and asking again failed"),
+            )),
             AnswerError::Schema => Failure::new(FailureKind::Usage, error.to_string()),
             AnswerError::CutOff { .. } => Failure::new(FailureKind::Verdict, error.to_string())
                 .hint("allow longer answers with `--max-output-tokens`"),

@@ -4,6 +4,7 @@
 //! with the whole request and its outcome, and no key. What is on it is never asked again.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -33,9 +34,12 @@ pub enum Mode {
     Replay,
 }
 
+type Calls = HashMap<String, Vec<Recorded>>;
+
 #[derive(Debug)]
 struct Tape {
-    calls: HashMap<String, Recorded>,
+    /// By the fingerprint of the request; one for each model that it was asked of.
+    calls: Calls,
     /// Open, and locked against other recorders, while recording.
     file: Option<File>,
 }
@@ -48,6 +52,8 @@ struct Header {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Recorded {
     fingerprint: String,
+    provider: String,
+    model: String,
     request: Request,
     outcome: Outcome,
 }
@@ -76,6 +82,8 @@ pub enum CassetteError {
     Version { path: PathBuf, found: u32 },
     #[error("line {line} of the cassette `{}` cannot be read", path.display())]
     Damaged { path: PathBuf, line: usize, source: serde_json::Error },
+    #[error("line {line} of the cassette `{}` was changed: request and fingerprint differ", path.display())]
+    Changed { path: PathBuf, line: usize },
     #[error("another process is recording to `{}`", path.display())]
     Busy { path: PathBuf },
 }
@@ -117,26 +125,35 @@ impl Cassette {
         self.mode
     }
 
-    /// The provider and model that the calls on the cassette were first made to.
-    pub fn recorded_with(&self) -> Option<(String, String)> {
-        self.tape().calls.values().find_map(|call| match &call.outcome {
-            Outcome::Response(response) => {
-                Some((response.provider.clone(), response.model.clone()))
-            }
-            Outcome::Failure { .. } => None,
-        })
-    }
-
     fn tape(&self) -> MutexGuard<'_, Tape> {
         self.tape.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the cassette has for this request.
-    pub(crate) fn play(&self, request: &Request) -> Option<Result<Response, ModelError>> {
+    /// What the cassette has for this request, asked of this model.
+    ///
+    /// A failure is played only in a replay: while recording, it is worth another try.
+    pub(crate) fn play(
+        &self,
+        request: &Request,
+        who: &Asked,
+    ) -> Option<Result<Response, ModelError>> {
         let tape = self.tape();
-        let recorded = tape.calls.get(&request.fingerprint().to_string())?;
-        Some(match &recorded.outcome {
-            Outcome::Response(response) => Ok(response.clone()),
+        let calls = tape.calls.get(&request.fingerprint().to_string())?;
+        let mut fitting = calls.iter().filter(|call| who.matches(call));
+        let call = fitting.next()?;
+        if let Some(other) = fitting.next() {
+            let message = format!(
+                "the request is on the cassette `{}` twice, asked of {} and of {}",
+                self.path.display(),
+                call.model,
+                other.model
+            );
+            return Some(Err(ModelError::new(ErrorKind::NotRecorded, message)
+                .with_hint("say which with `--provider` and `--model`")));
+        }
+        match &call.outcome {
+            Outcome::Response(response) => Some(Ok(response.clone())),
+            Outcome::Failure { .. } if self.mode == Mode::Record => None,
             Outcome::Failure { kind, message, status, hint } => {
                 let mut error = ModelError::new(*kind, message.clone());
                 if let Some(status) = status {
@@ -145,20 +162,24 @@ impl Cassette {
                 if let Some(hint) = hint {
                     error = error.with_hint(hint.clone());
                 }
-                Err(error)
+                Some(Err(error))
             }
-        })
+        }
     }
 
-    /// Adds a call. What ended the work from our side (a budget, a cancellation) is no outcome.
+    /// Adds a call, and gives the outcome that the cassette now has for it: that of an equal call
+    /// which was answered first, if there was one. What ended the work from our side (a budget, a
+    /// cancellation) is no outcome, and is not kept.
     pub(crate) fn add(
         &self,
         request: &Request,
-        outcome: &Result<Response, ModelError>,
-    ) -> Result<(), ModelError> {
-        let outcome = match outcome {
+        provider: &str,
+        model: &str,
+        outcome: Result<Response, ModelError>,
+    ) -> Result<Response, ModelError> {
+        let kept = match &outcome {
             Ok(response) => Outcome::Response(response.clone()),
-            Err(error) if error.kind().is_final() => return Ok(()),
+            Err(error) if error.kind().is_final() => return outcome,
             Err(error) => Outcome::Failure {
                 kind: error.kind(),
                 message: error.message().to_owned(),
@@ -166,11 +187,18 @@ impl Cassette {
                 hint: error.hint().map(str::to_owned),
             },
         };
-        let fingerprint = request.fingerprint().to_string();
-        let call = Recorded { fingerprint, request: request.clone(), outcome };
+        let call = Recorded {
+            fingerprint: request.fingerprint().to_string(),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            request: request.clone(),
+            outcome: kept,
+        };
         let mut tape = self.tape();
-        if tape.calls.contains_key(&call.fingerprint) {
-            return Ok(());
+        let same = |other: &&Recorded| other.provider == provider && other.model == model;
+        let first = tape.calls.get(&call.fingerprint).and_then(|calls| calls.iter().find(same));
+        if let Some(Outcome::Response(response)) = first.map(|call| &call.outcome) {
+            return Ok(response.clone());
         }
         if let Some(file) = &mut tape.file {
             write_line(file, &call).map_err(|source| {
@@ -178,52 +206,93 @@ impl Cassette {
                 ModelError::new(ErrorKind::Internal, message).with_source(source)
             })?;
         }
-        tape.calls.insert(call.fingerprint.clone(), call);
-        Ok(())
+        insert(&mut tape.calls, call);
+        outcome
     }
 
     /// The error for a request that is not on the cassette, with what differs from the nearest one.
-    pub(crate) fn missing(&self, request: &Request) -> ModelError {
+    pub(crate) fn missing(&self, request: &Request, who: &Asked) -> ModelError {
         let tape = self.tape();
-        let wanted = pretty(request);
         let path = self.path.display();
-        let nearest = tape.calls.values().map(|call| pretty(&call.request)).max_by_key(|text| {
+        let missing = |message: String| {
+            let hint =
+                "record it with `--record` instead of `--replay`; what is there is not asked again";
+            ModelError::new(ErrorKind::NotRecorded, message).with_hint(hint)
+        };
+        if let Some(call) =
+            tape.calls.get(&request.fingerprint().to_string()).and_then(|c| c.first())
+        {
+            return missing(format!(
+                "the request is on the cassette `{path}`, asked of {} {}, not of {who}",
+                call.provider, call.model
+            ));
+        }
+        let wanted = pretty(request);
+        let calls = tape.calls.values().flatten();
+        let nearest = calls.map(|call| pretty(&call.request)).max_by_key(|text| {
             let same =
                 |a: &mut dyn Iterator<Item = (u8, u8)>| a.take_while(|(a, b)| a == b).count();
             same(&mut text.bytes().zip(wanted.bytes()))
                 + same(&mut text.bytes().rev().zip(wanted.bytes().rev()))
         });
-        let message = match nearest {
-            None => format!("the request is not on the cassette `{path}`, which is empty"),
-            Some(nearest) => {
-                let diff = TextDiff::from_lines(nearest.as_str(), wanted.as_str());
-                let diff = diff
-                    .unified_diff()
-                    .context_radius(1)
-                    .header("on the cassette", "asked")
-                    .to_string();
-                let most = 40;
-                let lines: Vec<&str> =
-                    diff.lines().take(most).map(|line| line.get(..300).unwrap_or(line)).collect();
-                let more = diff.lines().count().saturating_sub(most);
-                let rest =
-                    if more > 0 { format!("\n… and {more} more lines") } else { String::new() };
-                format!(
-                    "the request is not on the cassette `{path}`; the nearest one differs:\n{}{rest}",
-                    lines.join("\n")
-                )
-            }
-        };
-        ModelError::new(ErrorKind::NotRecorded, message).with_hint(
-            "record it with `--record` instead of `--replay`; what is there is not asked again",
-        )
+        match nearest {
+            None => missing(format!("the request is not on the cassette `{path}`, which is empty")),
+            Some(nearest) => missing(format!(
+                "the request is not on the cassette `{path}`; the nearest one differs:"
+            ))
+            .with_detail(difference(&nearest, &wanted)),
+        }
     }
 }
 
+/// Whose answers are wanted; what is not said does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub provider: Option<String>,
+    pub model: Option<String>,
+}
+
+impl Asked {
+    fn matches(&self, call: &Recorded) -> bool {
+        self.provider.as_ref().is_none_or(|provider| *provider == call.provider)
+            && self.model.as_ref().is_none_or(|model| *model == call.model)
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<&str> =
+            [&self.provider, &self.model].into_iter().flatten().map(String::as_str).collect();
+        f.write_str(&parts.join(" "))
+    }
+}
+
+/// Puts a call in its place; a later one takes that of an earlier one to the same model.
+fn insert(calls: &mut Calls, call: Recorded) {
+    let same = calls.entry(call.fingerprint.clone()).or_default();
+    same.retain(|other| other.provider != call.provider || other.model != call.model);
+    same.push(call);
+}
+
+/// What differs, in bearable length.
+fn difference(nearest: &str, wanted: &str) -> String {
+    const MOST_LINES: usize = 40;
+    const LONGEST_LINE: usize = 300;
+    let diff = TextDiff::from_lines(nearest, wanted);
+    let diff = diff.unified_diff().context_radius(1).header("on the cassette", "asked").to_string();
+    let shorten = |line: &str| line.chars().take(LONGEST_LINE).collect::<String>();
+    let mut lines: Vec<String> = diff.lines().take(MOST_LINES).map(shorten).collect();
+    let more = diff.lines().count().saturating_sub(MOST_LINES);
+    if more > 0 {
+        lines.push(format!("… and {more} more lines"));
+    }
+    lines.join("\n")
+}
+
 /// The calls on a tape, and where its last whole line ends.
-fn read_tape(file: &File, path: &Path) -> Result<(HashMap<String, Recorded>, u64), CassetteError> {
+fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
     let mut reader = BufReader::new(file);
-    let mut calls = HashMap::new();
+    let mut calls = Calls::new();
     let mut end = 0;
     let mut bytes = Vec::new();
     for line in 1.. {
@@ -249,7 +318,10 @@ fn read_tape(file: &File, path: &Path) -> Result<(HashMap<String, Recorded>, u64
         } else {
             match serde_json::from_slice::<Recorded>(&bytes) {
                 Ok(call) if whole => {
-                    calls.insert(call.fingerprint.clone(), call);
+                    if call.fingerprint != call.request.fingerprint().to_string() {
+                        return Err(CassetteError::Changed { path: path.to_owned(), line });
+                    }
+                    insert(&mut calls, call);
                 }
                 // The recorder was killed in the middle of its last line.
                 _ if !whole => break,

@@ -100,8 +100,11 @@ impl ModelFacts {
             Provider::OpenRouter => false,
         };
         let price = match provider {
-            // `-cloud` models run elsewhere and are charged for.
-            Provider::Ollama => (!model.ends_with("-cloud")).then_some(Price::FREE),
+            // Models in Ollama's cloud run elsewhere, and are charged for.
+            Provider::Ollama => {
+                let cloud = model.contains("cloud") || endpoint.base_url.contains("ollama.com");
+                (!cloud).then_some(Price::FREE)
+            }
             _ => row.map(|row| row.price),
         };
         ModelFacts {
@@ -315,6 +318,11 @@ mod tests {
     #[test]
     fn ollama_is_free_on_the_users_own_machine_and_unknown_in_the_cloud() {
         assert_eq!(facts(Provider::Ollama, "anything").price, Some(Price::FREE));
-        assert_eq!(facts(Provider::Ollama, "gpt-oss:120b-cloud").price, None);
+        for cloud in ["gpt-oss:120b-cloud", "glm-4.6:cloud"] {
+            assert_eq!(facts(Provider::Ollama, cloud).price, None);
+        }
+        let remote =
+            Endpoint { base_url: "https://ollama.com".into(), ..Endpoint::new(Provider::Ollama) };
+        assert_eq!(ModelFacts::of(&remote).price, None);
     }
 }

@@ -20,9 +20,20 @@ pub(crate) fn likely_tokens(bytes: u64) -> u64 {
     bytes.div_ceil(4)
 }
 
-/// More tokens than a request's input is at all likely to have.
+/// More tokens than a request's input is at all likely to have. Figures are counted digit by digit,
+/// as some tokenizers do, and other scripts at more than a token for a character.
 pub(crate) fn generous_input_tokens(request: &Request) -> u64 {
-    text_bytes(request).div_ceil(3) + 256
+    let (mut letters, mut others, mut foreign) = (0, 0, 0);
+    each_text(request, &mut |text| {
+        for byte in text.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b' ' => letters += 1u64,
+                128.. => foreign += 1u64,
+                _ => others += 1u64,
+            }
+        }
+    });
+    letters.div_ceil(3) + others + foreign.div_ceil(2) + 256
 }
 
 /// The most tokens that a request's input can be: no tokenizer makes more than one of a byte.
@@ -38,27 +49,33 @@ pub(crate) fn likely_input_tokens(request: &Request) -> u64 {
 
 /// The bytes of all the text in a request.
 pub(crate) fn text_bytes(request: &Request) -> u64 {
+    let mut bytes = 0;
+    each_text(request, &mut |text| bytes += text.len() as u64);
+    bytes
+}
+
+/// Shows `look` every piece of text that a request sends.
+fn each_text(request: &Request, look: &mut dyn FnMut(&str)) {
     let prompt = &request.prompt;
-    let blocks: usize = prompt.blocks.iter().map(|block| block.text.len()).sum();
-    let turns: usize = prompt
-        .transcript
-        .iter()
-        .map(|turn| match turn {
-            Turn::User { text } => text.len(),
+    prompt.blocks.iter().for_each(|block| look(&block.text));
+    for turn in &prompt.transcript {
+        match turn {
+            Turn::User { text } => look(text),
             Turn::Assistant { text, calls } => {
-                text.len()
-                    + calls.iter().map(|call| call.arguments.to_string().len()).sum::<usize>()
+                look(text);
+                calls.iter().for_each(|call| look(&call.arguments.to_string()));
             }
-            Turn::Tool(result) => result.content.len(),
-        })
-        .sum();
-    let tools: usize = request
-        .tools
-        .iter()
-        .map(|tool| tool.description.len() + tool.parameters.to_string().len())
-        .sum();
-    let schema = request.schema.as_ref().map_or(0, |schema| schema.value.to_string().len());
-    (blocks + turns + prompt.tail.len() + tools + schema) as u64
+            Turn::Tool(result) => look(&result.content),
+        }
+    }
+    look(&prompt.tail);
+    for tool in &request.tools {
+        look(&tool.description);
+        look(&tool.parameters.to_string());
+    }
+    if let Some(schema) = &request.schema {
+        look(&schema.value.to_string());
+    }
 }
 
 /// What a piece of work will take, told before it begins.

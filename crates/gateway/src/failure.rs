@@ -21,11 +21,17 @@ pub(crate) fn from_status(
     let body: Value = serde_json::from_slice(body)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()));
     let said = Said::read(&body);
-    let kind = said.kind().unwrap_or_else(|| kind_of_status(status));
+    // These say it all; a 413 that speaks of rates is still too large.
+    let plain = matches!(status, 401 | 404 | 413);
+    let kind = said.kind().filter(|_| !plain).unwrap_or_else(|| kind_of_status(status));
     let wait = retry_after(headers, SystemTime::now()).or_else(|| retry_delay(&body));
     let words = if said.message.is_empty() { String::new() } else { format!(": {}", said.message) };
     let message = format!("{} answered {status} ({}){words}", endpoint.provider, describe(kind));
-    let error = ModelError::new(kind, message).with_status(status).with_retry_after(wait);
+    let mut error = ModelError::new(kind, message).with_status(status).with_retry_after(wait);
+    // Someone on the way gave up; the provider itself may have gone on.
+    if matches!(status, 408 | 502 | 504 | 524) {
+        error = error.possibly_charged();
+    }
     match hint(kind, endpoint) {
         Some(hint) => error.with_hint(hint),
         None => error,
@@ -277,6 +283,14 @@ mod tests {
         let passing = json!({"error": {"code": 402, "message": "x", "metadata": {"limit_source": "openrouter_in_flight_budget"}}});
         let error = from_status(&endpoint, 402, &HeaderMap::new(), passing.to_string().as_bytes());
         assert_eq!(error.kind(), ErrorKind::RateLimited);
+    }
+
+    #[test]
+    fn too_large_stays_too_large_whatever_is_said_about_rates() {
+        let body = json!({"error": {"message": "Request too large for model", "type": "tokens", "code": "rate_limit_exceeded"}});
+        let endpoint = Endpoint::new(Provider::Groq);
+        let error = from_status(&endpoint, 413, &HeaderMap::new(), body.to_string().as_bytes());
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
     }
 
     #[test]

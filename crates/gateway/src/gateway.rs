@@ -12,16 +12,16 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, debug, debug_span, trace};
 
 use crate::budget::{BudgetError, Ledger, MemoryLedger, Reservation, Settlement, Worst};
-use crate::cassette::{Cassette, Mode};
+use crate::cassette::{Asked, Cassette};
 use crate::catalog::{ModelFacts, Price};
-use crate::dialect::Manner;
+use crate::dialect::{Manner, Reply};
 use crate::estimate::{self, Estimate};
 use crate::http::{HttpClient, HttpWire};
 use crate::pace::{Limits, Pacer};
 use crate::provider::Endpoint;
 use crate::rehearsal::{Rehearsal, RehearsalWire};
 use crate::retry::RetryPolicy;
-use crate::wire::{OnText, Wire};
+use crate::wire::{OnText, Sending, Wire};
 
 /// Hears what happens to calls while they are under way.
 pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -39,7 +39,8 @@ pub enum Event {
 #[derive(Clone)]
 pub struct Options {
     pub retry: RetryPolicy,
-    pub limits: Limits,
+    /// Shared by all gateways to one provider.
+    pub pacer: Arc<Pacer>,
     pub ledger: Arc<dyn Ledger>,
     pub cassette: Option<Arc<Cassette>>,
     /// What the user says the model costs, which beats the catalog.
@@ -51,7 +52,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             retry: RetryPolicy::default(),
-            limits: Limits::default(),
+            pacer: Pacer::new(Limits::default()),
             ledger: Arc::new(MemoryLedger::default()),
             cassette: None,
             price: None,
@@ -64,7 +65,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("retry", &self.retry)
-            .field("limits", &self.limits)
+            .field("pacer", &self.pacer)
             .field("cassette", &self.cassette)
             .finish_non_exhaustive()
     }
@@ -76,7 +77,8 @@ pub struct Gateway {
     /// `None` when only a cassette is played.
     wire: Option<Arc<dyn Wire>>,
     options: Options,
-    pacer: Arc<Pacer>,
+    /// Whose answers a cassette is asked for.
+    asked: Asked,
     /// Learned from refusals: what this model does not take.
     refused: Refused,
 }
@@ -102,7 +104,19 @@ impl Refused {
         if error.kind() != ErrorKind::BadRequest {
             return false;
         }
-        let names = |words: &[&str]| words.iter().any(|word| error.message().contains(word));
+        let message = error.message().to_lowercase();
+        let names = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        // A value that is out of range, or a schema that is wrong, is the caller's to mend.
+        if !names(&[
+            "not support",
+            "unsupported",
+            "deprecated",
+            "not permitted",
+            "unknown",
+            "unrecognized",
+        ]) {
+            return false;
+        }
         let (flag, what) = if manner.temperature && names(&["temperature"]) {
             (&self.temperature, "temperature")
         } else if manner.native_schema && request.schema.is_some() && names(&SCHEMA_WORDS) {
@@ -111,13 +125,14 @@ impl Refused {
             return false;
         };
         debug!(what, "the model does not take this parameter; it is left out from now on");
-        !flag.swap(true, Ordering::Relaxed)
+        flag.store(true, Ordering::Relaxed);
+        true
     }
 }
 
 /// How providers name the parameter that carries a schema.
 const SCHEMA_WORDS: [&str; 4] =
-    ["response_format", "json_schema", "output_config", "responseJsonSchema"];
+    ["response_format", "json_schema", "output_config", "responsejsonschema"];
 
 impl Gateway {
     /// A gateway to a provider.
@@ -129,17 +144,27 @@ impl Gateway {
 
     /// A gateway to the rehearsal model.
     pub fn to_rehearsal(rehearsal: Rehearsal, options: Options) -> Gateway {
-        Gateway::over(Some(Arc::new(RehearsalWire::new(rehearsal))), options)
+        let wire = RehearsalWire::new(rehearsal, options.price);
+        Gateway::over(Some(Arc::new(wire)), options)
     }
 
     /// A gateway to a cassette alone: nothing goes out, and what is not on it is an error.
-    pub fn to_cassette(cassette: Arc<Cassette>, options: Options) -> Gateway {
-        Gateway::over(None, Options { cassette: Some(cassette), ..options })
+    pub fn to_cassette(cassette: Arc<Cassette>, asked: Asked, options: Options) -> Gateway {
+        let options = Options { cassette: Some(cassette), ..options };
+        Gateway { asked, ..Gateway::over(None, options) }
     }
 
     fn over(wire: Option<Arc<dyn Wire>>, options: Options) -> Gateway {
-        let pacer = Pacer::new(options.limits);
-        Gateway { wire, options, pacer, refused: Refused::default() }
+        let asked = Asked {
+            provider: wire.as_ref().map(|wire| wire.provider().to_owned()),
+            model: wire.as_ref().map(|wire| wire.model().to_owned()),
+        };
+        Gateway { wire, options, asked, refused: Refused::default() }
+    }
+
+    /// Who is asked: provider and model. Of a cassette alone, nobody.
+    pub fn name(&self) -> (&str, &str) {
+        self.wire.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()))
     }
 
     /// What is known of the model; nothing when only a cassette is played.
@@ -180,9 +205,9 @@ impl Gateway {
         loop {
             let manner = self.refused.manner(wire, call.on_delta.is_some());
             let error = match self.attempt(wire, request, manner, call).await {
-                Ok((carried, schema_enforced)) => {
+                Ok((reply, schema_enforced)) => {
                     let took = started.elapsed().as_millis() as u64;
-                    return Ok(carried.into_response(wire, schema_enforced, attempt, took));
+                    return Ok(response(wire, reply, schema_enforced, attempt, took));
                 }
                 Err(error) => error,
             };
@@ -200,7 +225,7 @@ impl Gateway {
                 return Err(after_attempts(error.and(&late), attempt));
             }
             if error.retry_after().is_some() {
-                self.pacer.cool_down(wait);
+                self.options.pacer.cool_down(wait);
             }
             *last_failure.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(error.message().to_owned());
@@ -218,7 +243,7 @@ impl Gateway {
         request: &Request,
         manner: Manner,
         call: &Call<'_>,
-    ) -> Result<(crate::wire::Carried, bool), ModelError> {
+    ) -> Result<(Reply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
         let most_input = estimate::most_input_tokens(request);
         let most_output = u64::from(request.max_tokens);
@@ -232,7 +257,8 @@ impl Gateway {
             .await
             .map_err(|error| over_budget(error, wire))?;
         let paced = estimate::likely_input_tokens(request) + most_output;
-        let permit = self.pacer.admit(paced, &|wait| self.tell(Event::Paced { wait })).await;
+        let permit =
+            self.options.pacer.admit(paced, &|wait| self.tell(Event::Paced { wait })).await;
 
         reservation.sent();
         let heard = AtomicBool::new(false);
@@ -242,35 +268,37 @@ impl Gateway {
                 on_delta(Delta::Text(text));
             }
         };
-        let on_text = call.on_delta.is_some().then_some(&pass_on as OnText<'_>);
         let limit = self.options.retry.attempt_timeout;
-        let outcome =
-            timeout(limit, wire.send(&encoded, request, on_text)).await.unwrap_or_else(|_| {
-                let message =
-                    format!("{} did not answer within {} s", wire.provider(), limit.as_secs());
+        let sending = Sending {
+            on_text: call.on_delta.is_some().then_some(&pass_on as OnText<'_>),
+            learn: &|left| self.options.pacer.learn(left, paced),
+            patience: limit,
+        };
+        let send = wire.send(&encoded, request, sending);
+        // A stream may take as long as it likes, as long as it goes on.
+        let outcome = match manner.stream {
+            true => send.await,
+            false => timeout(limit, send).await.unwrap_or_else(|_| {
+                let seconds = limit.as_secs();
+                let message = format!("{} did not answer within {seconds} s", wire.provider());
                 Err(ModelError::new(ErrorKind::Timeout, message)
                     .with_hint("allow more time with `gateway.timeout_seconds`"))
-            });
+            }),
+        };
         let outcome = match outcome {
-            Ok(carried) => {
-                let usage = carried.usage();
-                self.pacer.learn(carried.left);
-                permit.used(usage.total());
-                let cost = carried.cost(wire.facts());
-                reservation.settle(Settlement::Spent { usage, cost });
-                let nothing =
-                    carried.reply.text.trim().is_empty() && carried.reply.tool_calls.is_empty();
-                if nothing && carried.reply.stop == Stop::End {
-                    Err(ModelError::new(
-                        ErrorKind::Empty,
-                        format!("{} gave an empty answer", wire.provider()),
-                    ))
+            Ok(reply) => {
+                permit.used(reply.usage.map_or(paced, |usage| usage.total()));
+                reservation.settle(settlement(wire, &reply));
+                let nothing = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
+                if nothing && reply.stop == Stop::End {
+                    let message = format!("{} gave an empty answer", wire.provider());
+                    Err(ModelError::new(ErrorKind::Empty, message))
                 } else {
-                    Ok((carried, encoded.schema_enforced))
+                    Ok((reply, encoded.schema_enforced))
                 }
             }
             Err(error) => {
-                reservation.settle(if error.kind().may_have_been_charged() {
+                reservation.settle(if error.may_have_been_charged() {
                     Settlement::Lost
                 } else {
                     Settlement::Free
@@ -289,7 +317,7 @@ impl Gateway {
 
     /// From the cassette, if it is there.
     fn play(&self, request: &Request, call: &Call<'_>) -> Option<Result<Response, ModelError>> {
-        let outcome = self.options.cassette.as_ref()?.play(request)?;
+        let outcome = self.options.cassette.as_ref()?.play(request, &self.asked)?;
         self.options.ledger.count_replayed();
         if let (Ok(response), Some(on_delta)) = (&outcome, call.on_delta) {
             on_delta(Delta::Text(&response.text));
@@ -307,7 +335,7 @@ impl Gateway {
         let cassette = self.options.cassette.as_ref();
         let Some(wire) = &self.wire else {
             return Err(match cassette {
-                Some(cassette) => cassette.missing(request),
+                Some(cassette) => cassette.missing(request, &self.asked),
                 None => ModelError::new(ErrorKind::Internal, "the gateway leads nowhere"),
             });
         };
@@ -326,20 +354,17 @@ impl Gateway {
                 })
             }
         };
-        if let Some(cassette) = cassette
-            && cassette.mode() == Mode::Record
-        {
-            cassette.add(request, &outcome)?;
+        match cassette {
+            Some(cassette) => cassette.add(request, wire.provider(), wire.model(), outcome),
+            None => outcome,
         }
-        outcome
     }
 }
 
 #[async_trait]
 impl Model for Gateway {
     async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
-        let (provider, model) =
-            self.wire.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()));
+        let (provider, model) = self.name();
         let span = debug_span!(
             "chat",
             gen_ai.operation.name = "chat",
@@ -352,11 +377,12 @@ impl Model for Gateway {
             let outcome = self.ask(request, call).await;
             match &outcome {
                 Ok(response) => {
+                    let usage = response.usage.unwrap_or_default();
                     debug!(
                         gen_ai.response.model = response.model,
-                        gen_ai.usage.input_tokens = response.usage.input,
-                        gen_ai.usage.output_tokens = response.usage.output,
-                        cached_input_tokens = response.usage.cached_input,
+                        gen_ai.usage.input_tokens = usage.input,
+                        gen_ai.usage.output_tokens = usage.output,
+                        cached_input_tokens = usage.cached_input,
                         cost = %response.cost,
                         attempts = response.attempts,
                         duration_ms = response.duration_ms,
@@ -374,7 +400,46 @@ impl Model for Gateway {
     }
 }
 
+/// What an answer cost. Where the provider did not say how many tokens it took, nobody knows, and the
+/// worst is assumed.
+fn settlement(wire: &dyn Wire, reply: &Reply) -> Settlement {
+    match (reply.usage, reply.cost) {
+        (None, None) => Settlement::Lost,
+        (usage, Some(cost)) => {
+            Settlement::Spent { usage: usage.unwrap_or_default(), cost: Cost::Known(cost) }
+        }
+        (Some(usage), None) => Settlement::Spent { usage, cost: wire.facts().cost(&usage) },
+    }
+}
+
+fn response(
+    wire: &dyn Wire,
+    reply: Reply,
+    schema_enforced: bool,
+    attempts: u32,
+    duration_ms: u64,
+) -> Response {
+    let cost = match settlement(wire, &reply) {
+        Settlement::Spent { cost, .. } => cost,
+        _ => Cost::Unknown,
+    };
+    Response {
+        text: reply.text,
+        tool_calls: reply.tool_calls,
+        stop: reply.stop,
+        usage: reply.usage,
+        cost,
+        provider: wire.provider().to_owned(),
+        model: reply.model.unwrap_or_else(|| wire.model().to_owned()),
+        schema_enforced,
+        rehearsal: wire.is_rehearsal(),
+        attempts,
+        duration_ms,
+    }
+}
+
 fn after_attempts(error: ModelError, attempts: u32) -> ModelError {
+    let error = error.with_attempts(attempts);
     if attempts == 1 { error } else { error.context(&format!("gave up after {attempts} attempts")) }
 }
 

@@ -14,12 +14,9 @@ use crate::failure::{self, tidy};
 use crate::frames::{BadFrame, Frames};
 use crate::provider::{Endpoint, Provider};
 use crate::ratelimit;
-use crate::wire::{Carried, OnText, Wire};
+use crate::wire::{OnText, Sending, Wire};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A stream that is silent for so long has died without saying so.
-const SILENCE: Duration = Duration::from_secs(60);
 
 /// An answer larger than this is none.
 const LARGEST_ANSWER: usize = 32 * 1024 * 1024;
@@ -63,11 +60,7 @@ impl HttpWire {
         HttpWire { client, endpoint, facts }
     }
 
-    async fn exchange(
-        &self,
-        encoded: &Encoded,
-        on_text: Option<OnText<'_>>,
-    ) -> Result<Carried, ModelError> {
+    async fn exchange(&self, encoded: &Encoded, sending: Sending<'_>) -> Result<Reply, ModelError> {
         let url = format!("{}{}", self.endpoint.base_url, encoded.path);
         let request = self
             .client
@@ -76,25 +69,38 @@ impl HttpWire {
             .headers(header_map(&encoded.headers)?)
             .header("content-type", "application/json")
             .body(encoded.body.clone());
-        let response = request.send().await.map_err(|error| self.unreachable(error))?;
+        let sent = async { request.send().await.map_err(|error| self.unreachable(error)) };
+        let response = match sending.on_text {
+            Some(_) => patiently(sending.patience, sent, "the beginning of the answer").await??,
+            None => sent.await?,
+        };
+        (sending.learn)(ratelimit::read(response.headers()));
         if response.status().as_u16() != 200 {
             return Err(self.refused(response).await);
         }
-        let left = ratelimit::read(response.headers());
-        let reply = match on_text {
-            Some(on_text) => self.read_stream(response, on_text).await?,
+        // From here on the provider is at work, and may charge for it whatever becomes of the answer.
+        self.read_answer(response, sending).await.map_err(ModelError::possibly_charged)
+    }
+
+    async fn read_answer(
+        &self,
+        response: reqwest::Response,
+        sending: Sending<'_>,
+    ) -> Result<Reply, ModelError> {
+        match sending.on_text {
+            Some(on_text) => self.read_stream(response, on_text, sending.patience).await,
             None => {
                 let body = read(response, LARGEST_ANSWER, Excess::Refuse).await?;
-                dialect::decode(self.endpoint.provider, &body)?
+                dialect::decode(self.endpoint.provider, &body)
             }
-        };
-        Ok(Carried { reply, left })
+        }
     }
 
     async fn read_stream(
         &self,
         response: reqwest::Response,
         on_text: OnText<'_>,
+        patience: Duration,
     ) -> Result<Reply, ModelError> {
         let (framing, mut decoder) = dialect::decoder(self.endpoint.provider);
         let mut frames = Frames::new(framing);
@@ -104,7 +110,9 @@ impl HttpWire {
             BadFrame::TooLong => too_large(),
             BadFrame::NotUtf8 => ModelError::new(ErrorKind::Malformed, "the stream is not text"),
         };
-        while let Some(chunk) = next_chunk(&mut chunks, Some(SILENCE)).await? {
+        while let Some(chunk) =
+            patiently(patience, next_chunk(&mut chunks), "more of the answer").await??
+        {
             received += chunk.len();
             if received > LARGEST_ANSWER {
                 return Err(too_large());
@@ -191,9 +199,9 @@ impl Wire for HttpWire {
         &self,
         encoded: &Encoded,
         _request: &Request,
-        on_text: Option<OnText<'_>>,
-    ) -> Result<Carried, ModelError> {
-        let outcome = self.exchange(encoded, on_text).await;
+        sending: Sending<'_>,
+    ) -> Result<Reply, ModelError> {
+        let outcome = self.exchange(encoded, sending).await;
         outcome.map_err(|error| {
             let named = if error.message().starts_with(self.provider()) {
                 error
@@ -258,7 +266,7 @@ async fn read(
 ) -> Result<Bytes, ModelError> {
     let mut body = BytesMut::new();
     let mut chunks = response.bytes_stream();
-    while let Some(chunk) = next_chunk(&mut chunks, None).await? {
+    while let Some(chunk) = next_chunk(&mut chunks).await? {
         if body.len() + chunk.len() > most {
             match excess {
                 Excess::Refuse => return Err(too_large()),
@@ -270,24 +278,26 @@ async fn read(
     Ok(body.freeze())
 }
 
-/// The next piece of a body. The wait for it is bounded by the attempt's time-out and, where a stream
-/// is alive as long as it speaks, by `patience`.
 async fn next_chunk(
     chunks: &mut (impl futures_util::Stream<Item = reqwest::Result<Bytes>> + Unpin),
-    patience: Option<Duration>,
 ) -> Result<Option<Bytes>, ModelError> {
-    let chunk = match patience {
-        None => chunks.next().await,
-        Some(patience) => tokio::time::timeout(patience, chunks.next()).await.map_err(|_| {
-            let seconds = patience.as_secs();
-            let message = format!("nothing came for {seconds} s in the middle of the answer");
-            ModelError::new(ErrorKind::Timeout, message)
-        })?,
-    };
-    chunk.transpose().map_err(|error| {
+    chunks.next().await.transpose().map_err(|error| {
         let cause = innermost(&error);
         let message = format!("the connection broke in the middle of the answer: {cause}");
         ModelError::new(ErrorKind::Connection, message)
+    })
+}
+
+/// Waits so long and no longer. A stream lives as long as it speaks.
+async fn patiently<T>(
+    patience: Duration,
+    work: impl Future<Output = T>,
+    what: &str,
+) -> Result<T, ModelError> {
+    tokio::time::timeout(patience, work).await.map_err(|_| {
+        let message = format!("{what} did not come within {} s", patience.as_secs());
+        ModelError::new(ErrorKind::Timeout, message)
+            .with_hint("allow more time with `gateway.timeout_seconds`")
     })
 }
 

@@ -39,12 +39,12 @@ mod retry;
 mod wire;
 
 pub use budget::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
-pub use cassette::{Cassette, CassetteError, Mode as CassetteMode};
+pub use cassette::{Asked, Cassette, CassetteError, Mode as CassetteMode};
 pub use catalog::{ModelFacts, PRICES_AS_OF, Price, Rates};
 pub use estimate::Estimate;
 pub use gateway::{Event, Gateway, Observer, Options};
 pub use http::{HttpClient, probe};
-pub use pace::Limits;
+pub use pace::{Limits, Pacer};
 pub use provider::{Endpoint, Provider, Secret, UnknownProvider};
 pub use rehearsal::{REHEARSAL_LABEL, Rehearsal};
 pub use retry::RetryPolicy;

@@ -24,16 +24,17 @@ impl Default for Limits {
     }
 }
 
-/// What a provider says is left of its limits.
+/// What a provider says is left of its limits, and when that is renewed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    pub(crate) requests: Option<(u64, Duration)>,
-    pub(crate) tokens: Option<(u64, Duration)>,
+    pub(crate) requests: Option<(u64, Instant)>,
+    pub(crate) tokens: Option<(u64, Instant)>,
 }
 
-/// Lets calls through one by one, in the order in which they came.
+/// Lets calls to one provider through one by one, in the order in which they came. All gateways to
+/// that provider share one.
 #[derive(Debug)]
-pub(crate) struct Pacer {
+pub struct Pacer {
     limits: Limits,
     slots: Arc<Semaphore>,
     /// Held by the call at the head of the queue while it waits.
@@ -48,6 +49,7 @@ struct State {
     next_ticket: u64,
     first_ticket: u64,
     in_flight: u64,
+    in_flight_tokens: u64,
     /// What the provider said is left, and when that is over.
     requests: Option<(u64, Instant)>,
     tokens: Option<(u64, Instant)>,
@@ -59,6 +61,7 @@ struct State {
 pub(crate) struct Permit {
     pacer: Arc<Pacer>,
     ticket: u64,
+    tokens: u64,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -78,11 +81,12 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.pacer.state();
         state.in_flight = state.in_flight.saturating_sub(1);
+        state.in_flight_tokens = state.in_flight_tokens.saturating_sub(self.tokens);
     }
 }
 
 impl Pacer {
-    pub(crate) fn new(limits: Limits) -> Arc<Pacer> {
+    pub fn new(limits: Limits) -> Arc<Pacer> {
         Arc::new(Pacer {
             slots: Arc::new(Semaphore::new(limits.concurrency.max(1))),
             limits,
@@ -107,7 +111,7 @@ impl Pacer {
             && let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned()
             && let Some(ticket) = self.state().admit_now(tokens, &self.limits)
         {
-            return Permit { pacer: Arc::clone(self), ticket, _slot: slot };
+            return Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot };
         }
         let turn = self.turn.lock().await;
         let slot = match Arc::clone(&self.slots).acquire_owned().await {
@@ -127,20 +131,20 @@ impl Pacer {
         }
         let ticket = self.state().let_through(Instant::now(), tokens, &self.limits);
         drop(turn);
-        Permit { pacer: Arc::clone(self), ticket, _slot: slot }
+        Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot }
     }
 
-    /// Takes what the provider said is left as true until it is renewed. Calls that are under way
-    /// may not be counted in it yet, so they are taken off.
-    pub(crate) fn learn(&self, left: Left) {
-        let now = Instant::now();
+    /// Takes what the provider said is left as true until it is renewed. Other calls under way may
+    /// not be counted in it yet, so they are taken off; `own` is the tokens of the call that tells.
+    pub(crate) fn learn(&self, left: Left, own: u64) {
         let mut state = self.state();
         let others = state.in_flight.saturating_sub(1);
+        let other_tokens = state.in_flight_tokens.saturating_sub(own);
         if let Some((requests, reset)) = left.requests {
-            state.requests = Some((requests.saturating_sub(others), now + reset));
+            state.requests = Some((requests.saturating_sub(others), reset));
         }
         if let Some((tokens, reset)) = left.tokens {
-            state.tokens = Some((tokens, now + reset));
+            state.tokens = Some((tokens.saturating_sub(other_tokens), reset));
         }
     }
 
@@ -208,6 +212,7 @@ impl State {
 
     fn let_through(&mut self, now: Instant, tokens: u64, limits: &Limits) -> u64 {
         self.in_flight += 1;
+        self.in_flight_tokens += tokens;
         if let Some((left, _)) = &mut self.requests {
             *left = left.saturating_sub(1);
         }
@@ -288,9 +293,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_the_provider_says_is_left_is_believed_until_it_is_renewed() {
         let pacer = pacer(None, None);
-        pacer.learn(Left { requests: Some((1, Duration::from_secs(20))), tokens: None });
+        let soon = |seconds| Instant::now() + Duration::from_secs(seconds);
+        pacer.learn(Left { requests: Some((1, soon(20))), tokens: None }, 0);
         assert_eq!(seconds(&pacer, 3, 0).await, [0, 20, 20]);
-        pacer.learn(Left { requests: None, tokens: Some((50, Duration::from_secs(6))) });
+        pacer.learn(Left { requests: None, tokens: Some((50, soon(6))) }, 0);
         assert_eq!(seconds(&pacer, 3, 30).await, [0, 6, 6]);
     }
 

@@ -6,15 +6,20 @@
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
+use tokio::time::Instant;
 
 use crate::pace::Left;
+
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 pub(crate) fn read(headers: &HeaderMap) -> Left {
     let now = SystemTime::now();
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let pair = |remaining: &str, reset: &str| {
         let left: u64 = header(remaining)?.trim().parse().ok()?;
-        Some((left, until(header(reset)?.trim(), now)?))
+        // No limit that is worth waiting for is renewed later than this.
+        let wait = until(header(reset)?.trim(), now)?.min(LONGEST_WAIT);
+        Some((left, Instant::now() + wait))
     };
     let requests = pair("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
         .or_else(|| {
@@ -142,5 +147,10 @@ mod tests {
             (Some(7), None)
         );
         assert_eq!(read_from(&[("x-ratelimit-remaining-requests", "many")]), (None, None));
+        let absurd = [
+            ("x-ratelimit-remaining-tokens", "0"),
+            ("x-ratelimit-reset-tokens", "9223372036854775807s"),
+        ];
+        assert_eq!(read_from(&absurd), (None, Some(0)), "an absurd moment is cut to an hour");
     }
 }

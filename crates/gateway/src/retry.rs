@@ -45,10 +45,11 @@ impl RetryPolicy {
         let own = bound.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
         Some(match error.retry_after() {
             // At most a tenth longer than asked, never sooner.
-            Some(asked) => {
+            Some(asked) if asked > own => {
                 asked + Duration::from_secs(1).min(asked / 10).mul_f64(jitter.clamp(0.0, 1.0))
             }
-            None => own,
+            // A wait of nothing is no wait that would help.
+            _ => own,
         })
     }
 }

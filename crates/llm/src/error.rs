@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A call that was not answered.
 ///
-/// The message is safe to show and to log: it holds no key and no part of the prompt.
+/// Message and hint are safe to show and to log: they hold no key and no part of the prompt.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
@@ -14,6 +14,9 @@ pub struct ModelError {
     status: Option<u16>,
     retry_after: Option<Duration>,
     hint: Option<String>,
+    detail: Option<String>,
+    charged: bool,
+    attempts: u32,
     #[source]
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
@@ -81,12 +84,6 @@ impl ErrorKind {
         )
     }
 
-    /// Whether the provider may have done, and charged for, work whose result is lost.
-    pub fn may_have_been_charged(self) -> bool {
-        use ErrorKind::*;
-        matches!(self, Connection | Timeout | Malformed | Empty | Deadline | Cancelled)
-    }
-
     /// Whether the end of the whole piece of work was decided elsewhere, so that no other rung,
     /// retry or default may stand in for the answer.
     pub fn is_final(self) -> bool {
@@ -103,6 +100,9 @@ impl ModelError {
             status: None,
             retry_after: None,
             hint: None,
+            detail: None,
+            charged: matches!(kind, ErrorKind::Connection | ErrorKind::Timeout),
+            attempts: 1,
             source: None,
         }
     }
@@ -114,6 +114,23 @@ impl ModelError {
 
     pub fn with_retry_after(mut self, wait: Option<Duration>) -> ModelError {
         self.retry_after = wait;
+        self
+    }
+
+    /// More than fits a line, and not for logs: it may show parts of the prompt.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> ModelError {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Notes that the provider had begun to answer, or may have.
+    pub fn possibly_charged(mut self) -> ModelError {
+        self.charged = true;
+        self
+    }
+
+    pub fn with_attempts(mut self, attempts: u32) -> ModelError {
+        self.attempts = attempts;
         self
     }
 
@@ -163,6 +180,20 @@ impl ModelError {
     /// How long the provider asked us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// Whether the provider may have done, and charged for, work whose result is lost.
+    pub fn may_have_been_charged(&self) -> bool {
+        self.charged
+    }
+
+    /// How often the call was sent.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    pub fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
     }
 
     pub fn hint(&self) -> Option<&str> {

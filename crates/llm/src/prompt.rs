@@ -173,14 +173,4 @@ mod tests {
             ]
         );
     }
-
-    #[test]
-    fn a_longer_transcript_keeps_the_shorter_one_as_its_prefix() {
-        let mut prompt = Prompt::question("ask");
-        prompt.transcript.push(Turn::User { text: "a".into() });
-        let before = serde_json::to_string(&prompt.transcript).unwrap();
-        prompt.transcript.push(Turn::User { text: "b".into() });
-        let after = serde_json::to_string(&prompt.transcript).unwrap();
-        assert!(after.starts_with(before.trim_end_matches(']')));
-    }
 }

@@ -14,7 +14,8 @@ pub struct Response {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     pub stop: Stop,
-    pub usage: Usage,
+    /// The tokens, where the provider said how many there were.
+    pub usage: Option<Usage>,
     pub cost: Cost,
     pub provider: String,
     /// The model that answered, as the provider names it.

@@ -179,36 +179,45 @@ fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
     ))
 }
 
-/// The variables of a `.env` file, with their lines. Nothing in it is expanded or run.
-pub(crate) fn parse_env(path: &Path, text: &str) -> Result<Vec<Entry>, Failure> {
+/// The variables of a `.env` file that `is_ours` knows, with their lines. Nothing in it is expanded or
+/// run, and what belongs to other programs is passed over, however it is written.
+pub(crate) fn parse_env(
+    path: &Path,
+    text: &str,
+    is_ours: &dyn Fn(&str) -> bool,
+) -> Result<Vec<Entry>, Failure> {
     let mut entries = Vec::new();
-    for (index, raw) in text.lines().enumerate() {
-        let line = raw.trim().trim_start_matches('\u{feff}');
-        if line.is_empty() || line.starts_with('#') {
+    let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let Some((name, value)) = line.split_once('=') else { continue };
+        let (name, value) = (name.trim(), value.trim());
+        if line.starts_with('#') {
             continue;
         }
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let plain = |name: &str| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        let value = match value.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+            None => {
+                Some(value.split_once(" #").map_or(value, |(value, _)| value.trim_end()).to_owned())
+            }
+            Some(quote) => {
+                let mut rest = value[1..].to_owned();
+                // A quoted value goes on until its quote is closed, over as many lines as it takes.
+                while !rest.contains(quote) {
+                    match lines.next() {
+                        Some((_, more)) => rest = format!("{rest}\n{more}"),
+                        None => break,
+                    }
+                }
+                rest.split_once(quote).map(|(inner, _)| inner.to_owned())
+            }
         };
-        let Some((name, value)) =
-            line.split_once('=').map(|(n, v)| (n.trim(), v.trim())).filter(|(n, _)| plain(n))
-        else {
-            return Err(at(path, index + 1, "not of the form `NAME=value`"));
-        };
-        let value = unquote(value).ok_or_else(|| at(path, index + 1, "a quote is not closed"))?;
-        entries.push(Entry { key: name.to_owned(), value, line: index + 1 });
-    }
-    Ok(entries)
-}
-
-fn unquote(value: &str) -> Option<String> {
-    for quote in ['"', '\''] {
-        if let Some(rest) = value.strip_prefix(quote) {
-            return rest.split_once(quote).map(|(inner, _)| inner.to_owned());
+        if is_ours(name) {
+            let value = value.ok_or_else(|| at(path, index + 1, "a quote is not closed"))?;
+            entries.push(Entry { key: name.to_owned(), value, line: index + 1 });
         }
     }
-    Some(value.split_once(" #").map_or(value, |(value, _)| value.trim_end()).to_owned())
+    Ok(entries)
 }
 
 /// Where a file is, said shortly.
@@ -311,25 +320,32 @@ mod tests {
 
     #[test]
     fn env_files_are_read_without_expanding_anything() {
-        let text = "# keys\nexport A=1\nB = \"two words\" # not here\nC='$(rm -rf /) ${HOME}'\nD=x # comment\nE=\n\n";
-        let entries = parse_env(Path::new(".env"), text).unwrap();
-        let values: Vec<_> = entries.iter().map(|e| (e.key.as_str(), e.value.as_str())).collect();
+        let text = "# keys\nexport A=1\nB = \"two words\" # not here\nC='$(rm -rf /) ${HOME}'\nD=x # comment\nE=\n\nOTHER=\"a\nA=inside\n\"\nnonsense\nF=last\n";
+        let ours = |name: &str| name.len() == 1;
+        let entries = parse_env(Path::new(".env"), text, &ours).unwrap();
+        let values: Vec<_> =
+            entries.iter().map(|e| (e.key.as_str(), e.value.as_str(), e.line)).collect();
         assert_eq!(
             values,
-            [("A", "1"), ("B", "two words"), ("C", "$(rm -rf /) ${HOME}"), ("D", "x"), ("E", "")]
+            [
+                ("A", "1", 2),
+                ("B", "two words", 3),
+                ("C", "$(rm -rf /) ${HOME}", 4),
+                ("D", "x", 5),
+                ("E", "", 6),
+                ("F", "last", 12)
+            ]
         );
-        assert_eq!(
-            parse_env(Path::new(".env"), "A=1\nnonsense").unwrap_err().render(),
-            ".env:2: not of the form `NAME=value`"
-        );
-        assert!(parse_env(Path::new(".env"), "A=\"open").is_err());
+        let open = |text: &str| parse_env(Path::new(".env"), text, &ours);
+        assert_eq!(open("A=\"open").unwrap_err().render(), ".env:1: a quote is not closed");
+        assert!(open("THEIRS=\"open").unwrap().is_empty());
     }
 
     proptest! {
         #[test]
         fn no_text_makes_the_readers_panic(text in "(?s).{0,200}") {
             let _ = parse(Path::new("assize.toml"), &text, &settings::all());
-            let _ = parse_env(Path::new(".env"), &text);
+            let _ = parse_env(Path::new(".env"), &text, &|_| true);
         }
 
         #[test]

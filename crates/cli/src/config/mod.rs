@@ -95,7 +95,8 @@ impl Config {
         let project_path = project_folder.join("assize.toml");
         let env_path = project_folder.join(".env");
         let project_text = read_text(&project_path)?;
-        let env_text = read_text(&env_path)?;
+        // A folder of that name is somebody's virtual environment, and no business of ours.
+        let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
         let user_text = read_text(&around.user_file)?;
         let trust = TrustStore::open(&around.state_folder)?.of(&project_folder)?;
         let show = |path: &Path| short(path, &around.working_folder);
@@ -108,11 +109,14 @@ impl Config {
             trust,
             warnings: Vec::new(),
             environment: around.environment.clone(),
-            env_file: env_text.map_or(Ok(Vec::new()), |text| parse_env(&show(&env_path), &text))?,
+            env_file: Vec::new(),
             env_path: show(&env_path),
             project_folder,
             settings,
         };
+        if let Some(text) = env_text {
+            config.env_file = config.read_env_file(&text)?;
+        }
         config.warn_of_unknown_variables();
         // From the weakest to the strongest: later ones win.
         for setting in &config.settings {
@@ -204,6 +208,22 @@ impl Config {
         Ok(())
     }
 
+    /// The variables of `.env` that mean something to us: settings, and anything that is named as one
+    /// of ours or may hold a key.
+    fn read_env_file(&self, text: &str) -> Result<Vec<Entry>, Failure> {
+        let known: Vec<String> = self.settings.iter().flat_map(Setting::variables).collect();
+        let keys: Vec<&str> =
+            Provider::ALL.iter().map(|provider| provider.key_variable()).collect();
+        let is_ours = |name: &str| {
+            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            name.starts_with("ASSIZE_")
+                || known.iter().any(|variable| variable == name)
+                || keys.contains(&name)
+                || (plain && name.ends_with("KEY"))
+        };
+        parse_env(&self.env_path, text, &is_ours)
+    }
+
     fn warn_of_unknown_variables(&mut self) {
         let known: Vec<String> = self.settings.iter().flat_map(Setting::variables).collect();
         let names: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -248,6 +268,29 @@ impl Config {
             }
             _ => (None, Source::Environment(variable)),
         }
+    }
+
+    /// What a folder that is not trusted has a say in: whom the prompts go to. It may, and whoever
+    /// writes the prompts should know.
+    pub(crate) fn say_of_strangers(&self, provider: Provider) -> Option<String> {
+        if self.trust == Trust::Given {
+            return None;
+        }
+        let chosen = self.get("provider").filter(|value| value.text == provider.name());
+        let choice = chosen.map(|value| &value.source);
+        let key = match self.key(provider) {
+            (Some(_), source @ Source::EnvFile { .. }) => Some(source),
+            _ => None,
+        };
+        let from_folder =
+            |source: &&Source| matches!(source, Source::Project { .. } | Source::EnvFile { .. });
+        let source = key.as_ref().or(choice.filter(from_folder))?;
+        let what = if key.is_some() { "the key is" } else { "it is chosen by" };
+        let from = if key.is_some() { "from " } else { "" };
+        Some(format!(
+            "asking {provider}: {what} {from}{source}, in a folder that is not trusted \
+             (`assize config trust` says that it is)"
+        ))
     }
 
     /// What the user says a model costs.

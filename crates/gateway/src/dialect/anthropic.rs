@@ -1,13 +1,15 @@
 //! Anthropic's Messages API.
 
+use std::borrow::Cow;
+
 use assize_llm::{Message, ModelError, Request, Stop, Tool, ToolCall, ToolResult};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Manner, Reply, arguments_from_text, broken_off, is_false, native_schema,
-    parse, prompted, schema,
+    Decoder, Encoded, Manner, Reply, arguments_from_text, arguments_object, broken_off, is_false,
+    native_schema, parse, prompted, schema,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -67,7 +69,7 @@ struct Part<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Said<'a> {
     Text { text: &'a str },
-    ToolUse { id: &'a str, name: &'a str, input: &'a Value },
+    ToolUse { id: &'a str, name: &'a str, input: Cow<'a, Value> },
     ToolResult { tool_use_id: &'a str, content: &'a str, is_error: bool },
 }
 
@@ -144,7 +146,7 @@ fn turns<'a>(messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
                 let mut content = texts([text.trim_end()].into_iter());
                 content.extend(calls.iter().map(|call| {
                     let ToolCall { id, name, arguments, .. } = call;
-                    Part::from(Said::ToolUse { id, name, input: arguments })
+                    Part::from(Said::ToolUse { id, name, input: arguments_object(arguments) })
                 }));
                 let stable_parts = content.len();
                 ("assistant", content, stable_parts)
@@ -173,6 +175,7 @@ fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Part<'a>> {
 struct Body {
     content: Vec<Content>,
     stop_reason: Option<String>,
+    #[serde(default)]
     usage: Tokens,
     model: Option<String>,
 }
@@ -215,15 +218,15 @@ impl Tokens {
         self.output_tokens = later.output_tokens.or(self.output_tokens);
     }
 
-    fn usage(self) -> Usage {
+    fn usage(self) -> Option<Usage> {
         let cached_input = self.cache_read_input_tokens.unwrap_or(0);
         let cache_write = self.cache_creation_input_tokens.unwrap_or(0);
-        Usage {
-            input: self.input_tokens.unwrap_or(0) + cached_input + cache_write,
+        Some(Usage {
+            input: self.input_tokens?.saturating_add(cached_input).saturating_add(cache_write),
             cached_input,
             cache_write,
-            output: self.output_tokens.unwrap_or(0),
-        }
+            output: self.output_tokens?,
+        })
     }
 }
 

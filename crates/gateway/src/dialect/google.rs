@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Manner, Reply, broken_off, malformed, native_schema, parse, prompted, schema,
+    Decoder, Encoded, Manner, Reply, arguments_object, broken_off, malformed, native_schema, parse,
+    prompted, schema,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -132,7 +133,7 @@ fn turn<'a>(message: &'a Message<'a>) -> Turn<'a> {
         Message::Assistant { text, calls } => {
             let text = (!text.is_empty()).then_some(Said::Text { text });
             let calls = calls.iter().map(|call| Said::Call {
-                function_call: json!({"name": call.name, "args": call.arguments}),
+                function_call: json!({"name": call.name, "args": arguments_object(&call.arguments)}),
                 thought_signature: call.signature.as_deref(),
             });
             Turn { role: "model", parts: text.into_iter().chain(calls).collect() }
@@ -201,13 +202,13 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn usage(&self) -> Usage {
-        let input = self.prompt_token_count + self.tool_use_prompt_token_count;
+    fn usage(self) -> Usage {
+        let input = self.prompt_token_count.saturating_add(self.tool_use_prompt_token_count);
         Usage {
             input,
             cached_input: self.cached_content_token_count.min(input),
             cache_write: 0,
-            output: self.candidates_token_count + self.thoughts_token_count,
+            output: self.candidates_token_count.saturating_add(self.thoughts_token_count),
         }
     }
 }
@@ -222,7 +223,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
 pub(super) struct Stream {
     text: String,
     calls: Vec<ToolCall>,
-    tokens: Tokens,
+    tokens: Option<Tokens>,
     finish_reason: Option<String>,
     blocked: bool,
     model: Option<String>,
@@ -236,7 +237,7 @@ impl Stream {
         self.blocked |=
             body.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some());
         self.model = body.model_version.or(self.model.take());
-        self.tokens = body.usage_metadata.unwrap_or(self.tokens);
+        self.tokens = body.usage_metadata.or(self.tokens);
         let Some(candidate) = body.candidates.into_iter().next() else {
             return Ok(None);
         };
@@ -278,7 +279,7 @@ impl Decoder for Stream {
             text: self.text,
             tool_calls: self.calls,
             stop,
-            usage: self.tokens.usage(),
+            usage: self.tokens.map(Tokens::usage),
             model: self.model,
             cost: None,
         })

@@ -18,7 +18,7 @@ use assize_llm::{
 use assize_types::{Money, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::catalog::ModelFacts;
 use crate::provider::{Endpoint, Provider};
@@ -67,7 +67,8 @@ pub(crate) struct Reply {
     pub(crate) text: String,
     pub(crate) tool_calls: Vec<ToolCall>,
     pub(crate) stop: Stop,
-    pub(crate) usage: Usage,
+    /// The tokens, where the provider said how many there were.
+    pub(crate) usage: Option<Usage>,
     /// The model as the provider names it.
     pub(crate) model: Option<String>,
     /// The price of the call, where the provider states it.
@@ -187,6 +188,15 @@ fn tool_content(result: &ToolResult) -> Cow<'_, str> {
         Cow::Owned(format!("error: {}", result.content))
     } else {
         Cow::Borrowed(&result.content)
+    }
+}
+
+/// A call's arguments as the providers want to see them again: an object, whatever the model wrote.
+fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
+    match arguments {
+        Value::Object(_) => Cow::Borrowed(arguments),
+        Value::Null => Cow::Owned(json!({})),
+        other => Cow::Owned(json!({"not_an_object": other})),
     }
 }
 

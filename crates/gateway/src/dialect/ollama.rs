@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, Manner, Reply, broken_off, function_tools, native_schema,
-    parse, prompted, tool_content,
+    Decoder, Encoded, FunctionTool, Manner, Reply, arguments_object, broken_off, function_tools,
+    native_schema, parse, prompted, tool_content,
 };
 use crate::catalog::ModelFacts;
 use crate::estimate;
@@ -118,7 +118,7 @@ fn turns<'a>(request: &Request, messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
                 }
             }
             Message::Assistant { text, calls } => {
-                let call = |call: &&ToolCall| json!({"function": {"name": call.name, "arguments": call.arguments}});
+                let call = |call: &&ToolCall| json!({"function": {"name": call.name, "arguments": arguments_object(&call.arguments)}});
                 let tool_calls = calls.iter().map(call).collect();
                 turns.push(Turn::Assistant { content: text, tool_calls });
             }
@@ -225,7 +225,8 @@ impl Decoder for Stream {
             text: self.text,
             tool_calls: self.calls,
             stop,
-            usage: self.usage,
+            // A prompt that was still in memory is not counted again.
+            usage: Some(self.usage),
             model: self.model,
             cost: None,
         })

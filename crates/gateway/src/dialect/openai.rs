@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, Manner, Reply, arguments_from_text, broken_off, function_tools,
-    is_false, malformed, native_schema, parse, prompted, schema, tool_content,
+    Decoder, Encoded, FunctionTool, Manner, Reply, arguments_from_text, arguments_object,
+    broken_off, function_tools, is_false, malformed, native_schema, parse, prompted, schema,
+    tool_content,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -158,7 +159,7 @@ fn turns<'a>(
                     r#type: "function",
                     function: MadeFunction {
                         name: &call.name,
-                        arguments: call.arguments.to_string(),
+                        arguments: arguments_object(&call.arguments).to_string(),
                     },
                 };
                 let tool_calls = calls.iter().map(call).collect();
@@ -239,7 +240,7 @@ struct Details {
 }
 
 impl Tokens {
-    fn usage(&self) -> Usage {
+    fn usage(self) -> Usage {
         let details = self.prompt_tokens_details.unwrap_or_default();
         Usage {
             input: self.prompt_tokens,
@@ -249,7 +250,7 @@ impl Tokens {
         }
     }
 
-    fn price(&self) -> Option<Money> {
+    fn price(self) -> Option<Money> {
         self.cost.and_then(Money::from_dollars)
     }
 }
@@ -281,7 +282,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
     let choice =
         body.choices.into_iter().next().ok_or_else(|| malformed("the answer has no choices"))?;
     let said = choice.message.unwrap_or_default();
-    let tokens = body.usage.unwrap_or_default();
+    let tokens = body.usage;
     let refusal = said.refusal.filter(|words| !words.is_empty());
     Ok(Reply {
         stop: stop(choice.finish_reason.as_deref(), refusal.is_some()),
@@ -293,9 +294,9 @@ pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
             .enumerate()
             .map(|(index, part)| tool_call(index, part))
             .collect(),
-        usage: tokens.usage(),
+        usage: tokens.map(Tokens::usage),
         model: body.model,
-        cost: tokens.price(),
+        cost: tokens.and_then(Tokens::price),
     })
 }
 
@@ -321,10 +322,28 @@ pub(super) struct Stream {
     text: String,
     refused: bool,
     calls: Vec<CallPart>,
-    tokens: Tokens,
+    tokens: Option<Tokens>,
     finish_reason: Option<String>,
     model: Option<String>,
     done: bool,
+}
+
+impl Stream {
+    /// Adds to the call that a part belongs to. Some servers give no index: there a new id begins a
+    /// new call, and what has none goes on with the last.
+    fn take_call(&mut self, part: CallPart) {
+        let is_new =
+            |id: &String| !id.is_empty() && self.calls.iter().all(|c| c.id.as_ref() != Some(id));
+        if part.id.as_ref().is_some_and(is_new) || self.calls.is_empty() {
+            self.calls.push(part);
+            return;
+        }
+        let at = self.calls.iter().rposition(|call| call.index == part.index);
+        if let Some(call) = at.and_then(|at| self.calls.get_mut(at)) {
+            let more = part.function.arguments.unwrap_or_default();
+            call.function.arguments.get_or_insert_default().push_str(&more);
+        }
+    }
 }
 
 impl Decoder for Stream {
@@ -339,22 +358,14 @@ impl Decoder for Stream {
             return Err(failure::in_stream(error));
         }
         self.model = chunk.model.or(self.model.take());
-        if let Some(tokens) = chunk.usage.or(chunk.x_groq.and_then(|part| part.usage)) {
-            self.tokens = tokens;
-        }
+        self.tokens = chunk.usage.or(chunk.x_groq.and_then(|part| part.usage)).or(self.tokens);
         let Some(choice) = chunk.choices.into_iter().next() else {
             return Ok(None);
         };
         self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         let said = choice.message.unwrap_or_default();
         for part in said.tool_calls.unwrap_or_default() {
-            match self.calls.iter_mut().find(|call| call.index == part.index) {
-                Some(call) => {
-                    let more = part.function.arguments.unwrap_or_default();
-                    call.function.arguments.get_or_insert_default().push_str(&more);
-                }
-                None => self.calls.push(part),
-            }
+            self.take_call(part);
         }
         let refusal = said.refusal.filter(|words| !words.is_empty());
         self.refused |= refusal.is_some();
@@ -378,9 +389,9 @@ impl Decoder for Stream {
                 .enumerate()
                 .map(|(i, part)| tool_call(i, part))
                 .collect(),
-            usage: self.tokens.usage(),
+            usage: self.tokens.map(Tokens::usage),
             model: self.model,
-            cost: self.tokens.price(),
+            cost: self.tokens.and_then(Tokens::price),
         })
     }
 }

@@ -17,8 +17,7 @@ use async_trait::async_trait;
 use crate::catalog::{ModelFacts, Price};
 use crate::dialect::{Encoded, Manner, Reply};
 use crate::estimate;
-use crate::pace::Left;
-use crate::wire::{Carried, OnText, Wire};
+use crate::wire::{Sending, Wire};
 
 /// The words that stand on everything that a rehearsal produced.
 pub const REHEARSAL_LABEL: &str = "rehearsal, no model was asked";
@@ -43,9 +42,9 @@ pub(crate) struct RehearsalWire {
 }
 
 impl RehearsalWire {
-    pub(crate) fn new(rehearsal: Rehearsal) -> RehearsalWire {
+    pub(crate) fn new(rehearsal: Rehearsal, price: Option<Price>) -> RehearsalWire {
         let facts = ModelFacts {
-            price: Some(Price::FREE),
+            price: price.or(Some(Price::FREE)),
             context_window: 200_000,
             temperature: true,
             native_schema: true,
@@ -107,7 +106,7 @@ impl RehearsalWire {
             stop: if tool_calls.is_empty() { Stop::End } else { Stop::ToolUse },
             text,
             tool_calls,
-            usage: Usage { input, output, ..Usage::default() },
+            usage: Some(Usage { input, output, ..Usage::default() }),
             model: None,
             cost: None,
         })
@@ -145,30 +144,29 @@ impl Wire for RehearsalWire {
         &self,
         _: &Encoded,
         request: &Request,
-        on_text: Option<OnText<'_>>,
-    ) -> Result<Carried, ModelError> {
+        sending: Sending<'_>,
+    ) -> Result<Reply, ModelError> {
         let seed = request.fingerprint().seed() ^ self.rehearsal.seed.rotate_left(32);
         let Rehearsal { latency, fault_rate, .. } = self.rehearsal;
         let fault = if fault_rate > 0.0 { self.fault(seed) } else { None };
-        if fault.is_none()
-            && let Some(on_text) = on_text
-        {
-            let reply = self.reply(request, seed)?;
-            let words: Vec<&str> = reply.text.split_inclusive(' ').collect();
-            for word in &words {
-                if !latency.is_zero() {
-                    tokio::time::sleep(latency / words.len() as u32).await;
-                }
+        let reply = self.reply(request, seed)?;
+        let words: Vec<&str> = match sending.on_text {
+            Some(_) => reply.text.split_inclusive(' ').collect(),
+            None => vec![&reply.text],
+        };
+        // A fault comes in the middle of the answer, as it does in life.
+        let heard = if fault.is_some() { words.len() / 2 } else { words.len() };
+        for word in &words[..heard] {
+            if !latency.is_zero() {
+                tokio::time::sleep(latency / words.len() as u32).await;
+            }
+            if let Some(on_text) = sending.on_text {
                 on_text(word);
             }
-            return Ok(Carried { reply, left: Left::default() });
-        }
-        if !latency.is_zero() {
-            tokio::time::sleep(latency).await;
         }
         match fault {
             Some(fault) => Err(fault),
-            None => Ok(Carried { reply: self.reply(request, seed)?, left: Left::default() }),
+            None => Ok(reply),
         }
     }
 }

@@ -7,6 +7,11 @@ use serde_json::{Map, Value, json};
 /// Deeper than this a schema that refers to itself is cut by its smallest value.
 const MAX_DEPTH: usize = 24;
 
+/// Longer lists and texts are not made up, nor numbers that a float cannot hold exactly.
+const MOST_ITEMS: u64 = 1000;
+const MOST_CHARS: usize = 100_000;
+const LARGEST_NUMBER: f64 = 9e15;
+
 /// A value that fits; an error in words where the schema asks for more than this can make up.
 pub(super) fn fill(schema: &Value, dice: &mut fastrand::Rng) -> Result<Value, String> {
     let value = Filler { root: schema, dice }.value(schema, "answer", 0)?;
@@ -132,6 +137,9 @@ impl<'s> Filler<'s, '_> {
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
         let least = bound("minItems").unwrap_or(1);
         let most = bound("maxItems").unwrap_or_else(|| least.max(3)).max(least);
+        if least > MOST_ITEMS {
+            return Err(format!("it does not make up {least} items"));
+        }
         let count = self.dice.u64(least..=most.min(least + 8));
         let any = Value::Bool(true);
         let items = schema.get("items");
@@ -153,19 +161,19 @@ impl<'s> Filler<'s, '_> {
 
     fn integer(&mut self, schema: &Value) -> Result<Value, String> {
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
+        let within = |number: f64| number.clamp(-LARGEST_NUMBER, LARGEST_NUMBER) as i64;
         let least = bound("minimum")
             .map(f64::ceil)
             .or_else(|| bound("exclusiveMinimum").map(|least| least.floor() + 1.0))
-            .unwrap_or(0.0)
-            .max(-9e15) as i64;
+            .map_or(0, within);
         let most = bound("maximum")
             .map(f64::floor)
             .or_else(|| bound("exclusiveMaximum").map(|most| most.ceil() - 1.0))
-            .map_or_else(|| least.saturating_add(100), |most| most.min(9e15) as i64);
+            .map_or_else(|| least.saturating_add(100), within);
         if most < least {
             return Err("no integer is between the bounds".to_owned());
         }
-        let step = (bound("multipleOf").unwrap_or(1.0) as i64).max(1);
+        let step = bound("multipleOf").map_or(1, within).max(1);
         let drawn = self.dice.i64(least..=most);
         let floored = drawn - drawn.rem_euclid(step);
         Ok(json!(if floored < least { floored + step } else { floored }))
@@ -205,6 +213,9 @@ impl<'s> Filler<'s, '_> {
         }
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64).map(|n| n as usize);
         let mut text = self.words(name);
+        if bound("minLength").is_some_and(|least| least > MOST_CHARS) {
+            return Err("it does not make up texts that long".to_owned());
+        }
         while text.chars().count() < bound("minLength").unwrap_or(0) {
             text.push_str(", and so on");
         }
@@ -262,6 +273,20 @@ mod tests {
             let value = fill(&schema, &mut fastrand::Rng::with_seed(seed));
             prop_assert!(value.is_ok(), "{value:?} for {schema}");
             prop_assert_eq!(value, fill(&schema, &mut fastrand::Rng::with_seed(seed)));
+        }
+    }
+
+    #[test]
+    fn bounds_beyond_reason_are_refused_and_not_counted_out() {
+        let mut dice = fastrand::Rng::with_seed(1);
+        for sub in [
+            json!({"type": "integer", "minimum": 1e300, "multipleOf": 10}),
+            json!({"type": "array", "minItems": u64::MAX}),
+            json!({"type": "string", "minLength": 3_000_000}),
+            json!({"type": "integer", "multipleOf": 1e300, "minimum": 1}),
+        ] {
+            let schema = json!({"type": "object", "properties": {"x": sub}, "required": ["x"]});
+            assert!(fill(&schema, &mut dice).is_err(), "{schema}");
         }
     }
 

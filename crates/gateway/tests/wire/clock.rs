@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_gateway::{
-    Caps, Gateway, Ledger, Limits, MemoryLedger, Options, Price, REHEARSAL_LABEL, Rehearsal,
+    Caps, Gateway, Ledger, Limits, MemoryLedger, Options, Pacer, Price, REHEARSAL_LABEL, Rehearsal,
     RetryPolicy,
 };
 use assize_llm::{Call, Delta, ErrorKind, JsonAsk, Model, ModelExt, Provenance, Request};
@@ -65,9 +65,9 @@ async fn a_cancelled_call_stops_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_at_once_are_bounded() {
-    let limits = Limits { concurrency: 4, ..Limits::default() };
-    let gateway =
-        Arc::new(Gateway::to_rehearsal(slow(10), Options { limits, ..Options::default() }));
+    let pacer = Pacer::new(Limits { concurrency: 4, ..Limits::default() });
+    let options = Options { pacer, ..Options::default() };
+    let gateway = Arc::new(Gateway::to_rehearsal(slow(10), options));
     let started = Instant::now();
     let mut calls = JoinSet::new();
     for sample in 0..20 {
@@ -85,11 +85,11 @@ async fn calls_at_once_are_bounded() {
 async fn a_budget_is_hard_with_dozens_of_calls_under_way() {
     // A dollar a token: what a call may cost is easy to see.
     let price = Price::flat(1_000_000.0, 1_000_000.0, 1_000_000.0, 1_000_000.0);
-    let cap = Money::from_dollars(6000.0).unwrap();
+    let cap = Money::from_dollars(12_000.0).unwrap();
     let ledger = Arc::new(MemoryLedger::new(Caps { cost: Some(cap), tokens: None }));
     let options = Options {
         ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
-        limits: Limits { concurrency: 64, ..Limits::default() },
+        pacer: Pacer::new(Limits { concurrency: 64, ..Limits::default() }),
         price,
         ..Options::default()
     };
@@ -106,7 +106,9 @@ async fn a_budget_is_hard_with_dozens_of_calls_under_way() {
         calls.join_all().await.into_iter().partition(Result::is_ok);
     let totals = ledger.totals();
     assert!(totals.cost <= cap, "{} is over {cap}", totals.cost);
+    assert!(totals.cost > Money::ZERO, "calls cost something");
     assert!(done.len() > 20, "only {} calls fitted", done.len());
+    assert!(!stopped.is_empty(), "200 calls cannot all fit");
     for error in stopped.into_iter().map(Result::unwrap_err) {
         assert_eq!(error.kind(), ErrorKind::Budget);
         assert!(error.hint().unwrap().contains("--max-cost"));
@@ -157,21 +159,30 @@ async fn rehearsed_faults_are_repeated_like_real_ones_and_streams_restart() {
         ..RetryPolicy::default()
     };
     let gateway = Gateway::to_rehearsal(rehearsal, Options { retry, ..Options::default() });
-    let mut attempts = 0;
+    let (mut attempts, mut restarts) = (0, 0);
     for sample in 0..40 {
-        let heard = std::sync::Mutex::new(String::new());
+        let heard = std::sync::Mutex::new((String::new(), 0));
         let on_delta = |delta: Delta<'_>| {
-            if let Delta::Text(text) = delta {
-                heard.lock().unwrap().push_str(text);
+            let (text, restarts) = &mut *heard.lock().unwrap();
+            match delta {
+                Delta::Text(more) => text.push_str(more),
+                Delta::Restart => {
+                    text.clear();
+                    *restarts += 1;
+                }
             }
         };
         let request = Request { sample, ..Request::question("Say something longer") };
         let call = Call { on_delta: Some(&on_delta), ..Call::default() };
         let response = gateway.generate(&request, call).await.unwrap();
-        assert_eq!(response.text, *heard.lock().unwrap());
+        let (text, again) = heard.into_inner().unwrap();
+        assert_eq!(response.text, text, "after a restart the answer comes whole");
+        assert_eq!(response.attempts, again + 1);
         attempts += response.attempts;
+        restarts += again;
     }
     assert!((60..=110).contains(&attempts), "half should fail: {attempts} attempts for 40 calls");
+    assert!(restarts > 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assize_gateway::{Endpoint, Gateway, HttpClient, Options, Provider};
+use assize_gateway::{Endpoint, Gateway, HttpClient, Options, Provider, Totals};
 use assize_llm::{Call, Delta, ErrorKind, Model, ModelError, Request, Response};
-use assize_testkit::{Answer, FakeProvider, Kind, Reply};
+use assize_testkit::{Answer, AnswerStop, FakeProvider, Kind, Reply};
 use assize_types::Cancel;
 
 use crate::{HeldClock, endpoint, gateway, hearing, pass};
@@ -17,6 +17,7 @@ struct Outcome {
     waits: Vec<Duration>,
     reasons: Vec<String>,
     requests: usize,
+    totals: Totals,
     base_url: String,
 }
 
@@ -43,7 +44,14 @@ async fn call(kind: Kind, script: Vec<Reply>, stream: bool) -> Outcome {
             }
         }
     };
-    Outcome { result, waits, reasons, requests: fake.captured().len(), base_url: fake.base_url() }
+    Outcome {
+        result,
+        waits,
+        reasons,
+        requests: fake.captured().len(),
+        totals: gateway.ledger().totals(),
+        base_url: fake.base_url(),
+    }
 }
 
 fn seconds(seconds: u64) -> Vec<(&'static str, String)> {
@@ -60,7 +68,7 @@ fn status(code: u16) -> Reply {
 async fn line(name: &str, faults: Vec<Reply>, stream: bool) -> String {
     let mut script = faults;
     script.push(Reply::text("fine"));
-    let Outcome { result, waits, reasons, requests, base_url } =
+    let Outcome { result, waits, reasons, requests, base_url, .. } =
         call(Kind::Anthropic, script, stream).await;
     let waits: Vec<String> = waits
         .iter()
@@ -76,7 +84,7 @@ async fn line(name: &str, faults: Vec<Reply>, stream: bool) -> String {
         })
         .collect();
     let end = match result {
-        Ok(response) => format!("then: {}", response.text),
+        Ok(response) => format!("then, {:?}: {}", response.stop, response.text),
         Err(error) => match error.hint() {
             Some(hint) => format!("{error}\n    hint: {hint}"),
             None => error.to_string(),
@@ -121,6 +129,8 @@ async fn each_fault_has_its_answer() {
         line("a stream without end", vec![Reply::Endless], true).await,
         line("a stream that ends early", vec![Reply::EndAfter(long, 4)], true).await,
         line("an error in the stream", vec![Reply::Status(200, vec![], "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n".into())], true).await,
+        line("a refusal", vec![Reply::Answer(Answer::text("I would rather not.").stopped(AnswerStop::Refusal))], false).await,
+        line("cut off at max_tokens", vec![Reply::Answer(Answer::text("And so").stopped(AnswerStop::Length))], false).await,
         line("garbage in the stream", vec![Reply::Status(200, vec![], "data: {oops\n\n".into())], true).await,
     ];
     insta::assert_snapshot!(lines.join("\n"));
@@ -129,6 +139,36 @@ async fn each_fault_has_its_answer() {
 fn httpdate_in(seconds: u64) -> String {
     // A fixed clock for both headers: only their difference counts.
     format!("Sun, 06 Nov 1994 08:49:{:02} GMT", 30 + seconds)
+}
+
+#[tokio::test]
+async fn what_fails_after_the_provider_has_begun_counts_as_lost() {
+    let overloaded = "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
+    for (reply, stream, lost) in [
+        (Reply::Status(200, vec![], overloaded.into()), true, 1),
+        (Reply::Status(200, vec![], "<html>".into()), false, 1),
+        (Reply::Status(504, vec![], String::new()), false, 1),
+        (Reply::Status(529, vec![], String::new()), false, 0),
+        (Reply::Status(429, vec![], String::new()), false, 0),
+    ] {
+        let shown = format!("{reply:?}");
+        let outcome = call(Kind::Anthropic, vec![reply, Reply::text("fine")], stream).await;
+        outcome.result.unwrap();
+        assert_eq!((outcome.totals.calls, outcome.totals.lost_calls), (1, lost), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_told_with_a_refusal_holds_the_next_attempt_back() {
+    let left = vec![
+        ("x-ratelimit-remaining-requests", "0".to_owned()),
+        ("x-ratelimit-reset-requests", "20s".to_owned()),
+    ];
+    let script = vec![Reply::Status(429, left, "{}".into()), Reply::text("fine")];
+    let outcome = call(Kind::OpenAi, script, false).await;
+    outcome.result.unwrap();
+    let waited: u64 = outcome.waits.iter().map(Duration::as_millis).sum::<u128>() as u64;
+    assert!((19_900..=20_100).contains(&waited), "{:?}", outcome.waits);
 }
 
 #[tokio::test]
@@ -241,7 +281,7 @@ async fn a_stream_that_falls_silent_is_given_up_on() {
                 pieces += 1;
                 // The opening piece has no text; of the next two, the second is the last before silence.
                 if pieces == 2 {
-                    pass(Duration::from_secs(61)).await;
+                    pass(Duration::from_secs(121)).await;
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use assize_gateway::{Endpoint, Gateway, HttpClient, Options, probe};
 use assize_llm::{
     Call, Delivery, Delta, JsonAsk, Model, ModelExt, Prompt, Provenance, Request, Response, Schema,
-    Stop, Tool, ToolResult, Turn,
+    Stop, Tool, ToolCall, ToolResult, Turn,
 };
 use assize_testkit::{Answer, AnswerStop, FakeProvider, Kind, Reply};
 use assize_types::{Cost, Money, Usage};
@@ -53,7 +53,7 @@ async fn every_provider_answers_and_accounts_for_it() {
         assert_eq!((response.stop, response.attempts), (Stop::End, 1), "{kind:?}");
         let cached = if kind == Kind::Ollama { 0 } else { 600 };
         let usage = Usage { input: 1000, cached_input: cached, cache_write: 0, output: 50 };
-        assert_eq!(response.usage, usage, "{kind:?}");
+        assert_eq!(response.usage, Some(usage), "{kind:?}");
         let cost = match kind {
             Kind::Anthropic => 400 * 1000 + 600 * 100 + 50 * 5000,
             Kind::OpenAi => 400 * 750 + 600 * 75 + 50 * 4500,
@@ -84,7 +84,8 @@ async fn every_provider_streams() {
         assert!(heard.len() >= 3, "{kind:?} came in {} pieces", heard.len());
         assert_eq!(heard.concat(), "Fine, but prove it. ✓", "{kind:?}");
         assert_eq!(response.text, heard.concat(), "{kind:?}");
-        assert_eq!((response.usage.input, response.usage.output), (1000, 50), "{kind:?}");
+        let usage = response.usage.unwrap();
+        assert_eq!((usage.input, usage.output), (1000, 50), "{kind:?}");
     }
 }
 
@@ -247,10 +248,13 @@ async fn defaults_are_sent_and_settings_obeyed() {
 
 #[tokio::test]
 async fn ollama_gets_the_context_that_the_call_needs() {
-    for (bytes, window) in [(10, 8192), (3000, 8192), (24_000, 16_384), (80_000, 32_768)] {
+    for (bytes, window) in [(10, 8192), (3000, 8192), (24_000, 16_384), (60_000, 32_768)] {
         let (_, body) = ask(Kind::Ollama, &Request::question("x".repeat(bytes))).await;
         assert_eq!(body["options"]["num_ctx"], window, "{bytes} bytes");
     }
+    // Ten kilobytes of figures can be ten thousand tokens.
+    let figures = Request::question("1,234.56;".repeat(1111));
+    assert_eq!(ask(Kind::Ollama, &figures).await.1["options"]["num_ctx"], 16_384);
     let small = Request { max_tokens: 100, ..Request::question("Hi") };
     assert_eq!(ask(Kind::Ollama, &small).await.1["options"]["num_ctx"], 4096);
 
@@ -284,6 +288,84 @@ async fn a_model_that_takes_no_temperature_is_not_sent_one() {
     let sent: Vec<bool> =
         fake.captured().iter().map(|request| request.body.get("temperature").is_some()).collect();
     assert_eq!(sent, [true, false, false]);
+}
+
+#[tokio::test]
+async fn what_a_model_does_not_take_is_learned_by_all_calls_at_once() {
+    let fake = FakeProvider::always(Kind::Anthropic, Reply::text("fine"));
+    let new = Endpoint { model: "claude-next-9".into(), ..endpoint(Kind::Anthropic, &fake) };
+    let gateway = Gateway::to_provider(&HttpClient::new().unwrap(), new, Options::default());
+    let request = Request::question("Hi");
+    let calls = (0..12).map(|_| gateway.generate(&request, Call::default()));
+    let outcomes = futures_util::future::join_all(calls).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    // What is wrong with the request itself is not mended by leaving something out.
+    let range = r#"{"error":{"message":"temperature: must be between 0 and 1"}}"#;
+    let fake = FakeProvider::scripted(Kind::Anthropic, [Reply::Status(400, vec![], range.into())]);
+    let gateway = crate::gateway(Kind::Anthropic, &fake, Options::default());
+    gateway.generate(&request, Call::default()).await.unwrap_err();
+    assert_eq!(fake.captured().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_say_what_it_took_counts_at_its_worst() {
+    let silent = r#"{"choices":[{"message":{"content":"free?"},"finish_reason":"stop"}]}"#;
+    let fake = FakeProvider::scripted(Kind::OpenAi, [Reply::Status(200, vec![], silent.into())]);
+    let gateway = gateway(Kind::OpenAi, &fake, Options::default());
+    let response = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap();
+    assert_eq!((response.usage, response.cost), (None, Cost::Unknown));
+    let totals = gateway.ledger().totals();
+    assert_eq!((totals.calls, totals.lost_calls), (0, 1));
+    assert!(totals.lost_cost > Money::ZERO);
+}
+
+#[tokio::test]
+async fn tool_calls_that_are_no_object_can_still_be_sent_back() {
+    for kind in KINDS {
+        let (call_id, name) = ("c1".to_owned(), "read".to_owned());
+        for arguments in [json!("{\"path\": \"cut o"), Value::Null, json!([1])] {
+            let fake = FakeProvider::scripted(kind, [Reply::text("ok")]);
+            let signature = Some("c2lnbmVk".to_owned());
+            let call = ToolCall { id: call_id.clone(), name: name.clone(), arguments, signature };
+            let content = "arguments must be an object".to_owned();
+            let result =
+                ToolResult { call_id: call_id.clone(), name: name.clone(), content, failed: true };
+            let mut request = Request::question("");
+            request.prompt.transcript = vec![
+                Turn::User { text: "Read it.".into() },
+                Turn::Assistant { text: String::new(), calls: vec![call] },
+                Turn::Tool(result),
+            ];
+            gateway(kind, &fake, Options::default())
+                .generate(&request, Call::default())
+                .await
+                .unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn streamed_tool_calls_without_an_index_stay_apart() {
+    let part = |id: &str, arguments: &str| {
+        let id = if id.is_empty() { String::new() } else { format!("\"id\":\"{id}\",") };
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{{id}\"function\":{{\"name\":\"t\",\"arguments\":{arguments:?}}}}}]}}}}]}}\n\n"
+        )
+    };
+    let body = [
+        part("a", "{\"x\":"),
+        part("", "1}"),
+        part("b", "{\"x\":2}"),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat();
+    let fake = FakeProvider::scripted(Kind::OpenAi, [Reply::Status(200, vec![], body)]);
+    let quiet = |_: Delta<'_>| {};
+    let call = Call { on_delta: Some(&quiet), ..Call::default() };
+    let gateway = gateway(Kind::OpenAi, &fake, Options::default());
+    let response = gateway.generate(&Request::question("Hi"), call).await.unwrap();
+    let arguments: Vec<&Value> = response.tool_calls.iter().map(|call| &call.arguments).collect();
+    assert_eq!(arguments, [&json!({"x": 1}), &json!({"x": 2})]);
 }
 
 #[tokio::test]

@@ -38,7 +38,8 @@ fn fit(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>, de
             }
         }
         scalar => {
-            if let Some(better) = retype(scalar, schema) {
+            let exact = !fixes.contains(&Fix::NumberFormat);
+            if let Some(better) = retype(scalar, schema, exact) {
                 *scalar = better;
                 note(fixes, Fix::Retyped);
             }
@@ -70,7 +71,7 @@ fn only_alternative(schema: &Value) -> Option<&Value> {
     others.next().is_none().then_some(only)
 }
 
-fn retype(value: &Value, schema: &Value) -> Option<Value> {
+fn retype(value: &Value, schema: &Value, exact: bool) -> Option<Value> {
     let allows = |wanted: &str| match schema.get("type") {
         Some(Value::String(one)) => one == wanted,
         Some(Value::Array(many)) => many.iter().any(|t| t == wanted),
@@ -95,7 +96,14 @@ fn retype(value: &Value, schema: &Value) -> Option<Value> {
         Value::Number(number) if allows("integer") && !number.is_i64() && !number.is_u64() => {
             whole(number)
         }
-        Value::Number(number) if allows("string") && !allows("number") && !allows("integer") => {
+        // Only a number whose digits are the ones that were written.
+        Value::Number(number)
+            if exact
+                && (number.is_i64() || number.is_u64())
+                && allows("string")
+                && !allows("number")
+                && !allows("integer") =>
+        {
             Some(Value::String(number.to_string()))
         }
         _ => None,

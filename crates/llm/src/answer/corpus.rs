@@ -90,7 +90,7 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
         (
             "thinking never ends",
             format!("<think>{{\"impact\": 3, \"reasoning\": \"no\"}} or {usual}"),
-            Refused("2 different"),
+            Refused("before the thinking does"),
         ),
         ("same twice", format!("{usual}\n{usual}"), Usual(vec![SurroundingText])),
         (
@@ -250,7 +250,7 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
             Usual(vec![Retyped]),
         ),
         ("plus sign", s(r#"{"impact": +8, "reasoning": "solid"}"#), Usual(vec![NumberFormat])),
-        ("leading zero", s(r#"{"impact": 08, "reasoning": "solid"}"#), Usual(vec![NumberFormat])),
+        ("leading zero", s(r#"{"impact": 08, "reasoning": "solid"}"#), Refused("unexpected `08`")),
         (
             "no digit before the point",
             s(r#"{"impact": 8, "reasoning": "solid", "confidence": .5}"#),
@@ -358,6 +358,68 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
             format!("{{\"draft\": {usual}, \"final\": {{\"impact\""),
             Refused("cut off"),
         ),
+        (
+            "a draft, then a final answer that is cut off",
+            format!("Draft: {usual}. On reflection: {{\"impact\": 3"),
+            Refused("cut off"),
+        ),
+        (
+            "two values for a key, and an example inside",
+            s(r#"{"impact": 9, "impact": 3, "example": {"impact": 5, "reasoning": "x"}}"#),
+            Refused("given twice"),
+        ),
+        (
+            "a list of which one cannot be read",
+            s(r#"{"scores": [{"impact": NaN}, {"impact": 7, "reasoning": "x"}]}"#),
+            Refused("NaN"),
+        ),
+        (
+            "thinking cut off",
+            s(r#"<think>maybe {"impact": 3, "reasoning": "x"} hmm"#),
+            Refused("before the thinking does"),
+        ),
+        (
+            "thinking whose start is not shown",
+            s(r#"maybe {"impact": 3, "reasoning": "x"}</think>I cannot decide."#),
+            Refused("no JSON object"),
+        ),
+        ("thinking, then the answer", format!("so 3?</think>\n{usual}"), Usual(vec![Thinking])),
+        (
+            "thinking behind a byte-order mark",
+            format!("\u{feff}<think>3</think>{usual}"),
+            Usual(vec![Thinking]),
+        ),
+        (
+            "a pair of surrogates that is none",
+            s(r#"{"impact": 8, "reasoning": "\uD83D\u0041"}"#),
+            Refused("surrogate"),
+        ),
+        (
+            "a number with leading zeros for a text",
+            s(r#"{"impact": 8, "reasoning": 02134}"#),
+            Refused("unexpected `02134`"),
+        ),
+        (
+            "a number too long for a text",
+            s(r#"{"impact": 8, "reasoning": 123456789012345678901234}"#),
+            Refused("is not of type \"string\""),
+        ),
+        (
+            "a fraction for a text",
+            s(r#"{"impact": 8, "reasoning": 1.10}"#),
+            Refused("is not of type \"string\""),
+        ),
+        (
+            "a badly written number for a text",
+            s(r#"{"impact": 8, "reasoning": +7}"#),
+            Refused("is not of type \"string\""),
+        ),
+        (
+            "a thousands separator",
+            s(r#"{"impact": 8, "reasoning": "x", "confidence": 1,000}"#),
+            Refused("unexpected"),
+        ),
+        ("prose with a brace after it", format!("{usual} [sic"), Usual(vec![SurroundingText])),
         ("cut in an escape", s(r#"{"impact": 8, "reasoning": "\u00"#), Refused("cut off")),
         ("cut fence", s("```json\n{\"impact\": 8,"), Refused("cut off")),
         // Nothing to read.

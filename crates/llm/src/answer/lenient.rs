@@ -35,15 +35,27 @@ pub(crate) struct Reader<'t, 'f> {
     text: &'t str,
     at: usize,
     fixes: Vec<Fix>,
+    /// Whether a key and its colon were read: from there on it is JSON that is meant, and no prose.
+    meant: bool,
     fuel: &'f mut usize,
 }
 
+/// A value that was begun and cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) fault: Fault,
+    /// Whether it was meant as JSON, rather than a brace in a sentence.
+    pub(crate) meant: bool,
+}
+
 /// Reads one value at the start of `text`; gives it, the fixes, and the bytes it took.
-pub(crate) fn read(text: &str, fuel: &mut usize) -> Result<(Value, Vec<Fix>, usize), Fault> {
-    let mut reader = Reader { text, at: 0, fixes: Vec::new(), fuel };
-    reader.space()?;
-    let value = reader.value(0)?;
-    Ok((value, reader.fixes, reader.at))
+pub(crate) fn read(text: &str, fuel: &mut usize) -> Result<(Value, Vec<Fix>, usize), Broken> {
+    let mut reader = Reader { text, at: 0, fixes: Vec::new(), meant: false, fuel };
+    let value = reader.space().and_then(|()| reader.value(0));
+    match value {
+        Ok(value) => Ok((value, reader.fixes, reader.at)),
+        Err(fault) => Err(Broken { fault, meant: reader.meant }),
+    }
 }
 
 impl<'t> Reader<'t, '_> {
@@ -141,6 +153,7 @@ impl<'t> Reader<'t, '_> {
             if !self.eat(":") {
                 return self.unexpected();
             }
+            self.meant = true;
             self.space()?;
             let value = self.value(depth + 1)?;
             match members.get(&key) {
@@ -233,12 +246,13 @@ impl<'t> Reader<'t, '_> {
             c @ ('"' | '\\' | '/') => text.push(c),
             'u' => {
                 let first = self.hex4()?;
-                let code = if (0xD800..0xDC00).contains(&first) && self.eat("\\u") {
+                let mut code = first;
+                if (0xD800..0xDC00).contains(&first) && self.eat("\\u") {
                     let second = self.hex4()?;
-                    0x10000 + ((first - 0xD800) << 10) + (second.wrapping_sub(0xDC00) & 0x3FF)
-                } else {
-                    first
-                };
+                    if (0xDC00..0xE000).contains(&second) {
+                        code = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+                    }
+                }
                 match char::from_u32(code) {
                     Some(c) => text.push(c),
                     None => return Err(Fault::Unexpected("half of a surrogate pair".into())),
@@ -281,16 +295,14 @@ impl<'t> Reader<'t, '_> {
         if let Ok(number) = serde_json::from_str::<Number>(written) {
             return Ok(Value::Number(number));
         }
-        // `+8`, `.5`, `5.`, `08`: one reading, badly written.
-        let unsigned = written.trim_start_matches('+');
+        // `+8`, `.5`, `5.`: one reading, badly written. `08` may be a part of something longer.
+        let unsigned = written.strip_prefix('+').unwrap_or(written);
         let (sign, digits) =
             unsigned.strip_prefix('-').map_or(("", unsigned), |digits| ("-", digits));
-        let digits = digits.trim_end_matches('.').trim_start_matches('0');
-        let lead = if digits.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "0" };
+        let digits = digits.strip_suffix('.').unwrap_or(digits);
+        let lead = if digits.starts_with('.') { "0" } else { "" };
         let number = serde_json::from_str::<Number>(&format!("{sign}{lead}{digits}"))
-            .ok()
-            .filter(|_| written.bytes().any(|b| b.is_ascii_digit()))
-            .ok_or_else(|| Fault::Unexpected(format!("`{}`", shorten(written))))?;
+            .map_err(|_| Fault::Unexpected(format!("`{}`", shorten(written))))?;
         self.fixed(Fix::NumberFormat);
         Ok(Value::Number(number))
     }

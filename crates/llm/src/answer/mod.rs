@@ -43,7 +43,9 @@ pub struct Answer<T> {
 
 impl<T> Answer<T> {
     pub fn usage(&self) -> Usage {
-        self.responses.iter().fold(Usage::default(), |sum, response| sum + response.usage)
+        self.responses
+            .iter()
+            .fold(Usage::default(), |sum, response| sum + response.usage.unwrap_or_default())
     }
 
     pub fn cost(&self) -> Cost {
@@ -176,6 +178,9 @@ impl<T> fmt::Debug for JsonAsk<'_, T> {
 pub enum AnswerError {
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The first answer could not be read, and the second question was not answered.
+    #[error("the answer could not be read ({reason}), and asking again failed: {error}")]
+    SecondCall { reason: Unreadable, error: ModelError, responses: Vec<Response> },
     #[error("the model declined to answer")]
     Refused { responses: Vec<Response> },
     #[error("the model's answer does not have the asked shape, twice: {reason}")]
@@ -187,10 +192,19 @@ pub enum AnswerError {
 }
 
 impl AnswerError {
+    /// The call that failed, if it was one that did.
+    pub fn model_error(&self) -> Option<&ModelError> {
+        match self {
+            AnswerError::Model(error) | AnswerError::SecondCall { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+
     /// What was answered and paid for all the same.
     pub fn responses(&self) -> &[Response] {
         match self {
             AnswerError::Refused { responses }
+            | AnswerError::SecondCall { responses, .. }
             | AnswerError::Unreadable { responses, .. }
             | AnswerError::CutOff { responses, .. } => responses,
             AnswerError::Model(_) | AnswerError::Schema => &[],
@@ -249,6 +263,9 @@ where
     let error = match climb(model, &request, call, &read).await {
         Ok(answer) => return Ok(answer),
         Err(AnswerError::Model(error)) => return Err(error.into()),
+        Err(error) if error.model_error().is_some_and(|error| error.kind().is_final()) => {
+            return Err(error);
+        }
         Err(error) => error,
     };
     let responses = error.responses().to_vec();
@@ -290,10 +307,8 @@ async fn climb<M: Model + ?Sized, T>(
     let again = ask_again(request, &first, &reason);
     let second = match model.generate(&again, call).await {
         Ok(second) => second,
-        Err(error) if error.kind().is_final() => return Err(error.into()),
-        // The second question failed, not the first: what is known is that the answer was bad.
-        Err(_) => {
-            return Err(AnswerError::Unreadable { reason, responses: vec![first] });
+        Err(error) => {
+            return Err(AnswerError::SecondCall { reason, error, responses: vec![first] });
         }
     };
     let cut = first.stop == Stop::MaxTokens && second.stop == Stop::MaxTokens;

@@ -4,7 +4,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::conform::conform;
-use super::lenient::{self, Fault, is_invisible};
+use super::lenient::{self, Broken, Fault, is_invisible};
 use super::{Fix, Schema};
 
 /// Steps allowed for each byte of an answer before it counts as noise.
@@ -41,10 +41,17 @@ impl AnswerReader {
 
     /// The value in `text` that fits the schema, and what had to be mended to read it.
     pub fn read(&self, text: &str) -> Result<(Value, Vec<Fix>), Unreadable> {
-        if text.trim_matches(|c: char| c.is_whitespace() || is_invisible(c)).is_empty() {
+        let visible = text.trim_start_matches(|c: char| c.is_whitespace() || is_invisible(c));
+        if visible.is_empty() {
             return Err(Unreadable::Empty);
         }
-        let (text, thought) = without_thinking(text);
+        if visible.starts_with("<think>") && !visible.contains("</think>") {
+            let reason = "the answer ends before the thinking does";
+            return Err(Unreadable::Broken(reason.to_owned()));
+        }
+        // While it thinks, a model may draft answers that it then drops.
+        let (text, thought) =
+            text.rsplit_once("</think>").map_or((text, false), |(_, answer)| (answer, true));
         let mut fuel = text.len().saturating_mul(FUEL_PER_BYTE).saturating_add(1000);
         let mut found: Vec<(Value, Vec<Fix>)> = Vec::new();
         let mut complaint = Unreadable::NoJson;
@@ -63,14 +70,14 @@ impl AnswerReader {
                         Err(reason) => complaint = complaint.or(reason),
                     }
                 }
-                Err(Fault::OutOfFuel) => {
-                    return Err(Unreadable::Broken(Fault::OutOfFuel.to_string()));
+                // Once a value that is meant as JSON cannot be read to its end, nothing else in the
+                // answer can be trusted: not what is inside it, nor what it may have corrected.
+                Err(Broken { fault, meant }) if meant || fault == Fault::OutOfFuel => {
+                    return Err(Unreadable::Broken(fault.to_string()));
                 }
-                Err(fault) => {
+                Err(Broken { fault, .. }) => {
                     complaint = complaint.or(Unreadable::Broken(fault.to_string()));
                     at = start + 1;
-                    // What follows is still inside the value that cannot be read to its end: a part
-                    // of what was meant, not an answer of its own.
                     if matches!(fault, Fault::CutOff | Fault::TooDeep) {
                         break;
                     }
@@ -118,14 +125,6 @@ impl Unreadable {
             _ => 0,
         };
         if rank(&other) > rank(&self) { other } else { self }
-    }
-}
-
-/// The text without a leading `<think>…</think>`, in which some models draft their answer.
-fn without_thinking(text: &str) -> (&str, bool) {
-    match text.trim_start().strip_prefix("<think>").and_then(|rest| rest.split_once("</think>")) {
-        Some((_, answer)) => (answer, true),
-        None => (text, false),
     }
 }
 

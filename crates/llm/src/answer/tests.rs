@@ -56,6 +56,12 @@ fn fuzz_reader(text: &str) {
             let strict: Value = serde_json::from_str(text.trim()).unwrap();
             assert_eq!(strict, value);
         }
+        // A text stands in the answer as it was written, unless it was written with escapes.
+        let reasoning = value["reasoning"].as_str().unwrap();
+        assert!(
+            text.contains('\\') || text.contains(reasoning),
+            "{reasoning:?} is not in {text:?}"
+        );
         let impact = value["impact"].as_u64().unwrap();
         assert!((1..=10).contains(&impact));
         // Nothing is made up: the digits of the number stand in the text.
@@ -118,7 +124,7 @@ fn says(text: &str) -> Result<Response, ModelError> {
         text: text.to_owned(),
         tool_calls: vec![],
         stop: Stop::End,
-        usage: Usage { input: 10, output: 5, ..Usage::default() },
+        usage: Some(Usage { input: 10, output: 5, ..Usage::default() }),
         cost: Cost::Known(Money::from_nanos(100)),
         provider: "test".into(),
         model: "test".into(),
@@ -238,10 +244,28 @@ async fn an_answer_that_is_cut_off_is_asked_for_again_shorter() {
 }
 
 #[tokio::test]
-async fn a_cancelled_second_question_is_a_cancellation() {
+async fn a_second_question_that_fails_keeps_what_was_paid_for_and_says_why() {
     let cancelled = Err(ModelError::new(ErrorKind::Cancelled, "interrupted"));
     let (outcome, _) = ask(vec![says("no"), cancelled]).await;
-    assert!(
-        matches!(outcome, Err(AnswerError::Model(error)) if error.kind() == ErrorKind::Cancelled)
+    let error = outcome.unwrap_err();
+    assert_eq!(error.model_error().unwrap().kind(), ErrorKind::Cancelled);
+    assert_eq!(error.responses().len(), 1);
+    assert_eq!(
+        error.to_string(),
+        "the answer could not be read (there is no JSON object in the answer), and asking again \
+         failed: interrupted"
     );
+}
+
+#[tokio::test]
+async fn a_default_does_not_stand_in_for_a_budget_that_is_spent() {
+    let neutral = Verdict { impact: 5, reasoning: String::new(), confidence: None };
+    let spent = || Err(ModelError::new(ErrorKind::Budget, "spent"));
+    let broken = || Err(ModelError::new(ErrorKind::Server, "broken"));
+    for (second, is_answered) in [(spent(), false), (broken(), true)] {
+        let model = Scripted::new(vec![says("no"), second]);
+        let ask = JsonAsk::new(Request::question("Score it.")).or_default(neutral.clone());
+        let outcome = model.generate_json(ask, Call::default()).await;
+        assert_eq!(outcome.is_ok(), is_answered);
+    }
 }
