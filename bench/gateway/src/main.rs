@@ -181,7 +181,7 @@ impl Ours {
         };
         let pacer = Pacer::new(Limits { concurrency: 256, ..Limits::default() });
         let options = Options { pacer, ..Options::default() };
-        let gateway = Gateway::to_provider(&HttpClient::new()?, endpoint, options);
+        let gateway = Gateway::to_provider(&HttpClient::new(), endpoint, options);
         Ok(Ours { gateway, request: request() })
     }
 }

@@ -23,7 +23,7 @@ use crate::terminal::{self, DIM, WARN, grouped, note, out_json, out_line, out_un
 const LONGEST_QUESTION: u64 = 16 * 1024 * 1024;
 
 pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Result<(), Failure> {
-    let request = request(&args, config)?;
+    let request = request(&args, config, &cancel).await?;
     let gateway = choose::gateway(config, &args.model, args.quiet).await?;
     if args.estimate {
         return show_estimate(&gateway, &request, args.json);
@@ -100,8 +100,18 @@ async fn ask(
     Ok(Answered { value: None, responses: vec![response], streamed: args.stream })
 }
 
-fn request(args: &AskArgs, config: &Config) -> Result<Request, Failure> {
-    let question = if args.question == "-" { read_question()? } else { args.question.clone() };
+async fn request(args: &AskArgs, config: &Config, cancel: &Cancel) -> Result<Request, Failure> {
+    let question = match args.question.as_str() {
+        "-" => {
+            let reading = tokio::task::spawn_blocking(read_question);
+            tokio::select! {
+                question = reading => question
+                    .map_err(|error| Failure::from_error(FailureKind::Internal, &error))??,
+                reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
+            }
+        }
+        question => question.to_owned(),
+    };
     if question.trim().is_empty() {
         return Err(Failure::new(FailureKind::Usage, "the question is empty"));
     }

@@ -22,14 +22,16 @@ pub(crate) fn run(
             if json { show_json(config, &rows) } else { show_text(config, &rows) }
         }
         ConfigCommand::Trust { folder } => {
-            let folder = resolve(folder, config)?;
-            let mut store = TrustStore::open(&around.state_folder)?;
-            store.give(&folder)?;
-            note(&format!("trusted: {}", folder.display()));
-            let inside = Surroundings { working_folder: folder, ..around.clone() };
-            for (key, value) in guarded(&Config::load(&inside, &[])?) {
-                note(&format!("  {key} = {}", harmless(&value)));
+            let inside =
+                Surroundings { working_folder: resolve(folder, config)?, ..around.clone() };
+            // What is shown is what is trusted: one reading of the files serves both.
+            let theirs = Config::load(&inside, &[])?;
+            for (key, value) in &theirs.sensitive {
+                note(&harmless(&format!("  {key} = {value}")));
             }
+            let folder = &theirs.project_folder;
+            TrustStore::open(&around.state_folder)?.give(folder, &theirs.fingerprint)?;
+            note(&harmless(&format!("trusted: {}", folder.display())));
             note(&paint(
                 DIM,
                 "as its assize.toml and .env are now; when they change, trust them again",
@@ -39,30 +41,11 @@ pub(crate) fn run(
         ConfigCommand::Distrust { folder } => {
             let folder = resolve(folder, config)?;
             let was = TrustStore::open(&around.state_folder)?.take(&folder)?;
-            note(&format!(
-                "{}: {}",
-                if was { "no longer trusted" } else { "was not trusted" },
-                folder.display()
-            ));
+            let words = if was { "no longer trusted" } else { "was not trusted" };
+            note(&harmless(&format!("{words}: {}", folder.display())));
             Ok(())
         }
     }
-}
-
-/// The values that only trust allows a folder to set, as this one sets them.
-fn guarded(config: &Config) -> Vec<(String, String)> {
-    use crate::config::settings::Guard;
-    let from_folder =
-        |source: &Source| matches!(source, Source::Project { .. } | Source::EnvFile { .. });
-    config
-        .settings
-        .iter()
-        .filter(|setting| setting.guard == Guard::Trusted)
-        .filter_map(|setting| Some((setting.key.clone(), config.get(&setting.key)?)))
-        .chain(config.extra().map(|(key, value)| (key.clone(), value)))
-        .filter(|(_, value)| from_folder(&value.source))
-        .map(|(key, value)| (key, value.text.clone()))
-        .collect()
 }
 
 fn resolve(folder: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
@@ -124,7 +107,7 @@ fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
                     "{:<width$}  {}  {}",
                     row.key,
                     harmless(value),
-                    paint(DIM, format!("({source})"))
+                    paint(DIM, harmless(&format!("({source})")))
                 )
             }
             _ => paint(DIM, format!("{:<width$}  not set: {}", row.key, row.about)),

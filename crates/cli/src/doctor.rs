@@ -31,7 +31,7 @@ enum State {
 }
 
 pub(crate) async fn run(args: DoctorArgs, config: &Config) -> Result<(), Failure> {
-    let client = HttpClient::new()?;
+    let client = HttpClient::new();
     let mut probes = tokio::task::JoinSet::new();
     for (index, provider) in Provider::ALL.into_iter().enumerate() {
         let endpoint = choose::endpoint(config, provider);

@@ -23,9 +23,12 @@ use crate::failure::{Failure, FailureKind};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
+    // What went wrong has been told by then.
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cli)));
+    match outcome {
+        Err(_) => ExitCode::from(FailureKind::Internal.exit_code()),
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
             terminal::fail(&failure);
             ExitCode::from(failure.kind.exit_code())
         }
@@ -48,7 +51,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let cancel = Cancel::new();
         tokio::spawn(interrupt(cancel.clone()));
         match cli.command {
@@ -57,7 +60,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
             Command::Config(command) => config_command::run(command, &config, &around),
             Command::Completions { .. } => unreachable!("answered above"),
         }
-    })
+    });
+    // Someone may still be waiting for standard input.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// The first interrupt ends the work in good order, the second at once.
@@ -87,11 +93,9 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
     for (key, flag, value) in &flags {
         let setting = settings.iter().find(|setting| setting.key == *key);
         // A provider's name has its own answer, with the nearest one.
-        if let Some(setting) =
-            setting.filter(|setting| key != "provider" && !setting.kind.accepts(value))
-        {
-            let message = format!("`{flag}` wants {}, not `{value}`", setting.kind);
-            return Err(Failure::new(FailureKind::Usage, message));
+        let complaint = setting.filter(|_| key != "provider").and_then(|s| s.complaint(value));
+        if let Some(complaint) = complaint {
+            return Err(Failure::new(FailureKind::Usage, format!("`{flag}` {complaint}")));
         }
     }
     Ok(flags)
@@ -112,7 +116,7 @@ fn surroundings() -> Result<Surroundings, Failure> {
         working_folder: std::env::current_dir()
             .and_then(|folder| folder.canonicalize())
             .map_err(|_| lost("the working folder; it may have been removed"))?,
-        home: strategy.home_dir().to_owned(),
+        home: strategy.home_dir().canonicalize().unwrap_or_else(|_| strategy.home_dir().to_owned()),
         user_file: config_folder.join("config.toml"),
         state_folder,
     })

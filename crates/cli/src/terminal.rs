@@ -1,5 +1,6 @@
 //! The only place that prints: data to standard output, everything else to standard error.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -37,7 +38,16 @@ pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
 pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
-    out_line(&text)
+    // JSON leaves some of them as they are. They can only be inside texts, where an escape will do.
+    let escaped = text.chars().fold(String::with_capacity(text.len()), |mut safe, c| {
+        if is_obeyed(c) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+        safe
+    });
+    out_line(&escaped)
 }
 
 /// Writes a line about what is going on. That nobody reads it is no failure.
@@ -53,10 +63,15 @@ pub(crate) fn fail(failure: &Failure) {
     note(&format!("{} {}", paint(BAD.bold(), "error:"), harmless(&failure.render())));
 }
 
-/// Text without the control characters that a terminal would obey.
+/// Text without the characters that a terminal would obey: controls, and marks that turn the
+/// direction of what follows.
 pub(crate) fn harmless(text: &str) -> String {
-    let obeyed = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
-    text.chars().map(|c| if obeyed(&c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn is_obeyed(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
 /// A reader that has seen enough closes the pipe; that is its right.

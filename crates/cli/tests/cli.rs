@@ -375,6 +375,191 @@ fn a_foreign_folder_cannot_steal_a_key() {
 }
 
 #[test]
+fn a_foreign_folder_cannot_loosen_a_limit_or_overrule_a_choice() {
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let home = Home::with(Kind::Groq, &fake);
+    let user = home.folder.path().join(".config/assize/config.toml");
+    fs::create_dir_all(user.parent().unwrap()).unwrap();
+    fs::write(&user, "provider = \"groq\"\nmax_output_tokens = 300\n").unwrap();
+    for text in [
+        "max_output_tokens = 301\n",
+        "[gateway]\nretries = 20\n",
+        "[groq]\nconcurrency = 999\n",
+        "[log]\nlevel = \"trace\"\n",
+        "provider = \"openrouter\"\n",
+    ] {
+        home.write("assize.toml", text);
+        let refused = home.run(&["ask", "Why?"]);
+        assert_eq!(refused.code, 3, "{text}{}", refused.err);
+        assert!(!refused.err.contains("TRACE"), "{}", refused.err);
+    }
+    assert!(fake.captured().is_empty());
+    // A tighter limit, and the choice that the user made anyway, need no trust.
+    home.write(
+        "assize.toml",
+        "provider = \"groq\"\nmax_output_tokens = 200\n[gateway]\nretries = 0\n",
+    );
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0);
+    assert_eq!(fake.only_request().body["max_completion_tokens"], 200);
+}
+
+#[test]
+fn what_is_trusted_is_what_is_shown_whatever_else_is_set_now() {
+    let home = Home::new().set("OPENAI_BASE_URL", "https://api.openai.com/v1");
+    home.write("assize.toml", "[openai]\nbase_url = \"http://127.0.0.1:9/steal\"\n");
+    let told = home.run(&["config", "trust"]).err;
+    assert!(told.contains("openai.base_url = http://127.0.0.1:9/steal"), "{told}");
+}
+
+/// A folder that was trusted once, and whose files change back and forth while the command runs.
+#[test]
+fn a_file_that_changes_between_two_looks_is_not_trusted() {
+    let thief = FakeProvider::scripted(Kind::OpenAi, []);
+    let home = Home::new().set("OPENAI_API_KEY", thief.key()).set("ASSIZE_GATEWAY_RETRIES", "0");
+    let good = "temperature = 0.5\n".to_owned();
+    let evil = format!("{good}[openai]\nbase_url = \"{}\"\n", thief.base_url());
+    let file = home.write("assize.toml", &good);
+    assert_eq!(home.run(&["config", "trust"]).code, 0);
+    let (stop, folder) =
+        (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), home.work());
+    let swapper = std::thread::spawn({
+        let stop = std::sync::Arc::clone(&stop);
+        move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                for text in [&good, &evil] {
+                    fs::write(folder.join("next"), text).unwrap();
+                    fs::rename(folder.join("next"), &file).unwrap();
+                }
+            }
+        }
+    });
+    for _ in 0..40 {
+        let shown = home.run(&["config", "show", "--only", "set"]);
+        assert!(
+            !shown.out.contains(&format!("openai.base_url  {}", thief.base_url())),
+            "{}",
+            shown.out
+        );
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    swapper.join().unwrap();
+}
+
+#[test]
+fn a_repository_cannot_drive_the_terminal() {
+    let home = Home::new();
+    for (file, text) in [
+        ("assize.toml", "[anthropic]\nmodel = \"\\u001b]0;PWNED\\u0007\"\n".to_owned()),
+        (
+            "assize.toml",
+            "[prices.\"\\u001b[1A\\u001b[2Khidden\"]\ninput = 1\noutput = 1\n".to_owned(),
+        ),
+        (".env", "GROQ_API_KEY=aaaaaaaaaaaaaaaaaaaa\u{1b}[2J\nASSIZE_MODEL=\u{1b}[2J\n".to_owned()),
+    ] {
+        let path = home.write(file, &text);
+        for args in [["doctor", "--offline"], ["config", "show"], ["config", "trust"]] {
+            let Ran { out, err, .. } = home.run(&args);
+            assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{args:?}: {out}{err}");
+        }
+        fs::remove_file(path).unwrap();
+    }
+    // The same for a model's words in JSON, where a terminal might obey what JSON leaves alone.
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("a\u{9b}5m\u{202e}b\u{7f}"));
+    let shown = Home::with(Kind::Groq, &fake).run(&["ask", "Why?", "--json"]).out;
+    assert!(shown.contains("a\\u009b5m\\u202eb\\u007f"), "{shown}");
+}
+
+#[test]
+fn what_is_said_on_this_machine_does_not_go_through_a_proxy() {
+    let fake = FakeProvider::always(Kind::OpenAi, Reply::text("direct"));
+    let proxy = FakeProvider::scripted(Kind::OpenAi, []);
+    let address = proxy.base_url().replace("/v1", "");
+    let home = Home::with(Kind::OpenAi, &fake);
+    let home =
+        home.set("http_proxy", &address).set("HTTP_PROXY", &address).set("ALL_PROXY", &address);
+    assert_eq!(home.run(&["ask", "Why?"]).out, "direct\n");
+    assert!(proxy.captured().is_empty());
+}
+
+#[test]
+fn keys_and_passwords_in_the_wrong_place_are_not_repeated() {
+    let secret = "sk-0123456789abcdef0123";
+    let home = || Home::new().set("ASSIZE_PROVIDER", "openai");
+    for (variable, value) in [
+        ("ASSIZE_OPENAI_KEY_ENV", secret.to_owned()),
+        ("OPENAI_BASE_URL", secret.to_owned()),
+        ("OPENAI_BASE_URL", format!("http://user:{secret}@127.0.0.1:9/v1")),
+        ("OPENAI_BASE_URL", format!("http://127.0.0.1:9/v1?key={secret}")),
+        ("ASSIZE_OPENAI_KEY", secret.to_owned()),
+    ] {
+        for args in [["ask", "Why?"], ["config", "show"], ["doctor", "--offline"]] {
+            let Ran { out, err, .. } = home().set(variable, value.clone()).run(&args);
+            assert!(
+                !out.contains("0123456789") && !err.contains("0123456789"),
+                "{variable}: {out}{err}"
+            );
+        }
+    }
+    let told = home().set("ASSIZE_OPENAI_KEY", secret).run(&["ask", "Why?"]).err;
+    assert!(told.contains("the key belongs into `OPENAI_API_KEY`"), "{told}");
+    let file = home();
+    file.write("assize.toml", &format!("{secret} = 1\n"));
+    assert!(!file.run(&["ask", "Why?"]).err.contains("0123456789"));
+    for nonsense in ["inf", "1e30", "NaN", "-1"] {
+        assert_eq!(Home::new().run(&["ask", "Why?", &format!("--max-cost={nonsense}")]).code, 2);
+    }
+}
+
+#[test]
+fn a_provider_that_echoes_the_key_does_not_get_it_onto_a_tape_or_into_a_log() {
+    let echo = "you sent sk-test-0123456789abcdef";
+    let fake = FakeProvider::always(Kind::Groq, Reply::text(echo));
+    let home = Home::with(Kind::Groq, &fake);
+    let told = home.run(&["ask", "Why?", "--record", "tape", "--log-level", "trace"]);
+    assert_eq!(told.out, "you sent ***\n");
+    let tape = fs::read_to_string(home.work().join("tape")).unwrap();
+    assert!(!tape.contains("0123456789") && !told.err.contains("0123456789"), "{}", told.err);
+}
+
+#[test]
+fn pipes_and_endless_files_do_not_hang_it() {
+    let home = Home::new();
+    let pipe = |name: &str| {
+        let made = Command::new("mkfifo").arg(home.work().join(name)).status().unwrap();
+        assert!(made.success());
+    };
+    pipe("tape");
+    assert_eq!(home.run(&["ask", "Why?", "--replay", "tape"]).code, 2);
+    pipe("assize.toml");
+    assert_eq!(home.run(&["config", "show"]).code, 3);
+    fs::remove_file(home.work().join("assize.toml")).unwrap();
+    pipe(".env");
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0, "a `.env` that is no file is none");
+    let sparse = fs::File::create(home.work().join("big")).unwrap();
+    sparse.set_len(3 << 30).unwrap();
+    assert_eq!(home.run(&["ask", "Why?", "--replay", "big"]).code, 2);
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_a_question_too() {
+    let home = Home::new();
+    let mut child =
+        home.command(&["ask", "-", "--log-level", "info"]).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    // It listens for interrupts once it has begun to read; until then an interrupt would kill it.
+    while !fs::read_to_string(format!("/proc/{pid}/status")).unwrap().lines().any(|line| {
+        line.strip_prefix("SigCgt:")
+            .is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
+    }) {
+        std::thread::yield_now();
+    }
+    let kept_open = child.stdin.take();
+    Command::new("bash").args(["-c", &format!("kill -INT {pid}")]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(kept_open);
+}
+
+#[test]
 fn trust_is_given_to_a_folder_as_it_is_and_ends_when_it_changes() {
     let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
     let home = Home::new().set("GROQ_API_KEY", fake.key());

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,10 @@ use similar::TextDiff;
 
 /// Bumped when a file of an older kind can no longer be read.
 const VERSION: u32 = 1;
+
+/// Longer lines are on no cassette of ours: an answer ends at 32 MiB.
+const LONGEST_HEADER: u64 = 1024;
+const LONGEST_LINE: u64 = 256 * 1024 * 1024;
 
 /// A cassette in the drive.
 #[derive(Debug)]
@@ -92,6 +96,10 @@ impl Cassette {
     /// Opens a cassette; one that is to be recorded is made if it is not there.
     pub fn open(path: &Path, mode: Mode) -> Result<Cassette, CassetteError> {
         let failed = |source| CassetteError::Open { path: path.to_owned(), source };
+        // To open a pipe could take for ever, and to read a device.
+        if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+            return Err(CassetteError::NotACassette { path: path.to_owned() });
+        }
         let mut file = match mode {
             Mode::Replay => File::open(path).map_err(failed)?,
             Mode::Record => {
@@ -102,10 +110,6 @@ impl Cassette {
                 options.open(path).map_err(failed)?
             }
         };
-        // A device could be read for ever.
-        if !file.metadata().map_err(failed)?.is_file() {
-            return Err(CassetteError::NotACassette { path: path.to_owned() });
-        }
         if mode == Mode::Record && file.try_lock().is_err() {
             return Err(CassetteError::Busy { path: path.to_owned() });
         }
@@ -297,13 +301,19 @@ fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
+        let most = if line == 1 { LONGEST_HEADER } else { LONGEST_LINE };
         let length = reader
+            .by_ref()
+            .take(most)
             .read_until(b'\n', &mut bytes)
             .map_err(|source| CassetteError::Open { path: path.to_owned(), source })?;
         if length == 0 {
             break;
         }
         let whole = bytes.last() == Some(&b'\n');
+        if length as u64 == most && !whole {
+            return Err(CassetteError::NotACassette { path: path.to_owned() });
+        }
         if line == 1 {
             match serde_json::from_slice::<Header>(&bytes) {
                 Ok(header) if header.assize_cassette == VERSION && whole => {}

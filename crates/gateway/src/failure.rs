@@ -6,10 +6,10 @@ use assize_llm::{ErrorKind, ModelError};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::provider::{Endpoint, Provider};
+use crate::provider::{Endpoint, Provider, Secret};
 
 /// What a provider said, cut to this many characters.
-const LONGEST_MESSAGE: usize = 300;
+const LONGEST_MESSAGE: usize = 400;
 
 /// The error for an answer with a status other than 200.
 pub(crate) fn from_status(
@@ -77,7 +77,7 @@ impl Said {
         let details = inner.get("details").map(Value::to_string).unwrap_or_default();
         let source = inner.pointer("/metadata/limit_source").and_then(Value::as_str);
         Said {
-            message: tidy(&message),
+            message: one_line(&message),
             labels,
             daily_quota: details.contains("PerDay"),
             passing_budget: source == Some("openrouter_in_flight_budget"),
@@ -210,11 +210,18 @@ fn retry_delay(body: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-/// One line, without control characters, of bearable length.
-pub(crate) fn tidy(message: &str) -> String {
-    let line: String =
-        message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+/// One line without control characters or any that cannot be seen.
+pub(crate) fn one_line(message: &str) -> String {
+    let unseen = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ad}');
+    let seen =
+        message.chars().filter(|c| !unseen(*c)).map(|c| if c.is_control() { ' ' } else { c });
+    seen.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A message of bearable length with the key blotted out: in this order, since a key that was cut in
+/// two would not be recognised.
+pub(crate) fn presentable(message: &str, key: Option<&Secret>) -> String {
+    let line = key.map_or_else(|| message.to_owned(), |key| key.scrub(message));
     match line.char_indices().nth(LONGEST_MESSAGE) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
@@ -312,8 +319,16 @@ mod tests {
     #[test]
     fn a_message_is_one_tidy_line() {
         let long = format!("bad\nthing\u{1b}[31m {}", "x".repeat(1000));
-        let tidied = tidy(&long);
+        let tidied = presentable(&one_line(&long), None);
         assert!(tidied.starts_with("bad thing [31m xxx") && tidied.ends_with('…'));
         assert!(tidied.chars().count() <= LONGEST_MESSAGE + 1);
+        // Neither a cut nor a character that nobody sees hides a key from being blotted out.
+        let key = Secret::new("sk-0123456789abcdef");
+        for echo in [
+            format!("{} sk-0123456789abcdef", "x".repeat(LONGEST_MESSAGE - 10)),
+            "sk-01234\u{200b}56789abcdef".to_owned(),
+        ] {
+            assert!(!presentable(&one_line(&echo), Some(&key)).contains("0123"), "{echo}");
+        }
     }
 }

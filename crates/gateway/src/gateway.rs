@@ -201,10 +201,11 @@ impl Gateway {
         last_failure: &Mutex<Option<String>>,
     ) -> Result<Response, ModelError> {
         let started = Instant::now();
+        let deadline = started + self.options.retry.deadline;
         let mut attempt = 1;
         loop {
             let manner = self.refused.manner(wire, call.on_delta.is_some());
-            let error = match self.attempt(wire, request, manner, call).await {
+            let error = match self.attempt(wire, request, manner, call, deadline).await {
                 Ok((reply, schema_enforced)) => {
                     let took = started.elapsed().as_millis() as u64;
                     return Ok(response(wire, reply, schema_enforced, attempt, took));
@@ -229,7 +230,12 @@ impl Gateway {
             }
             *last_failure.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(error.message().to_owned());
-            debug!(attempt, wait_ms = wait.as_millis() as u64, error = %error, "model call failed and is repeated");
+            debug!(
+                attempt,
+                wait_ms = wait.as_millis() as u64,
+                error = error.message(),
+                "model call failed and is repeated"
+            );
             self.tell(Event::Retry { attempt, reason: error.message().to_owned(), wait });
             sleep(wait).await;
             attempt += 1;
@@ -243,6 +249,7 @@ impl Gateway {
         request: &Request,
         manner: Manner,
         call: &Call<'_>,
+        deadline: Instant,
     ) -> Result<(Reply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
         let most_input = estimate::most_input_tokens(request);
@@ -257,8 +264,15 @@ impl Gateway {
             .await
             .map_err(|error| over_budget(error, wire))?;
         let paced = estimate::likely_input_tokens(request) + most_output;
-        let permit =
-            self.options.pacer.admit(paced, &|wait| self.tell(Event::Paced { wait })).await;
+        let tell = |wait| self.tell(Event::Paced { wait });
+        let permit = self.options.pacer.admit(paced, deadline, &tell).await.map_err(|wait| {
+            let (provider, seconds) = (wire.provider(), wait.as_secs());
+            let message = format!(
+                "the limits of {provider} leave no room for {seconds} s, beyond the deadline"
+            );
+            ModelError::new(ErrorKind::Deadline, message)
+                .with_hint("try again later, or allow more time with `gateway.deadline_seconds`")
+        })?;
 
         reservation.sent();
         let heard = AtomicBool::new(false);
@@ -391,7 +405,9 @@ impl Model for Gateway {
                     );
                     trace!(text = response.text, "answer");
                 }
-                Err(error) => debug!(kind = ?error.kind(), error = %error, "model call failed"),
+                Err(error) => {
+                    debug!(kind = ?error.kind(), error = error.message(), "model call failed")
+                }
             }
             outcome
         }

@@ -1,5 +1,7 @@
 //! One attempt over HTTP, with a bound on everything that a server could draw out.
 
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use assize_llm::{ErrorKind, ModelError, Request};
@@ -10,7 +12,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::catalog::ModelFacts;
 use crate::dialect::{self, Encoded, Manner, Reply};
-use crate::failure::{self, tidy};
+use crate::failure::{self, one_line, presentable};
 use crate::frames::{BadFrame, Frames};
 use crate::provider::{Endpoint, Provider};
 use crate::ratelimit;
@@ -24,27 +26,57 @@ const LARGEST_ANSWER: usize = 32 * 1024 * 1024;
 /// An error page is read this far.
 const LARGEST_ERROR: usize = 64 * 1024;
 
-/// The client that all calls of a process share.
-#[derive(Debug, Clone)]
-pub struct HttpClient(reqwest::Client);
+/// The clients that all calls of a process share, set up when they are first needed.
+#[derive(Debug, Clone, Default)]
+pub struct HttpClient(Arc<Clients>);
+
+#[derive(Debug, Default)]
+struct Clients {
+    /// By way of the environment's proxy, if there is one.
+    outside: OnceLock<reqwest::Client>,
+    /// For this machine itself: what is said here is no business of a proxy's.
+    inside: OnceLock<reqwest::Client>,
+}
 
 impl HttpClient {
-    /// Fails only where the system has no usable store of certificates.
-    pub fn new() -> Result<HttpClient, ModelError> {
+    pub fn new() -> HttpClient {
+        HttpClient::default()
+    }
+
+    /// The client for an address. Fails only where the system has no usable store of certificates.
+    fn to(&self, url: &str) -> Result<&reqwest::Client, ModelError> {
+        let is_inside = is_loopback(url);
+        let place = if is_inside { &self.0.inside } else { &self.0.outside };
+        if let Some(client) = place.get() {
+            return Ok(client);
+        }
         // Someone else in the process may have chosen a provider of cryptography before us.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
+        let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             // A redirect would carry the key to whoever it points at.
             .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("assize/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| {
-                ModelError::new(ErrorKind::Internal, "the HTTP client could not be set up")
-                    .with_source(error)
-            })?;
-        Ok(HttpClient(client))
+            .user_agent(concat!("assize/", env!("CARGO_PKG_VERSION")));
+        if is_inside {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| {
+            let cause = innermost(&error);
+            let message = format!("the HTTP client could not be set up: {cause}");
+            ModelError::new(ErrorKind::Internal, message)
+                .with_hint("install your system's certificates (Debian: `ca-certificates`)")
+        })?;
+        Ok(place.get_or_init(|| client))
     }
+}
+
+/// Whether an address is on this machine.
+fn is_loopback(url: &str) -> bool {
+    let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
 }
 
 /// Reaches one model of one provider.
@@ -64,7 +96,7 @@ impl HttpWire {
         let url = format!("{}{}", self.endpoint.base_url, encoded.path);
         let request = self
             .client
-            .0
+            .to(&url)?
             .post(url)
             .headers(header_map(&encoded.headers)?)
             .header("content-type", "application/json")
@@ -166,7 +198,7 @@ impl HttpWire {
         let target = headers.get("location").and_then(|target| target.to_str().ok()).unwrap_or("?");
         ModelError::new(
             ErrorKind::BadRequest,
-            format!("answered {status}: moved to `{}`", tidy(target)),
+            format!("answered {status}: moved to `{}`", one_line(target)),
         )
         .with_status(status)
         .with_hint(format!(
@@ -201,17 +233,23 @@ impl Wire for HttpWire {
         _request: &Request,
         sending: Sending<'_>,
     ) -> Result<Reply, ModelError> {
-        let outcome = self.exchange(encoded, sending).await;
+        let mut outcome = self.exchange(encoded, sending).await;
+        if let Ok(reply) = &mut outcome
+            && !dialect::states_cost(self.endpoint.provider)
+        {
+            reply.cost = None;
+        }
+        // Who was sent the key could send it back, into a log or onto a cassette.
+        if let (Ok(reply), Some(key)) = (&mut outcome, &self.endpoint.key) {
+            reply.blot_out(key);
+        }
         outcome.map_err(|error| {
             let named = if error.message().starts_with(self.provider()) {
                 error
             } else {
                 error.context(self.provider())
             };
-            match &self.endpoint.key {
-                Some(key) => named.map_message(|message| key.scrub(message)),
-                None => named,
-            }
+            named.map_message(|message| presentable(message, self.endpoint.key.as_ref()))
         })
     }
 }
@@ -226,18 +264,21 @@ pub async fn probe(
     let wire = HttpWire::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
     let headers = header_map(&dialect::auth_headers(endpoint))?;
     let ask = async {
-        let response =
-            client.0.get(url).headers(headers).send().await.map_err(|e| wire.unreachable(e))?;
+        let response = client
+            .to(&url)?
+            .get(&url)
+            .headers(headers)
+            .send()
+            .await
+            .map_err(|e| wire.unreachable(e))?;
         if response.status().as_u16() == 200 { Ok(()) } else { Err(wire.refused(response).await) }
     };
     let outcome = tokio::time::timeout(patience, ask).await.unwrap_or_else(|_| {
         let seconds = patience.as_secs();
         Err(ModelError::new(ErrorKind::Timeout, format!("no answer within {seconds} s")))
     });
-    outcome.map_err(|error| match &endpoint.key {
-        Some(key) => error.map_message(|message| key.scrub(message)),
-        None => error,
-    })
+    outcome
+        .map_err(|error| error.map_message(|message| presentable(message, endpoint.key.as_ref())))
 }
 
 fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError> {
@@ -312,5 +353,24 @@ fn innermost(error: &dyn std::error::Error) -> String {
     while let Some(source) = deepest.source() {
         deepest = source;
     }
-    tidy(&deepest.to_string())
+    one_line(&deepest.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known_by_all_its_names() {
+        for inside in
+            ["http://127.0.0.1:9/v1", "http://localhost:1", "http://[::1]:1/x", "http://127.8.9.1"]
+        {
+            assert!(is_loopback(inside), "{inside}");
+        }
+        for outside in
+            ["https://api.openai.com/v1", "http://localhost.example", "http://10.0.0.1", "nonsense"]
+        {
+            assert!(!is_loopback(outside), "{outside}");
+        }
+    }
 }

@@ -99,19 +99,20 @@ impl Pacer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a call of so many tokens may be sent. `on_wait` is told of each wait that is due
-    /// to a rate, once it is known how long it will be.
+    /// Waits until a call of so many tokens may be sent, or says how long that would be if it is not
+    /// before `by`. `on_wait` is told of each wait that is due to a rate, once its length is known.
     pub(crate) async fn admit(
         self: &Arc<Pacer>,
         tokens: u64,
+        by: Instant,
         on_wait: &(dyn Fn(Duration) + Send + Sync),
-    ) -> Permit {
+    ) -> Result<Permit, Duration> {
         // The usual case: nobody is waiting and nothing stands in the way.
         if let Ok(_turn) = self.turn.try_lock()
             && let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned()
             && let Some(ticket) = self.state().admit_now(tokens, &self.limits)
         {
-            return Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot };
+            return Ok(Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot });
         }
         let turn = self.turn.lock().await;
         let slot = match Arc::clone(&self.slots).acquire_owned().await {
@@ -122,6 +123,7 @@ impl Pacer {
             let now = Instant::now();
             let ready = self.state().ready_at(now, tokens, &self.limits);
             match ready {
+                Some(at) if at > by => return Err(at - now),
                 Some(at) if at > now => {
                     on_wait(at - now);
                     sleep_until(at).await;
@@ -131,7 +133,7 @@ impl Pacer {
         }
         let ticket = self.state().let_through(Instant::now(), tokens, &self.limits);
         drop(turn);
-        Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot }
+        Ok(Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot })
     }
 
     /// Takes what the provider said is left as true until it is renewed. Other calls under way may
@@ -188,8 +190,11 @@ impl State {
         });
         let by_tokens = limits.tokens_per_minute.and_then(|most| {
             // A call larger than the whole limit fits only an empty window.
-            let mut over =
-                (self.window.iter().map(|(_, t)| t).sum::<u64>() + tokens).checked_sub(most)?;
+            let mut over = self
+                .window
+                .iter()
+                .fold(tokens, |sum, (_, t)| sum.saturating_add(*t))
+                .checked_sub(most)?;
             let mut until = None;
             for (at, spent) in &self.window {
                 if over == 0 {
@@ -212,7 +217,7 @@ impl State {
 
     fn let_through(&mut self, now: Instant, tokens: u64, limits: &Limits) -> u64 {
         self.in_flight += 1;
-        self.in_flight_tokens += tokens;
+        self.in_flight_tokens = self.in_flight_tokens.saturating_add(tokens);
         if let Some((left, _)) = &mut self.requests {
             *left = left.saturating_sub(1);
         }
@@ -233,6 +238,10 @@ impl State {
 mod tests {
     use super::*;
 
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(10_000)
+    }
+
     const QUIET: &(dyn Fn(Duration) + Send + Sync) = &|_| {};
 
     fn pacer(requests: Option<u64>, tokens: Option<u64>) -> Arc<Pacer> {
@@ -248,7 +257,7 @@ mod tests {
         let start = Instant::now();
         let mut at = Vec::new();
         for _ in 0..count {
-            drop(pacer.admit(tokens, QUIET).await);
+            drop(pacer.admit(tokens, later(), QUIET).await.unwrap());
             at.push(start.elapsed().as_secs());
         }
         at
@@ -271,22 +280,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_call_really_used_replaces_the_guess() {
         let pacer = pacer(None, Some(100));
-        let permit = pacer.admit(90, QUIET).await;
+        let permit = pacer.admit(90, later(), QUIET).await.unwrap();
         permit.used(10);
         let start = Instant::now();
-        drop(pacer.admit(90, QUIET).await);
+        drop(pacer.admit(90, later(), QUIET).await.unwrap());
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_are_under_way_at_once() {
         let pacer = Pacer::new(Limits { concurrency: 2, ..Limits::default() });
-        let one = pacer.admit(0, QUIET).await;
-        let _two = pacer.admit(0, QUIET).await;
-        let third = tokio::time::timeout(Duration::from_secs(5), pacer.admit(0, QUIET)).await;
+        let one = pacer.admit(0, later(), QUIET).await.unwrap();
+        let _two = pacer.admit(0, later(), QUIET).await.unwrap();
+        let third =
+            tokio::time::timeout(Duration::from_secs(5), pacer.admit(0, later(), QUIET)).await;
         assert!(third.is_err(), "the third must wait");
         drop(one);
-        let third = tokio::time::timeout(Duration::from_secs(5), pacer.admit(0, QUIET)).await;
+        let third =
+            tokio::time::timeout(Duration::from_secs(5), pacer.admit(0, later(), QUIET)).await;
         assert!(third.is_ok());
     }
 
@@ -301,6 +312,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_what_comes_too_late() {
+        let pacer = pacer(None, None);
+        pacer.cool_down(Duration::from_secs(900));
+        let by = Instant::now() + Duration::from_secs(600);
+        let told = pacer.admit(0, by, QUIET).await.map(drop).unwrap_err();
+        assert_eq!(told, Duration::from_secs(900));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_cool_down_holds_everyone_back_and_tells_how_long() {
         let pacer = pacer(None, None);
         pacer.cool_down(Duration::from_secs(30));
@@ -308,7 +328,7 @@ mod tests {
         let told = Mutex::new(Vec::new());
         let start = Instant::now();
         let hear = |wait| told.lock().unwrap().push(wait);
-        drop(pacer.admit(0, &hear).await);
+        drop(pacer.admit(0, later(), &hear).await.unwrap());
         assert_eq!(start.elapsed(), Duration::from_secs(30));
         assert_eq!(*told.lock().unwrap(), [Duration::from_secs(30)]);
     }

@@ -136,7 +136,8 @@ impl Secret {
 
     /// Enough to tell two keys apart, not enough to use one.
     pub fn masked(&self) -> String {
-        let tail: Vec<char> = self.0.chars().rev().take(4).collect();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '?' };
+        let tail: Vec<char> = self.0.chars().rev().take(4).map(plain).collect();
         if self.0.chars().count() < 16 {
             return "…".to_owned();
         }

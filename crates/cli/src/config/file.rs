@@ -1,12 +1,12 @@
 //! Settings files: read with the line of every value, and strict about what is in them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::settings::{self, Kind, PRICE_FIELDS, Setting};
+use super::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key};
 use crate::failure::{Failure, FailureKind};
 
 /// No settings file is larger.
@@ -25,15 +25,15 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Failure> {
     let failed = |reason: String| {
         Failure::new(FailureKind::Settings, format!("cannot read `{}`: {reason}", path.display()))
     };
+    // To open a pipe could take for ever.
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(failed("not a regular file".to_owned()));
+    }
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error.to_string())),
     };
-    // A pipe or a device could be read for ever.
-    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
-        return Err(failed("not a regular file".to_owned()));
-    }
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > LARGEST {
@@ -48,14 +48,16 @@ pub(crate) fn parse(path: &Path, text: &str, known: &[Setting]) -> Result<Vec<En
         let line = error.span().map_or(1, |span| line_of(text, span.start));
         at(path, line, &format!("not valid TOML: {}", error.message().trim()))
     })?;
-    let mut reader = Reader { path, text, known, entries: Vec::new() };
+    let lines = text.match_indices('\n').map(|(offset, _)| offset).collect();
+    let mut reader = Reader { path, lines, known, entries: Vec::new() };
     reader.table(document.as_table(), "")?;
     Ok(reader.entries)
 }
 
 struct Reader<'a> {
     path: &'a Path,
-    text: &'a str,
+    /// Where each line ends.
+    lines: Vec<usize>,
     known: &'a [Setting],
     entries: Vec<Entry>,
 }
@@ -65,8 +67,9 @@ impl Reader<'_> {
         for (name, item) in table.iter() {
             let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
             let span = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span());
-            let line = span.map_or(1, |span| line_of(self.text, span.start));
-            if names_a_key(name) {
+            let line =
+                span.map_or(1, |span| self.lines.partition_point(|end| *end < span.start) + 1);
+            if names_a_key(name) || looks_like_a_key(name) {
                 return Err(literal_key(self.path, line, &key));
             }
             match item.as_table_like() {
@@ -117,6 +120,9 @@ impl Reader<'_> {
         if looks_like_a_key(&written) {
             return Err(literal_key(self.path, line, &key));
         }
+        if key.chars().chain(written.chars()).any(char::is_control) {
+            return Err(at(self.path, line, "a setting has control characters in it"));
+        }
         if !kind.accepts(&written) {
             let failure = at(self.path, line, &format!("`{key}` wants {kind}, not `{written}`"));
             let Kind::Choice(choices) = kind else {
@@ -145,7 +151,7 @@ impl Reader<'_> {
 }
 
 fn wants_text(kind: &Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Choice(_) | Kind::Url)
+    matches!(kind, Kind::Text | Kind::Choice(_) | Kind::Url | Kind::Variable)
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -161,10 +167,9 @@ fn names_a_key(name: &str) -> bool {
     matches!(plain.as_str(), "key" | "apikey" | "secret" | "secretkey" | "password" | "accesstoken")
 }
 
-/// The beginnings of the keys that our providers give out.
-fn looks_like_a_key(value: &str) -> bool {
-    value.len() >= 16
-        && ["sk-", "gsk_", "AIza", "ghp_", "xai-"].iter().any(|start| value.starts_with(start))
+/// A key of the file, unless it is itself a secret.
+fn shown(key: &str) -> &str {
+    if key.split('.').any(looks_like_a_key) { "…" } else { key }
 }
 
 fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
@@ -172,11 +177,13 @@ fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
     let variable = provider
         .parse::<assize_gateway::Provider>()
         .map_or("ANTHROPIC_API_KEY", assize_gateway::Provider::key_variable);
-    at(path, line, &format!("`{key}` holds a key; keys do not belong in this file")).hint(format!(
-        "put it into the environment (`export {variable}=…`) or into a `.env` file that is not \
+    at(path, line, &format!("`{}` holds a key; keys do not belong in this file", shown(key))).hint(
+        format!(
+            "put it into the environment (`export {variable}=…`) or into a `.env` file that is not \
          committed; to use another variable, set `{}.key_env` to its name",
-        if provider == key { "anthropic" } else { provider }
-    ))
+            if provider == key { "anthropic" } else { provider }
+        ),
+    )
 }
 
 /// The variables of a `.env` file that `is_ours` knows, with their lines. Nothing in it is expanded or
@@ -292,7 +299,7 @@ mod tests {
 
         assize.toml:1: `temperature` wants a number from 0 to 2, not `3.5`
 
-        assize.toml:2: `ollama.base_url` wants an address such as `https://host/path`, not `localhost:11434`
+        assize.toml:2: `ollama.base_url` wants an address such as `https://host/path`, without a password or a query, not `localhost:11434`
 
         assize.toml:1: unknown setting `colour`
 

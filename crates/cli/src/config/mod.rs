@@ -72,6 +72,10 @@ pub(crate) struct Config {
     pub(crate) settings: Vec<Setting>,
     values: BTreeMap<String, Value>,
     pub(crate) withheld: Vec<Withheld>,
+    /// What the folder's files set that takes trust, whether or not something else overrides it now.
+    pub(crate) sensitive: Vec<(String, String)>,
+    /// Of the folder's files, as they were read.
+    pub(crate) fingerprint: String,
     /// The folder whose `assize.toml` and `.env` count.
     pub(crate) project_folder: PathBuf,
     pub(crate) project_file: Option<PathBuf>,
@@ -98,12 +102,15 @@ impl Config {
         // A folder of that name is somebody's virtual environment, and no business of ours.
         let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
         let user_text = read_text(&around.user_file)?;
-        let trust = TrustStore::open(&around.state_folder)?.of(&project_folder)?;
+        let fingerprint = trust::fingerprint([project_text.as_deref(), env_text.as_deref()]);
+        let trust = TrustStore::open(&around.state_folder)?.of(&project_folder, &fingerprint);
         let show = |path: &Path| short(path, &around.working_folder);
 
         let mut config = Config {
             values: BTreeMap::new(),
             withheld: Vec::new(),
+            sensitive: Vec::new(),
+            fingerprint,
             project_file: project_text.is_some().then(|| show(&project_path)),
             user_file: (around.user_file.clone(), user_text.is_some()),
             trust,
@@ -153,16 +160,39 @@ impl Config {
 
     /// Sets a value that the project asks for, unless it may not.
     fn set_guarded(&mut self, key: String, text: String, source: Source) {
-        if self.trust != Trust::Given && self.guard(&key) == Guard::Trusted {
-            self.withheld.push(Withheld { key, source });
-        } else {
+        let may = match self.guard(&key) {
+            Guard::Open => self.agrees_with_the_user(&key, &text),
+            Guard::Tighten => self.tightens(&key, &text),
+            Guard::Trusted => false,
+        };
+        if !may {
+            self.sensitive.push((key.clone(), text.clone()));
+        }
+        if may || self.trust == Trust::Given {
             self.set(key, text, source);
+        } else {
+            self.withheld.push(Withheld { key, source });
         }
     }
 
     /// A wrong price would loosen the budget.
     fn guard(&self, key: &str) -> Guard {
         self.settings.iter().find(|setting| setting.key == key).map_or(Guard::Trusted, |s| s.guard)
+    }
+
+    /// Whoever has chosen a provider has chosen who reads the prompts.
+    fn agrees_with_the_user(&self, key: &str, text: &str) -> bool {
+        let chosen = self.get(key).filter(|value| matches!(value.source, Source::User { .. }));
+        key != "provider" || chosen.is_none_or(|value| value.text == text)
+    }
+
+    /// Whether a limit stays where it is or comes down.
+    fn tightens(&self, key: &str, text: &str) -> bool {
+        match (self.whole(key), text.parse::<u64>()) {
+            (Some(now), Ok(new)) => new <= now,
+            (None, Ok(_)) => true,
+            _ => false,
+        }
     }
 
     /// Values from `.env` and from the environment, which wins over it; a setting's own variable
@@ -192,8 +222,8 @@ impl Config {
                     } else {
                         value
                     };
-                    if !setting.kind.accepts(&value) {
-                        let message = format!("{source}: wants {}, not `{value}`", setting.kind);
+                    if let Some(complaint) = setting.complaint(&value) {
+                        let message = format!("{source}: {complaint}");
                         return Err(Failure::new(FailureKind::Settings, message));
                     }
                     match source {
@@ -230,10 +260,22 @@ impl Config {
         let variables = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
         let unknown =
             variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
+        /// A hostile `.env` could name thousands.
+        const MOST: usize = 5;
         self.warnings = unknown
-            .map(|variable| match settings::nearest(variable, names.iter().copied()) {
-                Some(near) => format!("`{variable}` sets nothing; did you mean `{near}`?"),
-                None => format!("`{variable}` sets nothing"),
+            .take(MOST)
+            .map(|variable| {
+                let provider = Provider::ALL.into_iter().find(|provider| {
+                    variable.starts_with(&format!("ASSIZE_{}", provider.name().to_uppercase()))
+                });
+                match (provider, settings::nearest(variable, names.iter().copied())) {
+                    (Some(provider), _) if variable.ends_with("KEY") => {
+                        let right = provider.key_variable();
+                        format!("`{variable}` sets nothing; the key belongs into `{right}`")
+                    }
+                    (_, Some(near)) => format!("`{variable}` sets nothing; did you mean `{near}`?"),
+                    (_, None) => format!("`{variable}` sets nothing"),
+                }
             })
             .collect();
     }

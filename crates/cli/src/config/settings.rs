@@ -23,9 +23,17 @@ pub(crate) struct Setting {
 pub(crate) enum Kind {
     Text,
     Choice(Vec<&'static str>),
-    Whole { least: u64, most: u64 },
-    Decimal { least: f64, most: f64 },
+    Whole {
+        least: u64,
+        most: u64,
+    },
+    Decimal {
+        least: f64,
+        most: f64,
+    },
     Url,
+    /// The name of an environment variable.
+    Variable,
 }
 
 /// Who may set it.
@@ -33,6 +41,8 @@ pub(crate) enum Kind {
 pub(crate) enum Guard {
     /// Anyone.
     Open,
+    /// Anyone, as long as it brings a limit down.
+    Tighten,
     /// The user, and folders that the user trusts: it says where keys and prompts go, or how much
     /// may be spent.
     Trusted,
@@ -47,11 +57,11 @@ impl fmt::Display for Kind {
                 write!(f, "a whole number of at least {least}")
             }
             Kind::Whole { least, most } => write!(f, "a whole number from {least} to {most}"),
-            Kind::Decimal { least, most } if most.is_infinite() => {
-                write!(f, "a number of at least {least}")
-            }
             Kind::Decimal { least, most } => write!(f, "a number from {least} to {most}"),
-            Kind::Url => f.write_str("an address such as `https://host/path`"),
+            Kind::Url => {
+                f.write_str("an address such as `https://host/path`, without a password or a query")
+            }
+            Kind::Variable => f.write_str("the name of an environment variable"),
         }
     }
 }
@@ -70,14 +80,24 @@ impl Kind {
             }
             Kind::Url => {
                 let rest = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
-                rest.is_some_and(|rest| {
-                    !rest.is_empty()
-                        && !rest.starts_with('/')
-                        && !rest.contains(char::is_whitespace)
-                })
+                let bare = |rest: &str| {
+                    !rest.contains(['?', '#', '@']) && !rest.contains(char::is_whitespace)
+                };
+                rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && bare(rest))
+            }
+            Kind::Variable => {
+                let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                value.chars().all(plain)
+                    && value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             }
         }
     }
+}
+
+/// The beginnings of the keys that our providers and others give out.
+pub(crate) fn looks_like_a_key(value: &str) -> bool {
+    const STARTS: [&str; 5] = ["sk-", "gsk_", "AIza", "ghp_", "xai-"];
+    value.len() >= 16 && STARTS.iter().any(|start| value.starts_with(start))
 }
 
 impl Setting {
@@ -85,6 +105,30 @@ impl Setting {
     pub(crate) fn variables(&self) -> Vec<String> {
         let own = format!("ASSIZE_{}", self.key.replace('.', "_").to_uppercase());
         [Some(own), self.convention.map(str::to_owned)].into_iter().flatten().collect()
+    }
+
+    /// What is wrong with a value, without repeating what should not be shown.
+    pub(crate) fn complaint(&self, value: &str) -> Option<String> {
+        let kind = &self.kind;
+        if looks_like_a_key(value) {
+            return Some("holds a key, and is no place for one".to_owned());
+        }
+        if value.chars().any(char::is_control) {
+            return Some("has control characters in it".to_owned());
+        }
+        if kind.accepts(value) {
+            return None;
+        }
+        // A wrong address may have a password in it.
+        Some(match kind {
+            Kind::Url | Kind::Variable => format!("wants {kind}"),
+            _ => format!("wants {kind}, not `{value}`"),
+        })
+    }
+
+    fn tighten(mut self) -> Setting {
+        self.guard = Guard::Tighten;
+        self
     }
 
     fn new(key: impl Into<String>, kind: Kind, about: &'static str) -> Setting {
@@ -131,25 +175,25 @@ pub(crate) fn all() -> Vec<Setting> {
         Setting::new("model", Kind::Text, "the model of the provider that is used"),
         Setting::new("temperature", decimal(0.0, 2.0), "how freely a model answers").default("0.7"),
         Setting::new("max_output_tokens", whole(1, 1_000_000), "the longest answer")
-            .default("4096"),
-        Setting::new(
-            "budget.max_cost",
-            decimal(0.0, f64::INFINITY),
-            "the most dollars a run may cost",
-        )
-        .trusted(),
+            .default("4096")
+            .tighten(),
+        Setting::new("budget.max_cost", decimal(0.0, 1e9), "the most dollars a run may cost")
+            .trusted(),
         Setting::new("budget.max_tokens", whole(1, u64::MAX), "the most tokens a run may take")
             .trusted(),
         Setting::new("gateway.retries", whole(0, 20), "how often a failed call is repeated")
-            .default("3"),
+            .default("3")
+            .tighten(),
         Setting::new("gateway.timeout_seconds", whole(1, 86_400), "how long one attempt may take")
-            .default("120"),
+            .default("120")
+            .tighten(),
         Setting::new(
             "gateway.deadline_seconds",
             whole(1, 864_000),
             "how long a call may take, repetitions included",
         )
-        .default("600"),
+        .default("600")
+        .tighten(),
         Setting::new("rehearsal.seed", whole(0, u64::MAX), "another seed gives other answers")
             .default("0"),
         Setting::new("rehearsal.latency_ms", whole(0, 600_000), "how long an answer takes")
@@ -165,7 +209,8 @@ pub(crate) fn all() -> Vec<Setting> {
             Kind::Choice(vec!["error", "warn", "info", "debug", "trace"]),
             "what is logged; `trace` shows prompts",
         )
-        .default("warn"),
+        .default("warn")
+        .trusted(),
         Setting::new("log.format", Kind::Choice(vec!["text", "json"]), "how it is logged")
             .default("text"),
     ];
@@ -177,17 +222,24 @@ pub(crate) fn all() -> Vec<Setting> {
                 .default(provider.default_base_url())
                 .convention(provider.base_url_variable())
                 .trusted(),
-            Setting::new(key("key_env"), Kind::Text, "the environment variable that holds the key")
-                .default(provider.key_variable())
-                .trusted(),
+            Setting::new(
+                key("key_env"),
+                Kind::Variable,
+                "the environment variable that holds the key",
+            )
+            .default(provider.key_variable())
+            .trusted(),
             Setting::new(
                 key("context_window"),
                 whole(1024, 100_000_000),
                 "tokens that fit the model; known for most models",
             ),
-            Setting::new(key("concurrency"), whole(1, 10_000), "calls at once").default("16"),
-            Setting::new(key("requests_per_minute"), whole(1, u64::MAX), "calls a minute"),
-            Setting::new(key("tokens_per_minute"), whole(1, u64::MAX), "tokens a minute"),
+            Setting::new(key("concurrency"), whole(1, 10_000), "calls at once")
+                .default("16")
+                .tighten(),
+            Setting::new(key("requests_per_minute"), whole(1, u64::MAX), "calls a minute")
+                .tighten(),
+            Setting::new(key("tokens_per_minute"), whole(1, u64::MAX), "tokens a minute").tighten(),
         ]);
     }
     settings
@@ -201,6 +253,10 @@ pub(crate) fn nearest<'k>(
     wrong: &str,
     known: impl IntoIterator<Item = &'k str>,
 ) -> Option<&'k str> {
+    // Nobody mistypes that much, and the comparison would take its time.
+    if wrong.len() > 80 {
+        return None;
+    }
     known
         .into_iter()
         .map(|key| (strsim::damerau_levenshtein(wrong, key), key))
@@ -224,7 +280,7 @@ mod tests {
         assert_eq!(names.len(), count);
         for setting in settings {
             assert!(
-                setting.default.iter().all(|value| setting.kind.accepts(value)),
+                setting.default.iter().all(|value| setting.complaint(value).is_none()),
                 "{}",
                 setting.key
             );

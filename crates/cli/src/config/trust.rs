@@ -44,16 +44,17 @@ impl TrustStore {
         Ok(TrustStore { path, folders })
     }
 
-    pub(crate) fn of(&self, folder: &Path) -> Result<Trust, Failure> {
-        Ok(match self.folders.get(&name(folder)) {
+    /// Whether a folder whose files have this fingerprint is trusted.
+    pub(crate) fn of(&self, folder: &Path, fingerprint: &str) -> Trust {
+        match self.folders.get(&name(folder)) {
             None => Trust::Never,
-            Some(trusted) if *trusted == fingerprint(folder)? => Trust::Given,
+            Some(trusted) if trusted == fingerprint => Trust::Given,
             Some(_) => Trust::Outdated,
-        })
+        }
     }
 
-    pub(crate) fn give(&mut self, folder: &Path) -> Result<(), Failure> {
-        self.folders.insert(name(folder), fingerprint(folder)?);
+    pub(crate) fn give(&mut self, folder: &Path, fingerprint: &str) -> Result<(), Failure> {
+        self.folders.insert(name(folder), fingerprint.to_owned());
         self.save()
     }
 
@@ -85,16 +86,17 @@ fn name(folder: &Path) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// The fingerprint of the files that trust is about.
-fn fingerprint(folder: &Path) -> Result<String, Failure> {
+/// The fingerprint of what a folder's `assize.toml` and `.env` say. It is taken of the very text that
+/// is then used: a file could change between two readings.
+pub(crate) fn fingerprint(texts: [Option<&str>; 2]) -> String {
     let mut hasher = Sha256::new();
-    for file in ["assize.toml", ".env"] {
-        let text = read_text(&folder.join(file))?.unwrap_or_default();
+    for text in texts {
+        let text = text.unwrap_or_default();
         hasher.update((text.len() as u64).to_le_bytes());
         hasher.update(text);
     }
-    Ok(hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
+    hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex
-    }))
+    })
 }

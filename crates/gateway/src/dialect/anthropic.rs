@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Manner, Reply, arguments_from_text, arguments_object, broken_off, is_false,
-    native_schema, parse, prompted, schema,
+    Decoder, Encoded, MOST_CALLS, Manner, Reply, arguments_from_text, arguments_object, broken_off,
+    is_false, native_schema, parse, prompted, schema, too_many_calls,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -337,6 +337,9 @@ impl Decoder for Stream {
             } => {
                 let call = ToolCall { id, name, arguments: input, signature: None };
                 self.calls.push((index, call, String::new()));
+                if self.calls.len() > MOST_CALLS {
+                    return Err(too_many_calls());
+                }
             }
             Event::ContentBlockDelta { delta: Piece::TextDelta { text }, .. } => {
                 self.text.push_str(&text);

@@ -115,8 +115,21 @@ pub(super) fn encode(
         },
     };
     let verb = if manner.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-    let path = format!("/models/{}:{verb}", endpoint.model);
+    let path = format!("/models/{}:{verb}", path_segment(&endpoint.model));
     Encoded::new(endpoint, path, &body, schema_enforced)
+}
+
+/// A name as one segment of a path: it cannot lead elsewhere.
+fn path_segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
+    let dots = name.bytes().all(|byte| byte == b'.');
+    name.bytes()
+        .map(|byte| match byte {
+            b'.' if !dots => ".".to_owned(),
+            byte if plain(byte) => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
 }
 
 fn turn<'a>(message: &'a Message<'a>) -> Turn<'a> {
@@ -283,5 +296,17 @@ impl Decoder for Stream {
             model: self.model,
             cost: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_name_cannot_lead_elsewhere() {
+        assert_eq!(path_segment("gemini-2.5-flash"), "gemini-2.5-flash");
+        assert_eq!(path_segment("../../x?y="), "..%2F..%2Fx%3Fy%3D");
+        assert_eq!(path_segment(".."), "%2E%2E");
     }
 }

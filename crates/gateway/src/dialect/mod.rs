@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::catalog::ModelFacts;
-use crate::provider::{Endpoint, Provider};
+use crate::provider::{Endpoint, Provider, Secret};
 
 /// An HTTP request, ready to be sent.
 #[derive(Debug, Clone)]
@@ -75,6 +75,28 @@ pub(crate) struct Reply {
     pub(crate) cost: Option<Money>,
 }
 
+impl Reply {
+    /// Takes the key out of whatever a provider may have put it into.
+    pub(crate) fn blot_out(&mut self, key: &Secret) {
+        self.text = key.scrub(&self.text);
+        self.model = self.model.as_deref().map(|model| key.scrub(model));
+        for call in &mut self.tool_calls {
+            let written = call.arguments.to_string();
+            let clean = key.scrub(&written);
+            if clean != written {
+                call.arguments = arguments_from_text(&clean);
+            }
+        }
+    }
+}
+
+/// No answer has more tool calls.
+const MOST_CALLS: usize = 256;
+
+fn too_many_calls() -> ModelError {
+    malformed("the answer has more tool calls than any real one")
+}
+
 /// How the pieces of a stream are set apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
@@ -107,6 +129,12 @@ pub(crate) fn encode(
         Provider::Google => google::encode(endpoint, facts, request, manner),
         Provider::Ollama => ollama::encode(endpoint, facts, request, manner),
     }
+}
+
+/// Only this provider's word on its prices is taken; a server that merely speaks the dialect could
+/// say anything.
+pub(crate) fn states_cost(provider: Provider) -> bool {
+    provider == Provider::OpenRouter
 }
 
 pub(crate) fn decode(provider: Provider, body: &[u8]) -> Result<Reply, ModelError> {

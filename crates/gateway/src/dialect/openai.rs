@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, Manner, Reply, arguments_from_text, arguments_object,
-    broken_off, function_tools, is_false, malformed, native_schema, parse, prompted, schema,
-    tool_content,
+    Decoder, Encoded, FunctionTool, MOST_CALLS, Manner, Reply, arguments_from_text,
+    arguments_object, broken_off, function_tools, is_false, malformed, native_schema, parse,
+    prompted, schema, too_many_calls, tool_content,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -332,16 +332,15 @@ impl Stream {
     /// Adds to the call that a part belongs to. Some servers give no index: there a new id begins a
     /// new call, and what has none goes on with the last.
     fn take_call(&mut self, part: CallPart) {
-        let is_new =
-            |id: &String| !id.is_empty() && self.calls.iter().all(|c| c.id.as_ref() != Some(id));
-        if part.id.as_ref().is_some_and(is_new) || self.calls.is_empty() {
-            self.calls.push(part);
-            return;
-        }
+        let known = |id: &String| self.calls.iter().any(|call| call.id.as_ref() == Some(id));
+        let begins = part.id.as_ref().is_some_and(|id| !id.is_empty() && !known(id));
         let at = self.calls.iter().rposition(|call| call.index == part.index);
-        if let Some(call) = at.and_then(|at| self.calls.get_mut(at)) {
-            let more = part.function.arguments.unwrap_or_default();
-            call.function.arguments.get_or_insert_default().push_str(&more);
+        match at.filter(|_| !begins).and_then(|at| self.calls.get_mut(at)) {
+            Some(call) => {
+                let more = part.function.arguments.unwrap_or_default();
+                call.function.arguments.get_or_insert_default().push_str(&more);
+            }
+            None => self.calls.push(part),
         }
     }
 }
@@ -366,6 +365,9 @@ impl Decoder for Stream {
         let said = choice.message.unwrap_or_default();
         for part in said.tool_calls.unwrap_or_default() {
             self.take_call(part);
+            if self.calls.len() > MOST_CALLS {
+                return Err(too_many_calls());
+            }
         }
         let refusal = said.refusal.filter(|words| !words.is_empty());
         self.refused |= refusal.is_some();

@@ -122,7 +122,7 @@ async fn a_cost_limit_with_an_unknown_price_is_refused_before_anything_is_sent()
     endpoint.model = "mystery".to_owned();
     let caps = Caps { cost: Money::from_dollars(1.0), tokens: None };
     let options = Options { ledger: Arc::new(MemoryLedger::new(caps)), ..Options::default() };
-    let client = assize_gateway::HttpClient::new().unwrap();
+    let client = assize_gateway::HttpClient::new();
     let gateway = Gateway::to_provider(&client, endpoint, options);
     let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
     assert_eq!(

@@ -303,7 +303,7 @@ async fn nobody_there_is_told_with_what_to_do() {
     let nowhere =
         Endpoint { base_url: format!("http://{free}"), ..Endpoint::new(Provider::Ollama) };
     let (options, mut waiting) = hearing(Options::default());
-    let gateway = Gateway::to_provider(&HttpClient::new().unwrap(), nowhere, options);
+    let gateway = Gateway::to_provider(&HttpClient::new(), nowhere, options);
     let request = Request::question("Hi");
     let asking = gateway.generate(&request, Call::default());
     tokio::pin!(asking);
@@ -382,7 +382,7 @@ async fn no_key_is_ever_shown() {
     let fake = FakeProvider::scripted(Kind::Groq, [Reply::Status(401, vec![], echo)]);
     let mut endpoint = endpoint(Kind::Groq, &fake);
     endpoint.key_source = "GROQ_API_KEY".to_owned();
-    let gateway = Gateway::to_provider(&HttpClient::new().unwrap(), endpoint, Options::default());
+    let gateway = Gateway::to_provider(&HttpClient::new(), endpoint, Options::default());
     let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
     let shown = format!("{error} {error:?} {gateway:?}");
     assert!(!shown.contains("0123456789"), "{shown}");

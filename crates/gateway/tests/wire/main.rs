@@ -37,7 +37,7 @@ pub(crate) fn endpoint(kind: Kind, fake: &FakeProvider) -> Endpoint {
 }
 
 pub(crate) fn gateway(kind: Kind, fake: &FakeProvider, options: Options) -> Gateway {
-    Gateway::to_provider(&HttpClient::new().unwrap(), endpoint(kind, fake), options)
+    Gateway::to_provider(&HttpClient::new(), endpoint(kind, fake), options)
 }
 
 /// Holds the clock still while real sockets are in use: time passes only when a test says so.

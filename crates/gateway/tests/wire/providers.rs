@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use assize_gateway::{Endpoint, Gateway, HttpClient, Options, probe};
+use assize_gateway::{Endpoint, Gateway, HttpClient, Options, RetryPolicy, probe};
 use assize_llm::{
     Call, Delivery, Delta, JsonAsk, Model, ModelExt, Prompt, Provenance, Request, Response, Schema,
     Stop, Tool, ToolCall, ToolResult, Turn,
@@ -179,7 +179,7 @@ async fn a_schema_goes_into_the_prompt_where_the_provider_has_none_or_the_caller
     }
     let fake = FakeProvider::scripted(Kind::Groq, [Reply::text("{}")]);
     let old = Endpoint { model: "llama-3".into(), ..endpoint(Kind::Groq, &fake) };
-    let gateway = Gateway::to_provider(&HttpClient::new().unwrap(), old, Options::default());
+    let gateway = Gateway::to_provider(&HttpClient::new(), old, Options::default());
     let native = Request { schema: Some(Schema::of::<Verdict>()), ..Request::question("Score.") };
     gateway.generate(&native, Call::default()).await.unwrap();
     let body = fake.only_request().body;
@@ -280,7 +280,7 @@ async fn a_model_that_takes_no_temperature_is_not_sent_one() {
     // Learned from the refusal, once, and without counting as an attempt.
     let fake = FakeProvider::scripted(Kind::Anthropic, [Reply::text("a"), Reply::text("b")]);
     let new = Endpoint { model: "claude-next-9".into(), ..endpoint(Kind::Anthropic, &fake) };
-    let gateway = Gateway::to_provider(&HttpClient::new().unwrap(), new, Options::default());
+    let gateway = Gateway::to_provider(&HttpClient::new(), new, Options::default());
     for _ in 0..2 {
         let response = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap();
         assert_eq!(response.attempts, 1);
@@ -294,7 +294,7 @@ async fn a_model_that_takes_no_temperature_is_not_sent_one() {
 async fn what_a_model_does_not_take_is_learned_by_all_calls_at_once() {
     let fake = FakeProvider::always(Kind::Anthropic, Reply::text("fine"));
     let new = Endpoint { model: "claude-next-9".into(), ..endpoint(Kind::Anthropic, &fake) };
-    let gateway = Gateway::to_provider(&HttpClient::new().unwrap(), new, Options::default());
+    let gateway = Gateway::to_provider(&HttpClient::new(), new, Options::default());
     let request = Request::question("Hi");
     let calls = (0..12).map(|_| gateway.generate(&request, Call::default()));
     let outcomes = futures_util::future::join_all(calls).await;
@@ -369,6 +369,32 @@ async fn streamed_tool_calls_without_an_index_stay_apart() {
 }
 
 #[tokio::test]
+async fn a_flood_of_tool_calls_is_no_answer() {
+    let calls: Vec<String> = (0..100_000).map(|index| format!("{{\"index\":{index}}}")).collect();
+    let frame = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{}]}}}}]}}\n\n",
+        calls.join(",")
+    );
+    let script = [Reply::Status(200, vec![], frame)];
+    let fake = FakeProvider::scripted(Kind::OpenAi, script);
+    let quiet = |_: Delta<'_>| {};
+    let call = Call { on_delta: Some(&quiet), ..Call::default() };
+    let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let gateway = gateway(Kind::OpenAi, &fake, Options { retry, ..Options::default() });
+    let error = gateway.generate(&Request::question("Hi"), call).await.unwrap_err();
+    assert!(error.to_string().contains("more tool calls"), "{error}");
+}
+
+#[tokio::test]
+async fn only_openrouters_word_on_its_prices_is_taken() {
+    let free = r#"{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10000,"completion_tokens":10,"cost":0}}"#;
+    let fake = FakeProvider::scripted(Kind::OpenAi, [Reply::Status(200, vec![], free.into())]);
+    let gateway = gateway(Kind::OpenAi, &fake, Options::default());
+    let response = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap();
+    assert_eq!(response.cost, Cost::Known(Money::from_nanos(10_000 * 750 + 10 * 4500)));
+}
+
+#[tokio::test]
 async fn a_server_that_takes_no_schema_is_asked_in_words() {
     let refusal = r#"{"error":{"message":"response_format json_schema is not supported"}}"#;
     let good = r#"{"impact": 8, "reasoning": "solid", "note": null}"#;
@@ -389,7 +415,7 @@ async fn a_server_that_takes_no_schema_is_asked_in_words() {
 async fn tools_of_newer_openai_models_are_sent_as_they_want_it() {
     let fake = FakeProvider::scripted(Kind::OpenAi, [Reply::text("ok")]);
     let new = Endpoint { model: "gpt-6-luna".into(), ..endpoint(Kind::OpenAi, &fake) };
-    let gateway = Gateway::to_provider(&HttpClient::new().unwrap(), new, Options::default());
+    let gateway = Gateway::to_provider(&HttpClient::new(), new, Options::default());
     let tool = Tool {
         name: "t".into(),
         description: "d".into(),
@@ -424,7 +450,7 @@ async fn refusals_and_cut_answers_are_told_apart() {
 
 #[tokio::test]
 async fn a_probe_tells_a_good_key_from_a_bad_one() {
-    let client = HttpClient::new().unwrap();
+    let client = HttpClient::new();
     let patience = std::time::Duration::from_secs(20);
     for kind in KINDS {
         let fake = FakeProvider::scripted(kind, []);
