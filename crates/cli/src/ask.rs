@@ -10,7 +10,7 @@ use assize_llm::{
     AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
     Stop,
 };
-use assize_types::{Cancel, Cost, Money, Usage, trail};
+use assize_types::{Cancel, Cost, Usage, trail};
 use serde_json::{Value, json};
 
 use crate::args::AskArgs;
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Resul
         Err(_) => Ok(()),
     };
     let attempts = match &outcome {
-        Ok(answered) => answered.responses.iter().map(|response| response.attempts).sum(),
+        Ok(answered) => Response::total_attempts(&answered.responses),
         Err(error) => attempts(error),
     };
     trail::workflow_completed(outcome.is_ok() && verdict.is_ok(), attempts);
@@ -51,8 +51,8 @@ pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Resul
 
 /// How often anything was sent for an answer that never came.
 fn attempts(error: &AnswerError) -> u32 {
-    let answered: u32 = error.responses().iter().map(|response| response.attempts).sum();
-    answered + error.model_error().map_or(0, ModelError::attempts)
+    Response::total_attempts(error.responses())
+        + error.model_error().map_or(0, ModelError::attempts)
 }
 
 /// What was paid for nothing is told, too.
@@ -180,17 +180,6 @@ fn show_estimate(gateway: &Gateway, request: &Request, json: bool) -> Result<(),
 }
 
 impl Answered {
-    /// `None` if the provider did not say.
-    fn usage(&self) -> Option<Usage> {
-        self.responses
-            .iter()
-            .try_fold(Usage::default(), |sum, response| Some(sum + response.usage?))
-    }
-
-    fn cost(&self) -> Cost {
-        self.responses.iter().fold(Cost::Known(Money::ZERO), |sum, response| sum + response.cost)
-    }
-
     fn last(&self) -> Result<&Response, Failure> {
         self.responses
             .last()
@@ -276,8 +265,8 @@ fn show(args: &AskArgs, answered: &Answered, gateway: &Gateway) -> Result<(), Fa
 
 /// One line of account: who, how much, at what price, how long.
 fn summary(answered: &Answered, last: &Response, gateway: &Gateway) -> String {
-    let milliseconds: u64 = answered.responses.iter().map(|response| response.duration_ms).sum();
-    let attempts: u32 = answered.responses.iter().map(|response| response.attempts).sum();
+    let milliseconds = Response::total_milliseconds(&answered.responses);
+    let attempts = Response::total_attempts(&answered.responses);
     let attempts = if attempts > 1 { format!(" · {attempts} attempts") } else { String::new() };
     let who = match last.rehearsal {
         true => "rehearsal".to_owned(),
@@ -288,9 +277,11 @@ fn summary(answered: &Answered, last: &Response, gateway: &Gateway) -> String {
     let spent = if totals.calls + totals.lost_calls > 0 {
         account(&totals)
     } else {
-        match answered.usage() {
-            Some(usage) => format!("{} · {}", tokens(&usage), answered.cost()),
-            None => answered.cost().to_string(),
+        match Response::total_usage(&answered.responses) {
+            Some(usage) => {
+                format!("{} · {}", tokens(&usage), Response::total_cost(&answered.responses))
+            }
+            None => Response::total_cost(&answered.responses).to_string(),
         }
     };
     terminal::harmless(&format!(
@@ -302,7 +293,11 @@ fn summary(answered: &Answered, last: &Response, gateway: &Gateway) -> String {
 /// What was spent, and what may have been.
 fn account(totals: &Totals) -> String {
     let answers = if totals.lost_calls == 1 { "an answer" } else { "answers" };
-    let lost = format!("at most {} for {answers} without an account", totals.lost_cost);
+    let most = match totals.known_cost() {
+        Cost::Known(_) => format!("at most {}", totals.lost_cost),
+        Cost::Unknown => "an unknown sum".to_owned(),
+    };
+    let lost = format!("{most} for {answers} without an account");
     let spent = format!("{} · {}", tokens(&totals.usage), totals.known_cost());
     match (totals.calls, totals.lost_calls) {
         (_, 0) => spent,
@@ -330,11 +325,11 @@ fn show_json(answered: &Answered, last: &Response) -> Result<(), Failure> {
         "provider": last.provider,
         "model": last.model,
         "rehearsal": last.rehearsal,
-        "usage": answered.usage(),
-        "cost_usd": dollars(answered.cost()),
+        "usage": Response::total_usage(&answered.responses),
+        "cost_usd": dollars(Response::total_cost(&answered.responses)),
         "calls": answered.responses.len(),
-        "attempts": answered.responses.iter().map(|response| response.attempts).sum::<u32>(),
-        "duration_ms": answered.responses.iter().map(|response| response.duration_ms).sum::<u64>(),
+        "attempts": Response::total_attempts(&answered.responses),
+        "duration_ms": Response::total_milliseconds(&answered.responses),
     });
     if let Some((_, provenance)) = &answered.value {
         shown["provenance"] = json!(provenance);

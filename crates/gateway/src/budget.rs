@@ -199,6 +199,7 @@ impl Ledger for MemoryLedger {
             }
             Settlement::Lost => {
                 totals.lost_calls += 1;
+                totals.unpriced_calls += u64::from(worst.cost == Cost::Unknown);
                 totals.lost_cost += worst_cost;
                 totals.lost_tokens = totals.lost_tokens.saturating_add(worst.tokens);
             }

@@ -205,7 +205,8 @@ impl Gateway {
         let mut attempt = 1;
         loop {
             let manner = self.refused.manner(wire, call.on_delta.is_some());
-            let error = match self.attempt(wire, request, manner, call, deadline).await {
+            let heard = AtomicBool::new(false);
+            let error = match self.attempt(wire, request, manner, call, deadline, &heard).await {
                 Ok((reply, schema_enforced)) => {
                     let took = started.elapsed().as_millis() as u64;
                     return Ok(response(wire, reply, schema_enforced, attempt, took));
@@ -236,6 +237,9 @@ impl Gateway {
                 error = error.message(),
                 "model call failed and is repeated"
             );
+            if let Some(on_delta) = call.on_delta.filter(|_| heard.load(Ordering::Relaxed)) {
+                on_delta(Delta::Restart);
+            }
             self.tell(Event::Retry { attempt, reason: error.message().to_owned(), wait });
             sleep(wait).await;
             attempt += 1;
@@ -250,6 +254,7 @@ impl Gateway {
         manner: Manner,
         call: &Call<'_>,
         deadline: Instant,
+        heard: &AtomicBool,
     ) -> Result<(Reply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
         let most_input = estimate::most_input_tokens(request);
@@ -275,7 +280,6 @@ impl Gateway {
         })?;
 
         reservation.sent();
-        let heard = AtomicBool::new(false);
         let pass_on = |text: &str| {
             heard.store(true, Ordering::Relaxed);
             if let Some(on_delta) = call.on_delta {
@@ -299,34 +303,23 @@ impl Gateway {
                     .with_hint("allow more time with `gateway.timeout_seconds`"))
             }),
         };
-        let outcome = match outcome {
+        match outcome {
             Ok(reply) => {
                 permit.used(reply.usage.map_or(paced, |usage| usage.total()));
                 reservation.settle(settlement(wire, &reply));
                 let nothing = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
                 if nothing && reply.stop == Stop::End {
                     let message = format!("{} gave an empty answer", wire.provider());
-                    Err(ModelError::new(ErrorKind::Empty, message))
-                } else {
-                    Ok((reply, encoded.schema_enforced))
+                    return Err(ModelError::new(ErrorKind::Empty, message));
                 }
+                Ok((reply, encoded.schema_enforced))
             }
             Err(error) => {
-                reservation.settle(if error.may_have_been_charged() {
-                    Settlement::Lost
-                } else {
-                    Settlement::Free
-                });
+                let charged = error.may_have_been_charged();
+                reservation.settle(if charged { Settlement::Lost } else { Settlement::Free });
                 Err(error)
             }
-        };
-        if outcome.is_err()
-            && heard.load(Ordering::Relaxed)
-            && let Some(on_delta) = call.on_delta
-        {
-            on_delta(Delta::Restart);
         }
-        outcome
     }
 
     /// From the cassette, if it is there.

@@ -1,6 +1,6 @@
 //! What a model answered, with all that an honest account of it needs.
 
-use assize_types::{Cost, Usage};
+use assize_types::{Cost, Money, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::prompt::ToolCall;
@@ -28,6 +28,25 @@ pub struct Response {
     pub attempts: u32,
     /// How long the call took, waiting and retries included, when it was first made.
     pub duration_ms: u64,
+}
+
+impl Response {
+    /// The tokens of several responses, if all of them said.
+    pub fn total_usage(responses: &[Response]) -> Option<Usage> {
+        responses.iter().try_fold(Usage::default(), |sum, response| Some(sum + response.usage?))
+    }
+
+    pub fn total_cost(responses: &[Response]) -> Cost {
+        responses.iter().fold(Cost::Known(Money::ZERO), |sum, response| sum + response.cost)
+    }
+
+    pub fn total_attempts(responses: &[Response]) -> u32 {
+        responses.iter().map(|response| response.attempts).sum()
+    }
+
+    pub fn total_milliseconds(responses: &[Response]) -> u64 {
+        responses.iter().map(|response| response.duration_ms).sum()
+    }
 }
 
 /// Why a model stopped writing.

@@ -16,7 +16,6 @@ mod read;
 
 use std::fmt;
 
-use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -39,18 +38,6 @@ pub struct Answer<T> {
     /// Every response that was needed, in order: one, or two if the model was asked again.
     #[serde(skip)]
     pub responses: Vec<Response>,
-}
-
-impl<T> Answer<T> {
-    pub fn usage(&self) -> Usage {
-        self.responses
-            .iter()
-            .fold(Usage::default(), |sum, response| sum + response.usage.unwrap_or_default())
-    }
-
-    pub fn cost(&self) -> Cost {
-        self.responses.iter().fold(Cost::Known(Money::ZERO), |sum, response| sum + response.cost)
-    }
 }
 
 /// The rung of the ladder that an answer stood on.

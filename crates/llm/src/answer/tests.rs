@@ -2,6 +2,7 @@
 
 use std::sync::{LazyLock, Mutex};
 
+use assize_types::{Cost, Money, Usage};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -70,9 +71,7 @@ fn fuzz_reader(text: &str) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("ASSIZE_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)
-    ))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn fuzz_arbitrary_text(text in "(?s).{0,120}") {
@@ -168,7 +167,8 @@ async fn each_rung_says_that_it_was_the_one() {
         let (answer, _) = ask(answers).await;
         let answer = answer.unwrap();
         assert_eq!((answer.value.impact, answer.provenance.clone()), (8, provenance));
-        assert_eq!(answer.usage().input, 10 * calls as u64);
+        let usage = Response::total_usage(&answer.responses).unwrap();
+        assert_eq!(usage.input, 10 * calls as u64);
     }
 }
 
