@@ -28,7 +28,11 @@ pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Resul
     if args.estimate {
         return show_estimate(&gateway, &request, args.json);
     }
-    let (provider, _) = gateway.name();
+    let (provider, model) = gateway.name();
+    let waits = std::io::stderr().is_terminal() && !gateway.is_rehearsal();
+    if waits && args.model.replay.is_none() && !args.quiet {
+        note(&paint(DIM, terminal::harmless(&format!("asking {provider} {model} …"))));
+    }
     trail::workflow_started(&request.prompt.tail, provider);
     let outcome = ask(&args, &gateway, &request, cancel).await;
     let verdict = match &outcome {
