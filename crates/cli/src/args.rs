@@ -67,7 +67,7 @@ pub(crate) struct AskArgs {
     pub(crate) quiet: bool,
 
     /// Say what the question would cost, and ask nothing
-    #[arg(long, conflicts_with_all = ["stream", "replay"])]
+    #[arg(long, conflicts_with_all = ["stream", "record", "replay"])]
     pub(crate) estimate: bool,
 
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! `assize ask`: one question through the gateway.
 
 use std::fs;
-use std::io::{IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use assize_gateway::{Gateway, REHEARSAL_LABEL, Totals};
 use assize_llm::answer::generate_value;
@@ -17,7 +18,9 @@ use crate::args::AskArgs;
 use crate::choose;
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
-use crate::terminal::{self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint};
+use crate::terminal::{
+    self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
+};
 
 /// No question is longer: the largest context window there is would not hold it.
 const LONGEST_QUESTION: u64 = 16 * 1024 * 1024;
@@ -34,7 +37,11 @@ pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Resul
         note(&paint(DIM, terminal::harmless(&format!("asking {provider} {model} …"))));
     }
     trail::workflow_started(&request.prompt.tail, provider);
-    let outcome = ask(&args, &gateway, &request, cancel).await;
+    let mut outcome = ask(&args, &gateway, &request, cancel).await;
+    let unwritten = outcome.as_mut().ok().and_then(|answered| answered.unwritten.take());
+    if let Some(error) = unwritten {
+        return Err(terminal::write_failed(error));
+    }
     let verdict = match &outcome {
         Ok(answered) => show(&args, answered, &gateway).and_then(|()| answered.verdict(&request)),
         Err(_) => Ok(()),
@@ -74,6 +81,8 @@ struct Answered {
     responses: Vec<Response>,
     /// Whether the text is on the screen already.
     streamed: bool,
+    /// Why it is not, or not all of it.
+    unwritten: Option<io::Error>,
 }
 
 async fn ask(
@@ -86,14 +95,26 @@ async fn ask(
         let call = Call { cancel, on_delta: None };
         let answer = generate_value(gateway, request, call).await?;
         let value = Some((answer.value, answer.provenance));
-        return Ok(Answered { value, responses: answer.responses, streamed: false });
+        return Ok(Answered {
+            value,
+            responses: answer.responses,
+            streamed: false,
+            unwritten: None,
+        });
     }
+    // Whoever stops reading does not stop the call: it is paid for, and may be recorded.
+    let trouble = Mutex::new(None);
     let print = |delta: Delta<'_>| {
-        // That nobody reads any more is found out at the end.
-        let _ = match delta {
-            Delta::Text(text) => out_untrusted(text),
-            Delta::Restart => out_line("\n[the stream broke off; the answer starts again]"),
-        };
+        let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() {
+            let written = match delta {
+                Delta::Text(text) => try_out_untrusted(text),
+                Delta::Restart => {
+                    try_out_untrusted("\n[the stream broke off; the answer starts again]\n")
+                }
+            };
+            *trouble = written.err();
+        }
     };
     if args.stream && gateway.is_rehearsal() {
         // Were the label not to be written, neither would the answer.
@@ -101,7 +122,8 @@ async fn ask(
     }
     let on_delta = args.stream.then_some(&print as &(dyn Fn(Delta<'_>) + Send + Sync));
     let response = gateway.generate(request, Call { cancel, on_delta }).await?;
-    Ok(Answered { value: None, responses: vec![response], streamed: args.stream })
+    let unwritten = trouble.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Answered { value: None, responses: vec![response], streamed: args.stream, unwritten })
 }
 
 async fn request(args: &AskArgs, config: &Config, cancel: &Cancel) -> Result<Request, Failure> {
@@ -215,7 +237,7 @@ fn show_label() -> Result<(), Failure> {
 fn show(args: &AskArgs, answered: &Answered, gateway: &Gateway) -> Result<(), Failure> {
     let last = answered.last()?;
     if args.json {
-        return show_json(answered, last);
+        return show_json(answered, last, &gateway.ledger().totals());
     }
     match &answered.value {
         Some((value, _)) => out_json(value)?,
@@ -318,7 +340,7 @@ fn tokens(usage: &Usage) -> String {
     format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
 }
 
-fn show_json(answered: &Answered, last: &Response) -> Result<(), Failure> {
+fn show_json(answered: &Answered, last: &Response, totals: &Totals) -> Result<(), Failure> {
     let answer = match &answered.value {
         Some((value, _)) => value.clone(),
         None => Value::String(last.text.clone()),
@@ -337,6 +359,10 @@ fn show_json(answered: &Answered, last: &Response) -> Result<(), Failure> {
     });
     if let Some((_, provenance)) = &answered.value {
         shown["provenance"] = json!(provenance);
+    }
+    if totals.lost_calls > 0 {
+        let most = totals.known_cost().known().map(|_| totals.lost_cost.dollars());
+        shown["lost"] = json!({"calls": totals.lost_calls, "at_most_usd": most});
     }
     if last.rehearsal {
         shown["label"] = json!(REHEARSAL_LABEL);

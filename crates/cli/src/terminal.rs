@@ -31,8 +31,18 @@ pub(crate) fn out_line(text: &str) -> Result<(), Failure> {
 
 /// Writes data that is not ours (a model's words) to a terminal without letting it move the cursor,
 /// set the title or pretend to be us; to anything else as it is.
+pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    if stdout.is_terminal() {
+        stdout.write_all(harmless(text).as_bytes())?;
+    } else {
+        stdout.write_all(text.as_bytes())?;
+    }
+    stdout.flush()
+}
+
 pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
-    if io::stdout().is_terminal() { out(&harmless(text)) } else { out(text) }
+    try_out_untrusted(text).map_err(write_failed)
 }
 
 pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
@@ -75,7 +85,7 @@ fn is_obeyed(c: char) -> bool {
 }
 
 /// A reader that has seen enough closes the pipe; that is its right.
-fn write_failed(error: io::Error) -> Failure {
+pub(crate) fn write_failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }

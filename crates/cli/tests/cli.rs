@@ -375,18 +375,22 @@ fn a_foreign_folder_cannot_steal_a_key() {
 }
 
 #[test]
-fn a_foreign_folder_cannot_loosen_a_limit_or_overrule_a_choice() {
+fn a_foreign_folder_cannot_loosen_a_limit_nor_overrule_a_choice_in_silence() {
     let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
     let home = Home::with(Kind::Groq, &fake);
     let user = home.folder.path().join(".config/assize/config.toml");
     fs::create_dir_all(user.parent().unwrap()).unwrap();
-    fs::write(&user, "provider = \"groq\"\nmax_output_tokens = 300\n").unwrap();
+    fs::write(
+        &user,
+        "provider = \"groq\"\nmax_output_tokens = 300\n[groq]\nmodel = \"openai/gpt-oss-20b\"\n",
+    )
+    .unwrap();
     for text in [
         "max_output_tokens = 301\n",
         "[gateway]\nretries = 20\n",
         "[groq]\nconcurrency = 999\n",
         "[log]\nlevel = \"trace\"\n",
-        "provider = \"openrouter\"\n",
+        "[gateway]\ntimeout_seconds = 1\n",
     ] {
         home.write("assize.toml", text);
         let refused = home.run(&["ask", "Why?"]);
@@ -394,13 +398,25 @@ fn a_foreign_folder_cannot_loosen_a_limit_or_overrule_a_choice() {
         assert!(!refused.err.contains("TRACE"), "{}", refused.err);
     }
     assert!(fake.captured().is_empty());
+    // Provider and model are the project's to propose, and the user's to know of.
+    for text in ["model = \"stranger/logs-everything\"\n", "[groq]\nmodel = \"stranger\"\n"] {
+        home.write("assize.toml", text);
+        let told = home.run(&["ask", "Why?"]);
+        assert_eq!(told.code, 0, "{}", told.err);
+        assert!(told.err.contains("model` is overruled by assize.toml"), "{}", told.err);
+    }
+    home.write("assize.toml", "provider = \"openrouter\"\n");
+    home.write(".env", "OPENROUTER_API_KEY=k\nASSIZE_GATEWAY_RETRIES=0\n");
+    let told = home.run(&["ask", "Why?", "--estimate"]).err;
+    assert!(told.contains("asking openrouter: the key is from .env"), "{told}");
+    fs::remove_file(home.work().join(".env")).unwrap();
     // A tighter limit, and the choice that the user made anyway, need no trust.
     home.write(
         "assize.toml",
         "provider = \"groq\"\nmax_output_tokens = 200\n[gateway]\nretries = 0\n",
     );
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
-    assert_eq!(fake.only_request().body["max_completion_tokens"], 200);
+    assert_eq!(fake.captured()[2].body["max_completion_tokens"], 200);
 }
 
 #[test]
@@ -793,6 +809,46 @@ fn retries_are_told_to_the_one_who_waits() {
         "{err}"
     );
     assert!(err.contains("2 attempts"), "{err}");
+}
+
+#[test]
+fn a_stream_that_cannot_be_written_is_not_lost_in_silence() {
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("line one\nline two\n"));
+    let home = Home::with(Kind::Groq, &fake);
+    let run = |script: &str| {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_assize")]).env_clear();
+        shell.env("HOME", home.folder.path()).env("PATH", std::env::var("PATH").unwrap());
+        shell.envs(home.variables.iter().map(|(n, v)| (n, v))).current_dir(home.work());
+        ran(shell.output().unwrap(), home.folder.path())
+    };
+    let full = run("\"$0\" ask Why? --stream > /dev/full");
+    assert_eq!(full.code, 4, "{}", full.err);
+    assert!(full.err.contains("cannot write to standard output"), "{}", full.err);
+    // Who has seen enough closes the pipe; the answer is paid for, and is recorded all the same.
+    run("\"$0\" ask Why? --stream --record tape | true");
+    let tape = fs::read_to_string(home.work().join("tape")).unwrap();
+    assert!(tape.contains("line two"), "{tape}");
+    // To a pipe a model's words go as they are.
+    let raw = FakeProvider::always(Kind::Groq, Reply::text("a\u{1b}[31mred\u{7}"));
+    assert_eq!(Home::with(Kind::Groq, &raw).run(&["ask", "Why?"]).out, "a\u{1b}[31mred\u{7}\n");
+}
+
+#[test]
+fn an_address_that_is_none_is_told_before_anything_is_sent() {
+    for address in ["http://host:99999/v1", "http://[x/v1", "ftp://host", "https://"] {
+        let home = Home::new().set("OPENAI_API_KEY", "k").set("OPENAI_BASE_URL", address);
+        assert_eq!(home.run(&["ask", "Why?"]).code, 3, "{address}");
+    }
+}
+
+#[test]
+fn the_environment_wins_over_env_files_whatever_the_name() {
+    let home = Home::new().set("OPENAI_BASE_URL", "https://right.example/v1");
+    home.write(".env", "ASSIZE_OPENAI_BASE_URL=https://wrong.example/v1\n");
+    home.run(&["config", "trust"]);
+    let shown = home.run(&["config", "show", "--only", "set"]).out;
+    assert!(shown.contains("right.example") && !shown.contains("wrong.example"), "{shown}");
 }
 
 #[test]

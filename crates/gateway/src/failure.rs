@@ -21,9 +21,13 @@ pub(crate) fn from_status(
     let body: Value = serde_json::from_slice(body)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()));
     let said = Said::read(&body);
-    // These say it all; a 413 that speaks of rates is still too large.
-    let plain = matches!(status, 401 | 404 | 413);
-    let kind = said.kind().filter(|_| !plain).unwrap_or_else(|| kind_of_status(status));
+    // Words may say more than a status, but not that what is not to be repeated is.
+    let may = |kind: &ErrorKind| match status {
+        401 | 404 | 413 => false,
+        400 | 403 => !kind.is_retryable(),
+        _ => true,
+    };
+    let kind = said.kind().filter(may).unwrap_or_else(|| kind_of_status(status));
     let wait = retry_after(headers, SystemTime::now()).or_else(|| retry_delay(&body));
     let words = if said.message.is_empty() { String::new() } else { format!(": {}", said.message) };
     let message = format!("{} answered {status} ({}){words}", endpoint.provider, describe(kind));
@@ -298,6 +302,11 @@ mod tests {
         let endpoint = Endpoint::new(Provider::Groq);
         let error = from_status(&endpoint, 413, &HeaderMap::new(), body.to_string().as_bytes());
         assert_eq!(error.kind(), ErrorKind::TooLarge);
+        for status in [400, 403] {
+            let error =
+                from_status(&endpoint, status, &HeaderMap::new(), body.to_string().as_bytes());
+            assert!(!error.kind().is_retryable(), "{status}");
+        }
     }
 
     #[test]

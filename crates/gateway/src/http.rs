@@ -26,6 +26,9 @@ const LARGEST_ANSWER: usize = 32 * 1024 * 1024;
 /// An error page is read this far.
 const LARGEST_ERROR: usize = 64 * 1024;
 
+/// How long an error page is read.
+const ERROR_PATIENCE: Duration = Duration::from_secs(5);
+
 /// The clients that all calls of a process share, set up when they are first needed.
 #[derive(Debug, Clone, Default)]
 pub struct HttpClient(Arc<Clients>);
@@ -70,6 +73,11 @@ impl HttpClient {
     }
 }
 
+/// Whether an address can be called at all.
+pub fn is_usable_address(url: &str) -> bool {
+    reqwest::Url::parse(url).is_ok_and(|url| url.host_str().is_some())
+}
+
 /// Whether an address is on this machine.
 fn is_loopback(url: &str) -> bool {
     let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -107,7 +115,7 @@ impl HttpWire {
             None => sent.await?,
         };
         (sending.learn)(ratelimit::read(response.headers()));
-        if response.status().as_u16() != 200 {
+        if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
         // From here on the provider is at work, and may charge for it whatever becomes of the answer.
@@ -165,6 +173,12 @@ impl HttpWire {
 
     fn unreachable(&self, error: reqwest::Error) -> ModelError {
         let cause = innermost(&error);
+        if error.is_builder() {
+            let message =
+                format!("the address `{}` cannot be used: {cause}", self.endpoint.base_url);
+            return ModelError::new(ErrorKind::NotFound, message)
+                .with_hint(format!("set `{}.base_url` right", self.endpoint.provider));
+        }
         if !error.is_connect() {
             let message = format!("the connection broke before an answer came: {cause}");
             return ModelError::new(ErrorKind::Connection, message);
@@ -183,14 +197,17 @@ impl HttpWire {
         }
     }
 
-    /// The error for an answer with a status other than 200.
+    /// The error for an answer that is none.
     async fn refused(&self, response: reqwest::Response) -> ModelError {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         if (300..400).contains(&status) {
             return self.redirected(status, &headers);
         }
-        let body = read(response, LARGEST_ERROR, Excess::Cut).await.unwrap_or_default();
+        // The status says most of it; the words are waited for a little.
+        let words = read(response, LARGEST_ERROR, Excess::Cut);
+        let body = tokio::time::timeout(ERROR_PATIENCE, words).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
         failure::from_status(&self.endpoint, status, &headers, &body)
     }
 
@@ -271,7 +288,7 @@ pub async fn probe(
             .send()
             .await
             .map_err(|e| wire.unreachable(e))?;
-        if response.status().as_u16() == 200 { Ok(()) } else { Err(wire.refused(response).await) }
+        if response.status().is_success() { Ok(()) } else { Err(wire.refused(response).await) }
     };
     let outcome = tokio::time::timeout(patience, ask).await.unwrap_or_else(|_| {
         let seconds = patience.as_secs();

@@ -43,7 +43,7 @@ pub use cassette::{Asked, Cassette, CassetteError, Mode as CassetteMode};
 pub use catalog::{ModelFacts, PRICES_AS_OF, Price, Rates};
 pub use estimate::Estimate;
 pub use gateway::{Event, Gateway, Observer, Options};
-pub use http::{HttpClient, probe};
+pub use http::{HttpClient, is_usable_address, probe};
 pub use pace::{Limits, Pacer};
 pub use provider::{Endpoint, Provider, Secret, UnknownProvider};
 pub use rehearsal::{REHEARSAL_LABEL, Rehearsal};

@@ -88,8 +88,8 @@ impl Reader<'_> {
     }
 
     fn is_price_field(&self, key: &str) -> bool {
-        key.starts_with("prices.")
-            && PRICE_FIELDS.iter().any(|field| key.ends_with(&format!(".{field}")))
+        let named = key.strip_prefix("prices.").and_then(|rest| rest.rsplit_once('.'));
+        named.is_some_and(|(model, field)| !model.is_empty() && PRICE_FIELDS.contains(&field))
     }
 
     fn value(&mut self, key: String, item: &Item, line: usize) -> Result<(), Failure> {
@@ -274,6 +274,7 @@ mod tests {
             "gateway = 3",
             "provider = ",
             "[prices.x]\ncost = 1",
+            "[prices]\ninput = 1",
             "[openai]\napi_key = \"sk-abcdefghijklmnop\"",
             "model = \"sk-abcdefghijklmnop\"",
             "[[anthropic]]\nmodel = \"x\"",
@@ -310,6 +311,10 @@ mod tests {
         assize.toml:1: not valid TOML: string values must be quoted, expected literal string
 
         assize.toml:2: unknown setting `prices.x.cost`
+
+        hint: a price has the fields `input`, `cached_input`, `cache_write`, `output`
+
+        assize.toml:2: unknown setting `prices.input`
 
         hint: a price has the fields `input`, `cached_input`, `cache_write`, `output`
 

@@ -38,6 +38,13 @@ pub(crate) enum Source {
     Default,
 }
 
+impl Source {
+    /// Whether the project's folder says so, and not the user.
+    fn is_the_folders(&self) -> bool {
+        matches!(self, Source::Project { .. } | Source::EnvFile { .. })
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,6 +78,8 @@ pub(crate) struct Withheld {
 pub(crate) struct Config {
     pub(crate) settings: Vec<Setting>,
     values: BTreeMap<String, Value>,
+    /// What the user's own file says.
+    chosen: BTreeMap<String, String>,
     pub(crate) withheld: Vec<Withheld>,
     /// What the folder's files set that takes trust, whether or not something else overrides it now.
     pub(crate) sensitive: Vec<(String, String)>,
@@ -108,6 +117,7 @@ impl Config {
 
         let mut config = Config {
             values: BTreeMap::new(),
+            chosen: BTreeMap::new(),
             withheld: Vec::new(),
             sensitive: Vec::new(),
             fingerprint,
@@ -135,6 +145,7 @@ impl Config {
         if let Some(text) = user_text {
             let path = around.user_file.clone();
             for Entry { key, value, line } in parse(&path, &text, &config.settings)? {
+                config.chosen.insert(key.clone(), value.clone());
                 config.set(key, value, Source::User { path: path.clone(), line });
             }
         }
@@ -160,8 +171,12 @@ impl Config {
 
     /// Sets a value that the project asks for, unless it may not.
     fn set_guarded(&mut self, key: String, text: String, source: Source) {
+        // What is so anyway needs nobody's leave, and stays whose it was.
+        if self.text(&key) == Some(text.as_str()) {
+            return;
+        }
         let may = match self.guard(&key) {
-            Guard::Open => self.agrees_with_the_user(&key, &text),
+            Guard::Open => true,
             Guard::Tighten => self.tightens(&key, &text),
             Guard::Trusted => false,
         };
@@ -180,12 +195,6 @@ impl Config {
         self.settings.iter().find(|setting| setting.key == key).map_or(Guard::Trusted, |s| s.guard)
     }
 
-    /// Whoever has chosen a provider has chosen who reads the prompts.
-    fn agrees_with_the_user(&self, key: &str, text: &str) -> bool {
-        let chosen = self.get(key).filter(|value| matches!(value.source, Source::User { .. }));
-        key != "provider" || chosen.is_none_or(|value| value.text == text)
-    }
-
     /// Whether a limit stays where it is or comes down.
     fn tightens(&self, key: &str, text: &str) -> bool {
         match (self.whole(key), text.parse::<u64>()) {
@@ -198,40 +207,28 @@ impl Config {
     /// Values from `.env` and from the environment, which wins over it; a setting's own variable
     /// wins over the one that others use too.
     fn take_variables(&mut self) -> Result<(), Failure> {
-        for setting in self.settings.clone() {
-            for variable in setting.variables().into_iter().rev() {
-                let in_file = self.env_file.iter().rfind(|entry| entry.key == variable);
-                let in_file = in_file.map(|entry| entry.value.clone());
-                let sources = [
-                    (
-                        in_file,
-                        Source::EnvFile { path: self.env_path.clone(), variable: variable.clone() },
-                    ),
-                    (
-                        self.environment.get(&variable).cloned(),
-                        Source::Environment(variable.clone()),
-                    ),
-                ];
-                for (value, source) in sources {
-                    // An empty variable is one that is not set.
-                    let Some(value) = value.filter(|value| !value.is_empty()) else {
-                        continue;
-                    };
-                    let value = if setting.key == "ollama.base_url" {
-                        ollama_address(&value)
-                    } else {
-                        value
-                    };
-                    if let Some(complaint) = setting.complaint(&value) {
-                        let message = format!("{source}: {complaint}");
-                        return Err(Failure::new(FailureKind::Settings, message));
-                    }
-                    match source {
-                        Source::EnvFile { .. } => {
-                            self.set_guarded(setting.key.clone(), value, source)
-                        }
-                        _ => self.set(setting.key.clone(), value, source),
-                    }
+        let settings = self.settings.clone();
+        let each = || {
+            let variables = |setting: &Setting| {
+                let setting = setting.clone();
+                setting.variables().into_iter().rev().map(move |name| (setting.clone(), name))
+            };
+            settings.iter().flat_map(variables)
+        };
+        for (setting, variable) in each() {
+            let entry = self.env_file.iter().rfind(|entry| entry.key == variable);
+            if let Some(value) = entry.map(|entry| entry.value.clone()) {
+                let source = Source::EnvFile { path: self.env_path.clone(), variable };
+                if let Some(value) = checked(&setting, value, &source)? {
+                    self.set_guarded(setting.key, value, source);
+                }
+            }
+        }
+        for (setting, variable) in each() {
+            if let Some(value) = self.environment.get(&variable).cloned() {
+                let source = Source::Environment(variable);
+                if let Some(value) = checked(&setting, value, &source)? {
+                    self.set(setting.key, value, source);
                 }
             }
         }
@@ -312,26 +309,34 @@ impl Config {
         }
     }
 
-    /// What a folder that is not trusted has a say in: whom the prompts go to. It may, and whoever
-    /// writes the prompts should know.
+    /// What whoever writes the prompts should know: that a folder which is not trusted supplies the
+    /// key, or overrules the user's own choice of who reads them.
     pub(crate) fn say_of_strangers(&self, provider: Provider) -> Option<String> {
         if self.trust == Trust::Given {
             return None;
         }
-        let chosen = self.get("provider").filter(|value| value.text == provider.name());
-        let choice = chosen.map(|value| &value.source);
-        let key = match self.key(provider) {
-            (Some(_), source @ Source::EnvFile { .. }) => Some(source),
-            _ => None,
+        let own_model = format!("{provider}.model");
+        let (_, key) = self.key(provider);
+        let overrules = |setting: &&str| {
+            let value = self.get(setting);
+            let by_folder = value.is_some_and(|value| value.source.is_the_folders());
+            let rivals = match *setting {
+                "provider" => vec!["provider"],
+                _ => vec!["model", own_model.as_str()],
+            };
+            let chosen = rivals.iter().any(|rival| self.chosen.contains_key(*rival));
+            by_folder && chosen
         };
-        let from_folder =
-            |source: &&Source| matches!(source, Source::Project { .. } | Source::EnvFile { .. });
-        let source = key.as_ref().or(choice.filter(from_folder))?;
-        let what = if key.is_some() { "the key is" } else { "it is chosen by" };
-        let from = if key.is_some() { "from " } else { "" };
+        let what = if key.is_the_folders() {
+            format!("the key is from {key}")
+        } else {
+            let setting = ["provider", "model", own_model.as_str()].into_iter().find(overrules)?;
+            let value = self.get(setting)?;
+            format!("`{setting}` is overruled by {}", value.source)
+        };
         Some(format!(
-            "asking {provider}: {what} {from}{source}, in a folder that is not trusted \
-             (`assize config trust` says that it is)"
+            "asking {provider}: {what}, in a folder that is not trusted (`assize config trust` says \
+             that it is)"
         ))
     }
 
@@ -375,6 +380,20 @@ impl Config {
             "such settings say where your keys and prompts go, or what may be spent: read the file, \
              then allow them with `assize config trust`",
         ))
+    }
+}
+
+/// The value of a variable for a setting; `None` if it is empty, which is as good as not set.
+fn checked(setting: &Setting, value: String, source: &Source) -> Result<Option<String>, Failure> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let value = if setting.key == "ollama.base_url" { ollama_address(&value) } else { value };
+    match setting.complaint(&value) {
+        Some(complaint) => {
+            Err(Failure::new(FailureKind::Settings, format!("{source}: {complaint}")))
+        }
+        None => Ok(Some(value)),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use assize_gateway::Provider;
+use assize_gateway::{Provider, is_usable_address};
 
 /// One setting.
 #[derive(Debug, Clone)]
@@ -83,7 +83,8 @@ impl Kind {
                 let bare = |rest: &str| {
                     !rest.contains(['?', '#', '@']) && !rest.contains(char::is_whitespace)
                 };
-                rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && bare(rest))
+                let there = |rest: &str| !rest.is_empty() && !rest.starts_with('/') && bare(rest);
+                rest.is_some_and(there) && is_usable_address(value)
             }
             Kind::Variable => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -186,7 +187,7 @@ pub(crate) fn all() -> Vec<Setting> {
             .tighten(),
         Setting::new("gateway.timeout_seconds", whole(1, 86_400), "how long one attempt may take")
             .default("120")
-            .tighten(),
+            .trusted(),
         Setting::new(
             "gateway.deadline_seconds",
             whole(1, 864_000),

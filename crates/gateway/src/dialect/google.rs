@@ -207,7 +207,7 @@ struct Feedback {
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "camelCase", default)]
 struct Tokens {
-    prompt_token_count: u64,
+    prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: u64,
     cached_content_token_count: u64,
     candidates_token_count: u64,
@@ -215,14 +215,14 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn usage(self) -> Usage {
-        let input = self.prompt_token_count.saturating_add(self.tool_use_prompt_token_count);
-        Usage {
+    fn usage(self) -> Option<Usage> {
+        let input = self.prompt_token_count?.saturating_add(self.tool_use_prompt_token_count);
+        Some(Usage {
             input,
             cached_input: self.cached_content_token_count.min(input),
             cache_write: 0,
             output: self.candidates_token_count.saturating_add(self.thoughts_token_count),
-        }
+        })
     }
 }
 
@@ -292,7 +292,7 @@ impl Decoder for Stream {
             text: self.text,
             tool_calls: self.calls,
             stop,
-            usage: self.tokens.map(Tokens::usage),
+            usage: self.tokens.and_then(Tokens::usage),
             model: self.model,
             cost: None,
         })

@@ -225,8 +225,8 @@ struct FunctionPart {
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(default)]
 struct Tokens {
-    prompt_tokens: u64,
-    completion_tokens: u64,
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
     prompt_tokens_details: Option<Details>,
     /// OpenRouter's price of the call, in dollars.
     cost: Option<f64>,
@@ -240,14 +240,15 @@ struct Details {
 }
 
 impl Tokens {
-    fn usage(self) -> Usage {
+    fn usage(self) -> Option<Usage> {
         let details = self.prompt_tokens_details.unwrap_or_default();
-        Usage {
-            input: self.prompt_tokens,
-            cached_input: details.cached_tokens.unwrap_or(0).min(self.prompt_tokens),
-            cache_write: details.cache_write_tokens.unwrap_or(0).min(self.prompt_tokens),
-            output: self.completion_tokens,
-        }
+        let input = self.prompt_tokens?;
+        Some(Usage {
+            input,
+            cached_input: details.cached_tokens.unwrap_or(0).min(input),
+            cache_write: details.cache_write_tokens.unwrap_or(0).min(input),
+            output: self.completion_tokens?,
+        })
     }
 
     fn price(self) -> Option<Money> {
@@ -294,7 +295,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
             .enumerate()
             .map(|(index, part)| tool_call(index, part))
             .collect(),
-        usage: tokens.map(Tokens::usage),
+        usage: tokens.and_then(Tokens::usage),
         model: body.model,
         cost: tokens.and_then(Tokens::price),
     })
@@ -391,7 +392,7 @@ impl Decoder for Stream {
                 .enumerate()
                 .map(|(i, part)| tool_call(i, part))
                 .collect(),
-            usage: self.tokens.map(Tokens::usage),
+            usage: self.tokens.and_then(Tokens::usage),
             model: self.model,
             cost: self.tokens.and_then(Tokens::price),
         })

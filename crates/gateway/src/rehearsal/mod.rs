@@ -36,6 +36,8 @@ pub struct Rehearsal {
 #[derive(Debug)]
 pub(crate) struct RehearsalWire {
     rehearsal: Rehearsal,
+    /// With the seed, if there is one: other answers, another model.
+    name: String,
     facts: ModelFacts,
     /// How often each request was sent, so that a repetition has another fate.
     sent: Mutex<HashMap<u64, u64>>,
@@ -50,7 +52,11 @@ impl RehearsalWire {
             native_schema: true,
             tools_need_no_reasoning: false,
         };
-        RehearsalWire { rehearsal, facts, sent: Mutex::default() }
+        let name = match rehearsal.seed {
+            0 => "rehearsal".to_owned(),
+            seed => format!("rehearsal-{seed}"),
+        };
+        RehearsalWire { rehearsal, name, facts, sent: Mutex::default() }
     }
 
     /// The fault that befalls this attempt, if any.
@@ -120,7 +126,7 @@ impl Wire for RehearsalWire {
     }
 
     fn model(&self) -> &str {
-        "rehearsal"
+        &self.name
     }
 
     fn facts(&self) -> &ModelFacts {

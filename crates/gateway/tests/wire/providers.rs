@@ -309,14 +309,18 @@ async fn what_a_model_does_not_take_is_learned_by_all_calls_at_once() {
 
 #[tokio::test]
 async fn an_answer_that_does_not_say_what_it_took_counts_at_its_worst() {
-    let silent = r#"{"choices":[{"message":{"content":"free?"},"finish_reason":"stop"}]}"#;
-    let fake = FakeProvider::scripted(Kind::OpenAi, [Reply::Status(200, vec![], silent.into())]);
-    let gateway = gateway(Kind::OpenAi, &fake, Options::default());
-    let response = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap();
-    assert_eq!((response.usage, response.cost), (None, Cost::Unknown));
-    let totals = gateway.ledger().totals();
-    assert_eq!((totals.calls, totals.lost_calls), (0, 1));
-    assert!(totals.lost_cost > Money::ZERO);
+    for usage in ["", r#","usage":{}"#, r#","usage":{"total_tokens":1500}"#] {
+        let silent = format!(
+            r#"{{"choices":[{{"message":{{"content":"free?"}},"finish_reason":"stop"}}]{usage}}}"#
+        );
+        let fake = FakeProvider::scripted(Kind::OpenAi, [Reply::Status(200, vec![], silent)]);
+        let gateway = gateway(Kind::OpenAi, &fake, Options::default());
+        let response = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap();
+        assert_eq!((response.usage, response.cost), (None, Cost::Unknown));
+        let totals = gateway.ledger().totals();
+        assert_eq!((totals.calls, totals.lost_calls), (0, 1));
+        assert!(totals.lost_cost > Money::ZERO);
+    }
 }
 
 #[tokio::test]

@@ -144,7 +144,8 @@ fn respell_keys(
     }
 }
 
-fn plain_key(key: &str) -> String {
+/// A key without what people write differently: case, blanks, hyphens, underscores.
+pub(crate) fn plain_key(key: &str) -> String {
     key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

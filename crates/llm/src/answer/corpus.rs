@@ -226,7 +226,11 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
             s(r#"{"impact": 8, "reasoning": "solid", "confidence": undefined}"#),
             value(json!({"impact": 8, "reasoning": "solid", "confidence": null}), &[Literal]),
         ),
-        ("bad escape", s(r#"{"impact": 8, "reasoning": "so\lid"}"#), Usual(vec![BadEscape])),
+        (
+            "bad escape",
+            s(r#"{"impact": 8, "reasoning": "so\_lid"}"#),
+            value(json!({"impact": 8, "reasoning": "so_lid"}), &[BadEscape]),
+        ),
         (
             "half a surrogate pair",
             s(r#"{"impact": 8, "reasoning": "\ud83d"}"#),
@@ -420,6 +424,91 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
             Refused("unexpected"),
         ),
         ("prose with a brace after it", format!("{usual} [sic"), Usual(vec![SurroundingText])),
+        (
+            "a closing tag inside a text",
+            s(r#"{"impact": 8, "reasoning": "uses </think> tag"}"#),
+            value(json!({"impact": 8, "reasoning": "uses </think> tag"}), &[]),
+        ),
+        (
+            "a quoted page that would be the answer",
+            s(
+                r#"{"impact": 4, "reasoning": "the page said <think>x</think> {'impact': 5, 'reasoning': 'y'}"}"#,
+            ),
+            value(
+                json!({"impact": 4, "reasoning": "the page said <think>x</think> {'impact': 5, 'reasoning': 'y'}"}),
+                &[],
+            ),
+        ),
+        (
+            "thinking under another name",
+            format!("<thinking>maybe {{\"impact\": 3, \"reasoning\": \"x\"}}</thinking> {usual}"),
+            Usual(vec![Thinking]),
+        ),
+        (
+            "thinking under another name, cut",
+            s(r#"<reasoning>maybe {"impact": 3, "reasoning": "x"}, wrong"#),
+            Refused("before the thinking does"),
+        ),
+        (
+            "thinking after words, cut",
+            s(r#"Thoughts: <think> maybe {"impact": 3, "reasoning": "x"} but"#),
+            Refused("before the thinking does"),
+        ),
+        (
+            "mathematics before it",
+            format!("The set {{x : x is prime}}. Final: {usual}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "a style sheet before it",
+            format!("body {{ color: red; }} {usual}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "Python before it",
+            format!("{{i: i*i for i in range(3)}} {usual}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "a template before it",
+            format!("Format: {{\"impact\": <int>, \"reasoning\": ...}}\n{usual}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "a template after it",
+            format!("{usual} as in {{\"impact\": <int>}}"),
+            Refused("unexpected `<`"),
+        ),
+        (
+            "a placeholder after it",
+            format!("{usual} as in {{placeholder: yes}}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "a brace in backticks",
+            format!("It starts with `{{` as asked. Here: {usual}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "a bracket in backticks",
+            format!("Use `[` for lists.\n{usual}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "a reference with a hash",
+            format!("See [#12] for it.\n{usual}"),
+            Usual(vec![SurroundingText]),
+        ),
+        (
+            "a broken one that is never closed",
+            s(r#"{"impact": 9, "reasoning": oops {"impact": 5, "reasoning": "x"}"#),
+            Refused("unexpected `oops`"),
+        ),
+        (
+            "a path with single backslashes",
+            s(r#"{"impact": 8, "reasoning": "C:\Program \d+"}"#),
+            value(json!({"impact": 8, "reasoning": "C:\\Program \\d+"}), &[BadEscape]),
+        ),
         ("cut in an escape", s(r#"{"impact": 8, "reasoning": "\u00"#), Refused("cut off")),
         ("cut fence", s("```json\n{\"impact\": 8,"), Refused("cut off")),
         // Nothing to read.
@@ -451,7 +540,7 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
             format!("{}{usual}", "blah { blah ".repeat(100_000)),
             Usual(vec![SurroundingText]),
         ),
-        ("comments that never end", "[/*".repeat(300_000), Refused("cut off")),
+        ("comments that never end", "[/*".repeat(300_000), Refused("too much noise")),
         (
             "a text of megabytes",
             format!("{{\"impact\": 8, \"reasoning\": \"{}\"}}", "x".repeat(2_000_000)),

@@ -35,8 +35,12 @@ pub(crate) struct Reader<'t, 'f> {
     text: &'t str,
     at: usize,
     fixes: Vec<Fix>,
-    /// Whether a key and its colon were read: from there on it is JSON that is meant, and no prose.
+    /// Whether a key of ours and its colon were read: from there on it is JSON that is meant, and no
+    /// brace in a sentence.
     meant: bool,
+    /// Whether a name without quotes is a key of ours.
+    is_ours: &'f dyn Fn(&str) -> bool,
+    objects: usize,
     fuel: &'f mut usize,
 }
 
@@ -48,9 +52,15 @@ pub(crate) struct Broken {
     pub(crate) meant: bool,
 }
 
-/// Reads one value at the start of `text`; gives it, the fixes, and the bytes it took.
-pub(crate) fn read(text: &str, fuel: &mut usize) -> Result<(Value, Vec<Fix>, usize), Broken> {
-    let mut reader = Reader { text, at: 0, fixes: Vec::new(), meant: false, fuel };
+/// Reads one value at the start of `text`; gives it, the fixes, and the bytes it took. `is_ours` tells
+/// which names are keys even without quotes.
+pub(crate) fn read(
+    text: &str,
+    is_ours: &dyn Fn(&str) -> bool,
+    fuel: &mut usize,
+) -> Result<(Value, Vec<Fix>, usize), Broken> {
+    let mut reader =
+        Reader { text, at: 0, fixes: Vec::new(), meant: false, is_ours, objects: 0, fuel };
     let value = reader.space().and_then(|()| reader.value(0));
     match value {
         Ok(value) => Ok((value, reader.fixes, reader.at)),
@@ -106,8 +116,11 @@ impl<'t> Reader<'t, '_> {
                     self.fixed(Fix::InvisibleCharacters);
                     self.bump()?;
                 }
-                Some('/') if self.rest().starts_with("//") => self.comment("\n", false)?,
-                Some('#') => self.comment("\n", false)?,
+                // Outside an object they are far more often something else: `[#12]`.
+                Some('/') if self.objects > 0 && self.rest().starts_with("//") => {
+                    self.comment("\n", false)?;
+                }
+                Some('#') if self.objects > 0 => self.comment("\n", false)?,
                 Some('/') if self.rest().starts_with("/*") => self.comment("*/", true)?,
                 _ => return Ok(()),
             }
@@ -141,19 +154,22 @@ impl<'t> Reader<'t, '_> {
     }
 
     fn object(&mut self, depth: usize) -> Result<Value, Fault> {
+        self.objects += 1;
         self.bump()?;
         let mut members: Map<String, Value> = Map::new();
         loop {
             self.space()?;
             if self.eat("}") {
+                self.objects -= 1;
                 return Ok(Value::Object(members));
             }
+            let quoted = self.peek() == Some('"') || self.peek() == Some('\'');
             let key = self.key()?;
             self.space()?;
             if !self.eat(":") {
                 return self.unexpected();
             }
-            self.meant = true;
+            self.meant |= quoted || (self.is_ours)(&key);
             self.space()?;
             let value = self.value(depth + 1)?;
             match members.get(&key) {
@@ -259,8 +275,12 @@ impl<'t> Reader<'t, '_> {
                 }
             }
             c => {
-                // `\'`, `\_` and the like: the backslash means nothing here.
                 self.fixed(Fix::BadEscape);
+                // Before punctuation (`\'`, `\_`) it means nothing; before a letter it is a part of
+                // what was written: a path, a pattern, a formula.
+                if c.is_alphanumeric() {
+                    text.push('\\');
+                }
                 text.push(c);
             }
         }
@@ -387,7 +407,7 @@ mod tests {
             }
             .unwrap();
             let mut fuel = 10 * text.len() + 100;
-            let (read, fixes, length) = read(&text, &mut fuel).unwrap();
+            let (read, fixes, length) = read(&text, &|_| true, &mut fuel).unwrap();
             prop_assert_eq!(read, value);
             prop_assert!(fixes.is_empty(), "{:?}", fixes);
             prop_assert_eq!(length, text.len());
@@ -396,7 +416,7 @@ mod tests {
         #[test]
         fn never_panics_and_never_reads_past_its_fuel(text in "(?s).{0,200}") {
             let mut fuel = 1000;
-            let _ = read(&text, &mut fuel);
+            let _ = read(&text, &|_| true, &mut fuel);
         }
 
         #[test]
@@ -406,7 +426,7 @@ mod tests {
             let end = cut.min(text.len() - 1);
             prop_assume!(text.is_char_boundary(end));
             let mut fuel = 100_000;
-            prop_assert!(read(&text[..end], &mut fuel).is_err());
+            prop_assert!(read(&text[..end], &|_| true, &mut fuel).is_err());
         }
     }
 }

@@ -225,7 +225,7 @@ pub async fn generate_value<M: Model + ?Sized>(
 ) -> Result<Answer<Value>, AnswerError> {
     let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
     let reader = AnswerReader::new(schema).ok_or(AnswerError::Schema)?;
-    climb(model, request, call, &|text| reader.read(text)).await
+    climb(model, request, call, &|response| read_response(&reader, response)).await
 }
 
 /// Asks for a `T`; all rungs that `ask` has.
@@ -241,8 +241,8 @@ where
     let JsonAsk { request, extract, default } = ask;
     let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
     let reader = AnswerReader::new(schema).ok_or(AnswerError::Schema)?;
-    let read = |text: &str| {
-        let (value, fixes) = reader.read(text)?;
+    let read = |response: &Response| {
+        let (value, fixes) = read_response(&reader, response)?;
         let typed = serde_json::from_value(value)
             .map_err(|error| Unreadable::DoesNotFit(error.to_string()))?;
         Ok((typed, fixes))
@@ -268,7 +268,17 @@ where
     }
 }
 
-type ReadFn<'r, T> = &'r (dyn Fn(&str) -> Result<(T, Vec<Fix>), Unreadable> + Send + Sync);
+type ReadFn<'r, T> = &'r (dyn Fn(&Response) -> Result<(T, Vec<Fix>), Unreadable> + Send + Sync);
+
+fn read_response(
+    reader: &AnswerReader,
+    response: &Response,
+) -> Result<(Value, Vec<Fix>), Unreadable> {
+    match response.stop {
+        Stop::MaxTokens => reader.read_cut(&response.text),
+        _ => reader.read(&response.text),
+    }
+}
 
 async fn climb<M: Model + ?Sized, T>(
     model: &M,
@@ -280,7 +290,7 @@ async fn climb<M: Model + ?Sized, T>(
     if first.stop == Stop::Refused {
         return Err(AnswerError::Refused { responses: vec![first] });
     }
-    let reason = match read(&first.text) {
+    let reason = match read(&first) {
         Ok((value, fixes)) => {
             let provenance = match (first.schema_enforced, fixes.is_empty()) {
                 (true, true) => Provenance::Native,
@@ -299,7 +309,7 @@ async fn climb<M: Model + ?Sized, T>(
         }
     };
     let cut = first.stop == Stop::MaxTokens && second.stop == Stop::MaxTokens;
-    match read(&second.text) {
+    match read(&second) {
         _ if second.stop == Stop::Refused => {
             Err(AnswerError::Refused { responses: vec![first, second] })
         }

@@ -232,6 +232,16 @@ async fn a_refusal_is_not_asked_again() {
 }
 
 #[tokio::test]
+async fn a_draft_in_an_answer_that_is_cut_off_is_not_the_answer() {
+    let draft = format!("Let me try {GOOD}. No wait, that is wrong, recomput");
+    let (outcome, asked) = ask(vec![stops(&draft, Stop::MaxTokens), says(GOOD)]).await;
+    assert_eq!((outcome.unwrap().provenance, asked.len()), (Provenance::Reasked(vec![]), 2));
+    // Cut off right behind it, it is whole.
+    let (outcome, asked) = ask(vec![stops(&format!("{GOOD}\n```"), Stop::MaxTokens)]).await;
+    assert_eq!((outcome.unwrap().value.impact, asked.len()), (8, 1));
+}
+
+#[tokio::test]
 async fn an_answer_that_is_cut_off_is_asked_for_again_shorter() {
     let cut = r#"{"impact": 8, "reasoning": "so"#;
     let (outcome, asked) =
