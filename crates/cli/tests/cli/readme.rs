@@ -6,7 +6,7 @@ use std::process::Command;
 /// compares what is printed.
 #[test]
 fn the_readme_shows_what_is_printed() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     let home = tempfile::tempdir().unwrap();
     let work = home.path().join("project");
     std::fs::create_dir_all(&work).unwrap();

@@ -1,0 +1,224 @@
+//! Settings, who is there, and what is logged.
+
+use std::fs;
+use std::process::Command;
+
+use assize_testkit::{FakeProvider, Kind, Reply};
+use serde_json::Value;
+
+use crate::{Home, Ran};
+
+#[test]
+fn a_price_in_the_settings_makes_an_unknown_model_known() {
+    let fake = FakeProvider::scripted(Kind::OpenRouter, []);
+    let home = Home::with(Kind::OpenRouter, &fake);
+    let estimate =
+        |home: &Home| home.run(&["ask", "Why?", "--estimate", "--model", "some/model.v1"]).out;
+    assert!(estimate(&home).contains("cost unknown, at most cost unknown"), "{}", estimate(&home));
+    let settings = home.folder.path().join(".config/assize/config.toml");
+    fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    fs::write(&settings, "[prices.\"some/model.v1\"]\ninput = 1.0\noutput = 2.0\n").unwrap();
+    assert!(estimate(&home).contains("$0.0020, at most $0.0092"), "{}", estimate(&home));
+}
+
+#[test]
+fn settings_win_in_their_order_and_say_where_they_come_from() {
+    let home = Home::new();
+    let user = home.folder.path().join(".config/assize/config.toml");
+    fs::create_dir_all(user.parent().unwrap()).unwrap();
+    let show = |home: &Home, key: &str| {
+        let out = home.run(&["config", "show", "--json"]).out;
+        let json: Value = serde_json::from_str(&out).unwrap();
+        let setting = &json["settings"][key];
+        format!(
+            "{} ({})",
+            setting["value"].as_str().unwrap_or("-"),
+            setting["source"].as_str().unwrap_or("-")
+        )
+    };
+    assert_eq!(show(&home, "groq.model"), "openai/gpt-oss-120b (default)");
+    fs::write(&user, "[groq]\nmodel = \"from-user\"\n").unwrap();
+    assert_eq!(show(&home, "groq.model"), "from-user (~/.config/assize/config.toml:2)");
+    home.write("assize.toml", "\n[groq]\nmodel = \"from-project\"\n");
+    assert_eq!(show(&home, "groq.model"), "from-project (assize.toml:3)");
+    home.write(".env", "ASSIZE_GROQ_MODEL=from-dotenv\nGROQ_API_KEY=gsk_0123456789abcdef\n");
+    assert_eq!(show(&home, "groq.model"), "from-dotenv (.env, ASSIZE_GROQ_MODEL)");
+    assert_eq!(show(&home, "groq.key"), "…cdef (.env, GROQ_API_KEY)");
+    let home = home.set("ASSIZE_GROQ_MODEL", "from-env");
+    assert_eq!(show(&home, "groq.model"), "from-env (environment, ASSIZE_GROQ_MODEL)");
+    let flagged =
+        home.run(&["ask", "x", "--estimate", "--provider", "groq", "--model", "from-flag"]);
+    assert!(flagged.out.contains("cost unknown"), "{}{}", flagged.out, flagged.err);
+    let text = home.run(&["config", "show"]).out;
+    assert!(!text.contains("0123456789"), "keys are masked: {text}");
+}
+
+#[test]
+fn wrong_settings_are_told_with_line_and_nearest_key() {
+    let home = Home::new();
+    home.write("assize.toml", "provider = \"rehearsal\"\n\n[anthropic]\nmodle = \"x\"\n");
+    let wrong = home.run(&["ask", "Why?"]);
+    assert_eq!(wrong.code, 3);
+    assert_eq!(
+        wrong.err,
+        "error: assize.toml:4: unknown setting `anthropic.modle`\n\nhint: the nearest setting is `anthropic.model`\n"
+    );
+    home.write("assize.toml", "[openai]\napi_key = \"sk-0123456789abcdef\"\n");
+    let literal = home.run(&["config", "show"]);
+    assert_eq!(literal.code, 3);
+    assert!(literal.err.contains("assize.toml:2: `openai.api_key` holds a key"), "{}", literal.err);
+    assert!(
+        literal.err.contains("export OPENAI_API_KEY=…") && !literal.err.contains("0123456789"),
+        "{}",
+        literal.err
+    );
+    home.write("assize.toml", "");
+    let variable =
+        Home { variables: vec![("ASSIZE_GATEWAY_RETRIES".into(), "many".into())], ..home };
+    let wrong = variable.run(&["ask", "Why?"]);
+    assert_eq!(
+        (wrong.code, wrong.err.as_str()),
+        (
+            3,
+            "error: environment, ASSIZE_GATEWAY_RETRIES: wants a whole number from 0 to 20, not `many`\n"
+        )
+    );
+}
+
+#[test]
+fn a_settings_file_that_cannot_be_read_is_told() {
+    let home = Home::new();
+    fs::create_dir(home.work().join("assize.toml")).unwrap();
+    let folder = home.run(&["ask", "Why?"]);
+    assert_eq!(folder.code, 3);
+    assert!(folder.err.contains("assize.toml`: "), "{}", folder.err);
+    fs::remove_dir(home.work().join("assize.toml")).unwrap();
+    home.write("assize.toml", &"#".repeat(2_000_000));
+    assert!(home.run(&["ask", "Why?"]).err.contains("larger than 1 MiB"));
+    fs::write(home.work().join("assize.toml"), b"provider = \"\xff\"").unwrap();
+    assert!(home.run(&["ask", "Why?"]).err.contains("not UTF-8"));
+}
+
+#[test]
+fn other_peoples_env_files_are_no_trouble_of_ours() {
+    let home = Home::new();
+    home.write(".env/bin/activate", "a virtual environment");
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0);
+    fs::remove_dir_all(home.work().join(".env")).unwrap();
+    home.write(".env", "CERT=\"-----BEGIN\nMII\n-----END\"\nnot a variable\nOPEN=\"never closed\n");
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0);
+}
+
+#[test]
+fn without_a_store_of_certificates_the_rehearsal_still_works() {
+    let home = Home::new().set("SSL_CERT_FILE", "/nowhere").set("SSL_CERT_DIR", "/nowhere");
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0);
+    assert_eq!(home.run(&["ask", "Why?", "--provider", "rehearsal"]).code, 0);
+}
+
+#[test]
+fn doctor_tells_who_is_there_and_who_is_used() {
+    let fake = FakeProvider::scripted(Kind::Google, []);
+    let home = Home::with(Kind::Google, &fake);
+    let Ran { code, out, err } = home.run(&["doctor"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("✓ google") && out.contains("← used"), "{out}");
+    assert!(out.contains("key …cdef from environment, GEMINI_API_KEY"), "{out}");
+    assert!(out.contains("– anthropic") && out.contains("no key; set ANTHROPIC_API_KEY"), "{out}");
+    assert!(out.contains("✗ ollama") && out.contains("cannot be reached"), "{out}");
+    assert!(out.contains("looked for in this order: --provider"), "{out}");
+
+    let several = Home::with(Kind::Google, &fake)
+        .set("OPENAI_API_KEY", "wrong")
+        .set("OPENAI_BASE_URL", fake.base_url());
+    let both = several.run(&["doctor", "--json"]);
+    assert_eq!(both.code, 4, "the one that is used fails");
+    let json: Value = serde_json::from_str(&both.out).unwrap();
+    assert_eq!(
+        (&json["used"], &json["providers"][1]["state"]),
+        (&"openai".into(), &"fails".into())
+    );
+
+    let none = Home::new().run(&["doctor", "--offline"]);
+    assert_eq!(none.code, 0);
+    assert!(none.out.contains("In use: rehearsal, no model was asked"), "{}", none.out);
+}
+
+#[test]
+fn an_ollama_that_answers_is_used_before_the_rehearsal() {
+    let fake = FakeProvider::scripted(Kind::Ollama, [Reply::text("local")]);
+    let home = Home::new().set("OLLAMA_HOST", fake.base_url());
+    assert_eq!(home.run(&["ask", "Why?"]).out, "local\n");
+}
+
+#[test]
+fn logs_are_structured_and_keep_secrets() {
+    let fake = FakeProvider::always(Kind::Anthropic, Reply::text("classified answer"));
+    let home = Home::with(Kind::Anthropic, &fake);
+    let question = format!("secret question {}", "x".repeat(200));
+    let json =
+        home.run(&["ask", &question, "--quiet", "--log-level", "info", "--log-format", "json"]);
+    let lines: Vec<Value> =
+        json.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let messages: Vec<&str> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["Agent workflow started", "Agent workflow completed"]);
+    assert_eq!(lines[0]["task"].as_str().unwrap().chars().count(), 100);
+    assert_eq!((&lines[1]["success"], &lines[1]["attempts"]), (&true.into(), &1.into()));
+
+    home.run(&["ask", "another", "--quiet", "--record", "tape"]);
+    let missed = home.run(&[
+        "ask",
+        &question,
+        "--replay",
+        "tape",
+        "--log-level",
+        "debug",
+        "--log-format",
+        "json",
+    ]);
+    let logged: String = missed.err.lines().filter(|line| line.starts_with('{')).collect();
+    assert!(
+        logged.contains("is not on the cassette") && !logged.contains(&"x".repeat(150)),
+        "{logged}"
+    );
+    let debug = home.run(&["ask", &question, "--quiet", "--log-level", "debug"]).err;
+    assert!(debug.contains("gen_ai.usage.input_tokens=1000"), "{debug}");
+    assert!(!debug.contains(&"x".repeat(150)) && !debug.contains("classified answer"), "{debug}");
+    let trace = home.run(&["ask", &question, "--quiet", "--log-level", "trace"]).err;
+    assert!(trace.contains(&"x".repeat(150)) && trace.contains("classified answer"), "{trace}");
+    assert!(!trace.contains(fake.key()), "keys never");
+    assert_eq!(home.run(&["ask", &question, "--quiet"]).err, "");
+}
+
+#[test]
+fn an_address_that_is_none_is_told_before_anything_is_sent() {
+    for address in ["http://host:99999/v1", "http://[x/v1", "ftp://host", "https://"] {
+        let home = Home::new().set("OPENAI_API_KEY", "k").set("OPENAI_BASE_URL", address);
+        assert_eq!(home.run(&["ask", "Why?"]).code, 3, "{address}");
+    }
+}
+
+#[test]
+fn the_environment_wins_over_env_files_whatever_the_name() {
+    let home = Home::new().set("OPENAI_BASE_URL", "https://right.example/v1");
+    home.write(".env", "ASSIZE_OPENAI_BASE_URL=https://wrong.example/v1\n");
+    home.run(&["config", "trust"]);
+    let shown = home.run(&["config", "show", "--only", "set"]).out;
+    assert!(shown.contains("right.example") && !shown.contains("wrong.example"), "{shown}");
+}
+
+#[test]
+fn completions_and_version() {
+    let home = Home::new();
+    assert_eq!(home.run(&["--version"]).out, format!("assize {}\n", env!("CARGO_PKG_VERSION")));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = home.run(&["completions", shell]).out;
+        assert!(script.contains("assize") && script.contains("max-cost"), "{shell}");
+    }
+    let check = Command::new("bash")
+        .arg("-n")
+        .arg(home.write("c.bash", &home.run(&["completions", "bash"]).out))
+        .status()
+        .unwrap();
+    assert!(check.success());
+}

@@ -1,0 +1,277 @@
+//! What a folder that somebody else wrote, or a provider, cannot do to the user.
+
+use std::fs;
+use std::process::Command;
+
+use assize_testkit::{FakeProvider, Kind, Reply};
+
+use crate::{Home, Ran};
+
+#[test]
+fn a_foreign_folder_cannot_steal_a_key() {
+    let fake = FakeProvider::always(Kind::OpenAi, Reply::text("yours"));
+    let thief = FakeProvider::scripted(Kind::OpenAi, []);
+    let home = Home::with(Kind::OpenAi, &fake);
+    let variables = home.variables.clone();
+    let home = Home {
+        variables: variables.into_iter().filter(|(name, _)| name != "OPENAI_BASE_URL").collect(),
+        ..home
+    };
+    for (file, text) in [
+        ("assize.toml", format!("[openai]\nbase_url = \"{}\"\n", thief.base_url())),
+        (".env", format!("OPENAI_BASE_URL={}\n", thief.base_url())),
+        (".env", format!("ASSIZE_OPENAI_BASE_URL={}\n", thief.base_url())),
+        ("assize.toml", "[openai]\nkey_env = \"AWS_SECRET_ACCESS_KEY\"\n".to_owned()),
+        ("assize.toml", "[budget]\nmax_cost = 1000\n".to_owned()),
+        ("assize.toml", "[prices.\"gpt-5.4-mini\"]\ninput = 0\noutput = 0\n".to_owned()),
+    ] {
+        let path = home.write(file, &text);
+        home.write("sub/folder/.keep", "");
+        let refused = home.run(&["ask", "Why?"]);
+        assert_eq!((refused.code, refused.out.as_str()), (3, ""), "{text}");
+        assert!(refused.err.contains("the folder is not trusted"), "{}", refused.err);
+        assert!(refused.err.contains("`assize config trust`"), "{}", refused.err);
+        let shown = home.run(&["config", "show", "--only", "set"]).out;
+        assert!(shown.contains("no effect: the folder is not trusted"), "{shown}");
+        fs::remove_file(path).unwrap();
+    }
+    assert!(thief.captured().is_empty() && fake.captured().is_empty());
+}
+
+#[test]
+fn a_foreign_folder_cannot_loosen_a_limit_nor_overrule_a_choice_in_silence() {
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let home = Home::with(Kind::Groq, &fake);
+    let user = home.folder.path().join(".config/assize/config.toml");
+    fs::create_dir_all(user.parent().unwrap()).unwrap();
+    fs::write(
+        &user,
+        "provider = \"groq\"\nmax_output_tokens = 300\n[groq]\nmodel = \"openai/gpt-oss-20b\"\n",
+    )
+    .unwrap();
+    for text in [
+        "max_output_tokens = 301\n",
+        "[gateway]\nretries = 20\n",
+        "[groq]\nconcurrency = 999\n",
+        "[log]\nlevel = \"trace\"\n",
+        "[gateway]\ntimeout_seconds = 1\n",
+    ] {
+        home.write("assize.toml", text);
+        let refused = home.run(&["ask", "Why?"]);
+        assert_eq!(refused.code, 3, "{text}{}", refused.err);
+        assert!(!refused.err.contains("TRACE"), "{}", refused.err);
+    }
+    assert!(fake.captured().is_empty());
+    // Provider and model are the project's to propose, and the user's to know of.
+    for text in ["model = \"stranger/logs-everything\"\n", "[groq]\nmodel = \"stranger\"\n"] {
+        home.write("assize.toml", text);
+        let told = home.run(&["ask", "Why?"]);
+        assert_eq!(told.code, 0, "{}", told.err);
+        assert!(told.err.contains("model` is overruled by assize.toml"), "{}", told.err);
+    }
+    home.write("assize.toml", "provider = \"openrouter\"\n");
+    home.write(".env", "OPENROUTER_API_KEY=k\nASSIZE_GATEWAY_RETRIES=0\n");
+    let told = home.run(&["ask", "Why?", "--estimate"]).err;
+    assert!(told.contains("asking openrouter: the key is from .env"), "{told}");
+    fs::remove_file(home.work().join(".env")).unwrap();
+    // A tighter limit, and the choice that the user made anyway, need no trust.
+    home.write(
+        "assize.toml",
+        "provider = \"groq\"\nmax_output_tokens = 200\n[gateway]\nretries = 0\n",
+    );
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0);
+    assert_eq!(fake.captured()[2].body["max_completion_tokens"], 200);
+}
+
+#[test]
+fn what_is_trusted_is_what_is_shown_whatever_else_is_set_now() {
+    let home = Home::new().set("OPENAI_BASE_URL", "https://api.openai.com/v1");
+    home.write("assize.toml", "[openai]\nbase_url = \"http://127.0.0.1:9/steal\"\n");
+    let told = home.run(&["config", "trust"]).err;
+    assert!(told.contains("openai.base_url = http://127.0.0.1:9/steal"), "{told}");
+}
+
+/// A folder that was trusted once, and whose files change back and forth while the command runs.
+#[test]
+fn a_file_that_changes_between_two_looks_is_not_trusted() {
+    let thief = FakeProvider::scripted(Kind::OpenAi, []);
+    let home = Home::new().set("OPENAI_API_KEY", thief.key()).set("ASSIZE_GATEWAY_RETRIES", "0");
+    let good = "temperature = 0.5\n".to_owned();
+    let evil = format!("{good}[openai]\nbase_url = \"{}\"\n", thief.base_url());
+    let file = home.write("assize.toml", &good);
+    assert_eq!(home.run(&["config", "trust"]).code, 0);
+    let (stop, folder) =
+        (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), home.work());
+    let swapper = std::thread::spawn({
+        let stop = std::sync::Arc::clone(&stop);
+        move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                for text in [&good, &evil] {
+                    fs::write(folder.join("next"), text).unwrap();
+                    fs::rename(folder.join("next"), &file).unwrap();
+                }
+            }
+        }
+    });
+    for _ in 0..40 {
+        let shown = home.run(&["config", "show", "--only", "set"]);
+        assert!(
+            !shown.out.contains(&format!("openai.base_url  {}", thief.base_url())),
+            "{}",
+            shown.out
+        );
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    swapper.join().unwrap();
+}
+
+#[test]
+fn a_repository_cannot_drive_the_terminal() {
+    let home = Home::new();
+    for (file, text) in [
+        ("assize.toml", "[anthropic]\nmodel = \"\\u001b]0;PWNED\\u0007\"\n".to_owned()),
+        (
+            "assize.toml",
+            "[prices.\"\\u001b[1A\\u001b[2Khidden\"]\ninput = 1\noutput = 1\n".to_owned(),
+        ),
+        (".env", "GROQ_API_KEY=aaaaaaaaaaaaaaaaaaaa\u{1b}[2J\nASSIZE_MODEL=\u{1b}[2J\n".to_owned()),
+    ] {
+        let path = home.write(file, &text);
+        for args in [["doctor", "--offline"], ["config", "show"], ["config", "trust"]] {
+            let Ran { out, err, .. } = home.run(&args);
+            assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{args:?}: {out}{err}");
+        }
+        fs::remove_file(path).unwrap();
+    }
+    // The same for a model's words in JSON, where a terminal might obey what JSON leaves alone.
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("a\u{9b}5m\u{202e}b\u{7f}"));
+    let shown = Home::with(Kind::Groq, &fake).run(&["ask", "Why?", "--json"]).out;
+    assert!(shown.contains("a\\u009b5m\\u202eb\\u007f"), "{shown}");
+}
+
+#[test]
+fn what_is_said_on_this_machine_does_not_go_through_a_proxy() {
+    let fake = FakeProvider::always(Kind::OpenAi, Reply::text("direct"));
+    let proxy = FakeProvider::scripted(Kind::OpenAi, []);
+    let address = proxy.base_url().replace("/v1", "");
+    let home = Home::with(Kind::OpenAi, &fake);
+    let home =
+        home.set("http_proxy", &address).set("HTTP_PROXY", &address).set("ALL_PROXY", &address);
+    assert_eq!(home.run(&["ask", "Why?"]).out, "direct\n");
+    assert!(proxy.captured().is_empty());
+}
+
+#[test]
+fn keys_and_passwords_in_the_wrong_place_are_not_repeated() {
+    let secret = "sk-0123456789abcdef0123";
+    let home = || Home::new().set("ASSIZE_PROVIDER", "openai");
+    for (variable, value) in [
+        ("ASSIZE_OPENAI_KEY_ENV", secret.to_owned()),
+        ("OPENAI_BASE_URL", secret.to_owned()),
+        ("OPENAI_BASE_URL", format!("http://user:{secret}@127.0.0.1:9/v1")),
+        ("OPENAI_BASE_URL", format!("http://127.0.0.1:9/v1?key={secret}")),
+        ("ASSIZE_OPENAI_KEY", secret.to_owned()),
+    ] {
+        for args in [["ask", "Why?"], ["config", "show"], ["doctor", "--offline"]] {
+            let Ran { out, err, .. } = home().set(variable, value.clone()).run(&args);
+            assert!(
+                !out.contains("0123456789") && !err.contains("0123456789"),
+                "{variable}: {out}{err}"
+            );
+        }
+    }
+    let told = home().set("ASSIZE_OPENAI_KEY", secret).run(&["ask", "Why?"]).err;
+    assert!(told.contains("the key belongs into `OPENAI_API_KEY`"), "{told}");
+    let file = home();
+    file.write("assize.toml", &format!("{secret} = 1\n"));
+    assert!(!file.run(&["ask", "Why?"]).err.contains("0123456789"));
+    for nonsense in ["inf", "1e30", "NaN", "-1"] {
+        assert_eq!(Home::new().run(&["ask", "Why?", &format!("--max-cost={nonsense}")]).code, 2);
+    }
+}
+
+#[test]
+fn a_provider_that_echoes_the_key_does_not_get_it_onto_a_tape_or_into_a_log() {
+    let echo = "you sent sk-test-0123456789abcdef";
+    let fake = FakeProvider::always(Kind::Groq, Reply::text(echo));
+    let home = Home::with(Kind::Groq, &fake);
+    let told = home.run(&["ask", "Why?", "--record", "tape", "--log-level", "trace"]);
+    assert_eq!(told.out, "you sent ***\n");
+    let tape = fs::read_to_string(home.work().join("tape")).unwrap();
+    assert!(!tape.contains("0123456789") && !told.err.contains("0123456789"), "{}", told.err);
+}
+
+#[test]
+fn pipes_and_endless_files_do_not_hang_it() {
+    let home = Home::new();
+    let pipe = |name: &str| {
+        let made = Command::new("mkfifo").arg(home.work().join(name)).status().unwrap();
+        assert!(made.success());
+    };
+    pipe("tape");
+    assert_eq!(home.run(&["ask", "Why?", "--replay", "tape"]).code, 2);
+    pipe("assize.toml");
+    assert_eq!(home.run(&["config", "show"]).code, 3);
+    fs::remove_file(home.work().join("assize.toml")).unwrap();
+    pipe(".env");
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0, "a `.env` that is no file is none");
+    let sparse = fs::File::create(home.work().join("big")).unwrap();
+    sparse.set_len(3 << 30).unwrap();
+    assert_eq!(home.run(&["ask", "Why?", "--replay", "big"]).code, 2);
+}
+
+#[test]
+fn trust_is_given_to_a_folder_as_it_is_and_ends_when_it_changes() {
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let home = Home::new().set("GROQ_API_KEY", fake.key());
+    home.write("assize.toml", &format!("[groq]\nbase_url = \"{}/\"\n", fake.base_url()));
+    assert_eq!(home.run(&["ask", "Why?"]).code, 3);
+    let given = home.run(&["config", "trust"]);
+    assert_eq!(given.code, 0);
+    assert!(
+        given.err.contains("trusted: ~/work") && given.err.contains("groq.base_url = http://127"),
+        "{}",
+        given.err
+    );
+    assert_eq!(home.run(&["ask", "Why?"]).out, "yours\n");
+    home.write(
+        "assize.toml",
+        &format!("[groq]\nbase_url = \"{}\"\nmodel = \"openai/gpt-oss-20b\"\n", fake.base_url()),
+    );
+    let changed = home.run(&["ask", "Why?"]);
+    assert_eq!(changed.code, 3);
+    assert!(changed.err.contains("its files have changed since"), "{}", changed.err);
+    home.run(&["config", "trust", "."]);
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0);
+    assert!(home.run(&["config", "distrust"]).err.contains("no longer trusted"));
+    assert_eq!(home.run(&["ask", "Why?"]).code, 3);
+    assert_eq!(home.run(&["config", "trust", "nowhere"]).code, 2);
+}
+
+#[test]
+fn a_harmless_project_file_needs_no_trust_and_counts_in_its_subfolders() {
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let home = Home::with(Kind::Groq, &fake);
+    home.write("assize.toml", "max_output_tokens = 77\n");
+    home.write("deep/er/.keep", "");
+    let mut command = home.command(&["ask", "Why?"]);
+    let output = command.current_dir(home.work().join("deep/er")).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(fake.only_request().body["max_completion_tokens"], 77);
+    // Above the root of a repository nothing counts.
+    fs::create_dir_all(home.work().join("deep/.git")).unwrap();
+    home.command(&["ask", "Why?"]).current_dir(home.work().join("deep/er")).output().unwrap();
+    assert_eq!(fake.captured()[1].body["max_completion_tokens"], 4096);
+}
+
+#[test]
+fn a_strangers_key_is_used_with_a_word_of_warning() {
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let home = Home::new().set("GROQ_BASE_URL", fake.base_url());
+    home.write(".env", &format!("GROQ_API_KEY={}\n", fake.key()));
+    let told = home.run(&["ask", "Why?"]);
+    assert_eq!(told.out, "yours\n");
+    assert!(told.err.contains("asking groq: the key is from .env, GROQ_API_KEY"), "{}", told.err);
+    home.run(&["config", "trust"]);
+    assert!(!home.run(&["ask", "Why?"]).err.contains("not trusted"));
+}
