@@ -7,7 +7,8 @@ use assize_types::{Cost, Money, Usage};
 
 use crate::provider::{Endpoint, Provider};
 
-/// The day on which the prices below were last checked against the providers' price lists.
+/// The day on which the prices below were gathered, from copies of the providers' public price lists
+/// of the weeks before it.
 pub const PRICES_AS_OF: &str = "2026-11-15";
 
 /// Prices in micro-dollars for a million tokens.
