@@ -158,7 +158,7 @@ fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
             let facts = ModelFacts::of(&Endpoint { model: model.clone(), ..endpoint });
             let price = match facts.price {
                 Some(price) => format!(
-                    "${} in, ${} out for a million tokens (as of {PRICES_AS_OF})",
+                    "${} in, ${} out for a million tokens",
                     price.rates.input as f64 / 1e6,
                     price.rates.output as f64 / 1e6
                 ),
@@ -187,6 +187,7 @@ fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
         Some(path) => lines.push(format!("  project  {}", path.display())),
         None => lines.push("  project  no assize.toml here".to_owned()),
     }
+    lines.push(format!("  prices   gathered on {PRICES_AS_OF}"));
     for withheld in &config.withheld {
         lines.push(format!(
             "  {} `{}` ({}) has no effect: the folder is not trusted",
