@@ -6,7 +6,7 @@ use assize_gateway::Provider;
 use serde_json::{Map, Value as Json, json};
 
 use crate::args::{ConfigCommand, Which};
-use crate::config::trust::{Trust, TrustStore};
+use crate::config::trust::TrustStore;
 use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
@@ -115,10 +115,7 @@ fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
         out_line(&line)?;
     }
     for withheld in &config.withheld {
-        let why = match config.trust {
-            Trust::Outdated => "the folder was trusted, and its files have changed since",
-            _ => "the folder is not trusted",
-        };
+        let why = config.trust.why_not();
         out_line(&paint(
             WARN,
             format!("{:<width$}  no effect: {why}  ({})", withheld.key, withheld.source),

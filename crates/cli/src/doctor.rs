@@ -190,10 +190,11 @@ fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
     lines.push(format!("  prices   gathered on {PRICES_AS_OF}"));
     for withheld in &config.withheld {
         lines.push(format!(
-            "  {} `{}` ({}) has no effect: the folder is not trusted",
+            "  {} `{}` ({}) has no effect: {}",
             paint(WARN, "!"),
             harmless(&withheld.key),
-            withheld.source
+            withheld.source,
+            config.trust.why_not()
         ));
     }
     lines.join("\n")

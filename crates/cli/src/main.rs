@@ -93,7 +93,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
     for (key, flag, value) in &flags {
         let setting = settings.iter().find(|setting| setting.key == *key);
         // A provider's name has its own answer, with the nearest one.
-        let complaint = setting.filter(|_| key != "provider").and_then(|s| s.complaint(value));
+        let complaint = setting.filter(|_| key != "provider").and_then(|s| s.kind.complaint(value));
         if let Some(complaint) = complaint {
             return Err(Failure::new(FailureKind::Usage, format!("`{flag}` {complaint}")));
         }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_llm::{ErrorKind, ModelError, Request, Response};
+use assize_types::text::shorten;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
@@ -281,11 +282,11 @@ fn insert(calls: &mut Calls, call: Recorded) {
 /// What differs, in bearable length.
 fn difference(nearest: &str, wanted: &str) -> String {
     const MOST_LINES: usize = 40;
-    const LONGEST_LINE: usize = 300;
+    const LONGEST_SHOWN: usize = 300;
     let diff = TextDiff::from_lines(nearest, wanted);
     let diff = diff.unified_diff().context_radius(1).header("on the cassette", "asked").to_string();
-    let shorten = |line: &str| line.chars().take(LONGEST_LINE).collect::<String>();
-    let mut lines: Vec<String> = diff.lines().take(MOST_LINES).map(shorten).collect();
+    let shown = |line: &str| shorten(line, LONGEST_SHOWN);
+    let mut lines: Vec<String> = diff.lines().take(MOST_LINES).map(shown).collect();
     let more = diff.lines().count().saturating_sub(MOST_LINES);
     if more > 0 {
         lines.push(format!("… and {more} more lines"));

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use assize_llm::{ErrorKind, ModelError};
+use assize_types::text::{is_invisible, shorten};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
@@ -216,9 +217,8 @@ fn retry_delay(body: &Value) -> Option<Duration> {
 
 /// One line without control characters or any that cannot be seen.
 pub(crate) fn one_line(message: &str) -> String {
-    let unseen = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ad}');
-    let seen =
-        message.chars().filter(|c| !unseen(*c)).map(|c| if c.is_control() { ' ' } else { c });
+    let seen = message.chars().filter(|c| !is_invisible(*c));
+    let seen = seen.map(|c| if c.is_control() { ' ' } else { c });
     seen.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -226,10 +226,7 @@ pub(crate) fn one_line(message: &str) -> String {
 /// two would not be recognised.
 pub(crate) fn presentable(message: &str, key: Option<&Secret>) -> String {
     let line = key.map_or_else(|| message.to_owned(), |key| key.scrub(message));
-    match line.char_indices().nth(LONGEST_MESSAGE) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    shorten(&line, LONGEST_MESSAGE)
 }
 
 #[cfg(test)]

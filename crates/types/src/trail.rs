@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use tracing::info;
 
+use crate::text::head;
+
 /// Tasks are cut to this many characters: a log line names the work, it does not carry it.
 const TASK_CHARS: usize = 100;
 
 /// Work on a task begins.
 pub fn workflow_started(task: &str, provider: &str) {
-    info!(task = head(task), provider, "Agent workflow started");
+    info!(task = head(task, TASK_CHARS), provider, "Agent workflow started");
 }
 
 /// A model has proposed code.
 pub fn code_generated(task: &str, code: &str, confidence: f64, provider: &str) {
     let code_lines = code.lines().count();
-    info!(task = head(task), code_lines, confidence, provider, "Code generated");
+    info!(task = head(task, TASK_CHARS), code_lines, confidence, provider, "Code generated");
 }
 
 /// A sandbox begins to run it.
@@ -34,10 +36,6 @@ pub fn execution_complete(exit_code: i32, duration: Duration) {
 /// Work on a task is over.
 pub fn workflow_completed(success: bool, attempts: u32) {
     info!(success, attempts, "Agent workflow completed");
-}
-
-fn head(task: &str) -> &str {
-    task.char_indices().nth(TASK_CHARS).map_or(task, |(end, _)| &task[..end])
 }
 
 #[cfg(test)]

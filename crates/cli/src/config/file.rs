@@ -120,14 +120,12 @@ impl Reader<'_> {
         if looks_like_a_key(&written) {
             return Err(literal_key(self.path, line, &key));
         }
-        if key.chars().chain(written.chars()).any(char::is_control) {
-            return Err(at(self.path, line, "a setting has control characters in it"));
+        if key.chars().any(char::is_control) {
+            return Err(at(self.path, line, "the name of a setting has control characters in it"));
         }
-        if !kind.accepts(&written) {
-            let failure = at(self.path, line, &format!("`{key}` wants {kind}, not `{written}`"));
-            let Kind::Choice(choices) = kind else {
-                return Err(failure);
-            };
+        if let Some(complaint) = kind.complaint(&written) {
+            let failure = at(self.path, line, &format!("`{key}` {complaint}"));
+            let Kind::Choice(choices) = kind else { return Err(failure) };
             return Err(match settings::nearest(&written, choices.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean `{near}`?")),
                 None => failure,
@@ -186,8 +184,8 @@ fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
     )
 }
 
-/// The variables of a `.env` file that `is_ours` knows, with their lines. Nothing in it is expanded or
-/// run, and what belongs to other programs is passed over, however it is written.
+/// The variables of a `.env` file, with their lines. Nothing in it is expanded or run. What cannot be
+/// read is passed over, unless `is_ours` says that it may be meant for us.
 pub(crate) fn parse_env(
     path: &Path,
     text: &str,
@@ -219,9 +217,10 @@ pub(crate) fn parse_env(
                 rest.split_once(quote).map(|(inner, _)| inner.to_owned())
             }
         };
-        if is_ours(name) {
-            let value = value.ok_or_else(|| at(path, index + 1, "a quote is not closed"))?;
-            entries.push(Entry { key: name.to_owned(), value, line: index + 1 });
+        match value {
+            Some(value) => entries.push(Entry { key: name.to_owned(), value, line: index + 1 }),
+            None if is_ours(name) => return Err(at(path, index + 1, "a quote is not closed")),
+            None => {}
         }
     }
     Ok(entries)
@@ -300,7 +299,7 @@ mod tests {
 
         assize.toml:1: `temperature` wants a number from 0 to 2, not `3.5`
 
-        assize.toml:2: `ollama.base_url` wants an address such as `https://host/path`, without a password or a query, not `localhost:11434`
+        assize.toml:2: `ollama.base_url` wants an address such as `https://host/path`, without a password or a query
 
         assize.toml:1: unknown setting `colour`
 
@@ -345,6 +344,7 @@ mod tests {
                 ("C", "$(rm -rf /) ${HOME}", 4),
                 ("D", "x", 5),
                 ("E", "", 6),
+                ("OTHER", "a\nA=inside\n", 8),
                 ("F", "last", 12)
             ]
         );

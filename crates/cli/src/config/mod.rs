@@ -4,7 +4,7 @@ pub(crate) mod file;
 pub(crate) mod settings;
 pub(crate) mod trust;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -78,8 +78,8 @@ pub(crate) struct Withheld {
 pub(crate) struct Config {
     pub(crate) settings: Vec<Setting>,
     values: BTreeMap<String, Value>,
-    /// What the user's own file says.
-    chosen: BTreeMap<String, String>,
+    /// What the user's own file sets.
+    chosen: BTreeSet<String>,
     pub(crate) withheld: Vec<Withheld>,
     /// What the folder's files set that takes trust, whether or not something else overrides it now.
     pub(crate) sensitive: Vec<(String, String)>,
@@ -117,7 +117,7 @@ impl Config {
 
         let mut config = Config {
             values: BTreeMap::new(),
-            chosen: BTreeMap::new(),
+            chosen: BTreeSet::new(),
             withheld: Vec::new(),
             sensitive: Vec::new(),
             fingerprint,
@@ -145,7 +145,7 @@ impl Config {
         if let Some(text) = user_text {
             let path = around.user_file.clone();
             for Entry { key, value, line } in parse(&path, &text, &config.settings)? {
-                config.chosen.insert(key.clone(), value.clone());
+                config.chosen.insert(key.clone());
                 config.set(key, value, Source::User { path: path.clone(), line });
             }
         }
@@ -171,10 +171,6 @@ impl Config {
 
     /// Sets a value that the project asks for, unless it may not.
     fn set_guarded(&mut self, key: String, text: String, source: Source) {
-        // What is so anyway needs nobody's leave, and stays whose it was.
-        if self.text(&key) == Some(text.as_str()) {
-            return;
-        }
         let may = match self.guard(&key) {
             Guard::Open => true,
             Guard::Tighten => self.tightens(&key, &text),
@@ -182,6 +178,10 @@ impl Config {
         };
         if !may {
             self.sensitive.push((key.clone(), text.clone()));
+        }
+        // What is so anyway needs nobody's leave, and stays whose it was.
+        if self.text(&key) == Some(text.as_str()) {
+            return;
         }
         if may || self.trust == Trust::Given {
             self.set(key, text, source);
@@ -207,15 +207,12 @@ impl Config {
     /// Values from `.env` and from the environment, which wins over it; a setting's own variable
     /// wins over the one that others use too.
     fn take_variables(&mut self) -> Result<(), Failure> {
-        let settings = self.settings.clone();
-        let each = || {
-            let variables = |setting: &Setting| {
-                let setting = setting.clone();
-                setting.variables().into_iter().rev().map(move |name| (setting.clone(), name))
-            };
-            settings.iter().flat_map(variables)
+        let own_last = |setting: &Setting| {
+            let names = setting.variables().into_iter().rev();
+            names.map(|name| (setting.clone(), name)).collect::<Vec<_>>()
         };
-        for (setting, variable) in each() {
+        let variables: Vec<(Setting, String)> = self.settings.iter().flat_map(own_last).collect();
+        for (setting, variable) in variables.clone() {
             let entry = self.env_file.iter().rfind(|entry| entry.key == variable);
             if let Some(value) = entry.map(|entry| entry.value.clone()) {
                 let source = Source::EnvFile { path: self.env_path.clone(), variable };
@@ -224,7 +221,7 @@ impl Config {
                 }
             }
         }
-        for (setting, variable) in each() {
+        for (setting, variable) in variables {
             if let Some(value) = self.environment.get(&variable).cloned() {
                 let source = Source::Environment(variable);
                 if let Some(value) = checked(&setting, value, &source)? {
@@ -235,18 +232,14 @@ impl Config {
         Ok(())
     }
 
-    /// The variables of `.env` that mean something to us: settings, and anything that is named as one
-    /// of ours or may hold a key.
+    /// The variables of `.env`. Where one that may be meant for us is written wrongly, it is told; what
+    /// is wrong with the others is not our business.
     fn read_env_file(&self, text: &str) -> Result<Vec<Entry>, Failure> {
         let known: Vec<String> = self.settings.iter().flat_map(Setting::variables).collect();
-        let keys: Vec<&str> =
-            Provider::ALL.iter().map(|provider| provider.key_variable()).collect();
         let is_ours = |name: &str| {
-            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             name.starts_with("ASSIZE_")
+                || name.ends_with("KEY")
                 || known.iter().any(|variable| variable == name)
-                || keys.contains(&name)
-                || (plain && name.ends_with("KEY"))
         };
         parse_env(&self.env_path, text, &is_ours)
     }
@@ -324,7 +317,7 @@ impl Config {
                 "provider" => vec!["provider"],
                 _ => vec!["model", own_model.as_str()],
             };
-            let chosen = rivals.iter().any(|rival| self.chosen.contains_key(*rival));
+            let chosen = rivals.iter().any(|rival| self.chosen.contains(*rival));
             by_folder && chosen
         };
         let what = if key.is_the_folders() {
@@ -371,10 +364,7 @@ impl Config {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        let why = match self.trust {
-            Trust::Outdated => "the folder was trusted, and its files have changed since",
-            _ => "the folder is not trusted",
-        };
+        let why = self.trust.why_not();
         let message = format!("{}: `{}`{more} is set, and {why}", first.source, first.key);
         Err(Failure::new(FailureKind::Settings, message).hint(
             "such settings say where your keys and prompts go, or what may be spent: read the file, \
@@ -389,7 +379,7 @@ fn checked(setting: &Setting, value: String, source: &Source) -> Result<Option<S
         return Ok(None);
     }
     let value = if setting.key == "ollama.base_url" { ollama_address(&value) } else { value };
-    match setting.complaint(&value) {
+    match setting.kind.complaint(&value) {
         Some(complaint) => {
             Err(Failure::new(FailureKind::Settings, format!("{source}: {complaint}")))
         }

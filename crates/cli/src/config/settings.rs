@@ -67,8 +67,26 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
+    /// What is wrong with a value, without repeating what should not be shown.
+    pub(crate) fn complaint(&self, value: &str) -> Option<String> {
+        if looks_like_a_key(value) {
+            return Some("holds a key, and is no place for one".to_owned());
+        }
+        if value.chars().any(char::is_control) {
+            return Some("has control characters in it".to_owned());
+        }
+        if self.accepts(value) {
+            return None;
+        }
+        // A wrong address may have a password in it.
+        Some(match self {
+            Kind::Url | Kind::Variable => format!("wants {self}"),
+            _ => format!("wants {self}, not `{value}`"),
+        })
+    }
+
     /// Whether a value, written as text, is of this kind.
-    pub(crate) fn accepts(&self, value: &str) -> bool {
+    fn accepts(&self, value: &str) -> bool {
         match self {
             Kind::Text => !value.is_empty(),
             Kind::Choice(choices) => choices.contains(&value),
@@ -106,25 +124,6 @@ impl Setting {
     pub(crate) fn variables(&self) -> Vec<String> {
         let own = format!("ASSIZE_{}", self.key.replace('.', "_").to_uppercase());
         [Some(own), self.convention.map(str::to_owned)].into_iter().flatten().collect()
-    }
-
-    /// What is wrong with a value, without repeating what should not be shown.
-    pub(crate) fn complaint(&self, value: &str) -> Option<String> {
-        let kind = &self.kind;
-        if looks_like_a_key(value) {
-            return Some("holds a key, and is no place for one".to_owned());
-        }
-        if value.chars().any(char::is_control) {
-            return Some("has control characters in it".to_owned());
-        }
-        if kind.accepts(value) {
-            return None;
-        }
-        // A wrong address may have a password in it.
-        Some(match kind {
-            Kind::Url | Kind::Variable => format!("wants {kind}"),
-            _ => format!("wants {kind}, not `{value}`"),
-        })
     }
 
     fn tighten(mut self) -> Setting {
@@ -281,7 +280,7 @@ mod tests {
         assert_eq!(names.len(), count);
         for setting in settings {
             assert!(
-                setting.default.iter().all(|value| setting.complaint(value).is_none()),
+                setting.default.iter().all(|value| setting.kind.complaint(value).is_none()),
                 "{}",
                 setting.key
             );

@@ -23,6 +23,16 @@ pub(crate) enum Trust {
     Never,
 }
 
+impl Trust {
+    /// Why a setting that takes trust has no effect.
+    pub(crate) fn why_not(self) -> &'static str {
+        match self {
+            Trust::Outdated => "the folder was trusted, and its files have changed since",
+            Trust::Given | Trust::Never => "the folder is not trusted",
+        }
+    }
+}
+
 /// The folders that are trusted, each with the fingerprint of its files.
 #[derive(Debug)]
 pub(crate) struct TrustStore {

@@ -222,3 +222,12 @@ fn completions_and_version() {
         .unwrap();
     assert!(check.success());
 }
+
+#[test]
+fn a_key_may_be_in_a_variable_of_any_name() {
+    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let home =
+        Home::new().set("GROQ_BASE_URL", fake.base_url()).set("ASSIZE_GROQ_KEY_ENV", "MY_TOKEN");
+    home.write(".env", &format!("MY_TOKEN={}\n", fake.key()));
+    assert_eq!(home.run(&["ask", "Why?", "--provider", "groq"]).out, "yours\n");
+}

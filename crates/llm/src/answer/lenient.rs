@@ -4,6 +4,7 @@
 //! off, ambiguous or not a number stays an error. On well-formed JSON it agrees with `serde_json`
 //! and reports no fix.
 
+use assize_types::text::{head, is_invisible};
 use serde_json::{Map, Number, Value};
 
 use super::Fix;
@@ -322,7 +323,7 @@ impl<'t> Reader<'t, '_> {
         let digits = digits.strip_suffix('.').unwrap_or(digits);
         let lead = if digits.starts_with('.') { "0" } else { "" };
         let number = serde_json::from_str::<Number>(&format!("{sign}{lead}{digits}"))
-            .map_err(|_| Fault::Unexpected(format!("`{}`", shorten(written))))?;
+            .map_err(|_| Fault::Unexpected(format!("`{}`", head(written, 20))))?;
         self.fixed(Fix::NumberFormat);
         Ok(Value::Number(number))
     }
@@ -345,7 +346,7 @@ impl<'t> Reader<'t, '_> {
             "True" | "TRUE" => Value::Bool(true),
             "False" | "FALSE" => Value::Bool(false),
             "None" | "NULL" | "Null" | "nil" | "undefined" => Value::Null,
-            _ => return Err(Fault::Unexpected(format!("`{}`", shorten(word)))),
+            _ => return Err(Fault::Unexpected(format!("`{}`", head(word, 20)))),
         };
         self.fixed(Fix::Literal);
         Ok(value)
@@ -360,17 +361,6 @@ fn closing_quote(open: char) -> Option<char> {
         '`' => Some('`'),
         _ => None,
     }
-}
-
-/// Byte-order marks, zero-width characters and direction marks: nothing a person sees.
-pub(crate) fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{2069}' | '\u{00ad}' | '\u{061c}')
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(20).collect()
 }
 
 #[cfg(test)]

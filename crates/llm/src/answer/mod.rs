@@ -16,6 +16,7 @@ mod read;
 
 use std::fmt;
 
+use assize_types::text::head;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -331,8 +332,7 @@ fn ask_again(request: &Request, first: &Response, reason: &Unreadable) -> Reques
     const SHOWN: usize = 4000;
     let mut again = request.clone();
     again.prompt.transcript.push(Turn::User { text: std::mem::take(&mut again.prompt.tail) });
-    let said =
-        first.text.char_indices().nth(SHOWN).map_or(&*first.text, |(end, _)| &first.text[..end]);
+    let said = head(&first.text, SHOWN);
     if !said.trim().is_empty() {
         again.prompt.transcript.push(Turn::Assistant { text: said.to_owned(), calls: vec![] });
     }

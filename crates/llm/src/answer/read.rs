@@ -2,15 +2,19 @@
 
 use std::collections::HashSet;
 
+use assize_types::text::{is_invisible, shorten};
 use jsonschema::Validator;
 use serde_json::Value;
 
 use super::conform::{conform, plain_key};
-use super::lenient::{self, Broken, Fault, is_invisible};
+use super::lenient::{self, Broken, Fault};
 use super::{Fix, Schema};
 
 /// Steps allowed for each byte of an answer before it counts as noise.
 const FUEL_PER_BYTE: usize = 40;
+
+/// What is wrong with a value, in so many characters.
+const LONGEST_COMPLAINT: usize = 300;
 
 /// Why an answer could not be read; the words are shown to the model when it is asked again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,7 +168,7 @@ impl AnswerReader {
         let misfit = self.validator.iter_errors(&value).next().map(|error| {
             let path = error.instance_path().to_string();
             let place = if path.is_empty() { "the answer".to_owned() } else { format!("`{path}`") };
-            format!("{place}: {}", shorten(&error.to_string()))
+            format!("{place}: {}", shorten(&error.to_string(), LONGEST_COMPLAINT))
         });
         match misfit {
             None => Ok((value, fixes)),
@@ -253,12 +257,4 @@ fn surroundings(before: &str, after: &str) -> Option<Fix> {
     }
     let opens = before.strip_prefix("```").is_some_and(|tag| !tag.contains(char::is_whitespace));
     Some(if opens && after == "```" { Fix::CodeFence } else { Fix::SurroundingText })
-}
-
-fn shorten(message: &str) -> String {
-    const LONGEST: usize = 300;
-    match message.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &message[..end]),
-        None => message.to_owned(),
-    }
 }
