@@ -138,10 +138,11 @@ impl Reader<'_> {
     fn unknown(&self, key: &str, line: usize) -> Failure {
         let failure = at(self.path, line, &format!("unknown setting `{key}`"));
         let keys = self.known.iter().map(|setting| setting.key.as_str());
+        let groups = keys.clone().filter_map(|key| key.split_once('.')).map(|(group, _)| group);
         if key.starts_with("prices.") {
             return failure.hint(format!("a price has the fields `{}`", PRICE_FIELDS.join("`, `")));
         }
-        match settings::nearest(key, keys) {
+        match settings::nearest(key, keys.chain(groups)) {
             Some(near) => failure.hint(format!("the nearest setting is `{near}`")),
             None => failure.hint("`assize config show` lists all settings"),
         }
@@ -277,6 +278,7 @@ mod tests {
             "[openai]\napi_key = \"sk-abcdefghijklmnop\"",
             "model = \"sk-abcdefghijklmnop\"",
             "[[anthropic]]\nmodel = \"x\"",
+            "[opnai]\nmodel = \"x\"",
         ]
         .map(complaint)
         .to_vec();
@@ -326,6 +328,10 @@ mod tests {
         hint: put it into the environment (`export ANTHROPIC_API_KEY=…`) or into a `.env` file that is not committed; to use another variable, set `anthropic.key_env` to its name
 
         assize.toml:1: `anthropic` is a group of settings; write it as `[anthropic]`
+
+        assize.toml:1: unknown setting `opnai`
+
+        hint: the nearest setting is `openai`
         ");
     }
 
