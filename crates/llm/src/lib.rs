@@ -36,5 +36,5 @@ pub use answer::{Answer, AnswerError, Fix, JsonAsk, ModelExt, Provenance};
 pub use error::{ErrorKind, ModelError};
 pub use model::{Call, Delta, Model};
 pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn};
-pub use request::{Delivery, Fingerprint, Request, Schema, SchemaError, Tool};
+pub use request::{Delivery, Request, Schema, SchemaError, Tool};
 pub use response::{Response, Stop};

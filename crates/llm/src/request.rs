@@ -1,7 +1,6 @@
 //! A request: the prompt, and how it is to be answered.
 
-use std::fmt;
-
+use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -50,7 +49,7 @@ impl Request {
         // Serialising plain data into a hasher cannot fail; were it to, the hash of what was
         // written so far would still be deterministic.
         let _ = serde_json::to_writer(HashWriter(&mut hasher), self);
-        Fingerprint(hasher.finalize().into())
+        Fingerprint::from_bytes(hasher.finalize().into())
     }
 }
 
@@ -64,31 +63,6 @@ impl std::io::Write for HashWriter<'_> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-/// The SHA-256 of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Fingerprint([u8; 32]);
-
-impl Fingerprint {
-    /// A number drawn from the fingerprint, for whoever needs a seed.
-    pub fn seed(&self) -> u64 {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.0[..8]);
-        u64::from_le_bytes(bytes)
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
     }
 }
 

@@ -1,14 +1,17 @@
-//! The words every room shares: token usage, money, cancellation, text, and the lines of the log.
+//! The words every room shares: token usage, money, fingerprints, cancellation, text, and
+//! the lines of the log.
 //!
 //! Nothing here does any work of its own: no files, no network, no printing. Whatever two rooms
 //! must agree on and neither of them owns is at home here.
 
 mod cancel;
+mod fingerprint;
 mod money;
 pub mod text;
 pub mod trail;
 mod usage;
 
 pub use cancel::Cancel;
+pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use money::{Cost, Money};
 pub use usage::Usage;

@@ -1,0 +1,440 @@
+//! What a node works with: the state it may see, and the only way to touch the world.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use assize_types::{Cancel, Fingerprint};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::State;
+use crate::error::{EffectError, NodeError, RunError};
+use crate::journal::{Appended, Event, Journal, JournalError, Outcome, Record};
+use crate::key::{Key, Scope};
+use crate::options::{EffectStage, RunOptions, Signal};
+
+/// What all tasks of a run share.
+pub(crate) struct Run {
+    pub(crate) options: RunOptions,
+    /// Which task, in which attempt, uses each key.
+    used: Mutex<HashMap<Key, Attempt>>,
+    tasks: AtomicU64,
+}
+
+/// One attempt at a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    task: u64,
+    number: u32,
+}
+
+impl Run {
+    pub(crate) fn new(options: RunOptions) -> Run {
+        Run { options, used: Mutex::default(), tasks: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn next_task(&self) -> Attempt {
+        Attempt { task: self.tasks.fetch_add(1, Ordering::Relaxed), number: 0 }
+    }
+
+    pub(crate) fn journal(&self) -> Option<&dyn Journal> {
+        self.options.journal.as_deref()
+    }
+
+    pub(crate) fn signal(&self, signal: &Signal<'_>) {
+        if let Some(observer) = &self.options.observer {
+            observer(signal);
+        }
+    }
+
+    /// A key is for one effect. A task that is tried again comes by its own keys again.
+    fn take(&self, key: &Key, attempt: Attempt) -> Result<(), RunError> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used.insert(key.clone(), attempt) {
+            Some(other) if other.task != attempt.task || other == attempt => {
+                Err(RunError::DuplicateKey { key: key.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a record with the events of its step; the record that counts comes back, unless it
+    /// is this one.
+    pub(crate) async fn append(
+        &self,
+        record: Record,
+        events: Vec<Event>,
+    ) -> Result<Option<Record>, RunError> {
+        let Some(journal) = self.journal() else {
+            events.iter().for_each(|event| self.signal(&Signal::Event { id: None, event }));
+            return Ok(None);
+        };
+        // Nobody needs a copy to look at if nobody looks.
+        let watched = if self.options.observer.is_some() { events.clone() } else { Vec::new() };
+        match journal.append(record, events).await? {
+            Appended::Existing(existing) => Ok(Some(existing)),
+            Appended::Recorded { event_ids } => {
+                for (event, id) in watched.iter().zip(event_ids) {
+                    self.signal(&Signal::Event { id: Some(id), event });
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Attempt {
+    pub(crate) fn again(self) -> Attempt {
+        Attempt { number: self.number + 1, ..self }
+    }
+}
+
+/// What a node is given.
+///
+/// The state is what the node's causal ancestors wrote and nothing else. Whatever is not computed
+/// from it goes through [`Context::effect`], [`Context::now`] or [`Context::random`], so that a node
+/// that is run again comes to the same result.
+pub struct Context<S: State> {
+    state: Arc<S>,
+    item: Option<Arc<S::Item>>,
+    pub(crate) run: Arc<Run>,
+    pub(crate) scope: Scope,
+    pub(crate) halt: Cancel,
+    cancel: Cancel,
+    attempt: Attempt,
+    told: Told,
+}
+
+/// Events that wait for the record of their step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<Event>>>);
+
+impl Told {
+    pub(crate) fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<S: State> Clone for Context<S> {
+    fn clone(&self) -> Context<S> {
+        Context {
+            state: self.state.clone(),
+            item: self.item.clone(),
+            run: self.run.clone(),
+            scope: self.scope.clone(),
+            halt: self.halt.clone(),
+            cancel: self.cancel.clone(),
+            attempt: self.attempt,
+            told: self.told.clone(),
+        }
+    }
+}
+
+impl<S: State> std::fmt::Debug for Context<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+impl<S: State> Context<S> {
+    pub(crate) fn new(
+        state: Arc<S>,
+        item: Option<Arc<S::Item>>,
+        run: Arc<Run>,
+        scope: Scope,
+        halt: Cancel,
+        attempt: Attempt,
+    ) -> Context<S> {
+        let cancel = run.options.cancel.clone();
+        Context { state, item, run, scope, halt, cancel, attempt, told: Told::default() }
+    }
+
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// What the fan-out that led here handed to this branch.
+    pub fn item(&self) -> Option<&S::Item> {
+        self.item.as_deref()
+    }
+
+    /// To be handed to whatever the node waits for.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// Tells of something. It is written with the next effect that is begun in this node, or when
+    /// the node is done; so a run that is taken up again tells nothing twice.
+    pub fn emit(&self, event: Event) {
+        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    /// What is told and not written yet; see [`Context::emit`].
+    pub(crate) fn told(&self) -> Told {
+        self.told.clone()
+    }
+
+    /// Does something once in the life of the run: `call` is made unless the journal knows its
+    /// outcome, and its outcome is in the journal before anyone sees it.
+    ///
+    /// `key` names the effect within this branch. `request` identifies what is asked; it is only
+    /// computed where there is a journal. `tell` says what happened, for those who watch; its events
+    /// are written together with the outcome.
+    pub async fn effect<T, E, F>(
+        &self,
+        key: &str,
+        request: impl FnOnce() -> Fingerprint,
+        call: F,
+        tell: impl FnOnce(&T) -> Vec<Event>,
+    ) -> Result<T, EffectError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Serialize + DeserializeOwned,
+        F: Future<Output = Result<T, E>>,
+    {
+        let key = self.scope.key(key).map_err(RunError::from)?;
+        self.run.take(&key, self.attempt)?;
+        let signal = |stage| self.run.signal(&Signal::Effect { key: &key, stage });
+        // What was told before this effect belongs to its step, however many run side by side.
+        let mut events = self.told.take();
+        let mut failed = FailedEffect {
+            key: key.clone(),
+            request: Fingerprint::NONE,
+            events: Vec::new(),
+            recorded: false,
+            error: (),
+        };
+        if let Some(journal) = self.run.journal() {
+            failed.request = request();
+            if let Some(record) = journal.find(&key).await.map_err(RunError::from)? {
+                let outcome = read::<T, E>(record, failed.request)?;
+                signal(EffectStage::Replayed);
+                failed.recorded = true;
+                return outcome.map_err(|error| EffectError::Failed(failed.because(error)));
+            }
+            if let Some(outcome) = journal.inherited(&key, failed.request) {
+                let record = Record { key: key.clone(), request: failed.request, outcome };
+                let value = read::<T, E>(record.clone(), failed.request)?;
+                if let Ok(value) = &value {
+                    events.extend(tell(value));
+                }
+                self.run.append(record, events).await?;
+                signal(EffectStage::Inherited);
+                failed.recorded = true;
+                return value.map_err(|error| EffectError::Failed(failed.because(error)));
+            }
+        }
+        self.still_going()?;
+        signal(EffectStage::Started);
+        let value = match call.await {
+            Ok(value) => value,
+            Err(error) => {
+                signal(EffectStage::Failed);
+                failed.events = events;
+                return Err(EffectError::Failed(failed.because(error)));
+            }
+        };
+        events.extend(tell(&value));
+        let outcome = match self.run.journal() {
+            Some(_) => Outcome::Done(json(&key, &value)?),
+            None => Outcome::Done(String::new()),
+        };
+        let record = Record { key: key.clone(), request: failed.request, outcome };
+        let winner = self.run.append(record, events).await?;
+        signal(EffectStage::Recorded);
+        match winner {
+            None => Ok(value),
+            Some(winner) => read::<T, E>(winner, failed.request)?.map_err(|error| {
+                failed.recorded = true;
+                EffectError::Failed(failed.because(error))
+            }),
+        }
+    }
+
+    /// Goes on from a failed effect: the failure is recorded, so that the run goes the same way
+    /// when it is taken up again. A failure that is not recorded must end the node.
+    pub async fn go_on<E>(&self, failed: FailedEffect<E>) -> Result<E, RunError>
+    where
+        E: Serialize,
+    {
+        let FailedEffect { key, request, events, recorded, error } = failed;
+        if recorded || self.run.journal().is_none() {
+            events.iter().for_each(|event| self.run.signal(&Signal::Event { id: None, event }));
+            return Ok(error);
+        }
+        let outcome = Outcome::Failed(json(&key, &error)?);
+        match self.run.append(Record { key, request, outcome }, events).await? {
+            None => Ok(error),
+            // Someone else has gone another way in this run: it is theirs.
+            Some(_) => Err(RunError::Journal(JournalError::Fenced)),
+        }
+    }
+
+    /// The time, read once in the life of the run.
+    pub async fn now(&self, key: &str) -> Result<SystemTime, RunError> {
+        let clock = &self.run.options.clock;
+        let read = async { Ok(clock().duration_since(UNIX_EPOCH).unwrap_or_default()) };
+        let since: Duration = self.simple_effect(key, read).await?;
+        Ok(UNIX_EPOCH + since)
+    }
+
+    /// A random number, drawn once in the life of the run.
+    pub async fn random(&self, key: &str) -> Result<u64, RunError> {
+        self.simple_effect(key, async { Ok((self.run.options.entropy)()) }).await
+    }
+
+    async fn simple_effect<T: Serialize + DeserializeOwned>(
+        &self,
+        key: &str,
+        call: impl Future<Output = Result<T, Never>>,
+    ) -> Result<T, RunError> {
+        match self.effect(key, || Fingerprint::NONE, call, |_| Vec::new()).await {
+            Ok(value) => Ok(value),
+            Err(EffectError::Stop(error)) => Err(error),
+            Err(EffectError::Failed(failed)) => match failed.error {},
+        }
+    }
+
+    /// Lets several ways to one goal run side by side and keeps the first that succeeds; the
+    /// others are dropped. Who won is recorded, so that the same one wins when the run is taken up
+    /// again. Effects of a contestant are keyed under `key` and its label. If all fail, the error is
+    /// that of the first in line.
+    pub async fn race<T, F, Fut>(
+        &self,
+        key: &str,
+        contestants: Vec<(String, F)>,
+    ) -> Result<(String, T), NodeError>
+    where
+        F: FnOnce(Context<S>) -> Fut,
+        Fut: Future<Output = Result<T, NodeError>>,
+    {
+        let whole = self.scope.key(key).map_err(RunError::from)?;
+        self.run.take(&whole, self.attempt)?;
+        let cancel = self.cancel.child();
+        let enter = |label: &str| -> Result<Context<S>, RunError> {
+            let scope = self.scope.within(&format!("{key}/{label}"))?;
+            let told = Told::default();
+            Ok(Context { scope, cancel: cancel.clone(), told, ..self.clone() })
+        };
+        let mut contestants = contestants;
+        let known = match self.run.journal() {
+            Some(journal) => match journal.find(&whole).await.map_err(RunError::from)? {
+                Some(record) => Some(record.outcome),
+                None => journal.inherited(&whole, Fingerprint::NONE),
+            },
+            None => None,
+        };
+        if let Some(Outcome::Done(text)) = &known {
+            let winner: String = serde_json::from_str(text)
+                .map_err(|source| RunError::Unreadable { key: whole.clone(), source })?;
+            contestants.retain(|(label, _)| *label == winner);
+        }
+        let mut running = FuturesUnordered::new();
+        for (index, (label, contestant)) in contestants.into_iter().enumerate() {
+            let context = enter(&label)?;
+            let told = context.told();
+            let contestant = contestant(context);
+            running.push(async move { (index, label, told, contestant.await) });
+        }
+        let mut first_error: Option<(usize, NodeError)> = None;
+        while let Some((index, label, told, result)) = running.next().await {
+            match result {
+                Ok(value) => {
+                    cancel.cancel("another was faster");
+                    let mut events = self.told.take();
+                    events.extend(told.take());
+                    self.won(whole, &label, events).await?;
+                    return Ok((label, value));
+                }
+                Err(NodeError::Stop(error)) => return Err(NodeError::Stop(error)),
+                Err(error) => match &first_error {
+                    Some((earlier, _)) if *earlier < index => {}
+                    _ => first_error = Some((index, error)),
+                },
+            }
+        }
+        Err(match first_error {
+            Some((_, error)) => error,
+            None => NodeError::from(NobodyRan),
+        })
+    }
+
+    /// Records who won, unless that is known.
+    async fn won(&self, key: Key, label: &str, events: Vec<Event>) -> Result<(), RunError> {
+        let outcome = Outcome::Done(json(&key, &label)?);
+        let record = Record { key, request: Fingerprint::NONE, outcome };
+        match self.run.append(record.clone(), events).await? {
+            Some(other) if other != record => Err(RunError::Journal(JournalError::Fenced)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing new is begun once the run is over.
+    fn still_going(&self) -> Result<(), RunError> {
+        if self.cancel.is_cancelled() {
+            return Err(RunError::Cancelled { reason: self.cancel.reason() });
+        }
+        if self.halt.is_cancelled() {
+            return Err(RunError::Halted);
+        }
+        Ok(())
+    }
+}
+
+/// A race without contestants, or whose recorded winner is none of them any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("nobody took part in the race")]
+pub struct NobodyRan;
+
+/// The error of what cannot fail.
+#[derive(Debug, Serialize, Deserialize)]
+enum Never {}
+
+/// An effect that failed, and is not in the journal yet.
+#[derive(Debug)]
+#[must_use = "to go on from a failure it must be recorded: `Context::go_on`"]
+pub struct FailedEffect<E> {
+    pub error: E,
+    key: Key,
+    request: Fingerprint,
+    events: Vec<Event>,
+    recorded: bool,
+}
+
+impl FailedEffect<()> {
+    fn because<E>(self, error: E) -> FailedEffect<E> {
+        let FailedEffect { key, request, events, recorded, error: () } = self;
+        FailedEffect { error, key, request, events, recorded }
+    }
+}
+
+impl<E: Error> std::fmt::Display for FailedEffect<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` failed: {}", self.key, self.error)
+    }
+}
+
+/// The outcome in a record, if it answers what is asked now.
+fn read<T: DeserializeOwned, E: DeserializeOwned>(
+    record: Record,
+    request: Fingerprint,
+) -> Result<Result<T, E>, RunError> {
+    if record.request != request {
+        return Err(RunError::Changed { key: record.key });
+    }
+    let unreadable = |source| RunError::Unreadable { key: record.key.clone(), source };
+    match &record.outcome {
+        Outcome::Done(text) => Ok(Ok(serde_json::from_str(text).map_err(unreadable)?)),
+        Outcome::Failed(text) => Ok(Err(serde_json::from_str(text).map_err(unreadable)?)),
+    }
+}
+
+fn json(key: &Key, value: &impl Serialize) -> Result<String, RunError> {
+    serde_json::to_string(value).map_err(|source| RunError::Unreadable { key: key.clone(), source })
+}

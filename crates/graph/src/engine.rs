@@ -1,0 +1,467 @@
+//! How a graph is run.
+//!
+//! One dispatcher holds the truth. A *strand* is one line of control with the state it has come to;
+//! a task takes it along and brings it back with the updates of its node. A fork splits a strand
+//! into branches and keeps the strand itself in a frame until all branches have arrived at the
+//! join, where their updates are applied in the order of the branches.
+
+use std::collections::{HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use assize_types::{Cancel, Fingerprint};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use crate::State;
+use crate::builder::{Branch, END, Exit, FanOut, Graph, Node, OnError, Updates};
+use crate::context::{Attempt, Context, Run};
+use crate::error::{NodeDeadline, NodeError, NodePanicked, RunError};
+use crate::journal::{Event, Outcome, Record};
+use crate::key::Scope;
+use crate::options::{RunOptions, Signal, TaskStage};
+
+/// The key under which a run remembers which graph it was begun with.
+const GRAPH: &str = "graph";
+
+impl<S: State> Graph<S> {
+    /// Runs the graph from its start, or goes on with what the journal knows.
+    pub async fn run(&self, state: S, options: RunOptions) -> Result<S, RunError> {
+        let (cancel, deadline) = (options.cancel.clone(), options.deadline);
+        let run = Arc::new(Run::new(options));
+        let work = async {
+            self.same_graph(&run).await?;
+            drive(self, state, run, Scope::default(), Cancel::new()).await
+        };
+        let time_is_up = async {
+            match deadline {
+                Some(allowed) => {
+                    tokio::time::sleep(allowed).await;
+                    allowed
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            reason = cancel.cancelled() => Err(RunError::Cancelled { reason }),
+            result = work => result,
+            allowed = time_is_up => Err(RunError::Deadline { allowed }),
+        }
+    }
+
+    /// Runs the graph as part of another.
+    pub(crate) async fn run_within<O: State>(
+        &self,
+        state: S,
+        outer: &Context<O>,
+    ) -> Result<S, RunError> {
+        let halt = outer.halt.child();
+        drive(self, state, outer.run.clone(), outer.scope.clone(), halt).await
+    }
+
+    /// A journal that was begun with another graph is not for this one.
+    async fn same_graph(&self, run: &Run) -> Result<(), RunError> {
+        let Some(journal) = run.journal() else { return Ok(()) };
+        let key = Scope::default().key(GRAPH)?;
+        let known = match journal.find(&key).await? {
+            Some(record) => Some(record),
+            None => {
+                let outcome = Outcome::Done("null".to_owned());
+                let record = Record { key, request: self.fingerprint, outcome };
+                run.append(record, Vec::new()).await?
+            }
+        };
+        match known {
+            Some(record) if record.request != self.fingerprint => {
+                Err(RunError::GraphChanged { graph: self.name })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One line of control.
+struct Strand<S: State> {
+    state: Arc<S>,
+    item: Option<Arc<S::Item>>,
+    scope: Scope,
+    /// How many tasks have led here, one after the other.
+    steps: u32,
+    /// How often each node was visited on the way.
+    visits: Vec<u32>,
+    /// What was written since the branch began; empty outside of branches.
+    written: Vec<S::Update>,
+    /// The frame of the fork that this is a branch of, and which of its branches.
+    branch: Option<(usize, usize)>,
+}
+
+/// A fork whose branches have not all arrived.
+struct Frame<S: State> {
+    /// The strand that was split, to go on at the join.
+    strand: Strand<S>,
+    join: usize,
+    /// What each branch wrote, once it has arrived.
+    arrived: Vec<Vec<S::Update>>,
+    missing: usize,
+    /// Branches that wait for their turn.
+    waiting: VecDeque<(usize, Strand<S>)>,
+}
+
+/// A task that is done: the strand it took along, and what its node said.
+struct Done<S: State> {
+    node: usize,
+    strand: Strand<S>,
+    result: Updates<S>,
+}
+
+struct Dispatcher<'g, S: State> {
+    graph: &'g Graph<S>,
+    run: Arc<Run>,
+    halt: Cancel,
+    frames: Vec<Option<Frame<S>>>,
+    tasks: FuturesUnordered<BoxFuture<'g, Done<S>>>,
+    /// Where the run has ended.
+    end: Option<Arc<S>>,
+}
+
+async fn drive<S: State>(
+    graph: &Graph<S>,
+    state: S,
+    run: Arc<Run>,
+    scope: Scope,
+    halt: Cancel,
+) -> Result<S, RunError> {
+    let mut dispatcher = Dispatcher {
+        graph,
+        run,
+        halt,
+        frames: Vec::new(),
+        tasks: FuturesUnordered::new(),
+        end: None,
+    };
+    let strand = Strand {
+        state: Arc::new(state),
+        item: None,
+        scope,
+        steps: 0,
+        visits: vec![0; graph.nodes.len()],
+        written: Vec::new(),
+        branch: None,
+    };
+    let mut outcome = dispatcher.enter(graph.start, graph.start, strand);
+    while let Some(done) = dispatcher.tasks.next().await {
+        // Once the run has failed, what is under way is finished, so that it is not paid for
+        // again, and nothing new is begun.
+        if outcome.is_ok() {
+            outcome = dispatcher.take(done);
+        }
+        if outcome.is_err() {
+            dispatcher.halt.cancel("another part of the run failed");
+        }
+    }
+    outcome?;
+    match dispatcher.end {
+        Some(state) => Ok(Arc::unwrap_or_clone(state)),
+        // Every branch joins and every strand ends: the check has seen to it.
+        None => unreachable!("a run without tasks has ended"),
+    }
+}
+
+impl<'g, S: State> Dispatcher<'g, S> {
+    fn take(&mut self, done: Done<S>) -> Result<(), RunError> {
+        let Done { node: index, mut strand, result } = done;
+        let node: &'g Node<S> = &self.graph.nodes[index];
+        let updates = result.map_err(|error| match error {
+            NodeError::Stop(error) => error,
+            NodeError::Failed(source) => {
+                RunError::Node { node: node.name, scope: strand.scope.as_str().to_owned(), source }
+            }
+        })?;
+        strand.write(updates);
+        match &node.exit {
+            Exit::Edge(to) => self.enter(node.name, to, strand),
+            Exit::Route { to, choose } => {
+                let chosen = choose(&strand.state, strand.item.as_deref());
+                if !to.contains(&chosen) {
+                    return Err(RunError::UndeclaredTarget { from: node.name, to: chosen });
+                }
+                self.enter(node.name, chosen, strand)
+            }
+            Exit::Parallel { to, join } => {
+                let branch = |to: &&'static str| Branch::new(to, *to, strand.item.clone());
+                let branches = to.iter().map(branch).collect();
+                self.fork(node.name, join, strand, branches, usize::MAX)
+            }
+            Exit::FanOut { to, join, send } => {
+                let FanOut { branches, at_once } = send(&strand.state);
+                let mut sent = Vec::with_capacity(branches.len());
+                for Branch { node: target, label, item } in branches {
+                    if !to.contains(&target) {
+                        return Err(RunError::UndeclaredTarget { from: node.name, to: target });
+                    }
+                    sent.push(Branch { node: target, label, item: Some(Arc::new(item)) });
+                }
+                self.fork(node.name, join, strand, sent, at_once)
+            }
+        }
+    }
+
+    /// Splits a strand into branches.
+    fn fork(
+        &mut self,
+        from: &'static str,
+        join: &'static str,
+        strand: Strand<S>,
+        branches: Vec<Branch<Option<Arc<S::Item>>>>,
+        at_once: usize,
+    ) -> Result<(), RunError> {
+        if branches.is_empty() {
+            return self.enter(from, join, strand);
+        }
+        let frame = match self.frames.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => {
+                self.frames.push(None);
+                self.frames.len() - 1
+            }
+        };
+        let mut labels = HashSet::new();
+        let mut waiting = VecDeque::with_capacity(branches.len());
+        for (index, Branch { node, label, item }) in branches.into_iter().enumerate() {
+            let branch = Strand {
+                state: strand.state.clone(),
+                item,
+                scope: strand.scope.within(&label)?,
+                steps: strand.steps,
+                visits: strand.visits.clone(),
+                written: Vec::new(),
+                branch: Some((frame, index)),
+            };
+            if !labels.insert(label.clone()) {
+                return Err(RunError::DuplicateBranch { from, label });
+            }
+            waiting.push_back((self.index(from, node)?, branch));
+        }
+        let count = waiting.len();
+        let begun: Vec<_> = waiting.drain(..count.min(at_once)).collect();
+        self.frames[frame] = Some(Frame {
+            join: self.index(from, join)?,
+            arrived: (0..count).map(|_| Vec::new()).collect(),
+            missing: count,
+            waiting,
+            strand,
+        });
+        begun.into_iter().try_for_each(|(node, branch)| self.begin(node, branch))
+    }
+
+    /// Lets a strand go to a node, to the end, or to where its branch joins the others.
+    fn enter(
+        &mut self,
+        from: &'static str,
+        to: &'static str,
+        strand: Strand<S>,
+    ) -> Result<(), RunError> {
+        if to == END {
+            self.end = Some(strand.state);
+            return Ok(());
+        }
+        let node = self.index(from, to)?;
+        match strand.branch {
+            Some((frame, branch)) if self.joins_at(frame) == Some(node) => {
+                self.arrive(frame, branch, strand)
+            }
+            _ => self.begin(node, strand),
+        }
+    }
+
+    fn joins_at(&self, frame: usize) -> Option<usize> {
+        self.frames[frame].as_ref().map(|frame| frame.join)
+    }
+
+    fn index(&self, from: &'static str, to: &'static str) -> Result<usize, RunError> {
+        self.graph.index(to).ok_or(RunError::UndeclaredTarget { from, to })
+    }
+
+    /// A branch has arrived at the join. The last one lets the strand that was split go on.
+    fn arrive(&mut self, index: usize, branch: usize, strand: Strand<S>) -> Result<(), RunError> {
+        let Some(frame) = &mut self.frames[index] else { return Ok(()) };
+        frame.arrived[branch] = strand.written;
+        frame.missing -= 1;
+        frame.strand.steps = frame.strand.steps.max(strand.steps);
+        for (count, more) in frame.strand.visits.iter_mut().zip(strand.visits) {
+            *count = more.max(*count);
+        }
+        if let Some((node, next)) = frame.waiting.pop_front() {
+            return self.begin(node, next);
+        }
+        if frame.missing > 0 {
+            return Ok(());
+        }
+        let Some(Frame { mut strand, join, arrived, .. }) = self.frames[index].take() else {
+            return Ok(());
+        };
+        strand.write(arrived.into_iter().flatten());
+        self.begin(join, strand)
+    }
+
+    fn begin(&mut self, node: usize, mut strand: Strand<S>) -> Result<(), RunError> {
+        let limit = self.run.options.step_limit;
+        if strand.steps >= limit {
+            return Err(RunError::StepLimit { node: self.graph.nodes[node].name, limit });
+        }
+        strand.steps += 1;
+        strand.visits[node] += 1;
+        let task = Task {
+            node: &self.graph.nodes[node],
+            index: node,
+            run: self.run.clone(),
+            halt: self.halt.clone(),
+        };
+        self.tasks.push(task.perform(strand).boxed());
+        Ok(())
+    }
+}
+
+impl<S: State> Strand<S> {
+    fn write(&mut self, updates: impl IntoIterator<Item = S::Update>) {
+        let mut updates = updates.into_iter().peekable();
+        if updates.peek().is_none() {
+            return;
+        }
+        // Copied only where a fork or a task still holds on to the state before.
+        let state = Arc::make_mut(&mut self.state);
+        for update in updates {
+            if self.branch.is_some() {
+                self.written.push(update.clone());
+            }
+            state.apply(update);
+        }
+    }
+}
+
+/// One visit of one node.
+struct Task<'g, S: State> {
+    node: &'g Node<S>,
+    index: usize,
+    run: Arc<Run>,
+    halt: Cancel,
+}
+
+impl<S: State> Task<'_, S> {
+    async fn perform(self, strand: Strand<S>) -> Done<S> {
+        let scope = strand.scope.as_str();
+        let signal = |stage| self.run.signal(&Signal::Task { node: self.node.name, scope, stage });
+        signal(TaskStage::Started);
+        let result = self.result(&strand, &signal).await;
+        signal(if result.is_ok() { TaskStage::Finished } else { TaskStage::Failed });
+        Done { node: self.index, strand, result }
+    }
+
+    async fn result(&self, strand: &Strand<S>, signal: &impl Fn(TaskStage)) -> Updates<S> {
+        let policy = &self.node.policy;
+        if let (OnError::GoOn(recover), Some(failure)) =
+            (&policy.on_error, self.recorded_failure(strand).await?)
+        {
+            signal(TaskStage::WentOn);
+            return Ok(recover(&strand.state, strand.item.as_deref(), &failure));
+        }
+        let mut attempt = self.run.next_task();
+        let mut left = policy.retries;
+        let mut wait = policy.wait;
+        loop {
+            let failure = match self.attempt(strand, attempt).await {
+                Err(NodeError::Failed(failure)) => failure,
+                other => return other,
+            };
+            if left > 0 {
+                signal(TaskStage::Retried);
+                tokio::time::sleep(wait).await;
+                (left, wait, attempt) = (left - 1, wait.saturating_mul(2), attempt.again());
+                continue;
+            }
+            let OnError::GoOn(recover) = &policy.on_error else {
+                return Err(NodeError::Failed(failure));
+            };
+            let failure = failure.to_string();
+            let text = serde_json::Value::from(failure.as_str()).to_string();
+            self.record(strand, "failure", Outcome::Failed(text), Vec::new()).await?;
+            signal(TaskStage::WentOn);
+            return Ok(recover(&strand.state, strand.item.as_deref(), &failure));
+        }
+    }
+
+    async fn attempt(&self, strand: &Strand<S>, attempt: Attempt) -> Updates<S> {
+        let context = Context::new(
+            strand.state.clone(),
+            strand.item.clone(),
+            self.run.clone(),
+            strand.scope.clone(),
+            self.halt.clone(),
+            attempt,
+        );
+        // The node has its own handle, so that the state is ours again when it is done.
+        let told = context.told();
+        let body = AssertUnwindSafe((self.node.body)(context)).catch_unwind();
+        let result = match self.node.policy.deadline {
+            None => body.await,
+            Some(allowed) => match tokio::time::timeout(allowed, body).await {
+                Ok(result) => result,
+                Err(_) => return Err(NodeError::from(NodeDeadline(allowed))),
+            },
+        };
+        let updates = result.unwrap_or_else(|panic| {
+            let words = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or(panic.downcast_ref::<&str>().copied());
+            Err(NodeError::from(NodePanicked(words.unwrap_or("without words").to_owned())))
+        })?;
+        let events = told.take();
+        if !events.is_empty() {
+            self.record(strand, "events", Outcome::Done("null".to_owned()), events).await?;
+        }
+        Ok(updates)
+    }
+
+    /// Records something about this visit itself, unless it is recorded already.
+    async fn record(
+        &self,
+        strand: &Strand<S>,
+        what: &str,
+        outcome: Outcome,
+        events: Vec<Event>,
+    ) -> Result<(), RunError> {
+        let key = strand.scope.key(&self.visit(strand, what))?;
+        if let Some(journal) = self.run.journal()
+            && journal.find(&key).await?.is_some()
+        {
+            return Ok(());
+        }
+        let record = Record { key, request: Fingerprint::NONE, outcome };
+        self.run.append(record, events).await?;
+        Ok(())
+    }
+
+    /// The failure of this visit that the run went on from, if it has been here before.
+    async fn recorded_failure(&self, strand: &Strand<S>) -> Result<Option<String>, RunError> {
+        let (Some(journal), OnError::GoOn(_)) = (self.run.journal(), &self.node.policy.on_error)
+        else {
+            return Ok(None);
+        };
+        let key = strand.scope.key(&self.visit(strand, "failure"))?;
+        let inherited = || journal.inherited(&key, Fingerprint::NONE);
+        let outcome = journal.find(&key).await?.map(|record| record.outcome).or_else(inherited);
+        match outcome {
+            Some(Outcome::Failed(text)) => serde_json::from_str(&text)
+                .map(Some)
+                .map_err(|source| RunError::Unreadable { key, source }),
+            _ => Ok(None),
+        }
+    }
+
+    fn visit(&self, strand: &Strand<S>, what: &str) -> String {
+        format!("{}.{}/{what}", self.node.name, strand.visits[self.index])
+    }
+}

@@ -1,0 +1,173 @@
+//! Nodes that fail, take too long, or are told to stop.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use assize_graph::{
+    Branch, Context, END, Graph, Journal, MemoryJournal, NodeDeadline, NodeError, Policy, RunError,
+    RunOptions,
+};
+use assize_types::Cancel;
+
+use crate::effects::{Broken, print};
+use crate::order::{Lines, Log};
+
+fn one(policy: Policy<Log>, body: fn(Context<Log>) -> std::future::Pending<Lines>) -> Graph<Log> {
+    Graph::builder("one")
+        .node_with("only", policy, body)
+        .start("only")
+        .edge("only", END)
+        .compile()
+        .unwrap()
+}
+
+fn hangs(_: Context<Log>) -> std::future::Pending<Lines> {
+    std::future::pending()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_takes_too_long_fails_by_name() {
+    let graph = one(Policy::new().deadline(Duration::from_millis(1500)), hangs);
+    let error = graph.run(Log::default(), RunOptions::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "`only` failed: it took longer than the 1.5 s it may take");
+    let RunError::Node { source, .. } = error else { panic!("{error}") };
+    assert!(source.is::<NodeDeadline>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_takes_too_long_ends() {
+    let options = RunOptions { deadline: Some(Duration::from_secs(90)), ..RunOptions::default() };
+    let error = one(Policy::new(), hangs).run(Log::default(), options).await.unwrap_err();
+    assert_eq!(error.to_string(), "the run took longer than the 90 s it may take");
+}
+
+#[tokio::test]
+async fn a_cancelled_run_says_why() {
+    let cancel = Cancel::new();
+    let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
+    let graph = one(Policy::new(), hangs);
+    let run = graph.run(Log::default(), options);
+    let (result, ()) = tokio::join!(run, async { cancel.cancel("interrupted") });
+    let error = result.unwrap_err();
+    assert!(matches!(&error, RunError::Cancelled { reason } if reason == "interrupted"));
+    assert_eq!(error.to_string(), "interrupted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_went_on_from_a_failure_goes_the_same_way_again() {
+    let journal = Arc::new(MemoryJournal::new());
+    let runs = Arc::new(AtomicU64::new(0));
+    let graph = {
+        let runs = runs.clone();
+        let recover = |log: &Log, item: Option<&u64>, failure: &str| {
+            vec![format!("without {}, after {}: {failure}", item.unwrap(), log.0.len())]
+        };
+        Graph::builder("recover")
+            .node("open", |_| async { Ok(vec!["open".to_owned()]) })
+            .node_with("work", Policy::new().go_on(recover), move |context: Context<Log>| {
+                let runs = runs.clone();
+                async move {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    match context.item() {
+                        Some(2) => Err(NodeError::from(Broken("tired".to_owned()))),
+                        item => Ok(vec![format!("work {item:?}")]),
+                    }
+                }
+            })
+            .node("join", |_| async { Ok(vec!["join".to_owned()]) })
+            .start("open")
+            .fan_out("open", ["work"], "join", |_| {
+                [1, 2].map(|item| Branch::new("work", format!("b{item}"), item)).into()
+            })
+            .edge("work", "join")
+            .edge("join", END)
+            .compile()
+            .unwrap()
+    };
+    let expected = ["open", "work Some(1)", "without 2, after 1: tired", "join"];
+    for _ in 0..2 {
+        let options = RunOptions::with_journal(journal.clone());
+        assert_eq!(graph.run(Log::default(), options).await.unwrap().0, expected);
+    }
+    // The failed one is not tried again.
+    assert_eq!(runs.load(Ordering::Relaxed), 3);
+    let keys: Vec<String> = journal.records().iter().map(|r| r.key.to_string()).collect();
+    assert_eq!(keys, ["b2/work.1/failure", "graph"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_when_another_part_fails_is_finished_and_kept() {
+    let journal = Arc::new(MemoryJournal::new());
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let body = {
+        let begun = begun.clone();
+        move |context: Context<Log>| {
+            let begun = begun.clone();
+            async move {
+                if context.item() == Some(&1) {
+                    return Err(NodeError::from(Broken("out of order".to_owned())));
+                }
+                for call in ["slow", "later"] {
+                    let work = async {
+                        begun.lock().unwrap().push(call);
+                        tokio::time::sleep(Duration::from_secs(30)).await;
+                        Ok::<_, Broken>(call.to_owned())
+                    };
+                    context.effect(call, || print(call), work, |_| vec![]).await?;
+                }
+                Ok(vec![])
+            }
+        }
+    };
+    let graph = Graph::builder("halt")
+        .node("open", |_| async { Ok(vec![]) })
+        .node("work", body)
+        .node("join", |_| async { Ok(vec![]) })
+        .start("open")
+        .fan_out("open", ["work"], "join", |_| {
+            [0, 1].map(|item| Branch::new("work", format!("b{item}"), item)).into()
+        })
+        .edge("work", "join")
+        .edge("join", END)
+        .compile()
+        .unwrap();
+    let options = RunOptions::with_journal(journal.clone());
+    let error = graph.run(Log::default(), options).await.unwrap_err();
+    let RunError::Node { node, scope, source } = &error else { panic!("{error}") };
+    assert_eq!(
+        (*node, scope.as_str(), source.to_string().as_str()),
+        ("work", "b1", "out of order")
+    );
+    assert_eq!(*begun.lock().unwrap(), ["slow"]);
+    let slow = assize_graph::Key::new("b0/slow").unwrap();
+    assert!(journal.find(&slow).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_of_its_node() {
+    let body = |_: Context<Log>| async { panic!("out of {}", "cheese") };
+    let graph = Graph::builder("p").node("only", body).start("only").edge("only", END);
+    let error = graph.compile().unwrap().run(Log::default(), RunOptions::default()).await;
+    assert_eq!(error.unwrap_err().to_string(), "`only` failed: it panicked: out of cheese");
+}
+
+#[tokio::test]
+async fn a_failure_within_a_graph_within_a_graph_can_be_gone_on_from() {
+    let body = |_: Context<Log>| async { Err(NodeError::from(Broken("torn".to_owned()))) };
+    let inner = Graph::builder("inner").node("deep", body).start("deep").edge("deep", END);
+    let inner = inner.compile().unwrap();
+    let outer = |policy| {
+        Graph::builder("outer")
+            .subgraph("inner", policy, inner.clone(), |log: &Log, _| log.clone(), |log: Log| log.0)
+            .start("inner")
+            .edge("inner", END)
+            .compile()
+            .unwrap()
+    };
+    let error = outer(Policy::new()).run(Log::default(), RunOptions::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "`inner` failed: `deep` failed: torn");
+    let policy = Policy::new().go_on(|_, _, failure| vec![format!("went on: {failure}")]);
+    let log = outer(policy).run(Log::default(), RunOptions::default()).await.unwrap();
+    assert_eq!(log.0, ["went on: `deep` failed: torn"]);
+}

@@ -1,0 +1,318 @@
+//! Who sees what, and in which order updates are applied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_graph::{
+    Branch, Context, END, FanOut, Graph, NodeError, Policy, RunError, RunOptions, Signal, State,
+    TaskStage,
+};
+use tokio::sync::Notify;
+
+/// Who wrote, and what they had seen by then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Log(pub(crate) Vec<String>);
+
+impl State for Log {
+    type Update = String;
+    type Item = u64;
+
+    fn apply(&mut self, line: String) {
+        self.0.push(line);
+    }
+}
+
+pub(crate) type Lines = Result<Vec<String>, NodeError>;
+
+/// A node that writes its name.
+fn says(
+    name: &'static str,
+) -> impl Fn(Context<Log>) -> std::future::Ready<Lines> + Send + Sync + 'static {
+    move |context| {
+        let item = context.item().map(|item| format!("({item})")).unwrap_or_default();
+        std::future::ready(Ok(vec![format!("{name}{item}")]))
+    }
+}
+
+fn diamond(slow: Duration) -> Graph<Log> {
+    Graph::builder("diamond")
+        .node("open", says("open"))
+        .node("left", move |context| async move {
+            tokio::time::sleep(slow).await;
+            Ok(vec![format!("left saw {:?}", context.state().0)])
+        })
+        .node(
+            "right",
+            |context| async move { Ok(vec![format!("right saw {:?}", context.state().0)]) },
+        )
+        .node("right_again", |context| async move {
+            Ok(vec![format!("right_again saw {}", context.state().0.len())])
+        })
+        .node(
+            "join",
+            |context| async move { Ok(vec![format!("join saw {}", context.state().0.len())]) },
+        )
+        .start("open")
+        .parallel("open", ["left", "right"], "join")
+        .edge("left", "join")
+        .edge("right", "right_again")
+        .edge("right_again", "join")
+        .edge("join", END)
+        .compile()
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_join_in_graph_order_and_siblings_see_nothing_of_each_other() {
+    for slow in [0, 60] {
+        let log =
+            diamond(Duration::from_secs(slow)).run(Log::default(), RunOptions::default()).await;
+        assert_eq!(
+            log.unwrap().0,
+            [
+                "open",
+                "left saw [\"open\"]",
+                "right saw [\"open\"]",
+                "right_again saw 2",
+                "join saw 4"
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_slow_sibling_holds_up_nothing_that_does_not_depend_on_it() {
+    // The slow branch waits for the end of the fast one: with a barrier this would never end.
+    let fast_is_through = Arc::new(Notify::new());
+    let (waits, tells) = (fast_is_through.clone(), fast_is_through);
+    let graph = Graph::builder("lanes")
+        .node("open", says("open"))
+        .node("slow", move |_| {
+            let waits = waits.clone();
+            async move {
+                waits.notified().await;
+                Ok(vec!["slow".to_owned()])
+            }
+        })
+        .node("fast", says("fast"))
+        .node("faster", says("faster"))
+        .node("fastest", move |_| {
+            tells.notify_one();
+            async { Ok(vec!["fastest".to_owned()]) }
+        })
+        .node("join", says("join"))
+        .start("open")
+        .parallel("open", ["slow", "fast"], "join")
+        .edge("slow", "join")
+        .edge("fast", "faster")
+        .edge("faster", "fastest")
+        .edge("fastest", "join")
+        .edge("join", END)
+        .compile()
+        .unwrap();
+    let log = graph.run(Log::default(), RunOptions::default()).await.unwrap();
+    assert_eq!(log.0, ["open", "slow", "fast", "faster", "fastest", "join"]);
+}
+
+fn fan(count: u64, at_once: usize) -> Graph<Log> {
+    Graph::builder("fan")
+        .node("open", says("open"))
+        .node("work", |context| async move {
+            let item = *context.item().unwrap();
+            // The first are the slowest.
+            tokio::time::sleep(Duration::from_secs(100 - item)).await;
+            Ok(vec![format!("work {item}")])
+        })
+        .node(
+            "again",
+            |context| async move { Ok(vec![format!("again {}", context.item().unwrap())]) },
+        )
+        .node("join", says("join"))
+        .start("open")
+        .fan_out("open", ["work"], "join", move |_| {
+            let branch = |item: u64| Branch::new("work", format!("b{item}"), item);
+            FanOut::from((0..count).map(branch).collect::<Vec<_>>()).at_once(at_once)
+        })
+        .edge("work", "again")
+        .edge("again", "join")
+        .edge("join", END)
+        .compile()
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fan_out_is_the_same_however_many_run_at_once() {
+    let mut expected = vec!["open".to_owned()];
+    expected.extend((0..7).flat_map(|item| [format!("work {item}"), format!("again {item}")]));
+    expected.push("join".to_owned());
+    for at_once in [1, 2, 100] {
+        let log = fan(7, at_once).run(Log::default(), RunOptions::default()).await.unwrap();
+        assert_eq!(log.0, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_branches_run_at_once_than_may() {
+    let running = Arc::new(std::sync::Mutex::new((0, 0)));
+    let seen = running.clone();
+    let observer = move |signal: &Signal<'_>| {
+        if let Signal::Task { node: "work", stage, .. } = signal {
+            let (now, most) = &mut *seen.lock().unwrap();
+            *now += if *stage == TaskStage::Started { 1 } else { -1 };
+            *most = (*most).max(*now);
+        }
+    };
+    let options = RunOptions { observer: Some(Arc::new(observer)), ..RunOptions::default() };
+    fan(9, 4).run(Log::default(), options).await.unwrap();
+    assert_eq!(*running.lock().unwrap(), (0, 4));
+}
+
+#[tokio::test]
+async fn a_fan_out_without_branches_comes_to_its_join() {
+    let log = fan(0, 1).run(Log::default(), RunOptions::default()).await.unwrap();
+    assert_eq!(log.0, ["open", "join"]);
+}
+
+#[tokio::test]
+async fn forks_nest_and_loop() {
+    let inner_rounds = |log: &Log| log.0.iter().filter(|line| line.starts_with("inner")).count();
+    let graph = Graph::builder("nest")
+        .node("open", says("open"))
+        .node("outer", says("outer"))
+        .node("inner", says("inner"))
+        .node("inner_join", says("inner_join"))
+        .node("join", says("join"))
+        .start("open")
+        .fan_out("open", ["outer"], "join", |_| {
+            [Branch::new("outer", "a", 1), Branch::new("outer", "b", 2)].into()
+        })
+        .fan_out("outer", ["inner"], "inner_join", |log| {
+            // Two rounds of two, each in its own branch.
+            let base = log.0.len() as u64 * 10;
+            [Branch::new("inner", "x", base), Branch::new("inner", "y", base + 1)].into()
+        })
+        .edge("inner", "inner_join")
+        .route("inner_join", ["outer", "join"], move |log, _| {
+            if inner_rounds(log) < 4 { "outer" } else { "join" }
+        })
+        .edge("join", END)
+        .compile()
+        .unwrap();
+    let log = graph.run(Log::default(), RunOptions::default()).await.unwrap();
+    let branch = |item: u64| {
+        vec![
+            format!("outer({item})"),
+            "inner(20)".to_owned(),
+            "inner(21)".to_owned(),
+            format!("inner_join({item})"),
+            format!("outer({item})"),
+            "inner(60)".to_owned(),
+            "inner(61)".to_owned(),
+            format!("inner_join({item})"),
+        ]
+    };
+    let mut expected = vec!["open".to_owned()];
+    expected.extend(branch(1));
+    expected.extend(branch(2));
+    expected.push("join".to_owned());
+    assert_eq!(log.0, expected);
+}
+
+#[tokio::test]
+async fn a_graph_can_be_a_node_of_another() {
+    let inner = diamond(Duration::ZERO);
+    let graph = Graph::builder("outer")
+        .node("open", says("hello"))
+        .subgraph(
+            "inner",
+            Policy::new(),
+            inner,
+            |log: &Log, _| log.clone(),
+            |log: Log| vec![format!("inner wrote {}", log.0.len() - 1)],
+        )
+        .start("open")
+        .edge("open", "inner")
+        .edge("inner", END)
+        .compile()
+        .unwrap();
+    let log = graph.run(Log::default(), RunOptions::default()).await.unwrap();
+    assert_eq!(log.0, ["hello", "inner wrote 5"]);
+}
+
+#[tokio::test]
+async fn an_endless_loop_meets_the_step_limit() {
+    let graph = Graph::builder("loop")
+        .node("again", says("again"))
+        .start("again")
+        .route("again", ["again", END], |_, _| "again")
+        .compile()
+        .unwrap();
+    let options = RunOptions { step_limit: 12, ..RunOptions::default() };
+    let error = graph.run(Log::default(), options).await.unwrap_err();
+    assert!(matches!(error, RunError::StepLimit { node: "again", limit: 12 }));
+    assert_eq!(error.to_string(), "`again` would be step 13 of a run that may take 12");
+}
+
+#[tokio::test]
+async fn a_choice_outside_of_the_targets_is_an_error_that_names_both() {
+    let graph = Graph::builder("choice")
+        .node("a", says("a"))
+        .node("b", says("b"))
+        .start("a")
+        .route("a", [END], |_, _| "b")
+        .edge("b", END)
+        .compile();
+    // `b` cannot be reached by what is declared.
+    assert!(graph.is_err());
+    let graph = Graph::builder("choice")
+        .node("a", says("a"))
+        .start("a")
+        .route("a", [END], |_, _| "nowhere")
+        .compile()
+        .unwrap();
+    let error = graph.run(Log::default(), RunOptions::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "`a` chose `nowhere`, which is none of its targets");
+}
+
+#[test]
+fn a_graph_can_be_drawn() {
+    let inner = diamond(Duration::ZERO);
+    let graph = Graph::builder("outer")
+        .node("open", says("open"))
+        .subgraph("inner", Policy::new(), inner, |log: &Log, _| log.clone(), |log: Log| log.0)
+        .node("check-it", says("check"))
+        .start("open")
+        .fan_out("open", ["inner"], "check-it", |_| FanOut::from(vec![]))
+        .edge("inner", "check-it")
+        .route("check-it", ["open", END], |_, _| END)
+        .compile()
+        .unwrap();
+    insta::assert_snapshot!(graph.mermaid(), @r"
+    flowchart TD
+        START([start])
+        END([end])
+        open[open]
+        subgraph inner[inner]
+            inner__START([start])
+            inner__END([end])
+            inner__open[open]
+            inner__left[left]
+            inner__right[right]
+            inner__right_again[right_again]
+            inner__join[join]
+            inner__START --> inner__open
+            inner__open ==> inner__left
+            inner__open ==> inner__right
+            inner__left --> inner__join
+            inner__right --> inner__right_again
+            inner__right_again --> inner__join
+            inner__join --> inner__END
+        end
+        check_it[check-it]
+        START --> open
+        open ==>|each| inner
+        inner --> check_it
+        check_it -.-> open
+        check_it -.-> END
+    ");
+}
