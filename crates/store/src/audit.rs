@@ -1,0 +1,115 @@
+//! The audit log: who did what to what, each entry chained to the one before by a hash, so that
+//! nothing can be changed or taken out of the middle without it showing.
+
+use assize_types::Fingerprint;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// An entry that is to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewAuditEntry {
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub detail: Value,
+}
+
+/// An entry as it was written.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AuditEntry {
+    pub id: u64,
+    pub at: u64,
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub detail: Value,
+    /// The hash of the entry before; all zeros for the first.
+    pub previous: Fingerprint,
+    pub hash: Fingerprint,
+}
+
+/// What a look at the whole log came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditVerdict {
+    Intact {
+        entries: u64,
+    },
+    /// This entry is not what it was, or does not follow the one before it.
+    Broken {
+        at: u64,
+    },
+}
+
+impl AuditEntry {
+    pub(crate) fn chained(
+        id: u64,
+        at: u64,
+        entry: NewAuditEntry,
+        previous: Fingerprint,
+    ) -> AuditEntry {
+        let NewAuditEntry { actor, action, subject, detail } = entry;
+        let hash = Fingerprint::NONE;
+        let mut entry = AuditEntry { id, at, actor, action, subject, detail, previous, hash };
+        entry.hash = entry.expected_hash();
+        entry
+    }
+
+    fn expected_hash(&self) -> Fingerprint {
+        let text = json!([
+            self.id,
+            self.at,
+            self.actor,
+            self.action,
+            self.subject,
+            self.detail,
+            self.previous
+        ]);
+        Fingerprint::from_bytes(Sha256::digest(text.to_string()).into())
+    }
+}
+
+impl AuditVerdict {
+    /// Looks at a whole log, oldest entry first.
+    pub fn of(log: &[AuditEntry]) -> AuditVerdict {
+        let mut previous = Fingerprint::NONE;
+        for entry in log {
+            if entry.previous != previous || entry.hash != entry.expected_hash() {
+                return AuditVerdict::Broken { at: entry.id };
+            }
+            previous = entry.hash;
+        }
+        AuditVerdict::Intact { entries: log.len() as u64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_a_missing_and_a_swapped_entry_all_show() {
+        let mut log: Vec<AuditEntry> = Vec::new();
+        for id in 1..=4 {
+            let previous = log.last().map_or(Fingerprint::NONE, |entry| entry.hash);
+            let entry = NewAuditEntry {
+                actor: "ann".into(),
+                action: "accept".into(),
+                subject: format!("draft {id}"),
+                detail: json!({"lines": id}),
+            };
+            log.push(AuditEntry::chained(id, 1000 + id, entry, previous));
+        }
+        assert_eq!(AuditVerdict::of(&log), AuditVerdict::Intact { entries: 4 });
+        let mut changed = log.clone();
+        changed[1].detail = json!({"lines": 200});
+        assert_eq!(AuditVerdict::of(&changed), AuditVerdict::Broken { at: 2 });
+        let mut missing = log.clone();
+        missing.remove(2);
+        assert_eq!(AuditVerdict::of(&missing), AuditVerdict::Broken { at: 4 });
+        let mut swapped = log.clone();
+        swapped.swap(0, 1);
+        assert_eq!(AuditVerdict::of(&swapped), AuditVerdict::Broken { at: 2 });
+    }
+}

@@ -1,0 +1,62 @@
+//! Why the store could not do something.
+
+use std::path::PathBuf;
+
+use crate::run::RunId;
+
+/// A store that failed, or refused.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("there is no run `{0}`")]
+    NoSuchRun(RunId),
+    #[error("there is no artifact `{0}`")]
+    NoSuchArtifact(String),
+    #[error("another process has taken the run `{0}` over")]
+    Fenced(RunId),
+    #[error("the run `{0}` is done")]
+    Done(RunId),
+    #[error("the store `{path}` cannot be opened: {reason}")]
+    Unopened { path: PathBuf, reason: String },
+    #[error("`{path}` is not a store: {reason}")]
+    NotAStore { path: PathBuf, reason: String },
+    /// It was made by a later version.
+    #[error("the store `{path}` has format {found}, and this version of assize knows {known}")]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("the store `{path}` is damaged: {reason}")]
+    Damaged { path: PathBuf, reason: String },
+    #[error("there is no room left for the store `{path}`")]
+    Full { path: PathBuf },
+    #[error("the store `{path}` cannot be written to")]
+    ReadOnly { path: PathBuf },
+    #[error("the store `{path}` is in use by another process, and did not become free in time")]
+    Busy { path: PathBuf },
+    #[error("the store `{path}` failed: {reason}")]
+    Failed { path: PathBuf, reason: String },
+}
+
+impl StoreError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            StoreError::NotAStore { .. } => {
+                Some("name another file with the setting `store.path`; this one was left as it is")
+            }
+            StoreError::Newer { .. } => {
+                Some("use the newer assize that wrote it, or another store")
+            }
+            StoreError::Damaged { .. } => Some(
+                "keep a copy of the file; `sqlite3 FILE .recover` may save what is in it. Move it \
+                 away, or name another with `store.path`, to go on",
+            ),
+            StoreError::Full { .. } => Some(
+                "make room on the disk. What was acknowledged is kept; take the run up again \
+                 afterwards",
+            ),
+            StoreError::ReadOnly { .. } => {
+                Some("make the file and its folder writable, or name another with `store.path`")
+            }
+            StoreError::Busy { .. } => Some("wait for the other process, or stop it"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The journal of one run, for the graph that runs it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use assize_graph::{Appended, Event, Journal, JournalError, Key, Record};
+use async_trait::async_trait;
+
+use crate::error::StoreError;
+use crate::run::Claim;
+use crate::{Ending, Store};
+
+/// The journal of a claimed run.
+///
+/// What was recorded before is read once, when it is opened: a run asks for every key it comes by,
+/// and most of them are not there.
+pub struct RunJournal {
+    store: Arc<dyn Store>,
+    claim: Claim,
+    earlier: HashMap<Key, Record>,
+    /// What was recorded since; only a node that is tried again asks for it.
+    since: Mutex<HashSet<Key>>,
+}
+
+impl std::fmt::Debug for RunJournal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunJournal").field("claim", &self.claim).finish_non_exhaustive()
+    }
+}
+
+impl RunJournal {
+    pub async fn open(store: Arc<dyn Store>, claim: Claim) -> Result<RunJournal, StoreError> {
+        let earlier = store.records(&claim.run).await?;
+        let earlier = earlier.into_iter().map(|record| (record.key.clone(), record)).collect();
+        Ok(RunJournal { store, claim, earlier, since: Mutex::default() })
+    }
+
+    /// How many records there were when it was opened.
+    pub fn earlier(&self) -> usize {
+        self.earlier.len()
+    }
+
+    /// Says how the run ended.
+    pub async fn finish(&self, ending: Ending, events: Vec<Event>) -> Result<Vec<u64>, StoreError> {
+        self.store.finish(&self.claim, ending, events).await
+    }
+
+    fn since(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(error: StoreError) -> JournalError {
+    match error {
+        StoreError::Fenced(_) => JournalError::Fenced,
+        error => JournalError::Failed(Box::new(error)),
+    }
+}
+
+#[async_trait]
+impl Journal for RunJournal {
+    async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError> {
+        if let Some(record) = self.earlier.get(key) {
+            return Ok(Some(record.clone()));
+        }
+        if self.since().contains(key) {
+            return self.store.record(&self.claim.run, key).await.map_err(failed);
+        }
+        Ok(None)
+    }
+
+    async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
+        let key = record.key.clone();
+        let appended = self.store.append(&self.claim, record, events).await.map_err(failed)?;
+        self.since().insert(key);
+        Ok(appended)
+    }
+}

@@ -1,0 +1,129 @@
+//! What outlives a process.
+//!
+//! A [`Store`] keeps runs and their journals, the events that watchers follow, artifacts by the
+//! hash of their content, messages between processes, and the audit log. [`SqliteStore`] keeps them
+//! all in one file. The trait is written so that a replicated stream can stand behind it, too: it
+//! asks for nothing but create-once records, ids that increase, and an epoch that fences older
+//! holders of a run.
+//!
+//! Whoever works on a run claims it first. A later claim makes every earlier one void: its holder
+//! is told [`StoreError::Fenced`] at the next thing it wants to write, and stops.
+
+mod artifact;
+mod audit;
+mod error;
+mod journal;
+mod run;
+mod sqlite;
+
+use assize_graph::{Appended, Event, Key, Record};
+use async_trait::async_trait;
+use serde_json::Value;
+
+pub use artifact::{ArtifactId, ArtifactUse};
+pub use audit::{AuditEntry, AuditVerdict, NewAuditEntry};
+pub use error::StoreError;
+pub use journal::RunJournal;
+pub use run::{BadRunId, Claim, Ending, NewRun, Run, RunFilter, RunId, RunStatus};
+pub use sqlite::{Access, Durability, SqliteStore};
+
+/// An event as it was written.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct StoredEvent {
+    /// Increases with every event of the store, whatever run it belongs to. Gaps are allowed.
+    pub id: u64,
+    pub run: RunId,
+    /// Milliseconds since 1970.
+    pub at: u64,
+    pub name: String,
+    pub payload: Value,
+}
+
+/// Which events are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventQuery {
+    /// Of this run, or of all.
+    pub run: Option<RunId>,
+    /// With ids above this one.
+    pub after: u64,
+    /// At most so many, the earliest first; 0 for all of them.
+    pub limit: usize,
+}
+
+/// Something one process tells others.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Message {
+    /// Increases with every message of the store.
+    pub id: u64,
+    pub at: u64,
+    pub topic: String,
+    pub body: Value,
+}
+
+/// What outlives a process. All methods are safe to call from many tasks and processes at once.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Makes a run, with an id of its own.
+    async fn create_run(&self, run: NewRun) -> Result<Run, StoreError>;
+
+    async fn run(&self, id: &RunId) -> Result<Run, StoreError>;
+
+    /// Runs that fit, the latest first.
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError>;
+
+    /// Takes a run over, so that only the holder of this claim can write to it from now on.
+    async fn claim(&self, id: &RunId, holder: &str) -> Result<Claim, StoreError>;
+
+    /// Writes a record and the events of its step, all or nothing, unless there is one under its
+    /// key: then that one counts, and comes back.
+    async fn append(
+        &self,
+        claim: &Claim,
+        record: Record,
+        events: Vec<Event>,
+    ) -> Result<Appended, StoreError>;
+
+    /// The record of a run under a key.
+    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError>;
+
+    /// All records of a run, in the order in which they were written.
+    async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError>;
+
+    /// Says how a run ended, with the events of its end. It can be claimed again, unless it is done.
+    async fn finish(
+        &self,
+        claim: &Claim,
+        ending: Ending,
+        events: Vec<Event>,
+    ) -> Result<Vec<u64>, StoreError>;
+
+    /// Events in the order of their ids.
+    async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// Removes a run with all that belongs to it alone.
+    async fn remove_run(&self, id: &RunId) -> Result<(), StoreError>;
+
+    /// Keeps bytes for a run under a name, replacing what it had there.
+    async fn put_artifact(
+        &self,
+        run: &RunId,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> Result<ArtifactId, StoreError>;
+
+    async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError>;
+
+    /// The artifacts of a run, by name.
+    async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError>;
+
+    async fn post(&self, topic: &str, body: Value) -> Result<u64, StoreError>;
+
+    /// The messages of a topic with ids above `after`.
+    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError>;
+
+    /// Adds an entry to the audit log, chained to the one before.
+    async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError>;
+
+    /// The audit log, oldest first.
+    async fn audit_log(&self) -> Result<Vec<AuditEntry>, StoreError>;
+}

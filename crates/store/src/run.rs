@@ -1,0 +1,172 @@
+//! Runs: what they are, who works on them, how they ended.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The name of a run: its kind, and what tells it apart, such as `debate-k3v9x2ma`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(String);
+
+/// A text that is no name of a run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name of a run: names are like `debate-k3v9x2ma`")]
+pub struct BadRunId(String);
+
+impl RunId {
+    /// Letters and digits that are not easily taken for one another.
+    const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
+
+    /// A new name.
+    pub(crate) fn random(kind: &str) -> RunId {
+        let letter = || char::from(Self::ALPHABET[fastrand::usize(..Self::ALPHABET.len())]);
+        let tail: String = std::iter::repeat_with(letter).take(8).collect();
+        RunId(format!("{kind}-{tail}"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = BadRunId;
+
+    fn from_str(text: &str) -> Result<RunId, BadRunId> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if text.is_empty() || text.len() > 60 || !text.chars().all(plain) {
+            return Err(BadRunId(assize_types::text::shorten(text, 60)));
+        }
+        Ok(RunId(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = BadRunId;
+
+    fn try_from(text: String) -> Result<RunId, BadRunId> {
+        text.parse()
+    }
+}
+
+impl From<RunId> for String {
+    fn from(id: RunId) -> String {
+        id.0
+    }
+}
+
+/// A run that is to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewRun {
+    /// Lower-case letters and `-`: the command that made it.
+    pub kind: String,
+    /// A line that tells people which one this is.
+    pub title: String,
+    /// The run that it was forked from.
+    pub parent: Option<RunId>,
+    /// All that is needed to do it again.
+    pub input: Value,
+}
+
+/// A run as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Run {
+    pub id: RunId,
+    pub kind: String,
+    pub title: String,
+    pub status: RunStatus,
+    pub parent: Option<RunId>,
+    /// Milliseconds since 1970.
+    pub created: u64,
+    pub updated: u64,
+    /// How often it was claimed.
+    pub epoch: u64,
+    /// Who claimed it last.
+    pub holder: Option<String>,
+    pub input: Value,
+    /// What it came to, once it is done.
+    pub result: Option<Value>,
+    /// Why it ended, if it failed or was stopped.
+    pub error: Option<String>,
+}
+
+/// How far a run is, as far as the store knows: one whose process was killed is still `Running`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    Created,
+    Running,
+    /// It came to its end. It cannot be claimed any more.
+    Done,
+    /// It cannot go on by itself, and can be taken up again.
+    Failed,
+    /// Somebody stopped it; it can be taken up again.
+    Cancelled,
+}
+
+impl RunStatus {
+    pub const ALL: [RunStatus; 5] = [
+        RunStatus::Created,
+        RunStatus::Running,
+        RunStatus::Done,
+        RunStatus::Failed,
+        RunStatus::Cancelled,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RunStatus::Created => "created",
+            RunStatus::Running => "running",
+            RunStatus::Done => "done",
+            RunStatus::Failed => "failed",
+            RunStatus::Cancelled => "cancelled",
+        }
+    }
+
+    pub(crate) fn by_name(name: &str) -> Option<RunStatus> {
+        RunStatus::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+impl fmt::Display for RunStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which runs are wanted; everything by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunFilter {
+    pub kind: Option<String>,
+    pub status: Option<RunStatus>,
+    /// Whose name begins like this.
+    pub prefix: Option<String>,
+    /// Whose title holds this, in upper or lower case.
+    pub title: Option<String>,
+    /// At most so many; 0 for all of them.
+    pub limit: usize,
+}
+
+/// The right to write to a run, as long as nobody claims it anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub run: RunId,
+    pub epoch: u64,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    Done { result: Value },
+    Failed { error: String },
+    Cancelled { reason: String },
+}

@@ -1,0 +1,495 @@
+//! What is written to and read from the tables.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use assize_graph::{Appended, Event, Key, Outcome, Record};
+use assize_types::Fingerprint;
+use async_trait::async_trait;
+use rusqlite::types::{Type, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use serde_json::Value;
+
+use super::SqliteStore;
+use super::worker::Trouble;
+use crate::artifact::{ArtifactId, ArtifactUse};
+use crate::audit::{AuditEntry, NewAuditEntry};
+use crate::error::StoreError;
+use crate::run::{Claim, Ending, NewRun, Run, RunFilter, RunId, RunStatus};
+use crate::{EventQuery, Message, Store, StoredEvent};
+
+/// Outcomes above this size are artifacts: kept once, however many runs came to them.
+const LARGE: usize = 64 * 1024;
+
+/// The number of a run's row.
+fn number(db: &Connection, id: &RunId) -> Result<i64, Trouble> {
+    let found = db
+        .prepare_cached("SELECT number FROM runs WHERE id = ?")?
+        .query_row([id.as_str()], |row| row.get(0))
+        .optional()?;
+    found.ok_or_else(|| StoreError::NoSuchRun(id.clone()).into())
+}
+
+/// The number of a claimed run's row, if the claim still holds.
+fn held(db: &Connection, claim: &Claim) -> Result<i64, Trouble> {
+    let found: Option<(i64, u64)> = db
+        .prepare_cached("SELECT number, epoch FROM runs WHERE id = ?")?
+        .query_row([claim.run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match found {
+        Some((number, epoch)) if epoch == claim.epoch => Ok(number),
+        Some(_) => Err(StoreError::Fenced(claim.run.clone()).into()),
+        None => Err(StoreError::NoSuchRun(claim.run.clone()).into()),
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// A value of ours in a column, or what is wrong with it.
+fn parsed<T, E>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> rusqlite::Result<T>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let index = row.as_ref().column_index(column)?;
+    let text: String = row.get(index)?;
+    parse(&text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
+    })
+}
+
+fn json(row: &Row<'_>, column: &str) -> rusqlite::Result<Value> {
+    parsed(row, column, |text| serde_json::from_str(text))
+}
+
+fn optional_json(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Value>> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        _ => json(row, column).map(Some),
+    }
+}
+
+fn run_id(row: &Row<'_>, column: &str) -> rusqlite::Result<RunId> {
+    parsed(row, column, str::parse)
+}
+
+fn fingerprint(row: &Row<'_>, column: &str) -> rusqlite::Result<Fingerprint> {
+    let bytes: Option<[u8; 32]> = row.get(column)?;
+    Ok(bytes.map_or(Fingerprint::NONE, Fingerprint::from_bytes))
+}
+
+/// A status that no version of ours has written.
+#[derive(Debug, thiserror::Error)]
+#[error("no run can be `{0}`")]
+struct UnknownStatus(String);
+
+fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
+    let parent = match row.get_ref("parent")? {
+        ValueRef::Null => None,
+        _ => Some(run_id(row, "parent")?),
+    };
+    Ok(Run {
+        id: run_id(row, "id")?,
+        kind: row.get("kind")?,
+        title: row.get("title")?,
+        status: parsed(row, "status", |name| {
+            RunStatus::by_name(name).ok_or_else(|| UnknownStatus(name.to_owned()))
+        })?,
+        parent,
+        created: row.get("created")?,
+        updated: row.get("updated")?,
+        epoch: row.get("epoch")?,
+        holder: row.get("holder")?,
+        input: json(row, "input")?,
+        result: optional_json(row, "result")?,
+        error: row.get("error")?,
+    })
+}
+
+const RECORDS: &str = "SELECT j.key, j.request, j.failed, coalesce(j.body, CAST(a.bytes AS TEXT)) AS body \
+     FROM journal j LEFT JOIN artifacts a ON a.number = j.artifact";
+
+fn read_record(row: &Row<'_>) -> rusqlite::Result<Record> {
+    let body: String = row.get("body")?;
+    Ok(Record {
+        key: parsed(row, "key", Key::new)?,
+        request: fingerprint(row, "request")?,
+        outcome: if row.get("failed")? { Outcome::Failed(body) } else { Outcome::Done(body) },
+    })
+}
+
+fn find_record(db: &Connection, run: i64, key: &Key) -> rusqlite::Result<Option<Record>> {
+    db.prepare_cached(&format!("{RECORDS} WHERE j.run = ? AND j.key = ?"))?
+        .query_row(params![run, key.as_str()], read_record)
+        .optional()
+}
+
+/// Writes events; their ids.
+fn write_events(db: &Connection, run: i64, events: &[Event]) -> rusqlite::Result<Vec<u64>> {
+    let mut insert =
+        db.prepare_cached("INSERT INTO events (run, at, name, payload) VALUES (?, ?, ?, ?)")?;
+    let at = now();
+    let mut write = |event: &Event| {
+        let payload = event.payload.to_string();
+        insert.insert(params![run, at, event.name, payload]).map(|id| id as u64)
+    };
+    events.iter().map(&mut write).collect()
+}
+
+/// Keeps bytes once; the number of their row.
+fn keep(db: &Connection, id: ArtifactId, bytes: &[u8]) -> rusqlite::Result<i64> {
+    db.prepare_cached("INSERT OR IGNORE INTO artifacts (hash, bytes) VALUES (?, ?)")?
+        .execute(params![id.as_bytes(), bytes])?;
+    db.prepare_cached("SELECT number FROM artifacts WHERE hash = ?")?
+        .query_row([id.as_bytes()], |row| row.get(0))
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create_run(&self, run: NewRun) -> Result<Run, StoreError> {
+        let input = run.input.to_string();
+        let body = move |db: &Connection| {
+            let parent = run.parent.as_ref().map(RunId::as_str);
+            // Nearly always the first name is free.
+            let id = loop {
+                let id = RunId::random(&run.kind);
+                match number(db, &id) {
+                    Ok(_) => continue,
+                    Err(Trouble::Refused(_)) => break id,
+                    Err(trouble) => return Err(trouble),
+                }
+            };
+            let values = named_params! {
+                ":id": id.as_str(), ":kind": run.kind, ":title": run.title, ":parent": parent,
+                ":now": now(), ":input": input,
+            };
+            db.prepare_cached(
+                "INSERT INTO runs (id, kind, title, status, parent, created, updated, input) \
+                 VALUES (:id, :kind, :title, 'created', :parent, :now, :now, :input)",
+            )?
+            .execute(values)?;
+            Ok(db.query_row("SELECT * FROM runs WHERE id = ?", [id.as_str()], read_run)?)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn run(&self, id: &RunId) -> Result<Run, StoreError> {
+        let id = id.clone();
+        let body = move |db: &Connection| {
+            let found = db
+                .prepare_cached("SELECT * FROM runs WHERE id = ?")?
+                .query_row([id.as_str()], read_run)
+                .optional()?;
+            found.ok_or_else(|| StoreError::NoSuchRun(id.clone()).into())
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError> {
+        let body = move |db: &Connection| {
+            let limit = if filter.limit == 0 { -1 } else { filter.limit as i64 };
+            let values = named_params! {
+                ":kind": filter.kind, ":status": filter.status.map(RunStatus::name),
+                ":prefix": filter.prefix, ":title": filter.title, ":limit": limit,
+            };
+            let mut select = db.prepare_cached(
+                "SELECT * FROM runs WHERE (:kind IS NULL OR kind = :kind) \
+                 AND (:status IS NULL OR status = :status) \
+                 AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix) \
+                 AND (:title IS NULL OR instr(lower(title), lower(:title)) > 0) \
+                 ORDER BY number DESC LIMIT :limit",
+            )?;
+            Ok(select.query_map(values, read_run)?.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn claim(&self, id: &RunId, holder: &str) -> Result<Claim, StoreError> {
+        let (id, holder) = (id.clone(), holder.to_owned());
+        let body = move |db: &Connection| {
+            let status: String = db
+                .prepare_cached("SELECT status FROM runs WHERE number = ?")?
+                .query_row([number(db, &id)?], |row| row.get(0))?;
+            if status == RunStatus::Done.name() {
+                return Err(StoreError::Done(id.clone()).into());
+            }
+            let epoch = db
+                .prepare_cached(
+                    "UPDATE runs SET epoch = epoch + 1, status = 'running', holder = ?, error = NULL, \
+                     updated = ? WHERE id = ? RETURNING epoch",
+                )?
+                .query_row(params![holder, now(), id.as_str()], |row| row.get(0))?;
+            Ok(Claim { run: id.clone(), epoch })
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn append(
+        &self,
+        claim: &Claim,
+        record: Record,
+        events: Vec<Event>,
+    ) -> Result<Appended, StoreError> {
+        let claim = claim.clone();
+        let body = move |db: &Connection| {
+            let run = held(db, &claim)?;
+            let (failed, body) = match &record.outcome {
+                Outcome::Done(body) => (false, body),
+                Outcome::Failed(body) => (true, body),
+            };
+            let request = (record.request != Fingerprint::NONE).then(|| record.request.as_bytes());
+            let insert = |body: Option<&str>, artifact: Option<i64>| {
+                db.prepare_cached(
+                    "INSERT INTO journal (run, key, request, failed, body, artifact) \
+                     VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                )?
+                .execute(params![
+                    run,
+                    record.key.as_str(),
+                    request,
+                    failed,
+                    body,
+                    artifact
+                ])
+            };
+            let written = match body.len() > LARGE {
+                false => insert(Some(body), None)?,
+                true if find_record(db, run, &record.key)?.is_some() => 0,
+                true => {
+                    let id = ArtifactId::of(body.as_bytes());
+                    insert(None, Some(keep(db, id, body.as_bytes())?))?
+                }
+            };
+            if written == 0
+                && let Some(existing) = find_record(db, run, &record.key)?
+            {
+                return Ok(Appended::Existing(existing));
+            }
+            Ok(Appended::Recorded { event_ids: write_events(db, run, &events)? })
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError> {
+        let (id, key) = (id.clone(), key.clone());
+        let body = move |db: &Connection| Ok(find_record(db, number(db, &id)?, &key)?);
+        self.reader.ask(body).await
+    }
+
+    async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
+        let id = id.clone();
+        let body = move |db: &Connection| {
+            let mut select =
+                db.prepare_cached(&format!("{RECORDS} WHERE j.run = ? ORDER BY j.number"))?;
+            let rows = select.query_map([number(db, &id)?], read_record)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn finish(
+        &self,
+        claim: &Claim,
+        ending: Ending,
+        events: Vec<Event>,
+    ) -> Result<Vec<u64>, StoreError> {
+        let claim = claim.clone();
+        let (status, result, error) = match ending {
+            Ending::Done { result } => (RunStatus::Done, Some(result.to_string()), None),
+            Ending::Failed { error } => (RunStatus::Failed, None, Some(error)),
+            Ending::Cancelled { reason } => (RunStatus::Cancelled, None, Some(reason)),
+        };
+        let body = move |db: &Connection| {
+            let run = held(db, &claim)?;
+            db.prepare_cached(
+                "UPDATE runs SET status = ?, result = ?, error = ?, holder = NULL, updated = ? \
+                 WHERE number = ?",
+            )?
+            .execute(params![status.name(), result, error, now(), run])?;
+            Ok(write_events(db, run, &events)?)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        let body = move |db: &Connection| {
+            let run = query.run.as_ref().map(|id| number(db, id)).transpose()?;
+            let limit = if query.limit == 0 { -1 } else { query.limit as i64 };
+            let read = |row: &Row<'_>| {
+                Ok(StoredEvent {
+                    id: row.get("id")?,
+                    run: run_id(row, "run")?,
+                    at: row.get("at")?,
+                    name: row.get("name")?,
+                    payload: json(row, "payload")?,
+                })
+            };
+            // Two statements, so that each can use its index.
+            let which = if run.is_some() { "e.run = :run AND" } else { ":run IS NULL AND" };
+            let mut select = db.prepare_cached(&format!(
+                "SELECT e.id, r.id AS run, e.at, e.name, e.payload FROM events e \
+                 JOIN runs r ON r.number = e.run WHERE {which} e.id > :after \
+                 ORDER BY e.id LIMIT :limit"
+            ))?;
+            let values = named_params! { ":run": run, ":after": query.after, ":limit": limit };
+            Ok(select.query_map(values, read)?.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn remove_run(&self, id: &RunId) -> Result<(), StoreError> {
+        let id = id.clone();
+        let body = move |db: &Connection| {
+            let run = number(db, &id)?;
+            for table in ["events", "journal", "artifact_uses"] {
+                db.execute(&format!("DELETE FROM {table} WHERE run = ?"), [run])?;
+            }
+            db.execute("DELETE FROM runs WHERE number = ?", [run])?;
+            db.execute(
+                "DELETE FROM artifacts WHERE number NOT IN (SELECT artifact FROM artifact_uses) \
+                 AND number NOT IN (SELECT artifact FROM journal WHERE artifact IS NOT NULL)",
+                [],
+            )?;
+            // Gives the room back to the disk; the statement has a row for each page.
+            let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
+            let mut pages = vacuum.query([])?;
+            while pages.next()?.is_some() {}
+            Ok(())
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn put_artifact(
+        &self,
+        run: &RunId,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> Result<ArtifactId, StoreError> {
+        let (run, name, id) = (run.clone(), name.to_owned(), ArtifactId::of(&bytes));
+        let body = move |db: &Connection| {
+            let run = number(db, &run)?;
+            let artifact = keep(db, id, &bytes)?;
+            db.prepare_cached(
+                "INSERT INTO artifact_uses (run, name, artifact) VALUES (?, ?, ?) \
+                 ON CONFLICT DO UPDATE SET artifact = excluded.artifact",
+            )?
+            .execute(params![run, name, artifact])?;
+            Ok(id)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError> {
+        let body = move |db: &Connection| {
+            let found = db
+                .prepare_cached("SELECT bytes FROM artifacts WHERE hash = ?")?
+                .query_row([id.as_bytes()], |row| row.get(0))
+                .optional()?;
+            found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()).into())
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError> {
+        let run = run.clone();
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached(
+                "SELECT u.name, a.hash, length(a.bytes) AS bytes FROM artifact_uses u \
+                 JOIN artifacts a ON a.number = u.artifact WHERE u.run = ? ORDER BY u.name",
+            )?;
+            let read = |row: &Row<'_>| {
+                Ok(ArtifactUse {
+                    name: row.get("name")?,
+                    id: ArtifactId::from_bytes(row.get("hash")?),
+                    bytes: row.get("bytes")?,
+                })
+            };
+            let rows = select.query_map([number(db, &run)?], read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn post(&self, topic: &str, message: Value) -> Result<u64, StoreError> {
+        let (topic, message) = (topic.to_owned(), message.to_string());
+        let body = move |db: &Connection| {
+            let id = db
+                .prepare_cached("INSERT INTO messages (at, topic, body) VALUES (?, ?, ?)")?
+                .insert(params![now(), topic, message])?;
+            Ok(id as u64)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError> {
+        let topic = topic.to_owned();
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached(
+                "SELECT id, at, topic, body FROM messages WHERE topic = ? AND id > ? ORDER BY id",
+            )?;
+            let read = |row: &Row<'_>| {
+                Ok(Message {
+                    id: row.get("id")?,
+                    at: row.get("at")?,
+                    topic: row.get("topic")?,
+                    body: json(row, "body")?,
+                })
+            };
+            let rows = select.query_map(params![topic, after], read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError> {
+        let body = move |db: &Connection| {
+            let last: Option<(u64, [u8; 32])> = db
+                .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
+                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            let (last, previous) = last.unwrap_or((0, *Fingerprint::NONE.as_bytes()));
+            let previous = Fingerprint::from_bytes(previous);
+            let entry = AuditEntry::chained(last + 1, now(), entry.clone(), previous);
+            db.prepare_cached(
+                "INSERT INTO audit (id, at, actor, action, subject, detail, previous, hash) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                entry.id,
+                entry.at,
+                entry.actor,
+                entry.action,
+                entry.subject,
+                entry.detail.to_string(),
+                entry.previous.as_bytes(),
+                entry.hash.as_bytes(),
+            ])?;
+            Ok(entry)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn audit_log(&self) -> Result<Vec<AuditEntry>, StoreError> {
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached("SELECT * FROM audit ORDER BY id")?;
+            let read = |row: &Row<'_>| {
+                Ok(AuditEntry {
+                    id: row.get("id")?,
+                    at: row.get("at")?,
+                    actor: row.get("actor")?,
+                    action: row.get("action")?,
+                    subject: row.get("subject")?,
+                    detail: json(row, "detail")?,
+                    previous: fingerprint(row, "previous")?,
+                    hash: fingerprint(row, "hash")?,
+                })
+            };
+            Ok(select.query_map([], read)?.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+}

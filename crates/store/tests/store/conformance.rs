@@ -1,0 +1,409 @@
+//! What every store must do, written against the trait. A store joins with one line at the end.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use assize_graph::{
+    Appended, Context, END, Event, Graph, Key, NodeError, Outcome, Record, RunOptions, State,
+};
+use assize_store::{
+    ArtifactId, AuditVerdict, Claim, Ending, EventQuery, NewAuditEntry, NewRun, Run, RunFilter,
+    RunId, RunJournal, RunStatus, Store, StoreError,
+};
+use assize_types::Fingerprint;
+use serde_json::{Value, json};
+
+type Any = Arc<dyn Store>;
+
+fn new_run(title: &str) -> NewRun {
+    NewRun { kind: "debate".into(), title: title.into(), parent: None, input: json!({"a": 1}) }
+}
+
+async fn claimed(store: &Any, title: &str) -> Claim {
+    let run = store.create_run(new_run(title)).await.unwrap();
+    store.claim(&run.id, "me").await.unwrap()
+}
+
+fn record(key: &str, body: &str) -> Record {
+    let request = Fingerprint::from_bytes([7; 32]);
+    let outcome = Outcome::Done(Value::from(body).to_string());
+    Record { key: Key::new(key).unwrap(), request, outcome }
+}
+
+fn event(name: &str) -> Event {
+    Event::new(name, json!({"name": name}))
+}
+
+fn ids(appended: Appended) -> Vec<u64> {
+    match appended {
+        Appended::Recorded { event_ids } => event_ids,
+        Appended::Existing(record) => panic!("there was one: {record:?}"),
+    }
+}
+
+async fn titles(store: &Any, filter: RunFilter) -> Vec<String> {
+    store.runs(filter).await.unwrap().into_iter().map(|run| run.title).collect()
+}
+
+async fn event_names(store: &Any, query: EventQuery) -> Vec<String> {
+    store.events(query).await.unwrap().into_iter().map(|event| event.name).collect()
+}
+
+fn of(run: &RunId) -> EventQuery {
+    EventQuery { run: Some(run.clone()), ..EventQuery::default() }
+}
+
+async fn runs_are_kept_and_found(store: Any) {
+    let first = store.create_run(new_run("Buy a Bakery")).await.unwrap();
+    let forked = NewRun { parent: Some(first.id.clone()), ..new_run("sell the bakery") };
+    let second = store.create_run(forked).await.unwrap();
+    let other = NewRun { kind: "consult".into(), ..new_run("NVDA") };
+    let third = store.create_run(other).await.unwrap();
+    assert_ne!(first.id, second.id);
+    assert!(third.id.as_str().starts_with("consult-"));
+    assert_eq!(store.run(&second.id).await.unwrap(), second);
+    assert_eq!(second.parent, Some(first.id.clone()));
+    assert_eq!(
+        (second.status, second.epoch, &second.input),
+        (RunStatus::Created, 0, &json!({"a": 1}))
+    );
+
+    let all = RunFilter::default;
+    assert_eq!(titles(&store, all()).await, ["NVDA", "sell the bakery", "Buy a Bakery"]);
+    let kind = RunFilter { kind: Some("consult".into()), ..all() };
+    assert_eq!(titles(&store, kind).await, ["NVDA"]);
+    assert_eq!(titles(&store, RunFilter { limit: 2, ..all() }).await, ["NVDA", "sell the bakery"]);
+    let title = RunFilter { title: Some("BAKERY".into()), limit: 1, ..all() };
+    assert_eq!(titles(&store, title).await, ["sell the bakery"]);
+    let prefix = RunFilter { prefix: Some(first.id.as_str()[..11].into()), ..all() };
+    assert_eq!(titles(&store, prefix).await, ["Buy a Bakery"]);
+    // What people type is no pattern.
+    for odd in ["%", "_", "debate-%", "'"] {
+        let prefix = RunFilter { prefix: Some(odd.into()), ..all() };
+        assert_eq!(titles(&store, prefix).await, [""; 0], "{odd}");
+    }
+    store.claim(&first.id, "me").await.unwrap();
+    let running = RunFilter { status: Some(RunStatus::Running), ..all() };
+    assert_eq!(titles(&store, running).await, ["Buy a Bakery"]);
+}
+
+async fn what_is_not_there_is_said_so(store: Any) {
+    let nobody: RunId = "debate-nobody".parse().unwrap();
+    let claim = Claim { run: nobody.clone(), epoch: 1 };
+    let missing = |error: StoreError| {
+        assert!(matches!(&error, StoreError::NoSuchRun(id) if *id == nobody), "{error}");
+    };
+    missing(store.run(&nobody).await.unwrap_err());
+    missing(store.claim(&nobody, "me").await.unwrap_err());
+    missing(store.records(&nobody).await.unwrap_err());
+    missing(store.events(of(&nobody)).await.unwrap_err());
+    missing(store.remove_run(&nobody).await.unwrap_err());
+    missing(store.artifacts(&nobody).await.unwrap_err());
+    missing(store.put_artifact(&nobody, "a", vec![]).await.unwrap_err());
+    missing(store.append(&claim, record("a", "b"), vec![]).await.unwrap_err());
+    let id = ArtifactId::of(b"nothing");
+    let error = store.artifact(id).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("there is no artifact `{id}`"));
+}
+
+async fn a_later_claim_fences_an_earlier_one(store: Any) {
+    let first = claimed(&store, "one").await;
+    store.append(&first, record("a", "1"), vec![event("a")]).await.unwrap();
+    let second = store.claim(&first.run, "you").await.unwrap();
+    assert!(second.epoch > first.epoch);
+    assert_eq!(store.run(&first.run).await.unwrap().holder.as_deref(), Some("you"));
+    let fenced = |error: StoreError| assert!(matches!(error, StoreError::Fenced(_)), "{error}");
+    fenced(store.append(&first, record("b", "2"), vec![event("b")]).await.unwrap_err());
+    fenced(store.append(&first, record("a", "1"), vec![]).await.unwrap_err());
+    let done = Ending::Done { result: json!(1) };
+    fenced(store.finish(&first, done, vec![event("end")]).await.unwrap_err());
+    store.append(&second, record("b", "3"), vec![event("c")]).await.unwrap();
+    assert_eq!(event_names(&store, of(&first.run)).await, ["a", "c"]);
+    assert_eq!(store.records(&first.run).await.unwrap(), [record("a", "1"), record("b", "3")]);
+}
+
+async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
+    let claim = claimed(&store, "one").await;
+    store.finish(&claim, Ending::Failed { error: "no key".into() }, vec![]).await.unwrap();
+    let run = store.run(&claim.run).await.unwrap();
+    assert_eq!((run.status, run.error.as_deref()), (RunStatus::Failed, Some("no key")));
+    assert_eq!(run.holder, None);
+    let claim = store.claim(&claim.run, "me").await.unwrap();
+    let run = store.run(&claim.run).await.unwrap();
+    assert_eq!((run.status, run.error), (RunStatus::Running, None));
+    store.finish(&claim, Ending::Cancelled { reason: "enough".into() }, vec![]).await.unwrap();
+    let claim = store.claim(&claim.run, "me").await.unwrap();
+    let ids = store.finish(&claim, Ending::Done { result: json!({"x": 1}) }, vec![event("end")]);
+    assert_eq!(ids.await.unwrap().len(), 1);
+    let run = store.run(&claim.run).await.unwrap();
+    assert_eq!((run.status, run.result), (RunStatus::Done, Some(json!({"x": 1}))));
+    let error = store.claim(&claim.run, "me").await.unwrap_err();
+    assert_eq!(error.to_string(), format!("the run `{}` is done", claim.run));
+}
+
+async fn a_key_is_written_once(store: Any) {
+    let claim = claimed(&store, "one").await;
+    let tasks = (0..32).map(|number| {
+        let (store, claim) = (store.clone(), claim.clone());
+        tokio::spawn(async move {
+            let record = record("same/key", &number.to_string());
+            (record.clone(), store.append(&claim, record, vec![event("won")]).await.unwrap())
+        })
+    });
+    let mut winners = Vec::new();
+    let mut seen = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        match task.await.unwrap() {
+            (record, Appended::Recorded { .. }) => winners.push(record),
+            (_, Appended::Existing(record)) => seen.push(record),
+        }
+    }
+    assert_eq!((winners.len(), seen.len()), (1, 31));
+    assert!(seen.iter().all(|record| *record == winners[0]));
+    assert_eq!(store.records(&claim.run).await.unwrap(), winners);
+    assert_eq!(event_names(&store, of(&claim.run)).await, ["won"]);
+    // Another run has keys of its own.
+    let other = claimed(&store, "two").await;
+    assert_eq!(ids(store.append(&other, record("same/key", "x"), vec![]).await.unwrap()), [0; 0]);
+}
+
+async fn records_come_back_as_they_were(store: Any) {
+    let claim = claimed(&store, "one").await;
+    let mut failed = record("b", "x");
+    failed.outcome = Outcome::Failed("{\"kind\":\"timeout\"}".into());
+    let mut unasked = record("a", "y");
+    unasked.request = Fingerprint::NONE;
+    let odd = record("c", "\u{0} \u{1f600} \u{fffd} \n \" '; DROP TABLE runs; --");
+    let large = record("d", &"long ".repeat(100_000));
+    let written = [failed, unasked, odd, large];
+    for record in &written {
+        store.append(&claim, record.clone(), vec![]).await.unwrap();
+    }
+    assert_eq!(store.records(&claim.run).await.unwrap(), written);
+    for record in &written {
+        let found = store.record(&claim.run, &record.key).await.unwrap();
+        assert_eq!(found.as_ref(), Some(record));
+        let again = store.append(&claim, record.clone(), vec![]).await.unwrap();
+        assert_eq!(again, Appended::Existing(record.clone()));
+    }
+    assert_eq!(store.record(&claim.run, &Key::new("e").unwrap()).await.unwrap(), None);
+}
+
+async fn event_ids_increase_over_all_runs(store: Any) {
+    let (one, two) = (claimed(&store, "one").await, claimed(&store, "two").await);
+    let mut all = Vec::new();
+    for number in 0..4 {
+        let claim = if number % 2 == 0 { &one } else { &two };
+        let events = vec![event(&format!("a{number}")), event(&format!("b{number}"))];
+        let key = format!("k{number}");
+        all.extend(ids(store.append(claim, record(&key, "x"), events).await.unwrap()));
+    }
+    assert_eq!(all.len(), 8);
+    assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+    let whole = EventQuery::default;
+    let names = event_names(&store, whole()).await;
+    assert_eq!(names, ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]);
+    assert_eq!(event_names(&store, of(&two.run)).await, ["a1", "b1", "a3", "b3"]);
+    let after = EventQuery { after: all[2], ..of(&two.run) };
+    assert_eq!(event_names(&store, after).await, ["b1", "a3", "b3"]);
+    let some = EventQuery { after: all[1], limit: 3, ..whole() };
+    assert_eq!(event_names(&store, some).await, ["a1", "b1", "a2"]);
+    let event = &store.events(EventQuery { limit: 1, ..whole() }).await.unwrap()[0];
+    assert_eq!((&event.run, &event.payload), (&one.run, &json!({"name": "a0"})));
+    // Ids are never used again.
+    store.remove_run(&one.run).await.unwrap();
+    store.remove_run(&two.run).await.unwrap();
+    let three = claimed(&store, "three").await;
+    let next = ids(store.append(&three, record("k", "x"), vec![self::event("z")]).await.unwrap());
+    assert!(next[0] > all[7], "{next:?} after {all:?}");
+}
+
+async fn many_writers_lose_nothing(store: Any) {
+    let mut tasks = Vec::new();
+    for number in 0..8 {
+        let store = store.clone();
+        tasks.push(tokio::spawn(async move {
+            let claim = claimed(&store, &format!("run {number}")).await;
+            for step in 0..25 {
+                let key = format!("step-{step}");
+                let events = vec![event("step"), event("step")];
+                store.append(&claim, record(&key, "x"), events).await.unwrap();
+            }
+            claim.run
+        }));
+    }
+    for task in tasks {
+        let run = task.await.unwrap();
+        assert_eq!(store.records(&run).await.unwrap().len(), 25);
+        assert_eq!(store.events(of(&run)).await.unwrap().len(), 50);
+    }
+    assert_eq!(store.events(EventQuery::default()).await.unwrap().len(), 400);
+}
+
+async fn artifacts_are_kept_by_content(store: Any) {
+    let (one, two) = (claimed(&store, "one").await.run, claimed(&store, "two").await.run);
+    let bytes = vec![0, 159, 146, 150];
+    let id = store.put_artifact(&one, "move.md", bytes.clone()).await.unwrap();
+    assert_eq!(id, ArtifactId::of(&bytes));
+    assert_eq!(store.put_artifact(&two, "other.md", bytes.clone()).await.unwrap(), id);
+    let replaced = store.put_artifact(&one, "note.md", b"first".to_vec()).await.unwrap();
+    store.put_artifact(&one, "note.md", b"second".to_vec()).await.unwrap();
+    let names: Vec<(String, u64)> =
+        store.artifacts(&one).await.unwrap().into_iter().map(|a| (a.name, a.bytes)).collect();
+    assert_eq!(names, [("move.md".to_owned(), 4), ("note.md".to_owned(), 6)]);
+    store.remove_run(&one).await.unwrap();
+    assert_eq!(store.artifact(id).await.unwrap(), bytes, "the other run has it still");
+    assert!(store.artifact(replaced).await.is_err());
+    store.remove_run(&two).await.unwrap();
+    assert!(store.artifact(id).await.is_err());
+}
+
+async fn a_removed_run_leaves_the_others_alone(store: Any) {
+    let (one, two) = (claimed(&store, "one").await, claimed(&store, "two").await);
+    let long = "x".repeat(200_000);
+    for claim in [&one, &two] {
+        store.append(claim, record("a", "b"), vec![event("e")]).await.unwrap();
+        store.append(claim, record("large", &long), vec![]).await.unwrap();
+    }
+    store.remove_run(&one.run).await.unwrap();
+    assert!(store.run(&one.run).await.is_err());
+    assert_eq!(store.records(&two.run).await.unwrap(), [record("a", "b"), record("large", &long)]);
+    assert_eq!(event_names(&store, EventQuery::default()).await, ["e"]);
+    // Whoever still worked on it is stopped.
+    let error = store.append(&one, record("c", "d"), vec![]).await.unwrap_err();
+    assert!(matches!(error, StoreError::NoSuchRun(_)), "{error}");
+}
+
+async fn messages_are_read_in_order(store: Any) {
+    let first = store.post("drafts", json!({"kind": "DRAFT_READY"})).await.unwrap();
+    store.post("other", json!(1)).await.unwrap();
+    let second = store.post("drafts", json!({"kind": "DRAFT_ACCEPTED"})).await.unwrap();
+    assert!(second > first);
+    let all = store.messages("drafts", 0).await.unwrap();
+    assert_eq!(all.iter().map(|message| message.id).collect::<Vec<_>>(), [first, second]);
+    let rest = store.messages("drafts", first).await.unwrap();
+    assert_eq!(rest.len(), 1);
+    assert_eq!(rest[0].body, json!({"kind": "DRAFT_ACCEPTED"}));
+    assert!(store.messages("nobody", 0).await.unwrap().is_empty());
+}
+
+async fn the_audit_log_is_one_chain(store: Any) {
+    let tasks = (0..20).map(|number| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let entry = NewAuditEntry {
+                actor: "gate".into(),
+                action: "accept".into(),
+                subject: format!("draft-{number}"),
+                detail: json!({"number": number, "ratio": 0.25}),
+            };
+            store.audit(entry).await.unwrap()
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let log = store.audit_log().await.unwrap();
+    assert_eq!(AuditVerdict::of(&log), AuditVerdict::Intact { entries: 20 });
+}
+
+#[derive(Clone, Default)]
+struct Sum(u64);
+
+impl State for Sum {
+    type Update = u64;
+    type Item = ();
+
+    fn apply(&mut self, more: u64) {
+        self.0 += more;
+    }
+}
+
+#[derive(Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[error("broken")]
+struct Broken;
+
+/// Adds up three answers; the third cannot be had the first time.
+async fn adds(context: Context<Sum>, there: bool) -> Result<Vec<u64>, NodeError> {
+    let mut sum = Vec::new();
+    for step in 1..=3u64 {
+        let call = async { if step < 3 || there { Ok(step * 100) } else { Err(Broken) } };
+        let tell = |value: &u64| vec![Event::new("added", json!(value))];
+        let key = format!("step-{step}");
+        sum.push(context.effect(&key, || Fingerprint::from_bytes([1; 32]), call, tell).await?);
+    }
+    Ok(sum)
+}
+
+async fn a_graph_goes_on_where_it_was(store: Any) {
+    let graph = |there| {
+        let body = move |context| adds(context, there);
+        Graph::builder("add").node("add", body).start("add").edge("add", END).compile().unwrap()
+    };
+    let run: Run = store.create_run(new_run("sum")).await.unwrap();
+    let open = || async {
+        let claim = store.claim(&run.id, "me").await.unwrap();
+        Arc::new(RunJournal::open(store.clone(), claim).await.unwrap())
+    };
+    let journal = open().await;
+    let result = graph(false).run(Sum::default(), RunOptions::with_journal(journal.clone())).await;
+    assert!(result.is_err());
+    journal.finish(Ending::Failed { error: "broken".into() }, vec![]).await.unwrap();
+    assert_eq!(event_names(&store, of(&run.id)).await, ["added"; 2]);
+
+    let stale = journal;
+    let journal = open().await;
+    assert_eq!(journal.earlier(), 3);
+    let sum = graph(true).run(Sum::default(), RunOptions::with_journal(journal)).await.unwrap();
+    assert_eq!(sum.0, 600);
+    assert_eq!(event_names(&store, of(&run.id)).await, ["added"; 3]);
+    let error = stale.finish(Ending::Done { result: json!(0) }, vec![]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Fenced(_)));
+}
+
+/// Runs one of the above against a fresh store.
+fn check<F: Future<Output = ()>>(store: Any, behaviour: fn(Any) -> F) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(behaviour(store));
+}
+
+macro_rules! conformance {
+    ($store:ident, $open:expr, [$($behaviour:ident),* $(,)?]) => {
+        mod $store {
+            $(
+                #[test]
+                fn $behaviour() {
+                    let (_kept, store) = $open;
+                    super::check(store, super::$behaviour);
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! every_behaviour {
+    ($store:ident, $open:expr) => {
+        conformance!(
+            $store,
+            $open,
+            [
+                runs_are_kept_and_found,
+                what_is_not_there_is_said_so,
+                a_later_claim_fences_an_earlier_one,
+                a_run_ends_once_or_is_taken_up_again,
+                a_key_is_written_once,
+                records_come_back_as_they_were,
+                event_ids_increase_over_all_runs,
+                many_writers_lose_nothing,
+                artifacts_are_kept_by_content,
+                a_removed_run_leaves_the_others_alone,
+                messages_are_read_in_order,
+                the_audit_log_is_one_chain,
+                a_graph_goes_on_where_it_was,
+            ]
+        );
+    };
+}
+
+every_behaviour!(sqlite, crate::file::fresh());

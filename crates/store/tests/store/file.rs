@@ -1,0 +1,194 @@
+//! What only a file can get wrong.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use assize_graph::{Key, Outcome, Record};
+use assize_store::{Access, Claim, Durability, NewRun, RunFilter, SqliteStore, Store, StoreError};
+use assize_types::Fingerprint;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// A store in a folder that lives as long as it.
+pub(crate) fn fresh() -> (TempDir, Arc<dyn Store>) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder.path().join("some/where/store.db")).unwrap();
+    (folder, Arc::new(store))
+}
+
+fn open(path: &Path) -> Result<SqliteStore, StoreError> {
+    SqliteStore::open(path, Access::Write(Durability::ProcessCrash))
+}
+
+async fn fill(store: &SqliteStore, records: usize) -> Claim {
+    let run =
+        NewRun { kind: "debate".into(), title: "a title".into(), parent: None, input: json!(null) };
+    let run = store.create_run(run).await.unwrap();
+    let claim = store.claim(&run.id, "me").await.unwrap();
+    for number in 0..records {
+        let outcome = Outcome::Done(format!("\"{}\"", "word ".repeat(120)));
+        let key = Key::new(&format!("k{number}")).unwrap();
+        let record = Record { key, request: Fingerprint::NONE, outcome };
+        store.append(&claim, record, vec![]).await.unwrap();
+    }
+    claim
+}
+
+#[tokio::test]
+async fn the_file_is_for_its_owner_alone_and_is_one_file_when_closed() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("deep/store.db");
+    let store = open(&path).unwrap();
+    fill(&store, 3).await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&folder.path().join("deep/store.db-wal")), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    drop(store);
+    let files: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
+    assert_eq!(files.len(), 1);
+}
+
+#[test]
+fn what_is_no_store_is_left_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("notes.txt");
+    fs::write(&path, "Dear diary, ".repeat(1000)).unwrap();
+    let error = open(&path).unwrap_err();
+    assert!(error.to_string().ends_with("is not a store: it is not a database"), "{error}");
+    assert!(error.hint().unwrap().contains("store.path"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "Dear diary, ".repeat(1000));
+
+    let path = folder.path().join("other.db");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE photos (name TEXT)").unwrap();
+    drop(other);
+    let before = fs::read(&path).unwrap();
+    let error = open(&path).unwrap_err();
+    assert!(error.to_string().ends_with("it is a database of another program"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+
+    let error = open(folder.path()).unwrap_err();
+    assert!(error.to_string().ends_with("it is not a regular file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_of_the_future_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    fill(&open(&path).unwrap(), 1).await;
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    for access in [Access::Read, Access::Write(Durability::PowerLoss)] {
+        let error = SqliteStore::open(&path, access).unwrap_err();
+        assert!(matches!(error, StoreError::Newer { found: 99, known: 1, .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_recognised_and_the_rest_stays_readable() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let claim = fill(&open(&path).unwrap(), 200).await;
+    let whole = fs::read(&path).unwrap();
+
+    // Torn pages in the middle: the list of runs can still be read, the journal cannot.
+    let mut torn = whole.clone();
+    let middle = torn.len() / 2;
+    torn[middle..middle + 8192].fill(0xff);
+    fs::write(&path, &torn).unwrap();
+    let store = open(&path).unwrap();
+    assert_eq!(store.runs(RunFilter::default()).await.unwrap().len(), 1);
+    let error = store.records(&claim.run).await.unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    assert!(error.hint().unwrap().contains("keep a copy"));
+    drop(store);
+
+    // Cut off: as soon as what is missing is wanted.
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let outcome = match open(&path) {
+        Ok(store) => store.records(&claim.run).await.map(drop),
+        Err(error) => Err(error),
+    };
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(open(&path).unwrap().records(&claim.run).await.unwrap().len(), 200);
+}
+
+#[tokio::test]
+async fn a_removed_run_gives_its_room_back() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path).unwrap();
+    let claim = fill(&store, 1000).await;
+    drop(store);
+    let full = fs::metadata(&path).unwrap().len();
+    let store = open(&path).unwrap();
+    store.remove_run(&claim.run).await.unwrap();
+    drop(store);
+    let left = fs::metadata(&path).unwrap().len();
+    assert!(left * 4 < full, "{left} of {full} bytes are left");
+}
+
+#[tokio::test]
+async fn equal_large_bodies_are_kept_once() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path).unwrap();
+    let claim = fill(&store, 0).await;
+    let body = format!("\"{}\"", "long ".repeat(200_000));
+    for number in 0..5 {
+        let key = Key::new(&format!("k{number}")).unwrap();
+        let outcome = Outcome::Done(body.clone());
+        let record = Record { key, request: Fingerprint::NONE, outcome };
+        store.append(&claim, record, vec![]).await.unwrap();
+    }
+    assert_eq!(store.records(&claim.run).await.unwrap().len(), 5);
+    drop(store);
+    let bytes = fs::metadata(&path).unwrap().len();
+    assert!(bytes < 1_300_000, "{bytes} bytes for one body of 1,000,002");
+}
+
+#[tokio::test]
+async fn a_store_opened_to_read_is_not_written_to() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    assert!(matches!(
+        SqliteStore::open(&path, Access::Read).unwrap_err(),
+        StoreError::Unopened { .. }
+    ));
+    assert!(!path.exists());
+    let claim = fill(&open(&path).unwrap(), 2).await;
+    let store = SqliteStore::open(&path, Access::Read).unwrap();
+    assert_eq!(store.records(&claim.run).await.unwrap().len(), 2);
+    let error = store.remove_run(&claim.run).await.unwrap_err();
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn two_stores_on_one_file_see_each_others_work() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    // Opened at once: one makes the tables, the other waits.
+    let threads = [0, 1, 2, 3].map(|_| {
+        let path = path.clone();
+        std::thread::spawn(move || open(&path).unwrap())
+    });
+    let stores = threads.map(|thread| thread.join().unwrap());
+    let claim = fill(&stores[0], 5).await;
+    assert_eq!(stores[1].records(&claim.run).await.unwrap().len(), 5);
+    let later = stores[2].claim(&claim.run, "you").await.unwrap();
+    let record = |key: &str| Record {
+        key: Key::new(key).unwrap(),
+        request: Fingerprint::NONE,
+        outcome: Outcome::Done("1".into()),
+    };
+    let error = stores[0].append(&claim, record("x"), vec![]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Fenced(_)), "{error}");
+    stores[3].append(&later, record("x"), vec![]).await.unwrap();
+}
