@@ -1,0 +1,107 @@
+//! One move on trial.
+//!
+//! A critic opens with one critique, which goes into three logs, `i1`, `i2` and `i3`. In each of
+//! them one decision maker answers, and critic and decision maker go on by themselves until the last
+//! round: no conversation waits for another. Then each decision maker scores the move on four metrics
+//! of ten, 120 in all. With ten rounds that is 61 calls.
+//!
+//! The debate is a [`Graph`] that needs nothing but a [`Model`]: it can run in this process, or in a
+//! sandbox whose only way out is a channel to the model. Every call is an effect under a stable key,
+//! such as `i1/round-4/critic`, so that a debate that is run again on its journal pays for nothing
+//! twice.
+//!
+//! What can go wrong has its rule. A call that fails for good ends its conversation, which is then
+//! scored as far as it got, and marked as partial. Scores that cannot be read are looked for by
+//! pattern, and else are a neutral 5, marked as such. A conversation that grows out of the context
+//! window keeps its first round, its last three, and a summary of those between.
+
+mod ask;
+mod nodes;
+mod personas;
+mod prompt;
+mod score;
+mod state;
+mod verdict;
+
+use std::sync::Arc;
+
+use assize_graph::{Branch, END, Graph, InvalidGraph, Key};
+use assize_llm::{Model, Request};
+
+use nodes::Room;
+pub use personas::{DECISION_MAKERS, DecisionMaker};
+pub use score::{FULL_SCORE, METRICS, ScoreCard};
+pub use state::{
+    ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, Partial, Spent, Summary,
+    Update,
+};
+pub use verdict::Verdict;
+
+/// Rounds of a debate, where nothing else is asked for.
+pub const ROUNDS: u32 = 10;
+
+/// How the model is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    pub temperature: f32,
+    /// The longest answer, in tokens.
+    pub max_tokens: u32,
+    /// What fits the model, in tokens; where it is not known, the provider says when it is full.
+    pub context_window: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            temperature: Request::TEMPERATURE,
+            max_tokens: Request::MAX_TOKENS,
+            context_window: None,
+        }
+    }
+}
+
+/// The calls that a debate takes when nothing fails.
+pub fn calls(rounds: u32) -> u64 {
+    // One critique, three answers; then three of each; then three scores.
+    let rounds = u64::from(rounds);
+    1 + 3 + rounds.saturating_sub(1) * 6 + 3
+}
+
+/// Whether a key of a debate belongs to a round before this one, so that a fork from there may take
+/// its answer over.
+pub fn is_before_round(key: &Key, round: u32) -> bool {
+    key.segments()
+        .filter_map(|segment| segment.strip_prefix("round-")?.parse::<u32>().ok())
+        .any(|number| number < round)
+}
+
+/// The debate as a graph.
+pub fn graph(model: Arc<dyn Model>, options: Options) -> Result<Graph<DebateState>, InvalidGraph> {
+    let room = Arc::new(Room { model, options });
+    let [opens, responds, presses, scores] = std::array::from_fn(|_| room.clone());
+    Graph::builder("debate")
+        .node("critic_round_1", move |context| opens.clone().critic_round_1(context))
+        .node("dm_respond", move |context| responds.clone().dm_respond(context))
+        .node("critic_individual", move |context| presses.clone().critic_individual(context))
+        .node("score_move", move |context| scores.clone().score_move(context))
+        .start("critic_round_1")
+        .fan_out("critic_round_1", ["dm_respond"], "score_move", |_| {
+            LogName::ALL.map(|log| Branch::new("dm_respond", log.name(), log)).into()
+        })
+        .route("dm_respond", ["critic_individual", "score_move"], |state, log| match log {
+            Some(log) if goes_on(state, *log) && state.round_of(*log) < state.max_rounds => {
+                "critic_individual"
+            }
+            _ => "score_move",
+        })
+        .route("critic_individual", ["dm_respond", "score_move"], |state, log| match log {
+            Some(log) if goes_on(state, *log) => "dm_respond",
+            _ => "score_move",
+        })
+        .edge("score_move", END)
+        .compile()
+}
+
+fn goes_on(state: &DebateState, log: LogName) -> bool {
+    !state.partial.contains_key(&log)
+}

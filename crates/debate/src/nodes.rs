@@ -1,0 +1,282 @@
+//! What happens in each node.
+
+use std::sync::Arc;
+
+use assize_graph::{Context, Event, NodeError};
+use assize_llm::{AnswerError, ErrorKind, Model, ModelError, Request, Response, Stop};
+use assize_types::text::shorten;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::Options;
+use crate::ask::Asking;
+use crate::prompt::{Words, likely_tokens};
+use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update};
+
+type Updates = Result<Vec<Update>, NodeError>;
+
+/// How much of a context window may be used before older rounds are summed up.
+const FULLEST: (u64, u64) = (3, 4);
+
+/// Rounds at the end of a conversation that are always shown as they were.
+const KEPT_ROUNDS: u32 = 3;
+
+/// The parts of a debate that all nodes share.
+pub(crate) struct Room {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) options: Options,
+}
+
+/// There is no conversation for this node to speak in.
+#[derive(Debug, thiserror::Error)]
+#[error("it was not told which conversation it is in")]
+struct NoLog;
+
+fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
+    context.item().copied().ok_or(NoLog)
+}
+
+fn round_event(state: &DebateState, log: Option<LogName>, round: u32, status: &str) -> Event {
+    let mut payload =
+        json!({"move": state.move_document.move_id, "round": round, "status": status});
+    if let Some(log) = log {
+        payload["log"] = json!(log);
+    }
+    Event::new("sandbox_round", payload)
+}
+
+/// A call that failed for good, three repetitions included, while the model as such can be asked:
+/// the debate does without the rest of this conversation.
+fn is_bearable(error: &ModelError) -> bool {
+    error.kind().is_retryable() || error.kind() == ErrorKind::Deadline || is_overflow(error)
+}
+
+fn is_overflow(error: &ModelError) -> bool {
+    matches!(error.kind(), ErrorKind::ContextOverflow | ErrorKind::TooLarge)
+}
+
+impl Room {
+    fn words<'a>(&'a self, context: &'a Context<DebateState>) -> Words<'a> {
+        Words { state: context.state(), options: &self.options }
+    }
+
+    /// The critic reads the move and says what all three decision makers will answer.
+    pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
+        let event = round_event(context.state(), None, 1, "critic_responded");
+        let asking = Asking::new(&context, &*self.model, "round-1/critic".to_owned(), Some(event));
+        // Without these words there is nothing to debate: any failure ends the run.
+        let response = asking.answer(&self.words(&context).opening()).await??;
+        if response.stop == Stop::Refused {
+            return Err(declined().into());
+        }
+        let entry = said("critic", 1, &response);
+        let to_all = LogName::ALL.map(|log| Update::Said { log, entry: entry.clone() });
+        Ok([Update::Spent(asking.spent())].into_iter().chain(to_all).collect())
+    }
+
+    /// A decision maker answers the critic.
+    pub(crate) async fn dm_respond(self: Arc<Self>, context: Context<DebateState>) -> Updates {
+        let log = log_of(&context)?;
+        let round = context.state().round_of(log);
+        let id = log.decision_maker().id;
+        let speech = Speech { role: id, status: "dm_responded", log, round };
+        self.speak(&context, speech, |words, summary| words.response(log, summary)).await
+    }
+
+    /// The critic takes one decision maker's answer up.
+    pub(crate) async fn critic_individual(
+        self: Arc<Self>,
+        context: Context<DebateState>,
+    ) -> Updates {
+        let log = log_of(&context)?;
+        let round = context.state().round_of(log) + 1;
+        let speech = Speech { role: "critic", status: "critic_responded", log, round };
+        self.speak(&context, speech, |words, summary| words.critique(log, round, summary)).await
+    }
+
+    /// Each decision maker scores the move.
+    pub(crate) async fn score_move(self: Arc<Self>, context: Context<DebateState>) -> Updates {
+        // All three are heard out even if one fails: the others' scores are paid for and kept.
+        let judged = join_all(LogName::ALL.map(|log| self.judge(&context, log))).await;
+        let mut updates = Vec::new();
+        for judged in judged {
+            updates.extend(judged?);
+        }
+        let scores = updates.iter().filter_map(|update| match update {
+            Update::Scored { log, score } => Some((log.decision_maker().id, &score.card)),
+            _ => None,
+        });
+        let mut total = 0;
+        let mut breakdown = serde_json::Map::new();
+        for (id, card) in scores {
+            total += card.total();
+            breakdown.insert(id.to_owned(), json!(card));
+        }
+        let move_id = &context.state().move_document.move_id;
+        context.emit(Event::new(
+            "sandbox_scored",
+            json!({"move": move_id, "score": total, "breakdown": Value::Object(breakdown)}),
+        ));
+        Ok(updates)
+    }
+
+    async fn judge(&self, context: &Context<DebateState>, log: LogName) -> Updates {
+        let words = self.words(context);
+        let key = |what: &str| format!("{}/{what}", log.name());
+        let (summary, mut updates) = self
+            .fitting(context, log, &key("score-summary"), |summary| words.scoring(log, summary))
+            .await?;
+        let mut asking = Asking::new(context, &*self.model, key("score"), None);
+        let mut answer = asking.scores(words.scoring(log, summary.as_ref())).await?;
+        if let Err(AnswerError::Model(error)) = &answer
+            && is_overflow(error)
+            && let Some(up_to_round) = can_be_summed_up(context.state(), log, summary.as_ref())
+        {
+            asking.go_on().await?;
+            let key_of_summary = key("score-summary-2");
+            let (shorter, more) = self.sum_up(context, log, up_to_round, &key_of_summary).await?;
+            asking = Asking::new(context, &*self.model, key("score-shorter"), None);
+            answer = asking.scores(words.scoring(log, Some(&shorter))).await?;
+            updates.extend(more);
+        }
+        let answer = answer?;
+        // There may be an answer in spite of a failed call: by pattern, or neutral.
+        asking.go_on().await?;
+        let score = JudgeScore { card: answer.value, provenance: answer.provenance };
+        updates.push(Update::Spent(asking.spent()));
+        updates.push(Update::Scored { log, score });
+        Ok(updates)
+    }
+
+    /// Lets someone speak in one conversation, or ends it where nobody can.
+    async fn speak(
+        &self,
+        context: &Context<DebateState>,
+        speech: Speech,
+        request: impl Fn(Words<'_>, Option<&Summary>) -> Request,
+    ) -> Updates {
+        let Speech { role, status, log, round } = speech;
+        let words = self.words(context);
+        let key = |what: &str| format!("round-{round}/{what}");
+        let (summary, mut updates) =
+            self.fitting(context, log, &key("summary"), |summary| request(words, summary)).await?;
+        let event = round_event(context.state(), Some(log), round, status);
+        let mut asking = Asking::new(context, &*self.model, key(role), Some(event.clone()));
+        let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
+        // The provider knows best how much fits: sum up what can be, and ask once more.
+        if let Err(error) = &answer
+            && is_overflow(error)
+            && let Some(up_to_round) = can_be_summed_up(context.state(), log, summary.as_ref())
+        {
+            asking.go_on().await?;
+            let key_of_summary = key("summary-2");
+            let (shorter, more) = self.sum_up(context, log, up_to_round, &key_of_summary).await?;
+            let shorter_key = key(&format!("{role}-shorter"));
+            asking = Asking::new(context, &*self.model, shorter_key, Some(event));
+            answer = asking.answer(&request(words, Some(&shorter))).await?;
+            updates.extend(more);
+        }
+        let error = match answer {
+            Ok(response) if response.stop == Stop::Refused => declined(),
+            Ok(response) => {
+                updates.push(Update::Spent(asking.spent()));
+                updates.push(Update::Said { log, entry: said(role, round, &response) });
+                return Ok(updates);
+            }
+            Err(error) if is_bearable(&error) => error,
+            Err(error) => return Err(error.into()),
+        };
+        asking.go_on().await?;
+        let error = error.message().to_owned();
+        let mut event = round_event(context.state(), Some(log), round, "failed");
+        event.payload["error"] = json!(error);
+        context.emit(event);
+        updates.push(Update::Spent(asking.spent()));
+        updates.push(Update::Stopped { log, error });
+        Ok(updates)
+    }
+
+    /// The summary with which a request fits the context window; a new one if it takes one.
+    async fn fitting(
+        &self,
+        context: &Context<DebateState>,
+        log: LogName,
+        key: &str,
+        request: impl Fn(Option<&Summary>) -> Request,
+    ) -> Result<(Option<Summary>, Vec<Update>), NodeError> {
+        let known = context.state().summaries.get(&log).cloned();
+        let Some(window) = self.options.context_window else { return Ok((known, Vec::new())) };
+        let tokens = likely_tokens(&request(known.as_ref())) + u64::from(self.options.max_tokens);
+        if tokens <= window * FULLEST.0 / FULLEST.1 {
+            return Ok((known, Vec::new()));
+        }
+        let Some(up_to_round) = can_be_summed_up(context.state(), log, known.as_ref()) else {
+            return Ok((known, Vec::new()));
+        };
+        let (summary, updates) = self.sum_up(context, log, up_to_round, key).await?;
+        Ok((Some(summary), updates))
+    }
+
+    /// Has rounds summed up by the model; where it cannot, their opening words have to do.
+    async fn sum_up(
+        &self,
+        context: &Context<DebateState>,
+        log: LogName,
+        up_to_round: u32,
+        key: &str,
+    ) -> Result<(Summary, Vec<Update>), NodeError> {
+        let asking = Asking::new(context, &*self.model, key.to_owned(), None);
+        let text = match asking.answer(&self.words(context).summing_up(log, up_to_round)).await? {
+            Ok(response) if response.stop != Stop::Refused => Some(response.text),
+            Ok(_) => None,
+            Err(error) if is_bearable(&error) => {
+                asking.go_on().await?;
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let extracted = text.is_none();
+        let text = text.unwrap_or_else(|| openings(context.state().log(log), up_to_round));
+        let summary = Summary { up_to_round, text, extracted };
+        let update = Update::Summarised { log, summary: summary.clone() };
+        Ok((summary, vec![Update::Spent(asking.spent()), update]))
+    }
+}
+
+/// The last round that can be summed up, if there is any that is not yet.
+fn can_be_summed_up(state: &DebateState, log: LogName, known: Option<&Summary>) -> Option<u32> {
+    let up_to_round = state.round_of(log).saturating_sub(KEPT_ROUNDS);
+    let done = known.map_or(1, |summary| summary.up_to_round);
+    (up_to_round > done).then_some(up_to_round)
+}
+
+/// Who is to speak, and where.
+struct Speech {
+    role: &'static str,
+    status: &'static str,
+    log: LogName,
+    round: u32,
+}
+
+fn said(role: &str, round: u32, response: &Response) -> ConversationEntry {
+    ConversationEntry {
+        role: role.to_owned(),
+        content: response.text.trim().to_owned(),
+        round,
+        cut_off: response.stop == Stop::MaxTokens,
+    }
+}
+
+fn declined() -> ModelError {
+    ModelError::new(ErrorKind::BadRequest, "the model declined to answer")
+}
+
+/// The opening words of what was said in these rounds.
+fn openings(log: &[ConversationEntry], up_to_round: u32) -> String {
+    const CHARACTERS: usize = 160;
+    let lines = log.iter().filter(|entry| (2..=up_to_round).contains(&entry.round)).map(|entry| {
+        let words = shorten(entry.content.lines().next().unwrap_or_default(), CHARACTERS);
+        format!("Round {}, {}: {words}", entry.round, entry.role)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,59 @@
+//! What a debate came to, in the shape in which it leaves the house.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::score::FULL_SCORE;
+use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Partial, Spent, Summary};
+
+/// The outcome of a debate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub move_id: String,
+    pub ticker: Option<String>,
+    /// Of `out_of`.
+    pub total_score: u32,
+    pub out_of: u32,
+    pub scores_by_agent: BTreeMap<String, JudgeScore>,
+    /// The rounds that were to be debated.
+    pub rounds: u32,
+    /// Conversations that ended before that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub partial: BTreeMap<LogName, Partial>,
+    /// Conversations whose middle was summed up for the model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub summaries: BTreeMap<LogName, Summary>,
+    pub spent: Spent,
+    pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
+}
+
+impl From<DebateState> for Verdict {
+    fn from(state: DebateState) -> Verdict {
+        let scores = state.scores.into_iter().map(|(id, score)| (id.to_owned(), score));
+        Verdict {
+            move_id: state.move_document.move_id,
+            ticker: state.ticker,
+            total_score: state.total_score,
+            out_of: FULL_SCORE,
+            scores_by_agent: scores.collect(),
+            rounds: state.max_rounds,
+            partial: state.partial,
+            summaries: state.summaries,
+            spent: state.spent,
+            conversation_logs: BTreeMap::from([
+                (LogName::I1, state.i1),
+                (LogName::I2, state.i2),
+                (LogName::I3, state.i3),
+            ]),
+        }
+    }
+}
+
+impl Verdict {
+    /// Decision makers whose scores no model gave in so many words.
+    pub fn doubtful(&self) -> impl Iterator<Item = &str> {
+        let scores = self.scores_by_agent.iter();
+        scores.filter(|(_, score)| score.provenance.is_doubtful()).map(|(id, _)| id.as_str())
+    }
+}

@@ -1,0 +1,226 @@
+//! What happens when the model does not do as it should.
+
+use assize_debate::{LogName, Options};
+use assize_graph::{RunError, RunOptions};
+use assize_llm::{ErrorKind, ModelError, Provenance, Response, Stop};
+
+use crate::{Asked, Part, Scripted, bakery, debate, plain, plain_debate, response, said};
+
+fn fails(kind: ErrorKind) -> Result<Response, ModelError> {
+    Err(ModelError::new(kind, "no luck today"))
+}
+
+/// The plain script, but for one call.
+fn but_for(
+    what: Part,
+    round: u32,
+    instead: fn() -> Result<Response, ModelError>,
+) -> impl Fn(&Asked) -> Result<Response, ModelError> {
+    move |asked| {
+        if asked.what == what && asked.round == round { instead() } else { plain(asked) }
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_cannot_go_on_is_scored_as_far_as_it_got() {
+    let model = Scripted::new(but_for(Part::Answer("D2"), 5, || fails(ErrorKind::Overloaded)));
+    let verdict = plain_debate(&model, 10).await;
+    let partial = &verdict.partial[&LogName::I2];
+    assert_eq!((partial.completed_rounds, partial.error.as_str()), (4, "no luck today"));
+    assert_eq!(verdict.partial.len(), 1);
+    // The critic's words of round 5 are kept, and the judge sees them.
+    assert_eq!(verdict.conversation_logs[&LogName::I2].len(), 9);
+    assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 20);
+    assert_eq!(verdict.total_score, 90);
+    let asked = model.asked();
+    let scoring = asked.iter().find(|asked| asked.what == Part::Score("D2")).unwrap();
+    assert_eq!(said(&scoring.request).len(), 9);
+}
+
+#[tokio::test]
+async fn a_critic_that_falls_silent_ends_one_conversation() {
+    let model = Scripted::new(|asked| match (&asked.what, asked.with, asked.round) {
+        (Part::Critic, Some("D3"), 2) => fails(ErrorKind::Timeout),
+        _ => plain(asked),
+    });
+    let verdict = plain_debate(&model, 10).await;
+    assert_eq!(verdict.partial[&LogName::I3].completed_rounds, 1);
+    assert_eq!(verdict.conversation_logs[&LogName::I3].len(), 2);
+    assert_eq!(model.calls(), 61 - 17, "the failed call, and seventeen that were not made");
+}
+
+#[tokio::test]
+async fn a_model_that_declines_ends_one_conversation() {
+    let model = Scripted::new(but_for(Part::Answer("D1"), 3, || {
+        Ok(Response { stop: Stop::Refused, ..response("I cannot help with that.") })
+    }));
+    let verdict = plain_debate(&model, 10).await;
+    assert_eq!(verdict.partial[&LogName::I1].error, "the model declined to answer");
+    assert_eq!(verdict.partial[&LogName::I1].completed_rounds, 2);
+}
+
+#[tokio::test]
+async fn words_that_are_cut_off_are_kept_and_marked() {
+    let model = Scripted::new(but_for(Part::Answer("D1"), 3, || {
+        Ok(Response { stop: Stop::MaxTokens, ..response("As I was about to") })
+    }));
+    let verdict = plain_debate(&model, 3).await;
+    let cut: Vec<bool> =
+        verdict.conversation_logs[&LogName::I1].iter().map(|entry| entry.cut_off).collect();
+    assert_eq!(cut, [false, false, false, false, false, true]);
+    assert!(verdict.partial.is_empty());
+}
+
+#[tokio::test]
+async fn what_no_repetition_can_mend_ends_the_run() {
+    for kind in [
+        ErrorKind::Unauthorized,
+        ErrorKind::NotFound,
+        ErrorKind::BadRequest,
+        ErrorKind::Budget,
+        ErrorKind::SpendLimit,
+    ] {
+        let model = Scripted::new(move |asked| match &asked.what {
+            Part::Answer("D2") if asked.round == 3 => fails(kind),
+            _ => plain(asked),
+        });
+        let run = debate(&model, Options::default(), bakery(10), RunOptions::default()).await;
+        let RunError::Node { node, scope, source } = run.unwrap_err() else { panic!("{kind:?}") };
+        assert_eq!((node, scope.as_str()), ("dm_respond", "i2"));
+        assert_eq!(source.downcast_ref::<ModelError>().unwrap().kind(), kind);
+    }
+}
+
+#[tokio::test]
+async fn without_a_first_critique_there_is_no_debate() {
+    let model = Scripted::new(but_for(Part::Critic, 1, || fails(ErrorKind::Overloaded)));
+    let run = debate(&model, Options::default(), bakery(10), RunOptions::default()).await;
+    assert_eq!(run.unwrap_err().to_string(), "`critic_round_1` failed: no luck today");
+    assert_eq!(model.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_judge_that_cannot_be_reached_is_not_made_up() {
+    let model = Scripted::new(but_for(Part::Score("D3"), 1, || fails(ErrorKind::Server)));
+    let run = debate(&model, Options::default(), bakery(1), RunOptions::default()).await;
+    assert_eq!(run.unwrap_err().to_string(), "`score_move` failed: no luck today");
+}
+
+#[tokio::test]
+async fn scores_in_prose_are_found_by_pattern_and_marked() {
+    let model = Scripted::new(but_for(Part::Score("D1"), 1, || {
+        Ok(response(
+            "Impact: 9/10. Feasibility: 3/10. Risk-adjusted return: 4/10. Strategic alignment: 7/10.",
+        ))
+    }));
+    let verdict = plain_debate(&model, 1).await;
+    let score = &verdict.scores_by_agent["D1"];
+    assert_eq!((score.card.scores(), &score.provenance), ([9, 3, 4, 7], &Provenance::Extracted));
+    assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D1"]);
+    assert_eq!(verdict.total_score, 23 + 60);
+    assert_eq!(verdict.spent.calls, 8, "it was asked twice before");
+}
+
+#[tokio::test]
+async fn scores_that_cannot_be_read_are_neutral_and_marked() {
+    let model =
+        Scripted::new(but_for(Part::Score("D2"), 1, || Ok(response("I would rather not say."))));
+    let verdict = plain_debate(&model, 1).await;
+    let score = &verdict.scores_by_agent["D2"];
+    assert_eq!((score.card.scores(), &score.provenance), ([5; 4], &Provenance::Defaulted));
+    assert_eq!(verdict.total_score, 20 + 60);
+}
+
+/// Long answers, so that ten rounds do not fit.
+fn long(asked: &Asked) -> Result<Response, ModelError> {
+    let mut answer = plain(asked)?;
+    if matches!(asked.what, Part::Critic | Part::Answer(_)) {
+        answer.text = format!("{}. {}", answer.text, "word ".repeat(300));
+    }
+    Ok(answer)
+}
+
+/// The rounds that a request shows, in order; 0 for a summary.
+fn rounds(asked: &Asked) -> Vec<u32> {
+    let mut rounds: Vec<u32> =
+        said(&asked.request).into_iter().map(|(round, _)| round.unwrap_or(0)).collect();
+    rounds.dedup();
+    rounds
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_summed_up_once_at_a_threshold() {
+    let model = Scripted::new(long);
+    let options = Options { context_window: Some(12_000), max_tokens: 500, ..Options::default() };
+    let verdict = debate(&model, options, bakery(10), RunOptions::default()).await.unwrap();
+    let asked = model.asked();
+    let own: Vec<&Asked> = asked
+        .iter()
+        .filter(|asked| asked.with == Some("D1") || asked.what == Part::Answer("D1"))
+        .collect();
+    let shown: Vec<Vec<u32>> = own.iter().map(|asked| rounds(asked)).collect();
+    let summed = shown.iter().position(|rounds| rounds.contains(&0)).unwrap();
+    // Round 1, the summary and the last three rounds; from then on it only grows.
+    let last = own[summed].round - u32::from(own[summed].what == Part::Critic);
+    assert_eq!(shown[summed], [1, 0, last - 2, last - 1, last]);
+    for pair in shown[summed..].windows(2) {
+        assert!(pair[1].starts_with(&pair[0]), "{pair:?}");
+    }
+    let summary = &verdict.summaries[&LogName::I1];
+    assert_eq!((summary.up_to_round, summary.extracted), (last - 3, false));
+    // One summary in each conversation, and all that was said is still in the logs.
+    assert_eq!(asked.iter().filter(|asked| asked.what == Part::Summary).count(), 3);
+    assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 20);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_full_before_we_think_so_is_asked_again_with_less() {
+    // It takes six rounds of conversation, and no more.
+    let model = Scripted::new(|asked| match said(&asked.request).len() {
+        13.. => fails(ErrorKind::ContextOverflow),
+        _ => plain(asked),
+    });
+    let verdict = plain_debate(&model, 10).await;
+    assert!(verdict.partial.is_empty(), "{:?}", verdict.partial);
+    assert_eq!(verdict.total_score, 90);
+    assert!(verdict.summaries.values().all(|summary| !summary.extracted));
+    assert_eq!(verdict.conversation_logs[&LogName::I2].len(), 20);
+}
+
+#[tokio::test]
+async fn opening_words_stand_in_for_a_summary_that_cannot_be_had() {
+    let model = Scripted::new(|asked| match &asked.what {
+        Part::Summary => fails(ErrorKind::Overloaded),
+        _ => long(asked),
+    });
+    let options = Options { context_window: Some(12_000), max_tokens: 500, ..Options::default() };
+    let verdict = debate(&model, options, bakery(10), RunOptions::default()).await.unwrap();
+    let summary = &verdict.summaries[&LogName::I3];
+    assert!(summary.extracted);
+    assert!(summary.text.starts_with("Round 2, critic: critic to D3 in round 2. word"));
+    assert!(verdict.partial.is_empty());
+}
+
+#[tokio::test]
+async fn a_window_too_small_for_anything_ends_the_conversation() {
+    let model = Scripted::new(|asked| match (&asked.what, said(&asked.request).len()) {
+        (Part::Critic, 4..) => fails(ErrorKind::ContextOverflow),
+        _ => plain(asked),
+    });
+    let verdict = plain_debate(&model, 10).await;
+    assert_eq!(verdict.partial[&LogName::I1].completed_rounds, 2);
+    assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 4);
+    assert_eq!(verdict.total_score, 90);
+}
+
+#[tokio::test]
+async fn a_judge_for_whom_it_is_too_much_reads_a_summary() {
+    let model = Scripted::new(|asked| match (&asked.what, said(&asked.request).len()) {
+        (Part::Score(_), 12..) => fails(ErrorKind::ContextOverflow),
+        _ => plain(asked),
+    });
+    let verdict = plain_debate(&model, 10).await;
+    assert_eq!(verdict.total_score, 90);
+    assert_eq!(verdict.summaries[&LogName::I1].up_to_round, 7);
+    assert_eq!(model.calls(), 61 + 3 + 3);
+}
