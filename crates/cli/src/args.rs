@@ -32,6 +32,11 @@ pub(crate) struct LogArgs {
 pub(crate) enum Command {
     /// Ask a model one question
     Ask(Box<AskArgs>),
+    /// Put one business move on trial: a critic against three decision makers, then their scores
+    Debate(Box<DebateArgs>),
+    /// What was kept of earlier runs
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Show what this machine offers: which providers are configured and reachable
     Doctor(DoctorArgs),
     /// Show settings and where each comes from; trust a folder's settings
@@ -72,6 +77,164 @@ pub(crate) struct AskArgs {
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DebateArgs {
+    /// The move, a text or Markdown file; `-` reads it from standard input
+    #[arg(value_name = "MOVE.md", required_unless_present_any = ["resume", "fork", "graph"], conflicts_with = "resume")]
+    pub(crate) document: Option<PathBuf>,
+
+    /// The company that the move is for
+    #[arg(long, value_name = "TICKER", value_parser = ticker, conflicts_with = "resume")]
+    pub(crate) ticker: Option<String>,
+
+    /// How many rounds are debated [default: 10]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=50), conflicts_with = "resume")]
+    pub(crate) rounds: Option<u32>,
+
+    /// Print what was said, too
+    #[arg(long)]
+    pub(crate) transcripts: bool,
+
+    /// Print scores, reasons and all that was said as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print nothing but the verdict
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Say what the debate would cost, and ask nothing
+    #[arg(long, conflicts_with_all = ["resume", "fork"])]
+    pub(crate) estimate: bool,
+
+    /// Print the graph of a debate as a Mermaid flowchart, and debate nothing
+    #[arg(long)]
+    pub(crate) graph: bool,
+
+    /// Go on with a run that was stopped; what was answered is not asked again
+    #[arg(long, value_name = "RUN", help_heading = "Earlier runs")]
+    pub(crate) resume: Option<String>,
+
+    /// Go on with it even if another process works on it, which then stops
+    #[arg(long, requires = "resume", help_heading = "Earlier runs")]
+    pub(crate) take_over: bool,
+
+    /// Start a new run from an earlier one; only what is asked in other words is asked again
+    #[arg(long, value_name = "RUN", conflicts_with = "resume", help_heading = "Earlier runs")]
+    pub(crate) fork: Option<String>,
+
+    /// Ask everything from this round on again, such as `round-4`
+    #[arg(long, value_name = "ROUND", requires = "fork", help_heading = "Earlier runs")]
+    pub(crate) at: Option<Round>,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}
+
+/// A round of a debate, as it is typed: `round-4` or `4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Round(pub(crate) u32);
+
+impl std::str::FromStr for Round {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Round, String> {
+        let number = text.strip_prefix("round-").unwrap_or(text).parse();
+        match number {
+            Ok(number @ 1..=50) => Ok(Round(number)),
+            _ => Err("a round is like `round-4`, from 1 to 50".to_owned()),
+        }
+    }
+}
+
+fn ticker(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    let sound = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if sound && text.len() <= 10 && text.chars().all(plain) {
+        Ok(text.to_ascii_uppercase())
+    } else {
+        Err("a ticker is 1 to 10 letters and digits, such as `NVDA` or `BRK.B`".to_owned())
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List runs, the latest first
+    List {
+        /// Only runs of this kind, such as `debate`
+        #[arg(long)]
+        kind: Option<String>,
+        /// Only runs that stand so
+        #[arg(long, value_enum)]
+        status: Option<StatusFilter>,
+        /// Only runs whose title holds this
+        #[arg(long, value_name = "TEXT")]
+        title: Option<String>,
+        /// At most so many; 0 for all
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one run: how it stands, what it came to
+    Show {
+        /// Its name, or the beginning of it
+        run: String,
+        /// Show what was said
+        #[arg(long)]
+        transcripts: bool,
+        /// Show its events
+        #[arg(long)]
+        events: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write all that is kept of a run as one JSON document
+    Export {
+        /// Its name, or the beginning of it
+        run: String,
+        /// To this file, which must not exist; to standard output by default
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Remove runs with all that belongs to them
+    Rm {
+        /// Their names, or the beginnings of them
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<String>,
+    },
+}
+
+/// How a run can stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusFilter {
+    /// Made, and never begun
+    Created,
+    /// A process works on it
+    Running,
+    /// Its process is gone, before the end
+    Stopped,
+    Done,
+    Failed,
+    /// Somebody stopped it
+    Cancelled,
+}
+
+impl StatusFilter {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            StatusFilter::Created => "created",
+            StatusFilter::Running => "running",
+            StatusFilter::Stopped => "stopped",
+            StatusFilter::Done => "done",
+            StatusFilter::Failed => "failed",
+            StatusFilter::Cancelled => "cancelled",
+        }
+    }
 }
 
 /// The flags of every command that asks a model.

@@ -1,7 +1,7 @@
 //! `assize ask`: one question through the gateway.
 
 use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,23 +11,25 @@ use assize_llm::{
     AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
     Stop,
 };
-use assize_types::{Cancel, Cost, Usage, trail};
+use assize_types::{Cancel, trail};
 use serde_json::{Value, json};
 
+use crate::account::{account, dollars, tokens};
 use crate::args::AskArgs;
-use crate::choose;
+use crate::choose::{self, Already};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
+use crate::input;
 use crate::terminal::{
     self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
 };
 
-/// No question is longer: the largest context window there is would not hold it.
-const LONGEST_QUESTION: u64 = 16 * 1024 * 1024;
+/// No question has more MiB: the largest context window there is would not hold it.
+const LONGEST_QUESTION: u64 = 16;
 
 pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Result<(), Failure> {
     let request = request(&args, config, &cancel).await?;
-    let gateway = choose::gateway(config, &args.model, args.quiet).await?;
+    let gateway = choose::gateway(config, &args.model, args.quiet, Already::default()).await?;
     if args.estimate {
         return show_estimate(&gateway, &request, args.json);
     }
@@ -128,14 +130,7 @@ async fn ask(
 
 async fn request(args: &AskArgs, config: &Config, cancel: &Cancel) -> Result<Request, Failure> {
     let question = match args.question.as_str() {
-        "-" => {
-            let reading = tokio::task::spawn_blocking(read_question);
-            tokio::select! {
-                question = reading => question
-                    .map_err(|error| Failure::from_error(FailureKind::Internal, &error))??,
-                reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
-            }
-        }
+        "-" => input::from_standard_input("the question", LONGEST_QUESTION, cancel).await?,
         question => question.to_owned(),
     };
     if question.trim().is_empty() {
@@ -151,19 +146,6 @@ async fn request(args: &AskArgs, config: &Config, cancel: &Cancel) -> Result<Req
     request.max_tokens =
         config.whole("max_output_tokens").map_or(Request::MAX_TOKENS, |n| n as u32);
     Ok(request)
-}
-
-fn read_question() -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().take(LONGEST_QUESTION + 1).read_to_end(&mut bytes);
-    read.map_err(|error| {
-        Failure::new(FailureKind::Environment, format!("cannot read standard input: {error}"))
-    })?;
-    if bytes.len() as u64 > LONGEST_QUESTION {
-        return Err(Failure::new(FailureKind::Usage, "the question is longer than 16 MiB"));
-    }
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::new(FailureKind::Usage, "the question is not UTF-8 text"))
 }
 
 fn read_schema(path: &Path) -> Result<Schema, Failure> {
@@ -316,30 +298,6 @@ fn summary(answered: &Answered, last: &Response, gateway: &Gateway) -> String {
     ))
 }
 
-/// What was spent, and what may have been.
-fn account(totals: &Totals) -> String {
-    let answers = if totals.lost_calls == 1 { "an answer" } else { "answers" };
-    let most = match totals.known_cost() {
-        Cost::Known(_) => format!("at most {}", totals.lost_cost),
-        Cost::Unknown => "an unknown sum".to_owned(),
-    };
-    let lost = format!("{most} for {answers} without an account");
-    let spent = format!("{} · {}", tokens(&totals.usage), totals.known_cost());
-    match (totals.calls, totals.lost_calls) {
-        (_, 0) => spent,
-        (0, _) => lost,
-        _ => format!("{spent}, and {lost}"),
-    }
-}
-
-fn tokens(usage: &Usage) -> String {
-    let cached = match usage.cached_input {
-        0 => String::new(),
-        _ => format!(" ({:.0}% cached)", usage.cached_share() * 100.0),
-    };
-    format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
-}
-
 fn show_json(answered: &Answered, last: &Response, totals: &Totals) -> Result<(), Failure> {
     let answer = match &answered.value {
         Some((value, _)) => value.clone(),
@@ -368,9 +326,4 @@ fn show_json(answered: &Answered, last: &Response, totals: &Totals) -> Result<()
         shown["label"] = json!(REHEARSAL_LABEL);
     }
     out_json(&shown)
-}
-
-/// Dollars as a number, or null where they are unknown.
-fn dollars(cost: Cost) -> Value {
-    cost.known().map_or(Value::Null, |money| json!(money.dollars()))
 }

@@ -103,14 +103,22 @@ pub(crate) fn endpoint(config: &Config, provider: Provider) -> Endpoint {
     }
 }
 
+/// What was spent on a run before, which counts against what may be.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Already {
+    pub(crate) cost: Money,
+    pub(crate) tokens: u64,
+}
+
 /// The gateway that the settings and flags ask for.
 pub(crate) async fn gateway(
     config: &Config,
     args: &ModelArgs,
     quiet: bool,
+    already: Already,
 ) -> Result<Gateway, Failure> {
     config.refuse_withheld()?;
-    let mut options = options(config, quiet)?;
+    let mut options = options(config, quiet, already)?;
     if let Some(path) = &args.replay {
         let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
         let asked = Asked { provider: args.provider.clone(), model: args.model.clone() };
@@ -144,13 +152,16 @@ pub(crate) async fn gateway(
     }
 }
 
-fn options(config: &Config, quiet: bool) -> Result<Options, Failure> {
+fn options(config: &Config, quiet: bool, already: Already) -> Result<Options, Failure> {
     let seconds =
         |key: &str, default: Duration| config.whole(key).map_or(default, Duration::from_secs);
     let policy = RetryPolicy::default();
     let caps = Caps {
-        cost: config.decimal("budget.max_cost").and_then(Money::from_dollars),
-        tokens: config.whole("budget.max_tokens"),
+        cost: config
+            .decimal("budget.max_cost")
+            .and_then(Money::from_dollars)
+            .map(|most| most.saturating_sub(already.cost)),
+        tokens: config.whole("budget.max_tokens").map(|most| most.saturating_sub(already.tokens)),
     };
     Ok(Options {
         retry: RetryPolicy {

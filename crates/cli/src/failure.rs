@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use assize_gateway::CassetteError;
 use assize_llm::{AnswerError, ErrorKind, ModelError};
+use assize_store::StoreError;
 
 /// Whose matter a failure is; decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,5 +147,25 @@ impl From<CassetteError> for Failure {
             _ => FailureKind::Usage,
         };
         Failure::from_error(kind, &error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let kind = match &error {
+            StoreError::NoSuchRun(_) | StoreError::NoSuchArtifact(_) | StoreError::Done(_) => {
+                FailureKind::Usage
+            }
+            StoreError::NotAStore { .. } | StoreError::Newer { .. } => FailureKind::Settings,
+            StoreError::Fenced(_)
+            | StoreError::Unopened { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::Full { .. }
+            | StoreError::ReadOnly { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Failed { .. } => FailureKind::Environment,
+        };
+        let hint = error.hint().map(str::to_owned);
+        Failure { hint, ..Failure::new(kind, error.to_string()) }
     }
 }

@@ -11,9 +11,9 @@ use crate::config::Config;
 /// is no business of our users: only ours are heard.
 pub(crate) fn start(config: &Config) {
     let level = config.text("log.level").unwrap_or("warn");
-    let directives = ["assize", "assize_cli", "assize_gateway", "assize_llm", "assize_types"]
-        .map(|target| format!("{target}={level}"))
-        .join(",");
+    let rooms = ["cli", "debate", "gateway", "graph", "llm", "store", "types"]
+        .map(|room| format!("assize_{room}={level}"));
+    let directives = format!("assize={level},{}", rooms.join(","));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives))
         .with_writer(std::io::stderr)

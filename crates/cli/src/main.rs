@@ -1,14 +1,19 @@
 //! The `assize` command: reads what was typed, gathers the settings, runs one command, and turns
 //! its outcome into words and an exit code. It is the only room that prints.
 
+mod account;
 mod args;
 mod ask;
 mod choose;
 mod config;
 mod config_command;
+mod debate;
 mod doctor;
 mod failure;
+mod input;
+mod kept;
 mod logging;
+mod runs;
 mod terminal;
 
 use std::process::ExitCode;
@@ -56,6 +61,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         tokio::spawn(interrupt(cancel.clone()));
         match cli.command {
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
+            Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
+            Command::Runs(command) => runs::run(command, &config, &around).await,
             Command::Doctor(args) => doctor::run(args, &config).await,
             Command::Config(command) => config_command::run(command, &config, &around),
             Command::Completions { .. } => unreachable!("answered above"),
@@ -80,6 +87,7 @@ async fn interrupt(cancel: Cancel) {
 fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
     let mut flags = match &cli.command {
         Command::Ask(args) => args.model.settings(),
+        Command::Debate(args) => args.model.settings(),
         _ => Vec::new(),
     };
     let log = [

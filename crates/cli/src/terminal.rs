@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
@@ -62,7 +63,72 @@ pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
 
 /// Writes a line about what is going on. That nobody reads it is no failure.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let mut drawn = drawn();
+    let mut stderr = anstream::stderr().lock();
+    let _ = erase(&mut stderr, drawn.len());
+    let _ = writeln!(stderr, "{text}");
+    let lines = std::mem::take(&mut *drawn);
+    let _ = lines.iter().try_for_each(|line| writeln!(stderr, "{line}"));
+    *drawn = lines;
+}
+
+/// The lines at the bottom of the terminal that are drawn over again.
+static DRAWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn drawn() -> MutexGuard<'static, Vec<String>> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether lines can be drawn over: standard error is a terminal that knows how.
+pub(crate) fn can_draw() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
+    io::stderr().is_terminal() && !dumb
+}
+
+/// Draws lines in place of those drawn before; none to take them away. Other notes go above them.
+pub(crate) fn draw(lines: &[String]) {
+    let mut drawn = drawn();
+    let mut stderr = anstream::stderr().lock();
+    let _ = erase(&mut stderr, drawn.len());
+    // A line that wraps would be two, and one of them would stay.
+    let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    *drawn = lines.iter().map(|line| cut(line, width.saturating_sub(1))).collect();
+    let _ = drawn.iter().try_for_each(|line| writeln!(stderr, "{line}"));
+}
+
+fn erase(to: &mut impl Write, lines: usize) -> io::Result<()> {
+    if lines > 0 { write!(to, "\x1b[{lines}A\r\x1b[J") } else { Ok(()) }
+}
+
+/// A line of at most so many columns; styles take none, and characters that may be wide take two.
+fn cut(line: &str, columns: usize) -> String {
+    let mut left = columns;
+    let mut in_style = false;
+    let mut kept = String::new();
+    for c in line.chars() {
+        let columns = match c {
+            '\x1b' => {
+                in_style = true;
+                0
+            }
+            'm' if in_style => {
+                in_style = false;
+                0
+            }
+            _ if in_style => 0,
+            '\u{2500}'..='\u{257f}' | '·' | '…' => 1,
+            c if c.is_ascii() => 1,
+            _ => 2,
+        };
+        if columns > left {
+            // What follows may still end a style.
+            left = 0;
+            continue;
+        }
+        left -= columns;
+        kept.push(c);
+    }
+    kept
 }
 
 pub(crate) fn warn(text: &str) {
@@ -115,6 +181,15 @@ mod tests {
             harmless("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nc\td\u{fffd}1m"
         );
+    }
+
+    #[test]
+    fn lines_are_cut_without_cutting_their_style() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("abcdef", 3), "abc");
+        assert_eq!(cut("\x1b[2mabcdef\x1b[0m", 3), "\x1b[2mabc\x1b[0m");
+        assert_eq!(cut("日本語", 5), "日本");
+        assert_eq!(cut("━━╌╌", 3), "━━╌");
     }
 
     #[test]

@@ -18,6 +18,7 @@
 mod ask;
 mod nodes;
 mod personas;
+mod place;
 mod prompt;
 mod score;
 mod state;
@@ -25,11 +26,12 @@ mod verdict;
 
 use std::sync::Arc;
 
-use assize_graph::{Branch, END, Graph, InvalidGraph, Key};
+use assize_graph::{Branch, END, Graph, InvalidGraph};
 use assize_llm::{Model, Request};
 
 use nodes::Room;
 pub use personas::{DECISION_MAKERS, DecisionMaker};
+pub use place::{Part, Place, conversation_logs};
 pub use score::{FULL_SCORE, METRICS, ScoreCard};
 pub use state::{
     ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, Partial, Spent, Summary,
@@ -65,14 +67,6 @@ pub fn calls(rounds: u32) -> u64 {
     // One critique, three answers; then three of each; then three scores.
     let rounds = u64::from(rounds);
     1 + 3 + rounds.saturating_sub(1) * 6 + 3
-}
-
-/// Whether a key of a debate belongs to a round before this one, so that a fork from there may take
-/// its answer over.
-pub fn is_before_round(key: &Key, round: u32) -> bool {
-    key.segments()
-        .filter_map(|segment| segment.strip_prefix("round-")?.parse::<u32>().ok())
-        .any(|number| number < round)
 }
 
 /// The debate as a graph.

@@ -258,7 +258,8 @@ struct Speech {
     round: u32,
 }
 
-fn said(role: &str, round: u32, response: &Response) -> ConversationEntry {
+/// A response as something that was said.
+pub(crate) fn said(role: &str, round: u32, response: &Response) -> ConversationEntry {
     ConversationEntry {
         role: role.to_owned(),
         content: response.text.trim().to_owned(),

@@ -194,6 +194,20 @@ pub(crate) fn all() -> Vec<Setting> {
         )
         .default("600")
         .tighten(),
+        Setting::new(
+            "store.path",
+            Kind::Text,
+            "the file that keeps runs; `store.db` in your state folder if not set",
+        )
+        .trusted(),
+        Setting::new(
+            "store.durability",
+            Kind::Choice(vec!["process-crash", "power-loss"]),
+            "what a finished call survives: a crash or kill of assize; or a power cut, too, which \
+             waits for the disk at every step",
+        )
+        .default("process-crash")
+        .trusted(),
         Setting::new("rehearsal.seed", whole(0, u64::MAX), "another seed gives other answers")
             .default("0"),
         Setting::new("rehearsal.latency_ms", whole(0, 600_000), "how long an answer takes")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_debate::{LogName, Options, calls, is_before_round};
+use assize_debate::{LogName, Options, Place, calls, conversation_logs};
 use assize_graph::{Fork, Journal, Key, MemoryJournal, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError};
 use assize_types::Cancel;
@@ -65,8 +65,10 @@ async fn a_fork_pays_from_its_round_on() {
     debate(&model, Options::default(), bakery(10), RunOptions::with_journal(journal.clone()))
         .await
         .unwrap();
-    let old = journal.records().into_iter().filter(|record| is_before_round(&record.key, 4));
-    let fork: Arc<dyn Journal> = Arc::new(Fork::new(MemoryJournal::new(), old));
+    let early = |key: &Key| Place::of(key).is_some_and(|place| place.is_before(4));
+    let old = journal.records().into_iter().filter(|record| early(&record.key));
+    let own = Arc::new(MemoryJournal::new());
+    let fork: Arc<dyn Journal> = Arc::new(Fork::new(own.clone(), old));
     let other = Scripted::new(|asked| match &asked.what {
         Part::Critic => Ok(response("another thought")),
         _ => plain(asked),
@@ -74,6 +76,7 @@ async fn a_fork_pays_from_its_round_on() {
     let verdict = debate(&other, Options::default(), bakery(10), RunOptions::with_journal(fork));
     let verdict = verdict.await.unwrap();
     assert_eq!(other.calls(), 61 - 16, "rounds 1 to 3 are 16 calls");
+    assert_eq!(conversation_logs(&own.records()), verdict.conversation_logs);
     let log = &verdict.conversation_logs[&LogName::I1];
     assert_eq!(log[4].content, "critic to D1 in round 3");
     assert_eq!(log[6].content, "another thought");
@@ -106,15 +109,4 @@ async fn a_changed_move_is_refused_on_an_old_journal() {
         error.to_string(),
         "what is asked at `round-1/critic` is not what this run asked there before"
     );
-}
-
-#[test]
-fn rounds_are_told_by_their_keys() {
-    let before = |key: &str, round| is_before_round(&Key::new(key).unwrap(), round);
-    assert!(before("round-1/critic", 2));
-    assert!(before("m3/i1/round-4/critic", 5));
-    assert!(!before("m3/i1/round-4/critic", 4));
-    assert!(!before("i1/round-10/D1", 4));
-    assert!(!before("i1/score", 4));
-    assert!(!before("score_move.1/events", 99));
 }

@@ -1,5 +1,7 @@
 //! Text in the manner of an answer, made of the question's own words.
 
+use std::collections::BTreeMap;
+
 use assize_llm::{Prompt, Turn};
 
 /// Sentences with places for two of the question's words.
@@ -78,27 +80,43 @@ pub(super) fn answer(prompt: &Prompt, dice: &mut fastrand::Rng) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// The words that the answer speaks of: from what is asked now, else from what was said before.
+/// No answer speaks of more words than that.
+const MOST_WORDS: usize = 40;
+
+/// The words that the answer speaks of: those of the matter where one was laid out before the
+/// question, else those of the question, else of what was said before. Of many words the most
+/// frequent are what it is about.
 fn topic(prompt: &Prompt) -> Vec<String> {
     let said = prompt.transcript.iter().rev().filter_map(|turn| match turn {
         Turn::User { text } | Turn::Assistant { text, .. } => Some(text.as_str()),
         Turn::Tool(_) => None,
     });
+    // The last of several blocks is the most particular one; a single one is rules.
+    let matter = prompt.blocks.iter().skip(1).next_back().map(|block| block.text.as_str());
     let blocks = prompt.blocks.iter().rev().map(|block| block.text.as_str());
-    for text in [prompt.tail.as_str()].into_iter().chain(said).chain(blocks) {
-        let mut words: Vec<String> = text
-            .split(|c: char| !c.is_alphanumeric())
-            .map(str::to_lowercase)
-            .filter(|word| {
-                (5..=20).contains(&word.chars().count()) && !COMMON.contains(&word.as_str())
-            })
-            .collect();
-        words.sort_unstable();
-        words.dedup();
-        if !words.is_empty() {
-            words.push("the matter at hand".to_owned());
-            return words;
+    let texts = matter.into_iter().chain([prompt.tail.as_str()]).chain(said).chain(blocks);
+    let words = texts.map(frequent).find(|words| !words.is_empty());
+    words.unwrap_or_else(|| vec!["this".to_owned(), "that".to_owned()])
+}
+
+/// The most frequent words of a text that say what it is about.
+fn frequent(text: &str) -> Vec<String> {
+    let mut counted: BTreeMap<String, usize> = BTreeMap::new();
+    for word in text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase) {
+        let sound =
+            (5..=20).contains(&word.chars().count()) && word.chars().all(char::is_alphabetic);
+        if sound && !COMMON.contains(&word.as_str()) {
+            *counted.entry(word).or_default() += 1;
         }
     }
-    vec!["this".to_owned(), "that".to_owned()]
+    let mut words: Vec<(String, usize)> = counted.into_iter().collect();
+    if words.is_empty() {
+        return Vec::new();
+    }
+    words.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    words.truncate(MOST_WORDS);
+    let mut words: Vec<String> = words.into_iter().map(|(word, _)| word).collect();
+    words.sort_unstable();
+    words.push("the matter at hand".to_owned());
+    words
 }

@@ -153,6 +153,12 @@ fn open_to_write(path: &Path, durability: Durability) -> Result<Connection, Stor
 }
 
 fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
+    // Whoever may write also tidies up behind itself when it closes the file.
+    if let Ok(db) = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        && db.pragma_update(None, "query_only", true).is_ok()
+    {
+        return Ok(db);
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     match connect(path, flags) {
         // Where nothing can be written, not even the index of the write-ahead log can be. Without

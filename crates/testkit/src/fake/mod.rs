@@ -133,25 +133,27 @@ impl Captured {
 /// The key that every fake wants to see.
 const KEY: &str = "sk-test-0123456789abcdef";
 
-#[derive(Debug, Default)]
+/// Answers a request: how many came before it, and what it says.
+type Respond = dyn Fn(usize, &Captured) -> Reply + Send + Sync;
+
+#[derive(Default)]
 struct State {
     script: VecDeque<Reply>,
     /// What is answered when the script is at its end.
-    always: Option<Reply>,
+    always: Option<Arc<Respond>>,
     captured: Vec<Captured>,
     complaints: Vec<String>,
 }
 
 /// A provider on loopback, served by threads of its own so that a test's paused clock cannot touch
 /// it.
-#[derive(Debug)]
 pub struct FakeProvider {
     kind: Kind,
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     asked: Condvar,
@@ -169,7 +171,15 @@ impl FakeProvider {
 
     /// A provider that always answers the same.
     pub fn always(kind: Kind, reply: Reply) -> FakeProvider {
-        FakeProvider::start(kind, State { always: Some(reply), ..State::default() })
+        FakeProvider::answering(kind, move |_, _| reply.clone())
+    }
+
+    /// A provider that answers as it is asked; the number tells how many requests came before.
+    pub fn answering(
+        kind: Kind,
+        respond: impl Fn(usize, &Captured) -> Reply + Send + Sync + 'static,
+    ) -> FakeProvider {
+        FakeProvider::start(kind, State { always: Some(Arc::new(respond)), ..State::default() })
     }
 
     fn start(kind: Kind, state: State) -> FakeProvider {
@@ -234,6 +244,12 @@ impl FakeProvider {
     }
 }
 
+impl std::fmt::Debug for FakeProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeProvider").field("kind", &self.kind).field("at", &self.address).finish()
+    }
+}
+
 impl Drop for FakeProvider {
     fn drop(&mut self) {
         if !thread::panicking() {
@@ -262,7 +278,10 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
                 return respond(400, vec![], body.to_string());
             }
         }
-        let reply = state.script.pop_front().or_else(|| state.always.clone());
+        let before = state.captured.len() - 1;
+        let answer = state.always.clone();
+        let always = || answer.map(|answer| answer(before, &captured));
+        let reply = state.script.pop_front().or_else(always);
         match reply {
             Some(reply) => action(kind, &captured, reply, &shared.reset),
             None => {

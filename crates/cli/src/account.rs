@@ -1,0 +1,36 @@
+//! What was spent, in words and figures.
+
+use assize_gateway::Totals;
+use assize_types::{Cost, Usage};
+use serde_json::{Value, json};
+
+use crate::terminal::grouped;
+
+/// What was spent, and what may have been.
+pub(crate) fn account(totals: &Totals) -> String {
+    let answers = if totals.lost_calls == 1 { "an answer" } else { "answers" };
+    let most = match totals.known_cost() {
+        Cost::Known(_) => format!("at most {}", totals.lost_cost),
+        Cost::Unknown => "an unknown sum".to_owned(),
+    };
+    let lost = format!("{most} for {answers} without an account");
+    let spent = format!("{} · {}", tokens(&totals.usage), totals.known_cost());
+    match (totals.calls, totals.lost_calls) {
+        (_, 0) => spent,
+        (0, _) => lost,
+        _ => format!("{spent}, and {lost}"),
+    }
+}
+
+pub(crate) fn tokens(usage: &Usage) -> String {
+    let cached = match usage.cached_input {
+        0 => String::new(),
+        _ => format!(" ({:.0}% cached)", usage.cached_share() * 100.0),
+    };
+    format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
+}
+
+/// Dollars as a number, or null where they are unknown.
+pub(crate) fn dollars(cost: Cost) -> Value {
+    cost.known().map_or(Value::Null, |money| json!(money.dollars()))
+}

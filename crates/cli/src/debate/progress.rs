@@ -1,0 +1,155 @@
+//! How far a debate is: lines that change in place on a terminal, plain lines elsewhere.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use assize_debate::{LogName, Part, Place, calls};
+use assize_gateway::Ledger;
+use assize_graph::{EffectStage, Signal};
+
+use crate::account::account;
+use crate::terminal::{self, DIM, paint};
+
+/// What is shown of one conversation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lane {
+    /// Rounds in which both have spoken.
+    rounds: u32,
+    /// Who is being waited for.
+    waits_for: Option<Part>,
+    scored: bool,
+}
+
+struct Shown {
+    lanes: [Lane; 3],
+    answered: u64,
+    replayed: u64,
+    /// The last round that was told in plain lines.
+    told: u32,
+}
+
+/// Follows a debate and shows how far it is.
+pub(crate) struct Progress {
+    title: String,
+    rounds: u32,
+    ledger: Arc<dyn Ledger>,
+    begun: Instant,
+    manner: Manner,
+    shown: Mutex<Shown>,
+}
+
+/// How it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Live,
+    Lines,
+    Silent,
+}
+
+impl Progress {
+    pub(crate) fn new(
+        title: String,
+        rounds: u32,
+        ledger: Arc<dyn Ledger>,
+        manner: Manner,
+    ) -> Progress {
+        let shown = Shown { lanes: [Lane::default(); 3], answered: 0, replayed: 0, told: 0 };
+        Progress { title, rounds, ledger, begun: Instant::now(), manner, shown: Mutex::new(shown) }
+    }
+
+    /// Keeps the seconds going for as long as it is awaited.
+    pub(crate) async fn tick(&self) {
+        loop {
+            if self.manner == Manner::Live {
+                self.draw(&self.shown());
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    pub(crate) fn see(&self, signal: &Signal<'_>) {
+        let Signal::Effect { key, stage } = signal else { return };
+        let Some(place) = Place::of(key) else { return };
+        let mut shown = self.shown();
+        match stage {
+            EffectStage::Started | EffectStage::Failed => {}
+            EffectStage::Recorded => shown.answered += 1,
+            EffectStage::Replayed | EffectStage::Inherited => shown.replayed += 1,
+        }
+        for log in LogName::ALL.into_iter().filter(|log| place.log.is_none_or(|own| own == *log)) {
+            let lane = &mut shown.lanes[log as usize];
+            if *stage == EffectStage::Started {
+                lane.waits_for = Some(place.part);
+                continue;
+            }
+            lane.waits_for = None;
+            match (place.part, place.round) {
+                (Part::Answer, Some(round)) if *stage != EffectStage::Failed => lane.rounds = round,
+                (Part::Score, _) => lane.scored = true,
+                _ => {}
+            }
+        }
+        match self.manner {
+            Manner::Live => self.draw(&shown),
+            Manner::Lines => self.tell(&mut shown),
+            Manner::Silent => {}
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A line when all three conversations are through a round.
+    fn tell(&self, shown: &mut Shown) {
+        let through = shown.lanes.iter().map(|lane| lane.rounds).min().unwrap_or_default();
+        if through > shown.told {
+            shown.told = through;
+            terminal::note(&format!("round {through} of {} · {}", self.rounds, self.sum(shown)));
+        }
+    }
+
+    fn draw(&self, shown: &Shown) {
+        let mut lines = vec![self.title.clone()];
+        for log in LogName::ALL {
+            let lane = shown.lanes[log as usize];
+            let maker = log.decision_maker();
+            let state = match lane.waits_for {
+                _ if lane.scored => "scored".to_owned(),
+                Some(Part::Critic) => "the critic speaks".to_owned(),
+                Some(Part::Answer) => format!("{} answers", maker.id),
+                Some(Part::Score) => format!("{} scores", maker.id),
+                Some(Part::Summary) => "summing up".to_owned(),
+                None => String::new(),
+            };
+            lines.push(format!(
+                "  {} {:<26} {} {:>3} of {}  {}",
+                log.name(),
+                maker.name,
+                bar(lane.rounds, self.rounds),
+                lane.rounds,
+                self.rounds,
+                paint(DIM, state)
+            ));
+        }
+        let seconds = self.begun.elapsed().as_secs();
+        lines.push(paint(DIM, format!("  {} · {seconds} s", self.sum(shown))));
+        terminal::draw(&lines);
+    }
+
+    fn sum(&self, shown: &Shown) -> String {
+        let total = calls(self.rounds);
+        let done = shown.answered + shown.replayed;
+        let replayed = match shown.replayed {
+            0 => String::new(),
+            count => format!(" ({count} from the journal)"),
+        };
+        format!("{done} of {total} calls{replayed} · {}", account(&self.ledger.totals()))
+    }
+}
+
+fn bar(done: u32, of: u32) -> String {
+    const WIDTH: u32 = 20;
+    let full = (WIDTH * done.min(of)).checked_div(of).unwrap_or(WIDTH);
+    (0..WIDTH).map(|place| if place < full { '━' } else { '╌' }).collect()
+}

@@ -1,0 +1,85 @@
+//! A verdict, as it is read.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use assize_debate::{ConversationEntry, DECISION_MAKERS, LogName, METRICS, Verdict};
+use assize_gateway::REHEARSAL_LABEL;
+
+/// The metrics, short enough for a table of 80 columns.
+const HEADS: [&str; METRICS.len()] = ["impact", "feasibility", "return", "alignment"];
+
+/// The verdict, without what was said: scores by judge and metric, with their reasons.
+pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        let _ = writeln!(text, "{}", words.trim_end());
+    };
+    if verdict.spent.rehearsal {
+        line(format!("[{REHEARSAL_LABEL}]"));
+    }
+    line(format!("{title}: {} of {}", verdict.total_score, verdict.out_of));
+    line(String::new());
+    let heads = HEADS.map(str::to_owned);
+    let widths = heads.each_ref().map(String::len);
+    let row = |name: &str, cells: [String; 4], total: String| {
+        let mut row = format!("{name:<30}");
+        for (cell, width) in cells.iter().zip(widths) {
+            let _ = write!(row, "  {cell:>width$}");
+        }
+        format!("{row}  {total:>5}")
+    };
+    line(row("", heads.clone(), "total".to_owned()));
+    for maker in &DECISION_MAKERS {
+        let Some(score) = verdict.scores_by_agent.get(maker.id) else { continue };
+        let name = format!("{} {}", maker.id, maker.name);
+        let cells = score.card.scores().map(|score| score.to_string());
+        line(row(&name, cells, score.card.total().to_string()));
+    }
+    line(String::new());
+    for (id, score) in &verdict.scores_by_agent {
+        line(format!("{id}  {}", one_line(&score.card.reasoning)));
+        if score.provenance.is_doubtful() {
+            line(format!("    these scores: {}", score.provenance));
+        }
+    }
+    for (log, partial) in &verdict.partial {
+        line(String::new());
+        line(format!(
+            "PARTIAL: {} ended after {} of {} rounds: {}",
+            log.name(),
+            partial.completed_rounds,
+            verdict.rounds,
+            one_line(&partial.error)
+        ));
+    }
+    for (log, summary) in &verdict.summaries {
+        let how = if summary.extracted { ", by their opening words" } else { "" };
+        line(format!(
+            "In {} rounds 2 to {} were summed up for the model{how}.",
+            log.name(),
+            summary.up_to_round
+        ));
+    }
+    text
+}
+
+/// What was said, conversation by conversation.
+pub(crate) fn transcripts(logs: &BTreeMap<LogName, Vec<ConversationEntry>>) -> String {
+    let mut text = String::new();
+    for (log, entries) in logs {
+        let maker = log.decision_maker();
+        let _ = writeln!(text, "\n=== {}: critic and {} ({})", log.name(), maker.id, maker.name);
+        for entry in entries {
+            let cut = if entry.cut_off { " (cut off)" } else { "" };
+            let _ = writeln!(text, "\n[Round {}] {}{cut}", entry.round, entry.role);
+            let _ = writeln!(text, "{}", entry.content);
+        }
+    }
+    text
+}
+
+/// A model's words, on one line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,58 @@
+//! Text that the user hands us: from a file, or from standard input.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use assize_types::Cancel;
+
+use crate::failure::{Failure, FailureKind};
+
+/// Reads all of standard input, which must be text of at most so many MiB.
+pub(crate) async fn from_standard_input(
+    what: &'static str,
+    mebibytes: u64,
+    cancel: &Cancel,
+) -> Result<String, Failure> {
+    let reading = tokio::task::spawn_blocking(move || {
+        read(what, mebibytes, &mut std::io::stdin().lock(), "standard input")
+    });
+    tokio::select! {
+        text = reading => text.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?,
+        reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
+    }
+}
+
+/// Reads a file, which must be text of at most so many MiB.
+pub(crate) fn from_file(
+    what: &'static str,
+    mebibytes: u64,
+    path: &Path,
+) -> Result<String, Failure> {
+    let shown = format!("`{}`", path.display());
+    let failed =
+        |why: String| Failure::new(FailureKind::Usage, format!("cannot read {shown}: {why}"));
+    let meta = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !meta.is_file() {
+        return Err(failed("it is not a regular file".to_owned()));
+    }
+    let mut file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    read(what, mebibytes, &mut file, &shown)
+}
+
+fn read(what: &str, mebibytes: u64, from: &mut impl Read, shown: &str) -> Result<String, Failure> {
+    let refused = |why: String| Err(Failure::new(FailureKind::Usage, format!("{what} {why}")));
+    let most = mebibytes * 1024 * 1024;
+    let mut bytes = Vec::new();
+    from.take(most + 1).read_to_end(&mut bytes).map_err(|error| {
+        Failure::new(FailureKind::Environment, format!("cannot read {shown}: {error}"))
+    })?;
+    if bytes.len() as u64 > most {
+        return refused(format!("is longer than {mebibytes} MiB"));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) if text.trim().is_empty() => refused("is empty".to_owned()),
+        Ok(text) => Ok(text),
+        Err(_) => refused("is not UTF-8 text".to_owned()),
+    }
+}

@@ -1,0 +1,265 @@
+//! `assize runs`: what was kept.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use assize_debate::{Verdict, conversation_logs};
+use assize_graph::{Outcome, Record};
+use assize_store::{EventQuery, NewAuditEntry, Run, RunFilter, Store};
+use serde_json::{Value, json};
+
+use crate::args::{RunsCommand, StatusFilter};
+use crate::config::{Config, Surroundings};
+use crate::debate::show;
+use crate::failure::{Failure, FailureKind};
+use crate::kept;
+use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
+
+pub(crate) async fn run(
+    command: RunsCommand,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    let reading = || kept::open_to_read(config, around);
+    let named = |name: &str| {
+        let missing = kept::no_such_run(name);
+        reading().and_then(|store| store.ok_or(missing))
+    };
+    match command {
+        RunsCommand::List { kind, status, title, limit, json } => {
+            let filter = RunFilter { kind, title, ..RunFilter::default() };
+            list(reading()?, filter, status, limit, json).await
+        }
+        RunsCommand::Show { run, transcripts, events, json } => {
+            let store = named(&run)?;
+            let run = kept::find(&*store, &run).await?;
+            show(&*store, run, transcripts, events, json).await
+        }
+        RunsCommand::Export { run, output } => {
+            let store = named(&run)?;
+            let run = kept::find(&*store, &run).await?;
+            export(&*store, run, output).await
+        }
+        RunsCommand::Rm { runs } => {
+            named(runs.first().map_or("", String::as_str))?;
+            remove(kept::open(config, around)?, &runs).await
+        }
+    }
+}
+
+async fn list(
+    store: Option<Arc<dyn Store>>,
+    filter: RunFilter,
+    status: Option<StatusFilter>,
+    limit: usize,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut runs = match store {
+        Some(store) => store.runs(filter).await?,
+        None => Vec::new(),
+    };
+    // Whether a process is still there is not for the store to know.
+    runs.retain(|run| status.is_none_or(|status| kept::status(run) == status.name()));
+    let found = runs.len();
+    if limit > 0 {
+        runs.truncate(limit);
+    }
+    if json {
+        return out_json(&Value::Array(runs.iter().map(described).collect()));
+    }
+    if runs.is_empty() {
+        note("no runs; `assize debate MOVE.md` makes one");
+        return Ok(());
+    }
+    let width = runs.iter().map(|run| run.id.as_str().len()).max().unwrap_or_default();
+    out_line(&paint(
+        BOLD,
+        format!("{:width$}  {:9}  {:16}  TITLE", "RUN", "STATUS", "CREATED (UTC)"),
+    ))?;
+    for run in &runs {
+        let (id, status, created) = (run.id.as_str(), kept::status(run), when(run.created));
+        let line = format!("{id:width$}  {status:9}  {created}  {}", summary(run));
+        out_line(&terminal::harmless(&line))?;
+    }
+    if found > runs.len() {
+        note(&paint(DIM, format!("{} more; `--limit 0` shows all", found - runs.len())));
+    }
+    Ok(())
+}
+
+/// The title, and what it came to.
+fn summary(run: &Run) -> String {
+    let score = run.result.as_ref().and_then(|result| result["total_score"].as_u64());
+    match score {
+        Some(score) => format!("{} ({score} of 120)", run.title),
+        None => run.title.clone(),
+    }
+}
+
+fn described(run: &Run) -> Value {
+    let mut value = json!(run);
+    value["status"] = json!(kept::status(run));
+    value["holder"] = json!(kept::Holder::of(run).map(|holder| holder.pid));
+    value
+}
+
+async fn show(
+    store: &dyn Store,
+    run: Run,
+    transcripts: bool,
+    events: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let records = store.records(&run.id).await?;
+    let told = match events {
+        true => store.events(of(&run)).await?,
+        false => Vec::new(),
+    };
+    if json {
+        let mut value = described(&run);
+        value["records"] = json!(records.len());
+        if transcripts && run.kind == "debate" {
+            value["conversation_logs"] = json!(conversation_logs(&records));
+        }
+        if events {
+            value["events"] = json!(told);
+        }
+        return out_json(&value);
+    }
+    out_line(&paint(BOLD, terminal::harmless(&format!("{}  {}", run.id, run.title))))?;
+    let holder = kept::Holder::of(&run).map(|holder| format!(", by {holder}")).unwrap_or_default();
+    let took = Duration::from_millis(run.updated.saturating_sub(run.created));
+    let mut lines = vec![
+        format!("status          {}{holder}", kept::status(&run)),
+        format!("created         {} UTC", when(run.created)),
+        format!("changed         {} UTC, after {} s", when(run.updated), took.as_secs()),
+        format!("kept            {} records", records.len()),
+    ];
+    lines.extend(run.parent.as_ref().map(|parent| format!("fork of         {parent}")));
+    lines.extend(run.error.as_ref().map(|error| format!("ended by        {error}")));
+    for (name, value) in run.input.as_object().into_iter().flatten() {
+        if !value.is_null() {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            lines.push(format!("{:15} {shown}", name.replace('_', " ")));
+        }
+    }
+    out_line(&terminal::harmless(&lines.join("\n")))?;
+    if run.kind == "debate" {
+        show_debate(&run, &records, transcripts)?;
+    }
+    for event in told {
+        let line =
+            format!("{:>6}  {}  {}  {}", event.id, when(event.at), event.name, event.payload);
+        out_line(&terminal::harmless(&line))?;
+    }
+    if !matches!(kept::status(&run), "done" | "running") {
+        note("");
+        note(&paint(DIM, kept::how_to_resume(&run.kind, &run.id)));
+    }
+    Ok(())
+}
+
+fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Failure> {
+    let logs = conversation_logs(records);
+    if let Some(result) = &run.result {
+        let mut whole = result.clone();
+        whole["conversation_logs"] = json!(logs);
+        let verdict: Verdict = serde_json::from_value(whole).map_err(|error| {
+            Failure::new(FailureKind::Environment, format!("its verdict cannot be read: {error}"))
+        })?;
+        out_line("")?;
+        terminal::out_untrusted(&show::verdict(&run.title, &verdict))?;
+    }
+    if transcripts {
+        terminal::out_untrusted(&show::transcripts(&logs))?;
+    }
+    Ok(())
+}
+
+fn of(run: &Run) -> EventQuery {
+    EventQuery { run: Some(run.id.clone()), ..EventQuery::default() }
+}
+
+/// All that is kept of a run, as one JSON document.
+async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<(), Failure> {
+    let records = store.records(&run.id).await?;
+    let mut artifacts = serde_json::Map::new();
+    for artifact in store.artifacts(&run.id).await? {
+        let bytes = store.artifact(artifact.id).await?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        artifacts.insert(artifact.name, json!({"sha256": artifact.id, "text": text}));
+    }
+    let record = |record: &Record| {
+        let (name, text) = match &record.outcome {
+            Outcome::Done(text) => ("done", text),
+            Outcome::Failed(text) => ("failed", text),
+        };
+        let outcome: Value = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        json!({"key": record.key, "request": record.request, name: outcome})
+    };
+    let mut value = json!({
+        "format": "assize-run-1",
+        "run": described(&run),
+        "artifacts": artifacts,
+        "records": records.iter().map(record).collect::<Vec<_>>(),
+        "events": store.events(of(&run)).await?,
+    });
+    if run.kind == "debate" {
+        value["conversation_logs"] = json!(conversation_logs(&records));
+    }
+    let Some(path) = output else { return out_json(&value) };
+    let text = serde_json::to_string_pretty(&value)
+        .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
+    write_new(&path, &format!("{text}\n"))?;
+    note(&format!("wrote {}", path.display()));
+    Ok(())
+}
+
+/// Writes a file that is not there yet, whole or not at all.
+fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let message = format!("cannot write `{}`: {error}", path.display());
+        Failure::new(FailureKind::Environment, message)
+    };
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = folder.unwrap_or(std::path::Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|error| failed(&error))?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let message = format!("`{}` is there already", path.display());
+            Err(Failure::new(FailureKind::Usage, message).hint("name another file, or remove it"))
+        }
+        Err(error) => Err(failed(&error.error)),
+    }
+}
+
+async fn remove(store: Arc<dyn Store>, names: &[String]) -> Result<(), Failure> {
+    // All or none: a typing error in the last name should not cost the first one.
+    let mut runs = Vec::new();
+    for name in names {
+        let run = kept::find(&*store, name).await?;
+        kept::refuse_if_held(&run, "removed", "stop it first")?;
+        runs.push(run);
+    }
+    for run in runs {
+        store.remove_run(&run.id).await?;
+        let entry = NewAuditEntry {
+            actor: "user".to_owned(),
+            action: "run removed".to_owned(),
+            subject: run.id.to_string(),
+            detail: json!({"title": run.title}),
+        };
+        store.audit(entry).await?;
+        out_line(&format!("removed {}", run.id))?;
+    }
+    Ok(())
+}
+
+/// A moment as people write it: `2026-11-15 04:29`.
+fn when(milliseconds: u64) -> String {
+    let moment = UNIX_EPOCH + Duration::from_millis(milliseconds);
+    humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()
+}

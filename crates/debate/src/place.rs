@@ -1,0 +1,125 @@
+//! Where in a debate a key belongs, and what can be read from the keys alone.
+
+use std::collections::BTreeMap;
+
+use assize_graph::{Key, Outcome, Record};
+use assize_llm::{Response, Stop};
+
+use crate::nodes::said;
+use crate::personas::DECISION_MAKERS;
+use crate::state::{ConversationEntry, LogName};
+
+/// Where in a debate an effect belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The conversation; none for the first critique, which is for all.
+    pub log: Option<LogName>,
+    /// The round; none for scores.
+    pub round: Option<u32>,
+    pub part: Part,
+}
+
+/// What an effect is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Critic,
+    /// The decision maker of the conversation.
+    Answer,
+    Score,
+    Summary,
+}
+
+impl Place {
+    /// The place of a key such as `i1/round-4/critic`; none for what is no call to the model.
+    pub fn of(key: &Key) -> Option<Place> {
+        let mut place = Place { log: None, round: None, part: Part::Critic };
+        let mut part = None;
+        for segment in key.segments() {
+            let log = LogName::ALL.into_iter().find(|log| log.name() == segment);
+            let round = segment.strip_prefix("round-").and_then(|round| round.parse().ok());
+            match (log, round) {
+                (Some(log), _) => place.log = Some(log),
+                (_, Some(round)) => place.round = Some(round),
+                _ => part = Some(segment),
+            }
+        }
+        // Second questions carry a number or `shorter` behind their name.
+        let name = part?.split('-').next()?;
+        place.part = match name {
+            _ if part?.contains("summary") => Part::Summary,
+            "critic" => Part::Critic,
+            "score" => Part::Score,
+            id if DECISION_MAKERS.iter().any(|maker| maker.id == id) => Part::Answer,
+            _ => return None,
+        };
+        Some(place)
+    }
+
+    /// Whether it belongs to a round before this one, so that a fork from there may take its answer
+    /// over.
+    pub fn is_before(self, round: u32) -> bool {
+        self.round.is_some_and(|number| number < round)
+    }
+}
+
+/// What has been said so far, read from the records of a debate that may not be over.
+pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<ConversationEntry>> {
+    let mut logs = BTreeMap::from(LogName::ALL.map(|log| (log, Vec::new())));
+    for record in records {
+        let Some(Place { log, round: Some(round), part }) = Place::of(&record.key) else {
+            continue;
+        };
+        let Outcome::Done(text) = &record.outcome else { continue };
+        let Ok(response) = serde_json::from_str::<Response>(text) else { continue };
+        for (name, entries) in &mut logs {
+            let role = match part {
+                Part::Critic => "critic",
+                Part::Answer => name.decision_maker().id,
+                Part::Score | Part::Summary => continue,
+            };
+            if log.is_none_or(|log| log == *name) && response.stop != Stop::Refused {
+                entries.push(said(role, round, &response));
+            }
+        }
+    }
+    for entries in logs.values_mut() {
+        entries.sort_by_key(|entry| (entry.round, entry.role != "critic"));
+    }
+    logs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(key: &str) -> Option<Place> {
+        Place::of(&Key::new(key).unwrap())
+    }
+
+    #[test]
+    fn keys_say_where_they_belong() {
+        let at = |log, round, part| Some(Place { log, round, part });
+        assert_eq!(place("round-1/critic"), at(None, Some(1), Part::Critic));
+        assert_eq!(place("m3/i1/round-4/critic"), at(Some(LogName::I1), Some(4), Part::Critic));
+        assert_eq!(place("i2/round-10/D2"), at(Some(LogName::I2), Some(10), Part::Answer));
+        assert_eq!(place("i2/round-9/D2-shorter"), at(Some(LogName::I2), Some(9), Part::Answer));
+        assert_eq!(place("i3/score"), at(Some(LogName::I3), None, Part::Score));
+        assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, Part::Score));
+        assert_eq!(place("i3/score-summary"), at(Some(LogName::I3), None, Part::Summary));
+        assert_eq!(place("i1/round-7/summary-2"), at(Some(LogName::I1), Some(7), Part::Summary));
+        for other in ["graph", "score_move.1/events", "i1/dm_respond.3/events"] {
+            assert_eq!(place(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn rounds_before_a_fork_are_told_by_their_keys() {
+        let before = |key: &str, round| place(key).is_some_and(|place| place.is_before(round));
+        assert!(before("round-1/critic", 2));
+        assert!(before("m3/i1/round-4/critic", 5));
+        assert!(!before("m3/i1/round-4/critic", 4));
+        assert!(!before("i1/round-10/D1", 4));
+        assert!(!before("i1/score", 4));
+        assert!(!before("score_move.1/events", 99));
+    }
+}
