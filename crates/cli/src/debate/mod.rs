@@ -266,8 +266,9 @@ async fn create(store: &dyn Store, plan: &Plan, input: &Input) -> Result<Run, Fa
 
 /// The first line of a document that says something.
 fn title(content: &str) -> String {
-    let line = content.lines().map(|line| line.trim_start_matches('#').trim());
-    shorten(line.into_iter().find(|line| !line.is_empty()).unwrap_or("a move"), 80)
+    let mut lines = content.lines().map(|line| line.trim_start_matches('#').trim());
+    let line = lines.find(|line| !line.is_empty()).unwrap_or("a move");
+    shorten(&terminal::harmless(&line.replace('\t', " ")), 80)
 }
 
 /// What a run may take over from the one it was forked from.

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
 
 mod ask;
+mod debate;
+mod killed;
 mod readme;
+mod runs;
 mod settings;
 mod trust;
 
@@ -56,6 +59,11 @@ impl Home {
 
     fn work(&self) -> PathBuf {
         self.folder.path().join("work")
+    }
+
+    /// Where runs are kept.
+    fn store(&self) -> PathBuf {
+        self.folder.path().join(".local/state/assize/store.db")
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {

@@ -74,7 +74,9 @@ impl SqliteStore {
 fn unopened(path: &Path, error: &io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::StorageFull => StoreError::Full { path: path.to_owned() },
-        io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path: path.to_owned() },
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            StoreError::ReadOnly { path: path.to_owned() }
+        }
         _ => StoreError::Unopened { path: path.to_owned(), reason: error.to_string() },
     }
 }
@@ -95,8 +97,12 @@ fn create(path: &Path) -> io::Result<()> {
         folder.create(parent)?;
     }
     match options.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if path.exists() && error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+        // SQLite would open what it cannot write to, and fail later in other words. What is no file
+        // at all it leaves to whoever looks next.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.is_file() {
+            true => fs::OpenOptions::new().write(true).open(path).map(drop),
+            false => Ok(()),
+        },
         result => result.map(drop),
     }
 }

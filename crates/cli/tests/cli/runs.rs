@@ -1,0 +1,218 @@
+//! What was kept: listed, shown, exported, removed, and what a store can get wrong.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use assize_testkit::{FakeProvider, Kind};
+use serde_json::{Value, json};
+
+use crate::debate::{MOVE, answer, home, id_of, only_run};
+use crate::{Home, Ran, ran};
+
+fn rehearsed() -> Home {
+    let home = Home::new();
+    home.write("MOVE.md", MOVE);
+    assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1", "--quiet"]).code, 0);
+    home
+}
+
+#[test]
+fn runs_are_listed_filtered_and_found_by_the_beginning_of_their_names() {
+    let home = rehearsed();
+    home.write("OTHER.md", "## Close the *bakery*\n");
+    assert_eq!(home.run(&["debate", "OTHER.md", "--rounds", "1"]).code, 0);
+    let Ran { out, .. } = home.run(&["runs", "list"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("RUN ") && lines[0].contains("STATUS"), "{out}");
+    assert!(lines[1].contains("done") && lines[1].contains("Close the *bakery* ("), "{out}");
+    assert!(lines[2].contains("Open a second bakery ("), "{out}");
+    let count = |args: &[&str]| {
+        let Ran { out, .. } = home.run(&[&["runs", "list", "--json"], args].concat());
+        serde_json::from_str::<Vec<Value>>(&out).unwrap().len()
+    };
+    assert_eq!(count(&["--title", "CLOSE"]), 1);
+    assert_eq!(count(&["--kind", "consult"]), 0);
+    assert_eq!(count(&["--status", "done"]), 2);
+    assert_eq!(count(&["--status", "stopped"]), 0);
+    assert_eq!(count(&["--limit", "1"]), 1);
+    let Ran { err, .. } = home.run(&["runs", "list", "--limit", "1"]);
+    assert!(err.contains("1 more; `--limit 0` shows all"), "{err}");
+    let Ran { code, err, .. } = home.run(&["runs", "show", "debate-"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("`debate-` could be any of 2 runs") && err.contains("name one of them"));
+}
+
+#[test]
+fn without_any_runs_nothing_is_made() {
+    let home = Home::new();
+    let Ran { code, out, err } = home.run(&["runs", "list"]);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert!(err.contains("no runs; `assize debate MOVE.md` makes one"), "{err}");
+    assert_eq!(home.run(&["runs", "list", "--json"]).out, "[]\n");
+    for command in ["show", "export", "rm"] {
+        let Ran { code, err, .. } = home.run(&["runs", command, "debate-x"]);
+        assert_eq!(code, 2);
+        assert!(err.contains("there is no run `debate-x`") && err.contains("assize runs list"));
+    }
+    assert!(!home.store().exists());
+}
+
+#[test]
+fn a_run_is_shown_exported_and_removed() {
+    let home = rehearsed();
+    let id = id_of(&only_run(&home));
+    let Ran { out, .. } = home.run(&["runs", "show", &id, "--transcripts", "--events"]);
+    assert!(
+        out.starts_with(&format!("{id}  Open a second bakery\nstatus          done\n")),
+        "{out}"
+    );
+    assert!(out.contains("[rehearsal, no model was asked]\nOpen a second bakery: "), "{out}");
+    assert!(out.contains("=== i1: critic and D1 (Growth Strategist)"), "{out}");
+    assert!(out.contains("sandbox_scored  {\"move\":\"m1\",\"score\":"), "{out}");
+
+    let Ran { out, .. } = home.run(&["runs", "export", &id]);
+    let whole: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(whole["format"], "assize-run-1");
+    assert_eq!(whole["artifacts"]["move.md"]["text"], MOVE);
+    assert_eq!(whole["records"].as_array().unwrap().len(), 7 + 2);
+    assert_eq!(whole["events"].as_array().unwrap().len(), 5);
+    assert_eq!(whole["conversation_logs"]["i2"].as_array().unwrap().len(), 2);
+    let Ran { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
+    assert_eq!((code, err.as_str()), (0, "wrote run.json\n"));
+    assert_eq!(fs::read_to_string(home.work().join("run.json")).unwrap(), out);
+    let Ran { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("`run.json` is there already"), "{err}");
+
+    // One wrong name, and none is removed.
+    assert_eq!(home.run(&["runs", "rm", &id, "debate-nobody"]).code, 2);
+    let Ran { code, out, .. } = home.run(&["runs", "rm", &id]);
+    assert_eq!((code, out), (0, format!("removed {id}\n")));
+    assert_eq!(home.run(&["runs", "list", "--json"]).out, "[]\n");
+}
+
+#[test]
+fn a_title_cannot_drive_the_terminal() {
+    let home = Home::new();
+    home.write("MOVE.md", "# \u{1b}[2J\u{1b}]0;owned\u{7}A move\n");
+    assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1"]).code, 0);
+    for args in [&["runs", "list"][..], &["runs", "show", "debate-"]] {
+        let Ran { out, err, .. } = home.run(args);
+        assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{out:?}");
+        assert!(out.contains("A move"), "{out}");
+    }
+}
+
+#[test]
+fn a_store_that_is_none_is_left_alone() {
+    let home = rehearsed();
+    home.write("notes.txt", "Dear diary");
+    let home = home.set("ASSIZE_STORE_PATH", "notes.txt");
+    for args in [&["runs", "list"][..], &["debate", "MOVE.md"]] {
+        let Ran { code, out, err } = home.run(args);
+        assert_eq!((code, out.as_str()), (3, ""), "{err}");
+        assert!(err.contains("notes.txt` is not a store: it is not a database"), "{err}");
+        assert!(err.contains("hint: name another file with the setting `store.path`"), "{err}");
+    }
+    assert_eq!(fs::read_to_string(home.work().join("notes.txt")).unwrap(), "Dear diary");
+}
+
+#[test]
+fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
+    let home = rehearsed();
+    let id = id_of(&only_run(&home));
+    let whole = fs::read(home.store()).unwrap();
+    let mut torn = whole.clone();
+    let middle = torn.len() / 2 / 4096 * 4096;
+    torn[middle..].fill(0xab);
+    fs::write(home.store(), torn).unwrap();
+    let Ran { code, err, .. } = home.run(&["runs", "export", &id]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("is damaged: ") && err.contains("keep a copy of the file"), "{err}");
+
+    fs::write(home.store(), &whole).unwrap();
+    let db = rusqlite::Connection::open(home.store()).unwrap();
+    db.pragma_update(None, "user_version", 2).unwrap();
+    drop(db);
+    let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("has format 2, and this version of assize knows 1"), "{err}");
+}
+
+/// Runs commands of a shell where disks can be made: in name spaces of their own.
+fn where_disks_can_be_made(home: &Home, script: &str) -> Ran {
+    let binary = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
+    let mut command = home.command(&[]);
+    let mut shell = Command::new("unshare");
+    shell.args(["--map-root-user", "--mount", "bash", "-euc", script]);
+    shell.current_dir(home.work()).env_clear();
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.env("PATH", format!("{}:{}", binary.display(), std::env::var("PATH").unwrap()));
+    shell.stdin(Stdio::null());
+    command.stdin(Stdio::null());
+    ran(shell.output().unwrap(), home.folder.path())
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room() {
+    let fake = FakeProvider::answering(Kind::Anthropic, answer);
+    let home = home(&fake).set("ASSIZE_STORE_PATH", "disk/store.db");
+    fs::create_dir(home.work().join("disk")).unwrap();
+    let Ran { code, out, err } = where_disks_can_be_made(
+        &home,
+        "mount -t tmpfs -o size=220k tmpfs disk
+         code=0; assize debate MOVE.md --quiet || code=$?
+         echo \"first: $code\"
+         mount -o remount,size=4m disk
+         id=$(assize runs list | tail -1 | cut -d' ' -f1)
+         assize debate --resume \"$id\" --quiet",
+    );
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("first: 4") && out.contains("90 of 120"), "{out}");
+    assert!(err.contains("there is no room left for the store"), "{err}");
+    assert!(err.contains("hint: make room on the disk"), "{err}");
+    // Up to three answers came when nothing could be written any more.
+    let asked = fake.captured().len();
+    assert!((62..=64).contains(&asked), "{asked} calls");
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_to_can_still_be_read() {
+    let home = rehearsed();
+    let id = id_of(&only_run(&home));
+    let script = format!(
+        "state=../.local/state/assize
+         mount --bind $state $state && mount -o remount,ro,bind $state
+         assize runs list; assize runs show {id} --transcripts
+         assize debate MOVE.md"
+    );
+    let Ran { code, out, err } = where_disks_can_be_made(&home, &script);
+    assert_eq!(code, 4, "{err}");
+    assert!(out.contains("Open a second bakery (") && out.contains("[Round 1] critic"), "{out}");
+    assert!(err.contains("store.db` cannot be written to"), "{err}");
+    assert!(err.contains("make the file and its folder writable"), "{err}");
+}
+
+#[test]
+fn a_foreign_folder_does_not_say_where_runs_are_kept() {
+    let home = Home::new();
+    home.write("MOVE.md", MOVE);
+    home.write("assize.toml", "[store]\npath = \"here.db\"\n");
+    let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("store.path") && err.contains("assize config trust"), "{err}");
+    assert!(!home.work().join("here.db").exists());
+}
+
+#[test]
+fn settings_say_what_a_store_survives() {
+    let home = Home::new().set("ASSIZE_STORE_DURABILITY", "power-loss");
+    home.write("MOVE.md", MOVE);
+    assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1"]).code, 0);
+    assert_eq!(only_run(&home)["status"], json!("done"));
+    let home = home.set("ASSIZE_STORE_DURABILITY", "eternal");
+    let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("`process-crash`, `power-loss`"), "{err}");
+}
