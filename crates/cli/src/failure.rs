@@ -159,6 +159,7 @@ impl From<StoreError> for Failure {
             StoreError::NotAStore { .. } | StoreError::Newer { .. } => FailureKind::Settings,
             StoreError::Fenced(_)
             | StoreError::Unopened { .. }
+            | StoreError::Empty { .. }
             | StoreError::Damaged { .. }
             | StoreError::Full { .. }
             | StoreError::ReadOnly { .. }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_store::{Access, Durability, Run, RunFilter, RunId, RunStatus, SqliteStore, Store};
+use assize_store::{
+    Access, Durability, Run, RunFilter, RunId, RunStatus, SqliteStore, Store, StoreError,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, Surroundings};
@@ -40,7 +42,11 @@ pub(crate) fn open_to_read(
     if !path.try_exists().unwrap_or(true) {
         return Ok(None);
     }
-    Ok(Some(Arc::new(SqliteStore::open(&path, Access::Read)?)))
+    match SqliteStore::open(&path, Access::Read) {
+        Ok(store) => Ok(Some(Arc::new(store))),
+        Err(StoreError::Empty { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The run that is meant by its name, or by a beginning of it that no other has.

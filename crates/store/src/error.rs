@@ -17,6 +17,9 @@ pub enum StoreError {
     Done(RunId),
     #[error("the store `{path}` cannot be opened: {reason}")]
     Unopened { path: PathBuf, reason: String },
+    /// It was made, and nothing was ever kept in it.
+    #[error("the store `{path}` is empty")]
+    Empty { path: PathBuf },
     #[error("`{path}` is not a store: {reason}")]
     NotAStore { path: PathBuf, reason: String },
     /// It was made by a later version.

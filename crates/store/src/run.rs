@@ -73,8 +73,10 @@ pub struct NewRun {
     pub title: String,
     /// The run that it was forked from.
     pub parent: Option<RunId>,
-    /// All that is needed to do it again.
+    /// All that is needed to do it again, but for what is large.
     pub input: Value,
+    /// What is large, by name. It is kept together with the run, or neither is.
+    pub artifacts: Vec<(String, Vec<u8>)>,
 }
 
 /// A run as it is kept.

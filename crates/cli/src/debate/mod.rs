@@ -258,9 +258,9 @@ async fn create(store: &dyn Store, plan: &Plan, input: &Input) -> Result<Run, Fa
             title: title(&plan.content),
             parent: plan.parent.as_ref().map(|run| run.id.clone()),
             input: json!(input),
+            artifacts: vec![(DOCUMENT.to_owned(), plan.content.clone().into_bytes())],
         })
         .await?;
-    store.put_artifact(&run.id, DOCUMENT, plan.content.clone().into_bytes()).await?;
     Ok(run)
 }
 

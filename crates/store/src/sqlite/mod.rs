@@ -58,7 +58,16 @@ impl SqliteStore {
                 Some(Worker::start(path, db, Mode::Write)?)
             }
         };
-        let reader = Worker::start(path, open_to_read(path)?, Mode::Read)?;
+        let reader = open_to_read(path)?;
+        match identify(path, &reader)? {
+            0 => return Err(StoreError::Empty { path: path.to_owned() }),
+            // Read as what it has become; where it cannot become anything, that is said.
+            older if (older as usize) < schema::STEPS.len() => {
+                open_to_write(path, Durability::default())?;
+            }
+            _ => {}
+        }
+        let reader = Worker::start(path, reader, Mode::Read)?;
         Ok(SqliteStore { path: path.to_owned(), reader, writer })
     }
 
@@ -119,8 +128,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
-/// Whether the file is a store of ours, or empty, and not of the future.
-fn identify(path: &Path, db: &Connection) -> Result<(), StoreError> {
+/// The version of a store of ours that is not of the future; 0 for an empty file.
+fn identify(path: &Path, db: &Connection) -> Result<u32, StoreError> {
     let look = || -> rusqlite::Result<(i32, u32, i64)> {
         let application = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         let tables = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -132,7 +141,8 @@ fn identify(path: &Path, db: &Connection) -> Result<(), StoreError> {
         (schema::APPLICATION, found, _) if found > known => {
             Err(StoreError::Newer { path, found, known })
         }
-        (schema::APPLICATION, 1.., _) | (0, 0, 0) => Ok(()),
+        (schema::APPLICATION, found @ 1.., _) => Ok(found),
+        (0, 0, 0) => Ok(0),
         _ => {
             let reason = "it is a database of another program".to_owned();
             Err(StoreError::NotAStore { path, reason })

@@ -148,6 +148,23 @@ fn keep(db: &Connection, id: ArtifactId, bytes: &[u8]) -> rusqlite::Result<i64> 
         .query_row([id.as_bytes()], |row| row.get(0))
 }
 
+/// Keeps bytes for a run under a name.
+fn use_artifact(
+    db: &Connection,
+    run: i64,
+    name: &str,
+    id: ArtifactId,
+    bytes: &[u8],
+) -> rusqlite::Result<()> {
+    let artifact = keep(db, id, bytes)?;
+    db.prepare_cached(
+        "INSERT INTO artifact_uses (run, name, artifact) VALUES (?, ?, ?) \
+         ON CONFLICT DO UPDATE SET artifact = excluded.artifact",
+    )?
+    .execute(params![run, name, artifact])?;
+    Ok(())
+}
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn create_run(&self, run: NewRun) -> Result<Run, StoreError> {
@@ -172,6 +189,10 @@ impl Store for SqliteStore {
                  VALUES (:id, :kind, :title, 'created', :parent, :now, :now, :input)",
             )?
             .execute(values)?;
+            let row = db.last_insert_rowid();
+            for (name, bytes) in &run.artifacts {
+                use_artifact(db, row, name, ArtifactId::of(bytes), bytes)?;
+            }
             Ok(db.query_row("SELECT * FROM runs WHERE id = ?", [id.as_str()], read_run)?)
         };
         self.writer()?.ask(body).await
@@ -371,13 +392,7 @@ impl Store for SqliteStore {
     ) -> Result<ArtifactId, StoreError> {
         let (run, name, id) = (run.clone(), name.to_owned(), ArtifactId::of(&bytes));
         let body = move |db: &Connection| {
-            let run = number(db, &run)?;
-            let artifact = keep(db, id, &bytes)?;
-            db.prepare_cached(
-                "INSERT INTO artifact_uses (run, name, artifact) VALUES (?, ?, ?) \
-                 ON CONFLICT DO UPDATE SET artifact = excluded.artifact",
-            )?
-            .execute(params![run, name, artifact])?;
+            use_artifact(db, number(db, &run)?, &name, id, &bytes)?;
             Ok(id)
         };
         self.writer()?.ask(body).await

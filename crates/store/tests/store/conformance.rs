@@ -16,7 +16,13 @@ use serde_json::{Value, json};
 type Any = Arc<dyn Store>;
 
 fn new_run(title: &str) -> NewRun {
-    NewRun { kind: "debate".into(), title: title.into(), parent: None, input: json!({"a": 1}) }
+    NewRun {
+        kind: "debate".into(),
+        title: title.into(),
+        parent: None,
+        input: json!({"a": 1}),
+        artifacts: vec![],
+    }
 }
 
 async fn claimed(store: &Any, title: &str) -> Claim {
@@ -251,6 +257,11 @@ async fn artifacts_are_kept_by_content(store: Any) {
     let names: Vec<(String, u64)> =
         store.artifacts(&one).await.unwrap().into_iter().map(|a| (a.name, a.bytes)).collect();
     assert_eq!(names, [("move.md".to_owned(), 4), ("note.md".to_owned(), 6)]);
+    // A run can be born with some.
+    let born = NewRun { artifacts: vec![("move.md".into(), bytes.clone())], ..new_run("three") };
+    let three = store.create_run(born).await.unwrap().id;
+    assert_eq!(store.artifacts(&three).await.unwrap()[0].id, id);
+    store.remove_run(&three).await.unwrap();
     store.remove_run(&one).await.unwrap();
     assert_eq!(store.artifact(id).await.unwrap(), bytes, "the other run has it still");
     assert!(store.artifact(replaced).await.is_err());

@@ -23,8 +23,13 @@ fn open(path: &Path) -> Result<SqliteStore, StoreError> {
 }
 
 async fn fill(store: &SqliteStore, records: usize) -> Claim {
-    let run =
-        NewRun { kind: "debate".into(), title: "a title".into(), parent: None, input: json!(null) };
+    let run = NewRun {
+        kind: "debate".into(),
+        title: "a title".into(),
+        parent: None,
+        input: json!(null),
+        artifacts: vec![],
+    };
     let run = store.create_run(run).await.unwrap();
     let claim = store.claim(&run.id, "me").await.unwrap();
     for number in 0..records {
@@ -163,6 +168,12 @@ async fn a_store_opened_to_read_is_not_written_to() {
         StoreError::Unopened { .. }
     ));
     assert!(!path.exists());
+    // As a process leaves it that was killed before it had made anything.
+    fs::write(&path, "").unwrap();
+    assert!(matches!(
+        SqliteStore::open(&path, Access::Read).unwrap_err(),
+        StoreError::Empty { .. }
+    ));
     let claim = fill(&open(&path).unwrap(), 2).await;
     let store = SqliteStore::open(&path, Access::Read).unwrap();
     assert_eq!(store.records(&claim.run).await.unwrap().len(), 2);
