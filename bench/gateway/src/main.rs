@@ -163,7 +163,7 @@ fn request() -> Request {
         .block("house", paragraph.repeat(10))
         .block("company", paragraph.repeat(40))
         .block("move", paragraph.repeat(20));
-    prompt.transcript = (0..8).map(|_| Turn::User { text: paragraph.repeat(8) }).collect();
+    prompt.transcript = (0..8).map(|_| Turn::User { text: paragraph.repeat(8).into() }).collect();
     Request::new(prompt)
 }
 

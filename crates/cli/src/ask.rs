@@ -138,7 +138,7 @@ async fn request(args: &AskArgs, config: &Config, cancel: &Cancel) -> Result<Req
     }
     let mut prompt = Prompt::question(question);
     if let Some(system) = &args.system {
-        prompt = prompt.block("system", system);
+        prompt = prompt.block("system", system.as_str());
     }
     let mut request = Request::new(prompt);
     request.schema = args.schema.as_deref().map(read_schema).transpose()?;

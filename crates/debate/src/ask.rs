@@ -66,7 +66,11 @@ impl<'a> Asking<'a> {
         &self,
         request: Request,
     ) -> Result<Result<Answer<ScoreCard>, AnswerError>, NodeError> {
-        let ask = JsonAsk::new(request).extract(&ScoreCard::find).or_default(ScoreCard::neutral());
+        let reader = ScoreCard::reader().ok_or(AnswerError::Schema)?;
+        let ask = JsonAsk::new(request)
+            .read_by(reader)
+            .extract(&ScoreCard::find)
+            .or_default(ScoreCard::neutral());
         let answer = self.generate_json(ask, self.call()).await;
         self.still_going()?;
         Ok(answer)

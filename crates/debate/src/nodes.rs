@@ -38,7 +38,7 @@ fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
 
 fn round_event(state: &DebateState, log: Option<LogName>, round: u32, status: &str) -> Event {
     let mut payload =
-        json!({"move": state.move_document.move_id, "round": round, "status": status});
+        json!({"move": state.move_document().move_id, "round": round, "status": status});
     if let Some(log) = log {
         payload["log"] = json!(log);
     }
@@ -112,7 +112,7 @@ impl Room {
             total += card.total();
             breakdown.insert(id.to_owned(), json!(card));
         }
-        let move_id = &context.state().move_document.move_id;
+        let move_id = &context.state().move_document().move_id;
         context.emit(Event::new(
             "sandbox_scored",
             json!({"move": move_id, "score": total, "breakdown": Value::Object(breakdown)}),
@@ -259,10 +259,10 @@ struct Speech {
 }
 
 /// A response as something that was said.
-pub(crate) fn said(role: &str, round: u32, response: &Response) -> ConversationEntry {
+pub(crate) fn said(role: &'static str, round: u32, response: &Response) -> ConversationEntry {
     ConversationEntry {
-        role: role.to_owned(),
-        content: response.text.trim().to_owned(),
+        role: role.into(),
+        content: response.text.trim().into(),
         round,
         cut_off: response.stop == Stop::MaxTokens,
     }

@@ -5,13 +5,13 @@
 //! decision maker of one conversation share everything but their last words, and all three
 //! conversations share the move.
 
-use assize_llm::{Delivery, Prompt, Request, Schema, Turn};
+use assize_llm::{Block, Prompt, Request, Turn};
 use sha2::{Digest, Sha256};
 
 use crate::Options;
 use crate::personas::CRITIC;
 use crate::score::ScoreCard;
-use crate::state::{ConversationEntry, DebateState, LogName, Summary};
+use crate::state::{ConversationEntry, DebateState, LogName, MoveDocument, Summary};
 
 const HOUSE_RULES: &str = "\
 This is a hearing on one proposed business move. A critic examines it. Three decision makers answer \
@@ -40,7 +40,8 @@ pub(crate) fn likely_tokens(request: &Request) -> u64 {
         .transcript
         .iter()
         .map(|turn| match turn {
-            Turn::User { text } | Turn::Assistant { text, .. } => text.len(),
+            Turn::User { text } => text.len(),
+            Turn::Assistant { text, .. } => text.len(),
             Turn::Tool(result) => result.content.len(),
         })
         .sum();
@@ -96,15 +97,13 @@ impl Words<'_> {
                     - reasoning: one or two sentences on what decided your scores";
         let mut request =
             self.request(self.conversation(log, summary), format!("{persona}\n\nNow: {task}"));
-        // A native schema would make the provider's cache of the whole conversation useless.
-        request.schema = Some(Schema { delivery: Delivery::Prompt, ..Schema::of::<ScoreCard>() });
+        request.schema = Some(ScoreCard::schema().clone());
         request
     }
 
     /// A summary of the rounds that no longer fit.
     pub(crate) fn summing_up(self, log: LogName, up_to_round: u32) -> Request {
-        let entries = self.state.log(log).iter();
-        let turns = entries.filter(|entry| (2..=up_to_round).contains(&entry.round)).map(turn);
+        let turns = self.turns(log, |round| (2..=up_to_round).contains(&round));
         let task = format!(
             "You keep the minutes. Sum up rounds 2 to {up_to_round} above for people who will go on \
              with this conversation without having them at hand: each objection that was raised, how \
@@ -115,15 +114,7 @@ impl Words<'_> {
     }
 
     fn request(self, transcript: Vec<Turn>, tail: String) -> Request {
-        let company = match &self.state.ticker {
-            Some(ticker) => format!("The company: {ticker}."),
-            None => "The company is the one that the move speaks of.".to_owned(),
-        };
-        let document = &self.state.move_document;
-        let prompt = Prompt { transcript, tail, ..Prompt::default() }
-            .block("house rules", HOUSE_RULES)
-            .block("company", company)
-            .block("move", fenced(&document.move_id, &document.content));
+        let prompt = Prompt { blocks: self.state.blocks.clone(), transcript, tail };
         Request {
             temperature: self.options.temperature,
             max_tokens: self.options.max_tokens,
@@ -131,24 +122,43 @@ impl Words<'_> {
         }
     }
 
+    /// What was said in some of the rounds.
+    fn turns(self, log: LogName, wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = Turn> {
+        let entries = self.state.log(log).iter().zip(&self.state.turns[log as usize]);
+        entries.filter(move |(entry, _)| wanted(entry.round)).map(|(_, turn)| turn.clone())
+    }
+
     /// The conversation as it is shown: all of it, or its beginning and end with a summary between.
     fn conversation(self, log: LogName, summary: Option<&Summary>) -> Vec<Turn> {
-        let entries = self.state.log(log).iter();
-        let Some(summary) = summary else { return entries.map(turn).collect() };
+        let Some(summary) = summary else { return self.state.turns[log as usize].clone() };
         let minutes = format!("[Rounds 2 to {}, summed up]\n{}", summary.up_to_round, summary.text);
-        let first = entries.clone().filter(|entry| entry.round == 1).map(turn);
-        let last = entries.filter(|entry| entry.round > summary.up_to_round).map(turn);
-        first.chain([Turn::User { text: minutes }]).chain(last).collect()
+        let first = self.turns(log, |round| round == 1);
+        let last = self.turns(log, |round| round > summary.up_to_round);
+        first.chain([Turn::User { text: minutes.into() }]).chain(last).collect()
     }
 }
 
 /// Something that was said, with who said it.
-fn turn(entry: &ConversationEntry) -> Turn {
-    let who = match entry.role.as_str() {
-        "critic" => "CRITIC".to_owned(),
-        id => format!("DECISION MAKER ({id})"),
+pub(crate) fn turn(entry: &ConversationEntry) -> Turn {
+    let ConversationEntry { role, content, round, .. } = entry;
+    let text = match role.as_ref() {
+        "critic" => format!("[Round {round}] CRITIC:\n{content}"),
+        id => format!("[Round {round}] DECISION MAKER ({id}):\n{content}"),
     };
-    Turn::User { text: format!("[Round {}] {who}:\n{}", entry.round, entry.content) }
+    Turn::User { text: text.into() }
+}
+
+/// What every prompt of a debate begins with.
+pub(crate) fn blocks(document: &MoveDocument, ticker: Option<&str>) -> Vec<Block> {
+    let company = match ticker {
+        Some(ticker) => format!("The company: {ticker}."),
+        None => "The company is the one that the move speaks of.".to_owned(),
+    };
+    Prompt::default()
+        .block("house rules", HOUSE_RULES)
+        .block("company", company)
+        .block("move", fenced(&document.move_id, &document.content))
+        .blocks
 }
 
 /// The document between marks that it cannot contain, since they are made of its own hash.

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use assize_llm::answer::AnswerReader;
+use assize_llm::{Delivery, Schema};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,20 @@ impl ScoreCard {
     /// Of 40.
     pub fn total(&self) -> u32 {
         self.scores().into_iter().map(u32::from).sum()
+    }
+
+    /// The shape that is asked for, in words: a native schema would come before everything that the
+    /// provider has cached, and make it useless.
+    pub(crate) fn schema() -> &'static Schema {
+        static SCHEMA: LazyLock<Schema> =
+            LazyLock::new(|| Schema { delivery: Delivery::Prompt, ..Schema::of::<ScoreCard>() });
+        &SCHEMA
+    }
+
+    pub(crate) fn reader() -> Option<&'static AnswerReader> {
+        static READER: LazyLock<Option<AnswerReader>> =
+            LazyLock::new(|| AnswerReader::new(ScoreCard::schema()));
+        READER.as_ref()
     }
 
     /// What is assumed of a judge whose scores cannot be read.

@@ -1,13 +1,16 @@
 //! What a debate knows, and how it changes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use assize_graph::State;
-use assize_llm::{Provenance, Response};
+use assize_llm::{Block, Provenance, Response, Turn};
 use assize_types::{Cost, Money, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::personas::{DECISION_MAKERS, DecisionMaker};
+use crate::prompt;
 use crate::score::ScoreCard;
 
 /// The move that is debated.
@@ -43,8 +46,8 @@ impl LogName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationEntry {
     /// `critic`, `D1`, `D2` or `D3`.
-    pub role: String,
-    pub content: String,
+    pub role: Cow<'static, str>,
+    pub content: Arc<str>,
     pub round: u32,
     /// It was cut off at the longest answer allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -120,8 +123,8 @@ impl Spent {
 /// What a debate has come to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DebateState {
-    pub move_document: MoveDocument,
-    pub ticker: Option<String>,
+    move_document: MoveDocument,
+    ticker: Option<String>,
     pub i1: Vec<ConversationEntry>,
     pub i2: Vec<ConversationEntry>,
     pub i3: Vec<ConversationEntry>,
@@ -136,6 +139,10 @@ pub struct DebateState {
     /// What stands for rounds that no longer fit a prompt.
     pub summaries: BTreeMap<LogName, Summary>,
     pub spent: Spent,
+    /// What every prompt begins with, worded once.
+    pub(crate) blocks: Vec<Block>,
+    /// The logs as prompts have them, each entry worded once.
+    pub(crate) turns: [Vec<Turn>; 3],
 }
 
 impl DebateState {
@@ -144,7 +151,10 @@ impl DebateState {
         ticker: Option<String>,
         max_rounds: u32,
     ) -> DebateState {
+        let blocks = prompt::blocks(&move_document, ticker.as_deref());
         DebateState {
+            blocks,
+            turns: Default::default(),
             move_document,
             ticker,
             i1: Vec::new(),
@@ -158,6 +168,14 @@ impl DebateState {
             summaries: BTreeMap::new(),
             spent: Spent::default(),
         }
+    }
+
+    pub fn move_document(&self) -> &MoveDocument {
+        &self.move_document
+    }
+
+    pub fn ticker(&self) -> Option<&str> {
+        self.ticker.as_deref()
     }
 
     pub fn log(&self, name: LogName) -> &[ConversationEntry] {
@@ -192,6 +210,7 @@ impl State for DebateState {
         match update {
             Update::Said { log, entry } => {
                 self.current_round = self.current_round.max(entry.round);
+                self.turns[log as usize].push(prompt::turn(&entry));
                 match log {
                     LogName::I1 => self.i1.push(entry),
                     LogName::I2 => self.i2.push(entry),

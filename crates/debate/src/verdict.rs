@@ -30,10 +30,12 @@ pub struct Verdict {
 
 impl From<DebateState> for Verdict {
     fn from(state: DebateState) -> Verdict {
+        let (move_id, ticker) =
+            (state.move_document().move_id.clone(), state.ticker().map(str::to_owned));
         let scores = state.scores.into_iter().map(|(id, score)| (id.to_owned(), score));
         Verdict {
-            move_id: state.move_document.move_id,
-            ticker: state.ticker,
+            move_id,
+            ticker,
             total_score: state.total_score,
             out_of: FULL_SCORE,
             scores_by_agent: scores.collect(),

@@ -5,6 +5,7 @@
 //! differ in their tails alone share everything before it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,16 +25,17 @@ pub struct Prompt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// For logs and diffs; the model does not see it.
-    pub name: String,
-    pub text: String,
+    pub name: Cow<'static, str>,
+    /// Shared by all the prompts that begin with it.
+    pub text: Arc<str>,
 }
 
 /// One entry of the transcript.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Turn {
-    /// Something the model is given to read.
-    User { text: String },
+    /// Something the model is given to read; shared by all the prompts that have it.
+    User { text: Arc<str> },
     /// Something this model said before, with the tool calls it made.
     Assistant {
         text: String,
@@ -89,7 +91,11 @@ impl Prompt {
     }
 
     /// Adds a stable block.
-    pub fn block(mut self, name: impl Into<String>, text: impl Into<String>) -> Prompt {
+    pub fn block(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        text: impl Into<Arc<str>>,
+    ) -> Prompt {
         self.blocks.push(Block { name: name.into(), text: text.into() });
         self
     }

@@ -8,7 +8,7 @@ use assize_graph::{Fork, Journal, Key, MemoryJournal, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError};
 use assize_types::Cancel;
 
-use crate::{Asked, Part, Scripted, bakery, debate, plain, response};
+use crate::{Asked, BAKERY, Part, Scripted, about, bakery, debate, plain, response};
 
 #[tokio::test(start_paused = true)]
 async fn a_debate_that_is_stopped_goes_on_where_it_was() {
@@ -78,8 +78,8 @@ async fn a_fork_pays_from_its_round_on() {
     assert_eq!(other.calls(), 61 - 16, "rounds 1 to 3 are 16 calls");
     assert_eq!(conversation_logs(&own.records()), verdict.conversation_logs);
     let log = &verdict.conversation_logs[&LogName::I1];
-    assert_eq!(log[4].content, "critic to D1 in round 3");
-    assert_eq!(log[6].content, "another thought");
+    assert_eq!(&*log[4].content, "critic to D1 in round 3");
+    assert_eq!(&*log[6].content, "another thought");
 }
 
 #[tokio::test]
@@ -101,8 +101,7 @@ async fn a_changed_move_is_refused_on_an_old_journal() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     debate(&Scripted::new(plain), Options::default(), bakery(2), run()).await.unwrap();
-    let mut changed = bakery(2);
-    changed.move_document.content.push_str(" And a third.");
+    let changed = about(&format!("{BAKERY} And a third."), 2);
     let error =
         debate(&Scripted::new(plain), Options::default(), changed, run()).await.unwrap_err();
     assert_eq!(

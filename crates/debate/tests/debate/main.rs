@@ -85,8 +85,8 @@ impl Model for Scripted {
 fn recognise(request: &Request) -> Asked {
     // A second question about the same thing has the first one in its transcript.
     let tail = match request.prompt.transcript.iter().rev().nth(1) {
-        Some(Turn::User { text }) if text.starts_with("You are D") => text,
-        _ => &request.prompt.tail,
+        Some(Turn::User { text }) if text.starts_with("You are D") => text.as_ref(),
+        _ => request.prompt.tail.as_str(),
     };
     let id = ["D1", "D2", "D3"].into_iter().find(|id| tail.starts_with(&format!("You are {id},")));
     let with = ["D1", "D2", "D3"].into_iter().find(|id| tail.contains(&format!("with {id} (")));
@@ -107,7 +107,7 @@ pub(crate) fn said(request: &Request) -> Vec<(Option<u32>, String)> {
     let turns = request.prompt.transcript.iter();
     turns
         .filter_map(|turn| match turn {
-            Turn::User { text } => Some((round(text), text.clone())),
+            Turn::User { text } => Some((round(text), text.to_string())),
             // The first of two answers to one question.
             Turn::Assistant { .. } => None,
             Turn::Tool(_) => panic!("there are no tools"),
@@ -145,9 +145,14 @@ pub(crate) fn plain(asked: &Asked) -> Result<Response, ModelError> {
     }))
 }
 
+pub(crate) const BAKERY: &str = "# Open a second bakery\n\nWe open a second shop near the station.";
+
 pub(crate) fn bakery(rounds: u32) -> DebateState {
-    let content = "# Open a second bakery\n\nWe open a second shop near the station.".to_owned();
-    let document = MoveDocument { move_id: "m1".into(), content };
+    about(BAKERY, rounds)
+}
+
+pub(crate) fn about(content: &str, rounds: u32) -> DebateState {
+    let document = MoveDocument { move_id: "m1".into(), content: content.into() };
     DebateState::new(document, Some("CRST".into()), rounds)
 }
 

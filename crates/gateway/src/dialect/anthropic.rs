@@ -114,7 +114,7 @@ pub(super) fn encode(
 }
 
 fn system(request: &Request) -> Vec<Part<'_>> {
-    let mut parts = texts(request.prompt.blocks.iter().map(|block| block.text.as_str()));
+    let mut parts = texts(request.prompt.blocks.iter().map(|block| &*block.text));
     for part in parts.iter_mut().rev().take(BLOCK_BREAKPOINTS) {
         part.cache_control = BREAKPOINT;
     }

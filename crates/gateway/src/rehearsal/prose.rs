@@ -88,12 +88,13 @@ const MOST_WORDS: usize = 40;
 /// frequent are what it is about.
 fn topic(prompt: &Prompt) -> Vec<String> {
     let said = prompt.transcript.iter().rev().filter_map(|turn| match turn {
-        Turn::User { text } | Turn::Assistant { text, .. } => Some(text.as_str()),
+        Turn::User { text } => Some(&**text),
+        Turn::Assistant { text, .. } => Some(text.as_str()),
         Turn::Tool(_) => None,
     });
     // The last of several blocks is the most particular one; a single one is rules.
-    let matter = prompt.blocks.iter().skip(1).next_back().map(|block| block.text.as_str());
-    let blocks = prompt.blocks.iter().rev().map(|block| block.text.as_str());
+    let matter = prompt.blocks.iter().skip(1).next_back().map(|block| &*block.text);
+    let blocks = prompt.blocks.iter().rev().map(|block| &*block.text);
     let texts = matter.into_iter().chain([prompt.tail.as_str()]).chain(said).chain(blocks);
     let words = texts.map(frequent).find(|words| !words.is_empty());
     words.unwrap_or_else(|| vec!["this".to_owned(), "that".to_owned()])

@@ -126,7 +126,7 @@ async fn tool_calls_go_out_come_back_and_are_answered() {
             };
             let asked = std::mem::take(&mut request.prompt.tail);
             request.prompt.transcript = vec![
-                Turn::User { text: asked },
+                Turn::User { text: asked.into() },
                 Turn::Assistant { text: response.text, calls: response.tool_calls },
                 Turn::Tool(result),
             ];

@@ -127,6 +127,7 @@ pub type Extract<'a, T> = &'a (dyn Fn(&str) -> Option<T> + Send + Sync);
 /// A request for a typed answer, with the rungs that only its caller can supply.
 pub struct JsonAsk<'a, T> {
     request: Request,
+    reader: Option<&'a AnswerReader>,
     extract: Option<Extract<'a, T>>,
     default: Option<T>,
 }
@@ -135,7 +136,14 @@ impl<'a, T: JsonSchema> JsonAsk<'a, T> {
     /// Asks `request` for a `T`. A schema that the request already carries stays.
     pub fn new(mut request: Request) -> JsonAsk<'a, T> {
         request.schema.get_or_insert_with(Schema::of::<T>);
-        JsonAsk { request, extract: None, default: None }
+        JsonAsk { request, reader: None, extract: None, default: None }
+    }
+
+    /// Reads answers with a reader that was made before, of the request's own schema: making one
+    /// costs more than using it.
+    pub fn read_by(mut self, reader: &'a AnswerReader) -> Self {
+        self.reader = Some(reader);
+        self
     }
 
     /// Where nothing could be read, lets `extract` look for the value in the text.
@@ -239,11 +247,15 @@ where
     M: Model + ?Sized,
     T: DeserializeOwned + JsonSchema + Send + Sync,
 {
-    let JsonAsk { request, extract, default } = ask;
+    let JsonAsk { request, reader, extract, default } = ask;
     let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
-    let reader = AnswerReader::new(schema).ok_or(AnswerError::Schema)?;
+    let made = match reader {
+        Some(_) => None,
+        None => Some(AnswerReader::new(schema).ok_or(AnswerError::Schema)?),
+    };
+    let reader = reader.or(made.as_ref()).ok_or(AnswerError::Schema)?;
     let read = |response: &Response| {
-        let (value, fixes) = read_response(&reader, response)?;
+        let (value, fixes) = read_response(reader, response)?;
         let typed = serde_json::from_value(value)
             .map_err(|error| Unreadable::DoesNotFit(error.to_string()))?;
         Ok((typed, fixes))
@@ -331,7 +343,10 @@ fn ask_again(request: &Request, first: &Response, reason: &Unreadable) -> Reques
     /// A bad answer of megabytes is not sent back whole.
     const SHOWN: usize = 4000;
     let mut again = request.clone();
-    again.prompt.transcript.push(Turn::User { text: std::mem::take(&mut again.prompt.tail) });
+    again
+        .prompt
+        .transcript
+        .push(Turn::User { text: std::mem::take(&mut again.prompt.tail).into() });
     let said = head(&first.text, SHOWN);
     if !said.trim().is_empty() {
         again.prompt.transcript.push(Turn::Assistant { text: said.to_owned(), calls: vec![] });

@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use assize_graph::{Appended, Event, Key, Outcome, Record};
 use assize_types::Fingerprint;
 use async_trait::async_trait;
-use rusqlite::types::{Type, ValueRef};
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use rusqlite::types::{ToSqlOutput, Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde_json::Value;
 
@@ -19,6 +21,9 @@ use crate::{EventQuery, Message, Store, StoredEvent};
 
 /// Outcomes above this size are artifacts: kept once, however many runs came to them.
 const LARGE: usize = 64 * 1024;
+
+/// Outcomes below this size are not worth compressing.
+const SMALL: usize = 200;
 
 /// The number of a run's row.
 fn number(db: &Connection, id: &RunId) -> Result<i64, Trouble> {
@@ -114,12 +119,34 @@ const RECORDS: &str = "SELECT j.key, j.request, j.failed, coalesce(j.body, CAST(
      FROM journal j LEFT JOIN artifacts a ON a.number = j.artifact";
 
 fn read_record(row: &Row<'_>) -> rusqlite::Result<Record> {
-    let body: String = row.get("body")?;
+    let body = read_body(row)?;
     Ok(Record {
         key: parsed(row, "key", Key::new)?,
         request: fingerprint(row, "request")?,
         outcome: if row.get("failed")? { Outcome::Failed(body) } else { Outcome::Done(body) },
     })
+}
+
+/// A body is text, or compressed text.
+fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
+    let index = row.as_ref().column_index("body")?;
+    let ValueRef::Blob(packed) = row.get_ref(index)? else { return row.get(index) };
+    let broken = |error: Box<dyn std::error::Error + Send + Sync>| {
+        rusqlite::Error::FromSqlConversionFailure(index, Type::Blob, error)
+    };
+    let bytes = decompress_to_vec_with_limit(packed, LARGE)
+        .map_err(|error| broken(format!("it cannot be unpacked: {error}").into()))?;
+    String::from_utf8(bytes).map_err(|error| broken(error.into()))
+}
+
+/// A body as it is written: compressed if that makes it smaller.
+fn packed(body: &str) -> ToSqlOutput<'_> {
+    // The fastest setting: the rest of what it could save is not worth its time.
+    let packed = (body.len() >= SMALL).then(|| compress_to_vec(body.as_bytes(), 1));
+    match packed.filter(|packed| packed.len() < body.len()) {
+        Some(packed) => ToSqlOutput::from(packed),
+        None => ToSqlOutput::from(body),
+    }
 }
 
 fn find_record(db: &Connection, run: i64, key: &Key) -> rusqlite::Result<Option<Record>> {
@@ -263,7 +290,7 @@ impl Store for SqliteStore {
                 Outcome::Failed(body) => (true, body),
             };
             let request = (record.request != Fingerprint::NONE).then(|| record.request.as_bytes());
-            let insert = |body: Option<&str>, artifact: Option<i64>| {
+            let insert = |body: Option<&ToSqlOutput<'_>>, artifact: Option<i64>| {
                 db.prepare_cached(
                     "INSERT INTO journal (run, key, request, failed, body, artifact) \
                      VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -278,7 +305,7 @@ impl Store for SqliteStore {
                 ])
             };
             let written = match body.len() > LARGE {
-                false => insert(Some(body), None)?,
+                false => insert(Some(&packed(body)), None)?,
                 true if find_record(db, run, &record.key)?.is_some() => 0,
                 true => {
                     let id = ArtifactId::of(body.as_bytes());

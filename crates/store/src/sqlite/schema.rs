@@ -26,15 +26,15 @@ CREATE TABLE runs (
     error   TEXT
 ) STRICT;
 
--- One row for each effect. Rows are in the order in which they were written. A body that is
--- large is an artifact instead.
+-- One row for each effect. Rows are in the order in which they were written. A body is JSON: as
+-- text, or as a blob where it was worth compressing. One that is large is an artifact instead.
 CREATE TABLE journal (
     number   INTEGER PRIMARY KEY,
     run      INTEGER NOT NULL REFERENCES runs (number),
     key      TEXT NOT NULL,
     request  BLOB,
     failed   INTEGER NOT NULL,
-    body     TEXT,
+    body     ANY,
     artifact INTEGER REFERENCES artifacts (number)
 ) STRICT;
 CREATE UNIQUE INDEX journal_key ON journal (run, key);

@@ -32,8 +32,12 @@ async fn fill(store: &SqliteStore, records: usize) -> Claim {
     };
     let run = store.create_run(run).await.unwrap();
     let claim = store.claim(&run.id, "me").await.unwrap();
+    let mut random = fastrand::Rng::with_seed(7);
     for number in 0..records {
-        let outcome = Outcome::Done(format!("\"{}\"", "word ".repeat(120)));
+        let mut noise = || random.alphanumeric();
+        // Noise, which nothing makes smaller.
+        let noise: String = std::iter::repeat_with(&mut noise).take(600).collect();
+        let outcome = Outcome::Done(format!("\"{noise}\""));
         let key = Key::new(&format!("k{number}")).unwrap();
         let record = Record { key, request: Fingerprint::NONE, outcome };
         store.append(&claim, record, vec![]).await.unwrap();

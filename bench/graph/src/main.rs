@@ -1,0 +1,204 @@
+//! What a run of the graph costs, with and without durability, beside LangGraph in the same run.
+//!
+//! Both do the same three pieces of work with a model that answers at once, with the same answers of
+//! 600 characters: (a) one debate of 61 calls, (b) fifteen branches of one call each and a reduce,
+//! (c) fifteen debates side by side. Each without durability, and with every finished call durable
+//! in SQLite; the peer in its `sync` mode. Each case and side is a process of its own, and the two
+//! sides alternate, so that what else the machine does falls on both. Absolute times say more about
+//! the machine than about us: look at the ratios.
+//!
+//! `scripts/bench-graph` makes the peer's virtual environment and runs this.
+
+mod ours;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+
+/// The length of an answer, in characters.
+const ANSWER: usize = 600;
+
+#[derive(Parser)]
+struct Args {
+    /// The peer's Python
+    #[arg(long, value_name = "FILE", required_unless_present = "ours")]
+    python: Option<PathBuf>,
+    /// Runs of each case in each turn
+    #[arg(long, default_value_t = 5)]
+    repeats: usize,
+    /// Turns of the two sides
+    #[arg(long, default_value_t = 3)]
+    turns: usize,
+    /// Be our side: CASE MODE
+    #[arg(long, hide = true, num_args = 2)]
+    ours: Option<Vec<String>>,
+}
+
+/// The pieces of work: name, what it is, and how many calls it makes.
+const CASES: [(&str, &str, usize); 3] = [
+    ("a", "one debate, 61 calls", 61),
+    ("b", "15 branches and a reduce", 15),
+    ("c", "15 debates, 915 calls", 915),
+];
+
+const MODES: [(&str, &str); 3] =
+    [("none", "nothing kept"), ("NORMAL", "SQLite, NORMAL"), ("FULL", "SQLite, FULL")];
+
+/// What one side took for one case.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Took {
+    seconds: Vec<f64>,
+    /// On disk, after the last run.
+    bytes: u64,
+    peak_kb: u64,
+}
+
+impl Took {
+    fn add(&mut self, other: Took) {
+        self.seconds.extend(other.seconds);
+        self.bytes = other.bytes;
+        self.peak_kb = self.peak_kb.max(other.peak_kb);
+    }
+
+    fn median_ms(&self) -> f64 {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        1000.0 * sorted[sorted.len() / 2]
+    }
+}
+
+/// What the model answers, the same for both sides.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answers {
+    prose: Vec<String>,
+    scores: String,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if let Some(ours) = &args.ours {
+        let took = ours::run(&ours[0], &ours[1], args.repeats, answers())?;
+        println!("{}", serde_json::to_string(&took)?);
+        return Ok(());
+    }
+    let python = args.python.context("no Python for the peer")?;
+    println!(
+        "answers of {ANSWER} characters at once, medians of {} runs; {} cores, {} build; LangGraph {}",
+        args.repeats * args.turns,
+        std::thread::available_parallelism()?,
+        if cfg!(debug_assertions) { "debug" } else { "release" },
+        version(&python)?
+    );
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("answers.json");
+    std::fs::write(&file, serde_json::to_string(&answers())?)?;
+    println!(
+        "\n{:<25} {:<15} {:>9} {:>9} {:>8}  {:>11} {:>11}  {:>7} {:>7}",
+        "", "", "ours ms", "theirs ms", "faster", "ours ×text", "theirs ×", "ours MB", "theirs"
+    );
+    for (case, what, calls) in CASES {
+        for (mode, name) in MODES {
+            let (mut ours, mut theirs) = (Took::default(), Took::default());
+            for _ in 0..args.turns {
+                ours.add(our_side(case, mode, args.repeats)?);
+                theirs.add(peer(&python, case, mode, args.repeats, &file)?);
+            }
+            let text = (calls * ANSWER) as f64;
+            let times = |took: &Took| match mode {
+                "none" => "–".to_owned(),
+                _ => format!("{:.2}", took.bytes as f64 / text),
+            };
+            println!(
+                "{:<25} {name:<15} {:>9.2} {:>9.1} {:>7.0}×  {:>11} {:>11}  {:>7.1} {:>7.1}",
+                format!("({case}) {what}"),
+                ours.median_ms(),
+                theirs.median_ms(),
+                theirs.median_ms() / ours.median_ms(),
+                times(&ours),
+                times(&theirs),
+                ours.peak_kb as f64 / 1000.0,
+                theirs.peak_kb as f64 / 1000.0
+            );
+        }
+    }
+    let empty = ours::empty_store_bytes()?;
+    println!(
+        "\n“×text” is what is on disk against the {ANSWER} characters of each answer; an empty store \
+         of ours is {} KB of that.",
+        empty / 1000
+    );
+    Ok(())
+}
+
+/// Prose of which no two answers are alike.
+fn answers() -> Answers {
+    const WORDS: [&str; 48] = [
+        "margin", "the", "plan", "a", "risk", "of", "station", "and", "loan", "which", "customer",
+        "is", "morning", "not", "evidence", "in", "second", "to", "year", "that", "rent", "it",
+        "oven", "as", "staff", "with", "price", "would", "demand", "be", "flour", "for", "answer",
+        "has", "critic", "on", "commuter", "more", "than", "figure", "but", "delivery", "if",
+        "partner", "so", "cost", "may", "contract",
+    ];
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        WORDS[(seed % WORDS.len() as u64) as usize]
+    };
+    let mut prose = Vec::new();
+    for number in 0..1000 {
+        let mut text = format!("Point {number}:");
+        while text.len() < ANSWER {
+            text.push(' ');
+            text.push_str(next());
+        }
+        text.truncate(ANSWER - 1);
+        text.push('.');
+        prose.push(text);
+    }
+    let scores = |reasoning: &str| {
+        format!(
+            r#"{{"impact": 8, "feasibility": 7, "risk_adjusted_return": 6, "strategic_alignment": 9, "reasoning": "{reasoning}"}}"#
+        )
+    };
+    let room = ANSWER - scores("").len();
+    let scores = scores(&prose[0][..room]);
+    Answers { prose, scores }
+}
+
+fn our_side(case: &str, mode: &str, repeats: usize) -> anyhow::Result<Took> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--ours", case, mode, "--repeats", &repeats.to_string()]);
+    outcome(command)
+}
+
+fn peer(
+    python: &Path,
+    case: &str,
+    mode: &str,
+    repeats: usize,
+    answers: &Path,
+) -> anyhow::Result<Took> {
+    let mut command = Command::new(python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peer.py"));
+    command.args([case, mode, &repeats.to_string()]).arg(answers);
+    outcome(command)
+}
+
+fn outcome(mut command: Command) -> anyhow::Result<Took> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} failed: {errors}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn version(python: &Path) -> anyhow::Result<String> {
+    let ask = "import importlib.metadata as m; print(m.version('langgraph'))";
+    let output = Command::new(python).args(["-c", ask]).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
