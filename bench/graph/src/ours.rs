@@ -161,9 +161,8 @@ async fn kept(case: &str, model: &Arc<Instantly>, store: Arc<dyn Store>) -> anyh
         input: json!({}),
         artifacts: Vec::new(),
     };
-    let run = store.create_run(run).await?;
-    let claim = store.claim(&run.id, "bench").await?;
-    let journal = Arc::new(RunJournal::open(store, claim).await?);
+    let (_, claim) = store.create_run(run, "bench").await?;
+    let journal = Arc::new(RunJournal::fresh(store, claim));
     work(case, model, RunOptions::with_journal(journal.clone())).await?;
     journal.finish(Ending::Done { result: json!({}) }, Vec::new()).await?;
     Ok(())

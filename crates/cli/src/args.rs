@@ -212,8 +212,6 @@ pub(crate) enum RunsCommand {
 /// How a run can stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatusFilter {
-    /// Made, and never begun
-    Created,
     /// A process works on it
     Running,
     /// Its process is gone, before the end
@@ -227,7 +225,6 @@ pub(crate) enum StatusFilter {
 impl StatusFilter {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            StatusFilter::Created => "created",
             StatusFilter::Running => "running",
             StatusFilter::Stopped => "stopped",
             StatusFilter::Done => "done",

@@ -9,9 +9,10 @@ use assize_llm::{
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::score::ScoreCard;
-use crate::state::{DebateState, Spent};
+use crate::state::{DebateState, LogName, Spent};
 
 /// A call that got no answer, as it is written down.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
@@ -21,13 +22,34 @@ pub(crate) struct CallFailure {
     message: String,
 }
 
+/// Something that has happened in a round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    /// In this conversation, or in all.
+    pub(crate) log: Option<LogName>,
+    pub(crate) round: u32,
+    pub(crate) status: &'static str,
+}
+
+impl Told {
+    pub(crate) fn event(self, state: &DebateState) -> Event {
+        let Told { log, round, status } = self;
+        let move_id = &state.move_document().move_id;
+        let mut payload = json!({"move": move_id, "round": round, "status": status});
+        if let Some(log) = log {
+            payload["log"] = json!(log);
+        }
+        Event::new("sandbox_round", payload)
+    }
+}
+
 /// A model as one turn of the debate sees it.
 pub(crate) struct Asking<'a> {
     context: &'a Context<DebateState>,
     model: &'a dyn Model,
     key: String,
     /// What is told once the first answer is there.
-    event: Option<Event>,
+    told: Option<Told>,
     held: Mutex<Held>,
 }
 
@@ -46,9 +68,9 @@ impl<'a> Asking<'a> {
         context: &'a Context<DebateState>,
         model: &'a dyn Model,
         key: String,
-        event: Option<Event>,
+        told: Option<Told>,
     ) -> Asking<'a> {
-        Asking { context, model, key, event, held: Mutex::default() }
+        Asking { context, model, key, told, held: Mutex::default() }
     }
 
     /// Asks for one answer. The inner failure is one that the debate may go on from.
@@ -109,11 +131,11 @@ impl<'a> Asking<'a> {
 #[async_trait]
 impl Model for Asking<'_> {
     async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
-        let (key, event) = {
+        let (key, told) = {
             let mut held = self.held();
             held.calls += 1;
             match held.calls {
-                1 => (self.key.clone(), self.event.clone()),
+                1 => (self.key.clone(), self.told),
                 number => (format!("{}-{number}", self.key), None),
             }
         };
@@ -126,7 +148,8 @@ impl Model for Asking<'_> {
                 failure
             })
         };
-        let tell = |_: &Response| event.into_iter().collect();
+        let event = |told: Told| told.event(self.context.state());
+        let tell = |_: &Response| told.map(event).into_iter().collect();
         let outcome = self.context.effect(&key, || request.fingerprint(), asked, tell).await;
         let mut held = self.held();
         match outcome {

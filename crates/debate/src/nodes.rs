@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::Options;
-use crate::ask::Asking;
+use crate::ask::{Asking, Told};
 use crate::prompt::{Words, likely_tokens};
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update};
 
@@ -36,15 +36,6 @@ fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
     context.item().copied().ok_or(NoLog)
 }
 
-fn round_event(state: &DebateState, log: Option<LogName>, round: u32, status: &str) -> Event {
-    let mut payload =
-        json!({"move": state.move_document().move_id, "round": round, "status": status});
-    if let Some(log) = log {
-        payload["log"] = json!(log);
-    }
-    Event::new("sandbox_round", payload)
-}
-
 /// A call that failed for good, three repetitions included, while the model as such can be asked:
 /// the debate does without the rest of this conversation.
 fn is_bearable(error: &ModelError) -> bool {
@@ -62,8 +53,8 @@ impl Room {
 
     /// The critic reads the move and says what all three decision makers will answer.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
-        let event = round_event(context.state(), None, 1, "critic_responded");
-        let asking = Asking::new(&context, &*self.model, "round-1/critic".to_owned(), Some(event));
+        let told = Told { log: None, round: 1, status: "critic_responded" };
+        let asking = Asking::new(&context, &*self.model, "round-1/critic".to_owned(), Some(told));
         // Without these words there is nothing to debate: any failure ends the run.
         let response = asking.answer(&self.words(&context).opening()).await??;
         if response.stop == Stop::Refused {
@@ -160,8 +151,8 @@ impl Room {
         let key = |what: &str| format!("round-{round}/{what}");
         let (summary, mut updates) =
             self.fitting(context, log, &key("summary"), |summary| request(words, summary)).await?;
-        let event = round_event(context.state(), Some(log), round, status);
-        let mut asking = Asking::new(context, &*self.model, key(role), Some(event.clone()));
+        let told = Told { log: Some(log), round, status };
+        let mut asking = Asking::new(context, &*self.model, key(role), Some(told));
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
         // The provider knows best how much fits: sum up what can be, and ask once more.
         if let Err(error) = &answer
@@ -172,7 +163,7 @@ impl Room {
             let key_of_summary = key("summary-2");
             let (shorter, more) = self.sum_up(context, log, up_to_round, &key_of_summary).await?;
             let shorter_key = key(&format!("{role}-shorter"));
-            asking = Asking::new(context, &*self.model, shorter_key, Some(event));
+            asking = Asking::new(context, &*self.model, shorter_key, Some(told));
             answer = asking.answer(&request(words, Some(&shorter))).await?;
             updates.extend(more);
         }
@@ -188,7 +179,7 @@ impl Room {
         };
         asking.go_on().await?;
         let error = error.message().to_owned();
-        let mut event = round_event(context.state(), Some(log), round, "failed");
+        let mut event = Told { status: "failed", ..told }.event(context.state());
         event.payload["error"] = json!(error);
         context.emit(event);
         updates.push(Update::Spent(asking.spent()));

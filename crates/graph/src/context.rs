@@ -53,6 +53,11 @@ impl Run {
         }
     }
 
+    /// Whether anyone hears of events, now or later.
+    fn is_heard(&self) -> bool {
+        self.options.journal.is_some() || self.options.observer.is_some()
+    }
+
     /// A key is for one effect. A task that is tried again comes by its own keys again.
     fn take(&self, key: &Key, attempt: Attempt) -> Result<(), RunError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +245,9 @@ impl<S: State> Context<S> {
                 return Err(EffectError::Failed(failed.because(error)));
             }
         };
-        events.extend(tell(&value));
+        if self.run.is_heard() {
+            events.extend(tell(&value));
+        }
         let outcome = match self.run.journal() {
             Some(_) => Outcome::Done(json(&key, &value)?),
             None => Outcome::Done(String::new()),

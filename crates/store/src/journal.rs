@@ -35,6 +35,11 @@ impl RunJournal {
         Ok(RunJournal { store, claim, earlier, since: Mutex::default() })
     }
 
+    /// The journal of a run that was just made.
+    pub fn fresh(store: Arc<dyn Store>, claim: Claim) -> RunJournal {
+        RunJournal { store, claim, earlier: HashMap::new(), since: Mutex::default() }
+    }
+
     /// How many records there were when it was opened.
     pub fn earlier(&self) -> usize {
         self.earlier.len()

@@ -30,7 +30,7 @@ pub use sqlite::{Access, Durability, SqliteStore};
 /// An event as it was written.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct StoredEvent {
-    /// Increases with every event of the store, whatever run it belongs to. Gaps are allowed.
+    /// Increases with every event of the store, whatever run it belongs to. There are gaps.
     pub id: u64,
     pub run: RunId,
     /// Milliseconds since 1970.
@@ -63,8 +63,8 @@ pub struct Message {
 /// What outlives a process. All methods are safe to call from many tasks and processes at once.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Makes a run, with an id of its own.
-    async fn create_run(&self, run: NewRun) -> Result<Run, StoreError>;
+    /// Makes a run, with an id of its own, claimed by its maker.
+    async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Claim), StoreError>;
 
     async fn run(&self, id: &RunId) -> Result<Run, StoreError>;
 

@@ -105,7 +105,6 @@ pub struct Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    Created,
     Running,
     /// It came to its end. It cannot be claimed any more.
     Done,
@@ -116,17 +115,11 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    pub const ALL: [RunStatus; 5] = [
-        RunStatus::Created,
-        RunStatus::Running,
-        RunStatus::Done,
-        RunStatus::Failed,
-        RunStatus::Cancelled,
-    ];
+    pub const ALL: [RunStatus; 4] =
+        [RunStatus::Running, RunStatus::Done, RunStatus::Failed, RunStatus::Cancelled];
 
     pub fn name(self) -> &'static str {
         match self {
-            RunStatus::Created => "created",
             RunStatus::Running => "running",
             RunStatus::Done => "done",
             RunStatus::Failed => "failed",

@@ -85,16 +85,22 @@ pub(crate) async fn run(
     };
     let gateway = choose::gateway(config, &args.model, args.quiet, spent(&earlier)).await?;
     let input = plan.input(&args, config, &gateway)?;
-    let run = match &plan.resumed {
-        Some(run) => run.clone(),
-        None => create(&*store, &plan, &input).await?,
+    let holder = Holder::this_process().to_text();
+    let (run, journal) = match &plan.resumed {
+        Some(run) => {
+            let claim = store.claim(&run.id, &holder).await?;
+            (run.clone(), RunJournal::open(store.clone(), claim).await?)
+        }
+        None => {
+            let (run, claim) = store.create_run(plan.new_run(&input), &holder).await?;
+            (run, RunJournal::fresh(store.clone(), claim))
+        }
     };
     let inherited = inherited(&*store, &run, &input).await?;
-    let claim = store.claim(&run.id, &Holder::this_process().to_text()).await?;
-    let journal = Arc::new(RunJournal::open(store.clone(), claim).await?);
 
     trail::workflow_started(&run.title, gateway.name().0);
-    let ran = debate(&args, &run, &plan, &input, gateway, journal.clone(), inherited, cancel).await;
+    let ran =
+        debate(&args, &run, &plan, &input, gateway, Arc::new(journal), inherited, cancel).await;
     trail::workflow_completed(ran.is_ok(), 1);
     ran
 }
@@ -203,6 +209,16 @@ async fn plan(args: &DebateArgs, store: &dyn Store, cancel: &Cancel) -> Result<P
 }
 
 impl Plan {
+    fn new_run(&self, input: &Input) -> NewRun {
+        NewRun {
+            kind: "debate".to_owned(),
+            title: title(&self.content),
+            parent: self.parent.as_ref().map(|run| run.id.clone()),
+            input: json!(input),
+            artifacts: vec![(DOCUMENT.to_owned(), self.content.clone().into_bytes())],
+        }
+    }
+
     /// What the run is to be run with: as before, where there was a before, unless flags say
     /// otherwise.
     fn input(
@@ -249,19 +265,6 @@ impl Plan {
             at: self.at,
         })
     }
-}
-
-async fn create(store: &dyn Store, plan: &Plan, input: &Input) -> Result<Run, Failure> {
-    let run = store
-        .create_run(NewRun {
-            kind: "debate".to_owned(),
-            title: title(&plan.content),
-            parent: plan.parent.as_ref().map(|run| run.id.clone()),
-            input: json!(input),
-            artifacts: vec![(DOCUMENT.to_owned(), plan.content.clone().into_bytes())],
-        })
-        .await?;
-    Ok(run)
 }
 
 /// The first line of a document that says something.

@@ -7,7 +7,7 @@ use assize_types::Fingerprint;
 use async_trait::async_trait;
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
-use rusqlite::types::{ToSqlOutput, Type, ValueRef};
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde_json::Value;
 
@@ -139,13 +139,24 @@ fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
     String::from_utf8(bytes).map_err(|error| broken(error.into()))
 }
 
-/// A body as it is written: compressed if that makes it smaller.
-fn packed(body: &str) -> ToSqlOutput<'_> {
-    // The fastest setting: the rest of what it could save is not worth its time.
-    let packed = (body.len() >= SMALL).then(|| compress_to_vec(body.as_bytes(), 1));
-    match packed.filter(|packed| packed.len() < body.len()) {
-        Some(packed) => ToSqlOutput::from(packed),
-        None => ToSqlOutput::from(body),
+/// A body as it is written.
+enum Body {
+    /// Text, or a blob if that is smaller.
+    Inline(rusqlite::types::Value),
+    Large(ArtifactId, Vec<u8>),
+}
+
+impl Body {
+    fn of(body: String) -> Body {
+        if body.len() > LARGE {
+            return Body::Large(ArtifactId::of(body.as_bytes()), body.into_bytes());
+        }
+        // The fastest setting: the rest of what it could save is not worth its time.
+        let packed = (body.len() >= SMALL).then(|| compress_to_vec(body.as_bytes(), 1));
+        Body::Inline(match packed.filter(|packed| packed.len() < body.len()) {
+            Some(packed) => packed.into(),
+            None => body.into(),
+        })
     }
 }
 
@@ -155,16 +166,31 @@ fn find_record(db: &Connection, run: i64, key: &Key) -> rusqlite::Result<Option<
         .optional()
 }
 
-/// Writes events; their ids.
+/// The events of one row have ids from its number on, times this.
+const EVENTS_OF_A_ROW: usize = 1000;
+
+fn event_ids(row: i64, events: usize) -> impl Iterator<Item = u64> {
+    let first = row as u64 * EVENTS_OF_A_ROW as u64;
+    first..first + events as u64
+}
+
+/// Events as they are written: a list of names and payloads.
+fn written(events: &[Event]) -> Option<String> {
+    let list: Vec<(&str, &Value)> =
+        events.iter().map(|event| (event.name.as_str(), &event.payload)).collect();
+    // Plain values: they can always be written.
+    (!events.is_empty()).then(|| serde_json::to_string(&list).unwrap_or_default())
+}
+
+/// Writes events into rows of their own; their ids.
 fn write_events(db: &Connection, run: i64, events: &[Event]) -> rusqlite::Result<Vec<u64>> {
-    let mut insert =
-        db.prepare_cached("INSERT INTO events (run, at, name, payload) VALUES (?, ?, ?, ?)")?;
-    let at = now();
-    let mut write = |event: &Event| {
-        let payload = event.payload.to_string();
-        insert.insert(params![run, at, event.name, payload]).map(|id| id as u64)
-    };
-    events.iter().map(&mut write).collect()
+    let mut insert = db.prepare_cached("INSERT INTO journal (run, at, events) VALUES (?, ?, ?)")?;
+    let mut ids = Vec::with_capacity(events.len());
+    for part in events.chunks(EVENTS_OF_A_ROW) {
+        let row = insert.insert(params![run, now(), written(part)])?;
+        ids.extend(event_ids(row, part.len()));
+    }
+    Ok(ids)
 }
 
 /// Keeps bytes once; the number of their row.
@@ -194,8 +220,8 @@ fn use_artifact(
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn create_run(&self, run: NewRun) -> Result<Run, StoreError> {
-        let input = run.input.to_string();
+    async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Claim), StoreError> {
+        let (input, holder) = (run.input.to_string(), holder.to_owned());
         let body = move |db: &Connection| {
             let parent = run.parent.as_ref().map(RunId::as_str);
             // Nearly always the first name is free.
@@ -209,18 +235,21 @@ impl Store for SqliteStore {
             };
             let values = named_params! {
                 ":id": id.as_str(), ":kind": run.kind, ":title": run.title, ":parent": parent,
-                ":now": now(), ":input": input,
+                ":now": now(), ":holder": holder, ":input": input,
             };
             db.prepare_cached(
-                "INSERT INTO runs (id, kind, title, status, parent, created, updated, input) \
-                 VALUES (:id, :kind, :title, 'created', :parent, :now, :now, :input)",
+                "INSERT INTO runs \
+                 (id, kind, title, status, parent, created, updated, epoch, holder, input) \
+                 VALUES (:id, :kind, :title, 'running', :parent, :now, :now, 1, :holder, :input)",
             )?
             .execute(values)?;
             let row = db.last_insert_rowid();
             for (name, bytes) in &run.artifacts {
                 use_artifact(db, row, name, ArtifactId::of(bytes), bytes)?;
             }
-            Ok(db.query_row("SELECT * FROM runs WHERE id = ?", [id.as_str()], read_run)?)
+            let run = db.query_row("SELECT * FROM runs WHERE number = ?", [row], read_run)?;
+            let claim = Claim { run: id, epoch: run.epoch };
+            Ok((run, claim))
         };
         self.writer()?.ask(body).await
     }
@@ -283,41 +312,42 @@ impl Store for SqliteStore {
         events: Vec<Event>,
     ) -> Result<Appended, StoreError> {
         let claim = claim.clone();
+        let (failed, body) = match record.outcome {
+            Outcome::Done(body) => (false, body),
+            Outcome::Failed(body) => (true, body),
+        };
+        let (key, request) = (record.key, record.request);
+        // Not in the one thread that writes for everyone.
+        let body = Body::of(body);
         let body = move |db: &Connection| {
             let run = held(db, &claim)?;
-            let (failed, body) = match &record.outcome {
-                Outcome::Done(body) => (false, body),
-                Outcome::Failed(body) => (true, body),
-            };
-            let request = (record.request != Fingerprint::NONE).then(|| record.request.as_bytes());
-            let insert = |body: Option<&ToSqlOutput<'_>>, artifact: Option<i64>| {
-                db.prepare_cached(
-                    "INSERT INTO journal (run, key, request, failed, body, artifact) \
-                     VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                )?
-                .execute(params![
-                    run,
-                    record.key.as_str(),
-                    request,
-                    failed,
-                    body,
-                    artifact
-                ])
-            };
-            let written = match body.len() > LARGE {
-                false => insert(Some(&packed(body)), None)?,
-                true if find_record(db, run, &record.key)?.is_some() => 0,
-                true => {
-                    let id = ArtifactId::of(body.as_bytes());
-                    insert(None, Some(keep(db, id, body.as_bytes())?))?
-                }
-            };
-            if written == 0
-                && let Some(existing) = find_record(db, run, &record.key)?
-            {
+            if let Some(existing) = find_record(db, run, &key)? {
                 return Ok(Appended::Existing(existing));
             }
-            Ok(Appended::Recorded { event_ids: write_events(db, run, &events)? })
+            let (inline, artifact) = match &body {
+                Body::Inline(value) => (Some(value), None),
+                Body::Large(id, bytes) => (None, Some(keep(db, *id, bytes)?)),
+            };
+            // Hardly ever are there more than fit one row.
+            let (more, last) = events.split_at(events.len().saturating_sub(EVENTS_OF_A_ROW));
+            let mut ids = write_events(db, run, more)?;
+            let row = db
+                .prepare_cached(
+                    "INSERT INTO journal (run, at, key, request, failed, body, artifact, events) \
+                     VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                )?
+                .insert(params![
+                    run,
+                    now(),
+                    key.as_str(),
+                    (request != Fingerprint::NONE).then(|| request.as_bytes()),
+                    failed,
+                    inline,
+                    artifact,
+                    written(last)
+                ])?;
+            ids.extend(event_ids(row, last.len()));
+            Ok(Appended::Recorded { event_ids: ids })
         };
         self.writer()?.ask(body).await
     }
@@ -331,8 +361,9 @@ impl Store for SqliteStore {
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
         let id = id.clone();
         let body = move |db: &Connection| {
-            let mut select =
-                db.prepare_cached(&format!("{RECORDS} WHERE j.run = ? ORDER BY j.number"))?;
+            let mut select = db.prepare_cached(&format!(
+                "{RECORDS} WHERE j.run = ? AND j.key IS NOT NULL ORDER BY j.number"
+            ))?;
             let rows = select.query_map([number(db, &id)?], read_record)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
@@ -366,25 +397,30 @@ impl Store for SqliteStore {
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
         let body = move |db: &Connection| {
             let run = query.run.as_ref().map(|id| number(db, id)).transpose()?;
-            let limit = if query.limit == 0 { -1 } else { query.limit as i64 };
-            let read = |row: &Row<'_>| {
-                Ok(StoredEvent {
-                    id: row.get("id")?,
-                    run: run_id(row, "run")?,
-                    at: row.get("at")?,
-                    name: row.get("name")?,
-                    payload: json(row, "payload")?,
-                })
-            };
+            let most = if query.limit == 0 { usize::MAX } else { query.limit };
             // Two statements, so that each can use its index.
-            let which = if run.is_some() { "e.run = :run AND" } else { ":run IS NULL AND" };
+            let which = if run.is_some() { "j.run = :run" } else { ":run IS NULL" };
             let mut select = db.prepare_cached(&format!(
-                "SELECT e.id, r.id AS run, e.at, e.name, e.payload FROM events e \
-                 JOIN runs r ON r.number = e.run WHERE {which} e.id > :after \
-                 ORDER BY e.id LIMIT :limit"
+                "SELECT j.number, r.id AS run, j.at, j.events FROM journal j \
+                 JOIN runs r ON r.number = j.run \
+                 WHERE {which} AND j.events IS NOT NULL AND j.number >= :from ORDER BY j.number"
             ))?;
-            let values = named_params! { ":run": run, ":after": query.after, ":limit": limit };
-            Ok(select.query_map(values, read)?.collect::<rusqlite::Result<_>>()?)
+            let from = query.after / EVENTS_OF_A_ROW as u64;
+            let mut rows = select.query(named_params! { ":run": run, ":from": from })?;
+            let mut found = Vec::new();
+            while found.len() < most
+                && let Some(row) = rows.next()?
+            {
+                let events: Vec<(String, Value)> =
+                    parsed(row, "events", |text| serde_json::from_str(text))?;
+                let (run, at) = (run_id(row, "run")?, row.get("at")?);
+                let ids = event_ids(row.get("number")?, events.len());
+                for (id, (name, payload)) in ids.zip(events).filter(|(id, _)| *id > query.after) {
+                    found.push(StoredEvent { id, run: run.clone(), at, name, payload });
+                }
+            }
+            found.truncate(most);
+            Ok(found)
         };
         self.reader.ask(body).await
     }
@@ -393,7 +429,19 @@ impl Store for SqliteStore {
         let id = id.clone();
         let body = move |db: &Connection| {
             let run = number(db, &id)?;
-            for table in ["events", "journal", "artifact_uses"] {
+            // The last row stays, empty, until there is a later one: its number must not come back.
+            db.execute(
+                "DELETE FROM journal WHERE run IS NULL \
+                 AND number < (SELECT max(number) FROM journal)",
+                [],
+            )?;
+            db.execute(
+                "UPDATE journal SET run = NULL, key = NULL, request = NULL, body = NULL, \
+                 artifact = NULL, events = NULL \
+                 WHERE run = ? AND number = (SELECT max(number) FROM journal)",
+                [run],
+            )?;
+            for table in ["journal", "artifact_uses"] {
                 db.execute(&format!("DELETE FROM {table} WHERE run = ?"), [run])?;
             }
             db.execute("DELETE FROM runs WHERE number = ?", [run])?;

@@ -26,27 +26,21 @@ CREATE TABLE runs (
     error   TEXT
 ) STRICT;
 
--- One row for each effect. Rows are in the order in which they were written. A body is JSON: as
--- text, or as a blob where it was worth compressing. One that is large is an artifact instead.
+-- One row for each effect, with the events of its step; rows without a key have events alone. A
+-- row's number is never used again: the ids of its events are made of it. A body is JSON: as text,
+-- or as a blob where it was worth compressing. One that is large is an artifact instead.
 CREATE TABLE journal (
     number   INTEGER PRIMARY KEY,
-    run      INTEGER NOT NULL REFERENCES runs (number),
-    key      TEXT NOT NULL,
+    run      INTEGER REFERENCES runs (number),
+    at       INTEGER NOT NULL,
+    key      TEXT,
     request  BLOB,
-    failed   INTEGER NOT NULL,
+    failed   INTEGER NOT NULL DEFAULT 0,
     body     ANY,
-    artifact INTEGER REFERENCES artifacts (number)
+    artifact INTEGER REFERENCES artifacts (number),
+    events   TEXT
 ) STRICT;
 CREATE UNIQUE INDEX journal_key ON journal (run, key);
-
-CREATE TABLE events (
-    id      INTEGER PRIMARY KEY AUTOINCREMENT,
-    run     INTEGER NOT NULL REFERENCES runs (number),
-    at      INTEGER NOT NULL,
-    name    TEXT NOT NULL,
-    payload TEXT NOT NULL
-) STRICT;
-CREATE INDEX events_of_run ON events (run);
 
 CREATE TABLE artifacts (
     number INTEGER PRIMARY KEY,

@@ -26,8 +26,7 @@ fn new_run(title: &str) -> NewRun {
 }
 
 async fn claimed(store: &Any, title: &str) -> Claim {
-    let run = store.create_run(new_run(title)).await.unwrap();
-    store.claim(&run.id, "me").await.unwrap()
+    store.create_run(new_run(title), "me").await.unwrap().1
 }
 
 fn record(key: &str, body: &str) -> Record {
@@ -60,18 +59,18 @@ fn of(run: &RunId) -> EventQuery {
 }
 
 async fn runs_are_kept_and_found(store: Any) {
-    let first = store.create_run(new_run("Buy a Bakery")).await.unwrap();
+    let first = store.create_run(new_run("Buy a Bakery"), "me").await.unwrap().0;
     let forked = NewRun { parent: Some(first.id.clone()), ..new_run("sell the bakery") };
-    let second = store.create_run(forked).await.unwrap();
+    let second = store.create_run(forked, "me").await.unwrap().0;
     let other = NewRun { kind: "consult".into(), ..new_run("NVDA") };
-    let third = store.create_run(other).await.unwrap();
+    let third = store.create_run(other, "me").await.unwrap().0;
     assert_ne!(first.id, second.id);
     assert!(third.id.as_str().starts_with("consult-"));
     assert_eq!(store.run(&second.id).await.unwrap(), second);
     assert_eq!(second.parent, Some(first.id.clone()));
     assert_eq!(
         (second.status, second.epoch, &second.input),
-        (RunStatus::Created, 0, &json!({"a": 1}))
+        (RunStatus::Running, 1, &json!({"a": 1}))
     );
 
     let all = RunFilter::default;
@@ -88,9 +87,10 @@ async fn runs_are_kept_and_found(store: Any) {
         let prefix = RunFilter { prefix: Some(odd.into()), ..all() };
         assert_eq!(titles(&store, prefix).await, [""; 0], "{odd}");
     }
-    store.claim(&first.id, "me").await.unwrap();
-    let running = RunFilter { status: Some(RunStatus::Running), ..all() };
-    assert_eq!(titles(&store, running).await, ["Buy a Bakery"]);
+    let claim = store.claim(&first.id, "me").await.unwrap();
+    store.finish(&claim, Ending::Done { result: json!(1) }, vec![]).await.unwrap();
+    let done = RunFilter { status: Some(RunStatus::Done), ..all() };
+    assert_eq!(titles(&store, done).await, ["Buy a Bakery"]);
 }
 
 async fn what_is_not_there_is_said_so(store: Any) {
@@ -214,14 +214,32 @@ async fn event_ids_increase_over_all_runs(store: Any) {
     assert_eq!(event_names(&store, after).await, ["b1", "a3", "b3"]);
     let some = EventQuery { after: all[1], limit: 3, ..whole() };
     assert_eq!(event_names(&store, some).await, ["a1", "b1", "a2"]);
-    let event = &store.events(EventQuery { limit: 1, ..whole() }).await.unwrap()[0];
-    assert_eq!((&event.run, &event.payload), (&one.run, &json!({"name": "a0"})));
+    let first = &store.events(EventQuery { limit: 1, ..whole() }).await.unwrap()[0];
+    assert_eq!((&first.run, &first.payload), (&one.run, &json!({"name": "a0"})));
     // Ids are never used again.
-    store.remove_run(&one.run).await.unwrap();
-    store.remove_run(&two.run).await.unwrap();
-    let three = claimed(&store, "three").await;
-    let next = ids(store.append(&three, record("k", "x"), vec![self::event("z")]).await.unwrap());
-    assert!(next[0] > all[7], "{next:?} after {all:?}");
+    for claim in [one, two] {
+        store.remove_run(&claim.run).await.unwrap();
+        let more = claimed(&store, "more").await;
+        let appended = store.append(&more, record("k", "x"), vec![event("z")]).await.unwrap();
+        all.extend(ids(appended));
+        store.remove_run(&more.run).await.unwrap();
+    }
+    assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+    assert!(store.events(whole()).await.unwrap().is_empty());
+}
+
+async fn a_step_can_have_many_events(store: Any) {
+    let claim = claimed(&store, "one").await;
+    let events: Vec<Event> = (0..2500).map(|number| Event::new("tick", json!(number))).collect();
+    let ids = ids(store.append(&claim, record("a", "b"), events).await.unwrap());
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    let told = store.events(of(&claim.run)).await.unwrap();
+    assert_eq!(told.iter().map(|event| event.id).collect::<Vec<_>>(), ids);
+    let numbers: Vec<u64> = told.iter().map(|event| event.payload.as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..2500).collect::<Vec<u64>>());
+    let rest = EventQuery { after: ids[1700], limit: 500, ..of(&claim.run) };
+    let rest = store.events(rest).await.unwrap();
+    assert_eq!((rest.len(), rest[0].id, rest[499].id), (500, ids[1701], ids[2200]));
 }
 
 async fn many_writers_lose_nothing(store: Any) {
@@ -259,7 +277,7 @@ async fn artifacts_are_kept_by_content(store: Any) {
     assert_eq!(names, [("move.md".to_owned(), 4), ("note.md".to_owned(), 6)]);
     // A run can be born with some.
     let born = NewRun { artifacts: vec![("move.md".into(), bytes.clone())], ..new_run("three") };
-    let three = store.create_run(born).await.unwrap().id;
+    let three = store.create_run(born, "me").await.unwrap().0.id;
     assert_eq!(store.artifacts(&three).await.unwrap()[0].id, id);
     store.remove_run(&three).await.unwrap();
     store.remove_run(&one).await.unwrap();
@@ -351,7 +369,7 @@ async fn a_graph_goes_on_where_it_was(store: Any) {
         let body = move |context| adds(context, there);
         Graph::builder("add").node("add", body).start("add").edge("add", END).compile().unwrap()
     };
-    let run: Run = store.create_run(new_run("sum")).await.unwrap();
+    let run: Run = store.create_run(new_run("sum"), "me").await.unwrap().0;
     let open = || async {
         let claim = store.claim(&run.id, "me").await.unwrap();
         Arc::new(RunJournal::open(store.clone(), claim).await.unwrap())
@@ -406,6 +424,7 @@ macro_rules! every_behaviour {
                 a_key_is_written_once,
                 records_come_back_as_they_were,
                 event_ids_increase_over_all_runs,
+                a_step_can_have_many_events,
                 many_writers_lose_nothing,
                 artifacts_are_kept_by_content,
                 a_removed_run_leaves_the_others_alone,

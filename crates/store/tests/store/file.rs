@@ -30,8 +30,7 @@ async fn fill(store: &SqliteStore, records: usize) -> Claim {
         input: json!(null),
         artifacts: vec![],
     };
-    let run = store.create_run(run).await.unwrap();
-    let claim = store.claim(&run.id, "me").await.unwrap();
+    let (_, claim) = store.create_run(run, "me").await.unwrap();
     let mut random = fastrand::Rng::with_seed(7);
     for number in 0..records {
         let mut noise = || random.alphanumeric();
