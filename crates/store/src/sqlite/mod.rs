@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::StoreError;
 use worker::{Mode, Worker};
 
-/// How long a process waits for another that writes.
+/// How long a process waits for another that makes or changes the tables.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a store survives.
@@ -55,7 +55,13 @@ impl SqliteStore {
             Access::Write(durability) => {
                 create(path).map_err(|error| unopened(path, &error))?;
                 let db = open_to_write(path, durability)?;
-                Some(Worker::start(path, db, Mode::Write)?)
+                let mode = match durability {
+                    Durability::ProcessCrash => Mode::Write,
+                    Durability::PowerLoss => Mode::WriteToDisk,
+                };
+                // From here on the worker is patient by itself.
+                db.busy_timeout(Duration::ZERO).map_err(|error| explain(path, &error))?;
+                Some(Worker::start(path, db, mode)?)
             }
         };
         let reader = open_to_read(path)?;

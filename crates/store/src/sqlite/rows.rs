@@ -175,7 +175,7 @@ fn event_ids(row: i64, events: usize) -> impl Iterator<Item = u64> {
 }
 
 /// Events as they are written: a list of names and payloads.
-fn written(events: &[Event]) -> Option<String> {
+fn as_list(events: &[Event]) -> Option<String> {
     let list: Vec<(&str, &Value)> =
         events.iter().map(|event| (event.name.as_str(), &event.payload)).collect();
     // Plain values: they can always be written.
@@ -187,7 +187,7 @@ fn write_events(db: &Connection, run: i64, events: &[Event]) -> rusqlite::Result
     let mut insert = db.prepare_cached("INSERT INTO journal (run, at, events) VALUES (?, ?, ?)")?;
     let mut ids = Vec::with_capacity(events.len());
     for part in events.chunks(EVENTS_OF_A_ROW) {
-        let row = insert.insert(params![run, now(), written(part)])?;
+        let row = insert.insert(params![run, now(), as_list(part)])?;
         ids.extend(event_ids(row, part.len()));
     }
     Ok(ids)
@@ -321,22 +321,17 @@ impl Store for SqliteStore {
         let body = Body::of(body);
         let body = move |db: &Connection| {
             let run = held(db, &claim)?;
-            if let Some(existing) = find_record(db, run, &key)? {
-                return Ok(Appended::Existing(existing));
-            }
             let (inline, artifact) = match &body {
                 Body::Inline(value) => (Some(value), None),
                 Body::Large(id, bytes) => (None, Some(keep(db, *id, bytes)?)),
             };
-            // Hardly ever are there more than fit one row.
-            let (more, last) = events.split_at(events.len().saturating_sub(EVENTS_OF_A_ROW));
-            let mut ids = write_events(db, run, more)?;
-            let row = db
+            let (own, more) = events.split_at(events.len().min(EVENTS_OF_A_ROW));
+            let written = db
                 .prepare_cached(
                     "INSERT INTO journal (run, at, key, request, failed, body, artifact, events) \
-                     VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 )?
-                .insert(params![
+                .execute(params![
                     run,
                     now(),
                     key.as_str(),
@@ -344,9 +339,16 @@ impl Store for SqliteStore {
                     failed,
                     inline,
                     artifact,
-                    written(last)
+                    as_list(own)
                 ])?;
-            ids.extend(event_ids(row, last.len()));
+            if written == 0
+                && let Some(existing) = find_record(db, run, &key)?
+            {
+                return Ok(Appended::Existing(existing));
+            }
+            let mut ids: Vec<u64> = event_ids(db.last_insert_rowid(), own.len()).collect();
+            // Hardly ever are there more than fit one row.
+            ids.extend(write_events(db, run, more)?);
             Ok(Appended::Recorded { event_ids: ids })
         };
         self.writer()?.ask(body).await
