@@ -1,13 +1,15 @@
 //! Who works with a connection.
 //!
-//! A thread of its own does, where work may have to wait for the disk. What is queued while it
-//! works is written in one go: many tasks that each want their record safe share the price of
-//! making it so. Where nothing waits for the disk, whoever asks does the work at once if nobody else
-//! is at it: waking another thread would take longer than the work.
+//! Work waits in a list until someone takes all of it at once: many tasks that each want their
+//! record safe share the price of making it so. A thread takes it, where that may have to wait for
+//! the disk. Where nothing waits for the disk, whoever asked takes it, after all others that are
+//! ready have had their turn to ask: waking a thread would take longer than the work.
 
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,8 +20,11 @@ use tokio::sync::oneshot;
 use super::explain;
 use crate::error::StoreError;
 
-/// The most that is written in one go.
-const BATCH: usize = 128;
+/// How long a process waits for another that writes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it waits before it looks again.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Why a piece of work was not done.
 pub(super) enum Trouble {
@@ -51,88 +56,176 @@ pub(super) enum Mode {
     WriteToDisk,
 }
 
-#[derive(Debug)]
+/// A connection and those who work with it.
 pub(super) struct Worker {
-    path: PathBuf,
     mode: Mode,
-    db: Arc<Mutex<Connection>>,
-    queue: Option<Sender<Box<dyn Work>>>,
+    desk: Arc<Desk>,
+    /// Tells the thread that there is work; gone when the worker is.
+    bell: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long a process waits for another that writes.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// How long it waits before it looks again.
-const PAUSE: Duration = Duration::from_millis(1);
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
 
 impl Worker {
     pub(super) fn start(path: &Path, db: Connection, mode: Mode) -> Result<Worker, StoreError> {
-        let (queue, jobs) = mpsc::channel();
-        let (own_path, db) = (path.to_owned(), Arc::new(Mutex::new(db)));
-        let own_db = db.clone();
+        let (bell, rings) = mpsc::channel();
+        let desk = Arc::new(Desk {
+            path: path.to_owned(),
+            mode,
+            db: Mutex::new(db),
+            waiting: Mutex::default(),
+        });
+        let own = desk.clone();
         let thread = thread::Builder::new()
             .name(if mode == Mode::Read { "store-read" } else { "store-write" }.to_owned())
-            .spawn(move || match mode {
-                Mode::Read => read(&own_path, &own_db, &jobs),
-                Mode::Write | Mode::WriteToDisk => write(&own_path, &own_db, &jobs),
-            })
+            .spawn(move || own.sit(&rings))
             .map_err(|error| StoreError::Failed {
                 path: path.to_owned(),
                 reason: format!("no thread for it: {error}"),
             })?;
-        let (path, queue, thread) = (path.to_owned(), Some(queue), Some(thread));
-        Ok(Worker { path, mode, db, queue, thread })
+        Ok(Worker { mode, desk, bell: Some(bell), thread: Some(thread) })
     }
 
     /// Does something with the connection. `body` may be run more than once: what it did before
     /// has then been undone.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
-        mut body: impl FnMut(&Connection) -> Result<T, Trouble> + Send + 'static,
+        body: impl FnMut(&Connection) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if self.mode == Mode::Write
-            && let Some(result) = self.at_once(&mut body)
-        {
-            return result;
+        let (reply, mut answer) = oneshot::channel();
+        self.desk.waiting().push(Box::new(Job { body, value: None, reply }));
+        if self.mode == Mode::Write {
+            others_first().await;
+            // Perhaps one of them did it.
+            if let Ok(answer) = answer.try_recv() {
+                return answer;
+            }
+            if self.desk.serve_at_once() {
+                self.ring();
+            }
+        } else {
+            self.ring();
         }
-        let gone = || StoreError::Failed {
-            path: self.path.clone(),
-            reason: "its thread is gone".to_owned(),
-        };
-        let (reply, answer) = oneshot::channel();
-        let job = Job { body, value: None, reply };
-        self.queue.as_ref().ok_or_else(gone)?.send(Box::new(job)).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        answer.await.unwrap_or_else(|_| {
+            let reason = "its thread is gone".to_owned();
+            Err(StoreError::Failed { path: self.desk.path.clone(), reason })
+        })
     }
-}
 
-impl Worker {
-    /// Does the work here and now, unless someone is at it, in this process or another.
-    fn at_once<T>(
-        &self,
-        body: &mut impl FnMut(&Connection) -> Result<T, Trouble>,
-    ) -> Option<Result<T, StoreError>> {
-        let db = self.db.try_lock().ok()?;
-        let mut value = None;
-        let result = transaction(&db, || {
-            value = Some(body(&db)?);
-            Ok(())
-        });
-        match result {
-            Err(Trouble::Sql(error)) if is_busy(&error) => None,
-            Err(trouble) => Some(Err(told(&self.path, trouble))),
-            Ok(()) => value.map(Ok),
-        }
+    fn ring(&self) {
+        // A thread that is gone has dropped what it was to do, and whoever asked hears of that.
+        let _ = self.bell.as_ref().map(|bell| bell.send(()));
     }
 }
 
 impl Drop for Worker {
-    /// Waits until what was queued is written and the connection closed.
+    /// Waits until what was asked for is done and the connection closed.
     fn drop(&mut self) {
-        self.queue = None;
+        self.ring();
+        self.bell = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Lets everyone else who is ready have a turn.
+async fn others_first() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if waited {
+            return Poll::Ready(());
+        }
+        waited = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Where work waits and is done.
+struct Desk {
+    path: PathBuf,
+    mode: Mode,
+    db: Mutex<Connection>,
+    waiting: Mutex<Vec<Box<dyn Work>>>,
+}
+
+impl Desk {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Box<dyn Work>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread's life: to serve whenever it is rung for.
+    fn sit(&self, rings: &Receiver<()>) {
+        while rings.recv().is_ok() {
+            let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+            loop {
+                let batch = std::mem::take(&mut *self.waiting());
+                if batch.is_empty() {
+                    break;
+                }
+                // A thread of its own can wait for other processes.
+                self.serve(&db, batch, Instant::now() + PATIENCE);
+            }
+        }
+    }
+
+    /// Serves all who wait, unless somebody is at it, here or in another process. Whether some are
+    /// left to the thread.
+    fn serve_at_once(&self) -> bool {
+        let Ok(db) = self.db.try_lock() else { return true };
+        let batch = std::mem::take(&mut *self.waiting());
+        let left = self.serve(&db, batch, Instant::now());
+        let some_left = !left.is_empty();
+        // Those who came in the meantime can wait a little longer than these.
+        self.waiting().splice(0..0, left);
+        some_left
+    }
+
+    /// Does work, all of it in one transaction if it changes anything. What another process was in
+    /// the way of until the time is up comes back, if the time was up at once.
+    fn serve(
+        &self,
+        db: &Connection,
+        mut batch: Vec<Box<dyn Work>>,
+        until: Instant,
+    ) -> Vec<Box<dyn Work>> {
+        if self.mode == Mode::Read {
+            batch.into_iter().for_each(|job| self.read(db, job));
+            return Vec::new();
+        }
+        let patient = until > Instant::now();
+        match patiently(until, || together(db, &mut batch)) {
+            Ok(results) => {
+                batch.into_iter().zip(results).for_each(|(job, result)| job.settle(result));
+                return Vec::new();
+            }
+            Err(Trouble::Sql(error)) if is_busy(&error) && !patient => return batch,
+            Err(_) => {}
+        }
+        // One of them, or the commit, failed: each on its own, so that each gets its own answer.
+        for mut job in batch {
+            let result = patiently(until, || transaction(db, || job.attempt(db)));
+            job.settle(result.map_err(|trouble| self.told(trouble)));
+        }
+        Vec::new()
+    }
+
+    fn read(&self, db: &Connection, mut job: Box<dyn Work>) {
+        let result = job.attempt(db).map_err(|trouble| self.told(trouble));
+        job.settle(result);
+    }
+
+    fn told(&self, trouble: Trouble) -> StoreError {
+        match trouble {
+            Trouble::Sql(error) => explain(&self.path, &error),
+            Trouble::Refused(error) => error,
         }
     }
 }
@@ -164,42 +257,15 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, Trouble> + Send> Work for Job<T
     }
 }
 
-fn read(path: &Path, db: &Mutex<Connection>, jobs: &Receiver<Box<dyn Work>>) {
-    while let Ok(mut job) = jobs.recv() {
-        let db = db.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = job.attempt(&db).map_err(|trouble| told(path, trouble));
-        job.settle(result);
-    }
-}
-
-fn write(path: &Path, db: &Mutex<Connection>, jobs: &Receiver<Box<dyn Work>>) {
-    while let Ok(first) = jobs.recv() {
-        let mut batch = vec![first];
-        batch.extend(jobs.try_iter().take(BATCH - 1));
-        let db = db.lock().unwrap_or_else(PoisonError::into_inner);
-        match patiently(|| together(&db, &mut batch)) {
-            Ok(results) => {
-                for (job, result) in batch.into_iter().zip(results) {
-                    job.settle(result);
-                }
-            }
-            // One of them, or the commit, failed: each on its own, so that each gets its own answer.
-            Err(_) => {
-                for mut job in batch {
-                    let result = patiently(|| transaction(&db, || job.attempt(&db)));
-                    job.settle(result.map_err(|trouble| told(path, trouble)));
-                }
-            }
-        }
-    }
-}
-
 /// Does several jobs in one transaction; each may be refused without harm to the others.
 fn together(
     db: &Connection,
     jobs: &mut [Box<dyn Work>],
 ) -> Result<Vec<Result<(), StoreError>>, Trouble> {
     let mut results = Vec::with_capacity(jobs.len());
+    if jobs.is_empty() {
+        return Ok(results);
+    }
     transaction(db, || {
         for job in jobs {
             results.push(match job.attempt(db) {
@@ -225,9 +291,11 @@ fn transaction(db: &Connection, work: impl FnOnce() -> Result<(), Trouble>) -> R
     result
 }
 
-/// Tries again as long as another process is writing.
-fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Trouble>) -> Result<T, Trouble> {
-    let until = Instant::now() + PATIENCE;
+/// Tries again as long as another process is writing and the time is not up.
+fn patiently<T>(
+    until: Instant,
+    mut attempt: impl FnMut() -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
     loop {
         match attempt() {
             Err(Trouble::Sql(error)) if is_busy(&error) && Instant::now() < until => {
@@ -240,11 +308,4 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Trouble>) -> Result<T, Tr
 
 fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-}
-
-fn told(path: &Path, trouble: Trouble) -> StoreError {
-    match trouble {
-        Trouble::Sql(error) => explain(path, &error),
-        Trouble::Refused(error) => error,
-    }
 }
