@@ -96,7 +96,7 @@ fn main() -> anyhow::Result<()> {
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_string(&answers())?)?;
     println!(
-        "\n{:<25} {:<15} {:>9} {:>9} {:>8}  {:>11} {:>11}  {:>7} {:>7}",
+        "\n{:<28} {:<15} {:>9} {:>9} {:>8}  {:>10} {:>8}  {:>7} {:>7}",
         "", "", "ours ms", "theirs ms", "faster", "ours ×text", "theirs ×", "ours MB", "theirs"
     );
     for (case, what, calls) in CASES {
@@ -112,7 +112,7 @@ fn main() -> anyhow::Result<()> {
                 _ => format!("{:.2}", took.bytes as f64 / text),
             };
             println!(
-                "{:<25} {name:<15} {:>9.2} {:>9.1} {:>7.0}×  {:>11} {:>11}  {:>7.1} {:>7.1}",
+                "{:<28} {name:<15} {:>9.2} {:>9.1} {:>7.0}×  {:>10} {:>8}  {:>7.1} {:>7.1}",
                 format!("({case}) {what}"),
                 ours.median_ms(),
                 theirs.median_ms(),

@@ -1,11 +1,14 @@
 //! What is written to and read from the tables.
 
+use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use assize_graph::{Appended, Event, Key, Outcome, Record};
 use assize_types::Fingerprint;
 use async_trait::async_trait;
-use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::deflate::core::{
+    CompressorOxide, TDEFLFlush, TDEFLStatus, compress, create_comp_flags_from_zip_params,
+};
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
@@ -151,13 +154,31 @@ impl Body {
         if body.len() > LARGE {
             return Body::Large(ArtifactId::of(body.as_bytes()), body.into_bytes());
         }
-        // The fastest setting: the rest of what it could save is not worth its time.
-        let packed = (body.len() >= SMALL).then(|| compress_to_vec(body.as_bytes(), 1));
-        Body::Inline(match packed.filter(|packed| packed.len() < body.len()) {
+        Body::Inline(match (body.len() >= SMALL).then(|| packed(body.as_bytes())).flatten() {
             Some(packed) => packed.into(),
             None => body.into(),
         })
     }
+}
+
+/// Bytes made smaller, if they can be.
+fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
+    thread_local! {
+        // It is large, and making one takes longer than using it.
+        static COMPRESSOR: RefCell<CompressorOxide> = {
+            // The fastest setting: the rest of what it could save is not worth its time.
+            let (level, window_bits, strategy) = (1, -15, 0);
+            let flags = create_comp_flags_from_zip_params(level, window_bits, strategy);
+            RefCell::new(CompressorOxide::new(flags))
+        };
+    }
+    let mut packed = vec![0; bytes.len() - 1];
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        compressor.reset();
+        let (status, _, length) = compress(compressor, bytes, &mut packed, TDEFLFlush::Finish);
+        packed.truncate(length);
+        (status == TDEFLStatus::Done).then_some(packed)
+    })
 }
 
 fn find_record(db: &Connection, run: i64, key: &Key) -> rusqlite::Result<Option<Record>> {
