@@ -92,12 +92,22 @@ fn main() -> anyhow::Result<()> {
         if cfg!(debug_assertions) { "debug" } else { "release" },
         version(&python)?
     );
+    let empty = ours::empty_store_bytes()?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_string(&answers())?)?;
     println!(
-        "\n{:<28} {:<15} {:>9} {:>9} {:>8}  {:>10} {:>8}  {:>7} {:>7}",
-        "", "", "ours ms", "theirs ms", "faster", "ours ×text", "theirs ×", "ours MB", "theirs"
+        "\n{:<28} {:<15} {:>9} {:>9} {:>8}  {:>10} {:>5} {:>8}  {:>7} {:>7}",
+        "",
+        "",
+        "ours ms",
+        "theirs ms",
+        "faster",
+        "ours ×text",
+        "net",
+        "theirs ×",
+        "ours MB",
+        "theirs"
     );
     for (case, what, calls) in CASES {
         for (mode, name) in MODES {
@@ -107,27 +117,27 @@ fn main() -> anyhow::Result<()> {
                 theirs.add(peer(&python, case, mode, args.repeats, &file)?);
             }
             let text = (calls * ANSWER) as f64;
-            let times = |took: &Took| match mode {
+            let times = |bytes: u64| match mode {
                 "none" => "–".to_owned(),
-                _ => format!("{:.2}", took.bytes as f64 / text),
+                _ => format!("{:.2}", bytes as f64 / text),
             };
             println!(
-                "{:<28} {name:<15} {:>9.2} {:>9.1} {:>7.0}×  {:>10} {:>8}  {:>7.1} {:>7.1}",
+                "{:<28} {name:<15} {:>9.2} {:>9.1} {:>7.0}×  {:>10} {:>5} {:>8}  {:>7.1} {:>7.1}",
                 format!("({case}) {what}"),
                 ours.median_ms(),
                 theirs.median_ms(),
                 theirs.median_ms() / ours.median_ms(),
-                times(&ours),
-                times(&theirs),
+                times(ours.bytes),
+                times(ours.bytes.saturating_sub(empty)),
+                times(theirs.bytes),
                 ours.peak_kb as f64 / 1000.0,
                 theirs.peak_kb as f64 / 1000.0
             );
         }
     }
-    let empty = ours::empty_store_bytes()?;
     println!(
-        "\n“×text” is what is on disk against the {ANSWER} characters of each answer; an empty store \
-         of ours is {} KB of that.",
+        "\n“×text” is what is on disk against the {ANSWER} characters of each answer; “net” is the same \
+         without the {} KB of an empty store of ours.",
         empty / 1000
     );
     Ok(())

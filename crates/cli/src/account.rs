@@ -1,7 +1,7 @@
 //! What was spent, in words and figures.
 
 use assize_gateway::Totals;
-use assize_types::{Cost, Usage};
+use assize_types::{Cost, Money, Usage};
 use serde_json::{Value, json};
 
 use crate::terminal::grouped;
@@ -15,8 +15,11 @@ pub(crate) fn account(totals: &Totals) -> String {
     };
     let lost = format!("{most} for {answers} without an account");
     let spent = format!("{} · {}", tokens(&totals.usage), totals.known_cost());
+    // What costs nothing cannot have cost anything unseen.
+    let free = totals.known_cost() == Cost::Known(Money::ZERO) && totals.lost_cost == Money::ZERO;
     match (totals.calls, totals.lost_calls) {
         (_, 0) => spent,
+        _ if free => spent,
         (0, _) => lost,
         _ => format!("{spent}, and {lost}"),
     }

@@ -32,7 +32,8 @@ pub(crate) struct LogArgs {
 pub(crate) enum Command {
     /// Ask a model one question
     Ask(Box<AskArgs>),
-    /// Put one business move on trial: a critic against three decision makers, then their scores
+    /// Put one business move on trial: a critic against three decision makers, then their scores.
+    /// Every finished call is kept, so that a run can be stopped and go on
     Debate(Box<DebateArgs>),
     /// What was kept of earlier runs
     #[command(subcommand)]
@@ -197,7 +198,7 @@ pub(crate) enum RunsCommand {
     Export {
         /// Its name, or the beginning of it
         run: String,
-        /// To this file, which must not exist; to standard output by default
+        /// To this file, which must not exist; to standard output by default, or with `-`
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -206,6 +207,9 @@ pub(crate) enum RunsCommand {
         /// Their names, or the beginnings of them
         #[arg(required = true, value_name = "RUN")]
         runs: Vec<String>,
+        /// Even if a process works on them, or may: what it does from then on is lost
+        #[arg(long)]
+        force: bool,
     },
 }
 

@@ -50,7 +50,7 @@ Exit codes:
     4  a provider, the network or the disk failed
     5  the budget is reached
    70  a fault in assize itself
-  130  interrupted";
+  130  interrupted, or told to end";
 
 /// Something that ends a command.
 #[derive(Debug)]
@@ -97,6 +97,7 @@ impl From<ModelError> for Failure {
             E::Unauthorized | E::Forbidden | E::NotFound => FailureKind::Settings,
             E::BadRequest | E::TooLarge | E::ContextOverflow | E::NotRecorded => FailureKind::Usage,
             E::Budget => FailureKind::Budget,
+            E::Declined => FailureKind::Verdict,
             E::Cancelled => FailureKind::Interrupted,
             E::Internal => FailureKind::Environment,
             E::Unreachable
@@ -166,7 +167,10 @@ impl From<StoreError> for Failure {
             | StoreError::Busy { .. }
             | StoreError::Failed { .. } => FailureKind::Environment,
         };
-        let hint = error.hint().map(str::to_owned);
+        let hint = match &error {
+            StoreError::Done(id) => Some(format!("`assize runs show {id}` shows what it came to")),
+            error => error.hint().map(str::to_owned),
+        };
         Failure { hint, ..Failure::new(kind, error.to_string()) }
     }
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use assize_types::Cancel;
+use assize_types::text::is_invisible;
 
 use crate::failure::{Failure, FailureKind};
 
@@ -34,7 +35,7 @@ pub(crate) fn from_file(
         |why: String| Failure::new(FailureKind::Usage, format!("cannot read {shown}: {why}"));
     let meta = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
     if !meta.is_file() {
-        return Err(failed("it is not a regular file".to_owned()));
+        return Err(failed("it is not a regular file".to_owned()).hint("`-` reads standard input"));
     }
     let mut file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
     read(what, mebibytes, &mut file, &shown)
@@ -51,7 +52,9 @@ fn read(what: &str, mebibytes: u64, from: &mut impl Read, shown: &str) -> Result
         return refused(format!("is longer than {mebibytes} MiB"));
     }
     match String::from_utf8(bytes) {
-        Ok(text) if text.trim().is_empty() => refused("is empty".to_owned()),
+        Ok(text) if text.chars().all(|c| c.is_whitespace() || is_invisible(c)) => {
+            refused("is empty".to_owned())
+        }
         Ok(text) => Ok(text),
         Err(_) => refused("is not UTF-8 text".to_owned()),
     }

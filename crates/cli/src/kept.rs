@@ -78,6 +78,10 @@ pub(crate) fn no_such_run(name: &str) -> Failure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     host: String,
+    /// Changes whenever the machine is started, and not with its name.
+    boot: String,
+    /// Numbers of processes mean something within it alone.
+    name_space: String,
     pub(crate) pid: u32,
     /// When the process began, in the kernel's own count: numbers of processes are used again.
     started: u64,
@@ -85,45 +89,60 @@ pub(crate) struct Holder {
 
 impl Holder {
     pub(crate) fn this_process() -> Holder {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let name_space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         let pid = std::process::id();
-        Holder { host: host(), pid, started: started(pid).unwrap_or_default() }
+        Holder {
+            host: read("/proc/sys/kernel/hostname"),
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            name_space: name_space.display().to_string(),
+            pid,
+            started: started(pid).unwrap_or_default(),
+        }
     }
 
     pub(crate) fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The live process that works on this run, if there is one. Of other machines we cannot know.
+    /// The process that works on this run, if there is one, or if there may be: of other machines
+    /// and containers we cannot know.
     pub(crate) fn of(run: &Run) -> Option<Holder> {
         if run.status != RunStatus::Running {
             return None;
         }
         let holder: Holder = serde_json::from_str(run.holder.as_deref()?).ok()?;
-        let alive = holder.host != host() || started(holder.pid) == Some(holder.started);
-        alive.then_some(holder)
+        let us = Holder::this_process();
+        let gone = match (holder.boot == us.boot, holder.name_space == us.name_space) {
+            (true, true) => started(holder.pid) != Some(holder.started),
+            (true, false) => false,
+            // The same machine, started anew since.
+            (false, _) => holder.host == us.host,
+        };
+        (!gone).then_some(holder)
     }
 }
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.host == host() {
-            write!(f, "process {}", self.pid)
-        } else {
-            write!(f, "process {} on {}", self.pid, self.host)
+        write!(f, "process {}", self.pid)?;
+        let us = Holder::this_process();
+        match (self.host == us.host, self.name_space == us.name_space) {
+            (false, _) => write!(f, " on {}", self.host),
+            (true, false) => f.write_str(" in another container"),
+            (true, true) => Ok(()),
         }
     }
 }
 
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
-}
-
-/// When a process began; `None` if there is none of that number.
+/// When a process began; `None` if there is none of that number, or it is over and only waits to be
+/// heard of.
 fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program may hold anything; the figures follow its last bracket.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
 /// How a run stands, as people see it: one whose process is gone is stopped, not running.

@@ -73,13 +73,30 @@ fn run(cli: Cli) -> Result<(), Failure> {
     outcome
 }
 
-/// The first interrupt ends the work in good order, the second at once.
+/// The first signal to end ends the work in good order, the second at once.
 async fn interrupt(cancel: Cancel) {
-    while tokio::signal::ctrl_c().await.is_ok() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listen = |kind| signal(kind).ok();
+    let mut terminate = listen(SignalKind::terminate());
+    let mut hang_up = listen(SignalKind::hangup());
+    loop {
+        let reason = tokio::select! {
+            _ = tokio::signal::ctrl_c() => "interrupted",
+            () = heard(&mut terminate) => "told to end",
+            () = heard(&mut hang_up) => "the terminal is gone",
+        };
         if cancel.is_cancelled() {
             std::process::exit(FailureKind::Interrupted.exit_code().into());
         }
-        cancel.cancel("interrupted");
+        cancel.cancel(reason);
+    }
+}
+
+/// Waits for a signal; for ever if it cannot be listened to.
+async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
     }
 }
 

@@ -1,12 +1,14 @@
 //! `assize runs`: what was kept.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use assize_debate::{Verdict, conversation_logs};
+use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Outcome, Record};
-use assize_store::{EventQuery, NewAuditEntry, Run, RunFilter, Store};
+use assize_store::{Claim, EventQuery, Run, RunFilter, Store};
 use serde_json::{Value, json};
 
 use crate::args::{RunsCommand, StatusFilter};
@@ -14,7 +16,7 @@ use crate::config::{Config, Surroundings};
 use crate::debate::show;
 use crate::failure::{Failure, FailureKind};
 use crate::kept;
-use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
+use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint};
 
 pub(crate) async fn run(
     command: RunsCommand,
@@ -41,9 +43,9 @@ pub(crate) async fn run(
             let run = kept::find(&*store, &run).await?;
             export(&*store, run, output).await
         }
-        RunsCommand::Rm { runs } => {
+        RunsCommand::Rm { runs, force } => {
             named(runs.first().map_or("", String::as_str))?;
-            remove(kept::open(config, around)?, &runs).await
+            remove(kept::open(config, around)?, &runs, force).await
         }
     }
 }
@@ -55,6 +57,8 @@ async fn list(
     limit: usize,
     json: bool,
 ) -> Result<(), Failure> {
+    let any = RunFilter::default();
+    let filtered = status.is_some() || filter != any;
     let mut runs = match store {
         Some(store) => store.runs(filter).await?,
         None => Vec::new(),
@@ -69,7 +73,10 @@ async fn list(
         return out_json(&Value::Array(runs.iter().map(described).collect()));
     }
     if runs.is_empty() {
-        note("no runs; `assize debate MOVE.md` makes one");
+        note(match filtered {
+            true => "no runs like that; `assize runs list` shows all",
+            false => "no runs; `assize debate MOVE.md` makes one",
+        });
         return Ok(());
     }
     let width = runs.iter().map(|run| run.id.as_str().len()).max().unwrap_or_default();
@@ -88,17 +95,34 @@ async fn list(
     Ok(())
 }
 
-/// The title, and what it came to.
+/// The title, what it came to, and what must be known of that.
 fn summary(run: &Run) -> String {
     let score = run.result.as_ref().and_then(|result| result["total_score"].as_u64());
-    match score {
-        Some(score) => format!("{} ({score} of 120)", run.title),
-        None => run.title.clone(),
+    let partial = run.result.as_ref().is_some_and(|result| !result["partial"].is_null());
+    let marks = [
+        score.map(|score| format!("{score} of 120")),
+        partial.then(|| "partial".to_owned()),
+        is_rehearsal(run).then(|| "rehearsal".to_owned()),
+    ];
+    let marks: Vec<String> = marks.into_iter().flatten().collect();
+    if marks.is_empty() {
+        run.title.clone()
+    } else {
+        format!("{} ({})", run.title, marks.join(", "))
     }
+}
+
+/// Whether any of its answers is, or would be, a rehearsal.
+fn is_rehearsal(run: &Run) -> bool {
+    let spent = run.result.as_ref().map(|result| &result["spent"]["rehearsal"]);
+    run.input["provider"] == "rehearsal" || spent == Some(&Value::Bool(true))
 }
 
 fn described(run: &Run) -> Value {
     let mut value = json!(run);
+    if is_rehearsal(run) {
+        value["label"] = json!(REHEARSAL_LABEL);
+    }
     value["status"] = json!(kept::status(run));
     value["holder"] = json!(kept::Holder::of(run).map(|holder| holder.pid));
     value
@@ -164,12 +188,16 @@ fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), F
     let logs = conversation_logs(records);
     if let Some(result) = &run.result {
         let mut whole = result.clone();
-        whole["conversation_logs"] = json!(logs);
+        if let Some(whole) = whole.as_object_mut() {
+            whole.insert("conversation_logs".to_owned(), json!(logs));
+        }
         let verdict: Verdict = serde_json::from_value(whole).map_err(|error| {
             Failure::new(FailureKind::Environment, format!("its verdict cannot be read: {error}"))
         })?;
         out_line("")?;
         terminal::out_untrusted(&show::verdict(&run.title, &verdict))?;
+    } else if is_rehearsal(run) {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
     }
     if transcripts {
         terminal::out_untrusted(&show::transcripts(&logs))?;
@@ -208,7 +236,9 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
     if run.kind == "debate" {
         value["conversation_logs"] = json!(conversation_logs(&records));
     }
-    let Some(path) = output else { return out_json(&value) };
+    let Some(path) = output.filter(|path| path.as_os_str() != "-") else {
+        return out_json(&value);
+    };
     let text = serde_json::to_string_pretty(&value)
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
     write_new(&path, &format!("{text}\n"))?;
@@ -224,6 +254,9 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     };
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = folder.unwrap_or(std::path::Path::new("."));
+    if !folder.is_dir() {
+        return Err(failed(&"there is no such folder"));
+    }
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|error| failed(&error))?;
     match file.persist_noclobber(path) {
@@ -236,30 +269,32 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     }
 }
 
-async fn remove(store: Arc<dyn Store>, names: &[String]) -> Result<(), Failure> {
-    // All or none: a typing error in the last name should not cost the first one.
-    let mut runs = Vec::new();
+async fn remove(store: Arc<dyn Store>, names: &[String], force: bool) -> Result<(), Failure> {
+    // Looked at before anything is removed: a typing error in the last name should not cost the
+    // first one.
+    let mut runs: Vec<Run> = Vec::new();
     for name in names {
         let run = kept::find(&*store, name).await?;
-        kept::refuse_if_held(&run, "removed", "stop it first")?;
-        runs.push(run);
+        if !force {
+            let instead = "stop it first, or remove it all the same with `--force`";
+            kept::refuse_if_held(&run, "removed", instead)?;
+        }
+        if runs.iter().all(|other| other.id != run.id) {
+            runs.push(run);
+        }
     }
+    let mut removed = String::new();
     for run in runs {
-        store.remove_run(&run.id).await?;
-        let entry = NewAuditEntry {
-            actor: "user".to_owned(),
-            action: "run removed".to_owned(),
-            subject: run.id.to_string(),
-            detail: json!({"title": run.title}),
-        };
-        store.audit(entry).await?;
-        out_line(&format!("removed {}", run.id))?;
+        store.remove_run(&Claim { run: run.id.clone(), epoch: run.epoch }).await?;
+        let _ = writeln!(removed, "removed {}", run.id);
     }
-    Ok(())
+    out(&removed)
 }
 
 /// A moment as people write it: `2026-11-15 04:29`.
 fn when(milliseconds: u64) -> String {
-    let moment = UNIX_EPOCH + Duration::from_millis(milliseconds);
+    // The library writes years of four digits.
+    const LAST: u64 = 253_402_300_799_000;
+    let moment = UNIX_EPOCH + Duration::from_millis(milliseconds.min(LAST));
     humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()
 }

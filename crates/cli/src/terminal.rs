@@ -63,13 +63,11 @@ pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
 
 /// Writes a line about what is going on. That nobody reads it is no failure.
 pub(crate) fn note(text: &str) {
-    let mut drawn = drawn();
+    let drawn = drawn();
+    let _ = erase(drawn.len());
     let mut stderr = anstream::stderr().lock();
-    let _ = erase(&mut stderr, drawn.len());
     let _ = writeln!(stderr, "{text}");
-    let lines = std::mem::take(&mut *drawn);
-    let _ = lines.iter().try_for_each(|line| writeln!(stderr, "{line}"));
-    *drawn = lines;
+    let _ = drawn.iter().try_for_each(|line| writeln!(stderr, "{line}"));
 }
 
 /// The lines at the bottom of the terminal that are drawn over again.
@@ -81,23 +79,27 @@ fn drawn() -> MutexGuard<'static, Vec<String>> {
 
 /// Whether lines can be drawn over: standard error is a terminal that knows how.
 pub(crate) fn can_draw() -> bool {
+    const ROWS: u16 = 8;
     let dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
-    io::stderr().is_terminal() && !dumb
+    let tall = terminal_size::terminal_size_of(io::stderr()).is_some_and(|size| size.1.0 >= ROWS);
+    io::stderr().is_terminal() && tall && !dumb
 }
 
 /// Draws lines in place of those drawn before; none to take them away. Other notes go above them.
 pub(crate) fn draw(lines: &[String]) {
     let mut drawn = drawn();
+    let _ = erase(drawn.len());
     let mut stderr = anstream::stderr().lock();
-    let _ = erase(&mut stderr, drawn.len());
     // A line that wraps would be two, and one of them would stay.
-    let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    let width =
+        terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
     *drawn = lines.iter().map(|line| cut(line, width.saturating_sub(1))).collect();
     let _ = drawn.iter().try_for_each(|line| writeln!(stderr, "{line}"));
 }
 
-fn erase(to: &mut impl Write, lines: usize) -> io::Result<()> {
-    if lines > 0 { write!(to, "\x1b[{lines}A\r\x1b[J") } else { Ok(()) }
+/// Takes lines away again. These codes are no colours: they go past what takes colours out.
+fn erase(lines: usize) -> io::Result<()> {
+    if lines > 0 { write!(io::stderr(), "\x1b[{lines}A\r\x1b[J") } else { Ok(()) }
 }
 
 /// A line of at most so many columns; styles take none, and characters that may be wide take two.

@@ -6,11 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use assize_graph::{Context, EffectError, Event, FailedEffect, NodeError, RunError};
 use assize_llm::{
     Answer, AnswerError, Call, ErrorKind, JsonAsk, Model, ModelError, ModelExt, Request, Response,
+    Stop,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::nodes::declined;
 use crate::score::ScoreCard;
 use crate::state::{DebateState, LogName, Spent};
 
@@ -50,6 +52,8 @@ pub(crate) struct Asking<'a> {
     key: String,
     /// What is told once the first answer is there.
     told: Option<Told>,
+    /// Whether a model that declines has failed, so that it can be asked again.
+    insists: bool,
     held: Mutex<Held>,
 }
 
@@ -70,7 +74,13 @@ impl<'a> Asking<'a> {
         key: String,
         told: Option<Told>,
     ) -> Asking<'a> {
-        Asking { context, model, key, told, held: Mutex::default() }
+        Asking { context, model, key, told, insists: false, held: Mutex::default() }
+    }
+
+    /// Takes no refusal for an answer.
+    pub(crate) fn insisting(mut self) -> Self {
+        self.insists = true;
+        self
     }
 
     /// Asks for one answer. The inner failure is one that the debate may go on from.
@@ -141,7 +151,11 @@ impl Model for Asking<'_> {
         };
         let mut original = None;
         let asked = async {
-            self.model.generate(request, call).await.map_err(|error| {
+            let answer = match self.model.generate(request, call).await {
+                Ok(response) if self.insists && response.stop == Stop::Refused => Err(declined()),
+                answer => answer,
+            };
+            answer.map_err(|error| {
                 let failure =
                     CallFailure { kind: error.kind(), message: error.message().to_owned() };
                 original = Some(error);

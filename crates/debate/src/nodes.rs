@@ -37,9 +37,13 @@ fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
 }
 
 /// A call that failed for good, three repetitions included, while the model as such can be asked:
-/// the debate does without the rest of this conversation.
+/// the debate does without the rest of this conversation. A provider that cannot be reached at all
+/// is not asked for the others, either: then the run ends, and goes on when it can be.
 fn is_bearable(error: &ModelError) -> bool {
-    error.kind().is_retryable() || error.kind() == ErrorKind::Deadline || is_overflow(error)
+    let unreachable = error.kind() == ErrorKind::Unreachable;
+    (error.kind().is_retryable() && !unreachable)
+        || error.kind() == ErrorKind::Deadline
+        || is_overflow(error)
 }
 
 fn is_overflow(error: &ModelError) -> bool {
@@ -54,12 +58,11 @@ impl Room {
     /// The critic reads the move and says what all three decision makers will answer.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let told = Told { log: None, round: 1, status: "critic_responded" };
-        let asking = Asking::new(&context, &*self.model, "round-1/critic".to_owned(), Some(told));
-        // Without these words there is nothing to debate: any failure ends the run.
+        let key = "round-1/critic".to_owned();
+        let asking = Asking::new(&context, &*self.model, key, Some(told)).insisting();
+        // Without these words there is nothing to debate: any failure ends the run, and can be
+        // tried again.
         let response = asking.answer(&self.words(&context).opening()).await??;
-        if response.stop == Stop::Refused {
-            return Err(declined().into());
-        }
         let entry = said("critic", 1, &response);
         let to_all = LogName::ALL.map(|log| Update::Said { log, entry: entry.clone() });
         Ok([Update::Spent(asking.spent())].into_iter().chain(to_all).collect())
@@ -259,8 +262,8 @@ pub(crate) fn said(role: &'static str, round: u32, response: &Response) -> Conve
     }
 }
 
-fn declined() -> ModelError {
-    ModelError::new(ErrorKind::BadRequest, "the model declined to answer")
+pub(crate) fn declined() -> ModelError {
+    ModelError::new(ErrorKind::Declined, "the model declined to answer")
 }
 
 /// The opening words of what was said in these rounds.

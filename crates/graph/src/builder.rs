@@ -230,7 +230,7 @@ impl<S: State> Policy<S> {
     }
 
     /// Runs a failed node again, after `wait` and then after twice as long each time. What it had
-    /// done by then stays done.
+    /// done by then stays done, if there is a journal that knows of it.
     pub fn retry(mut self, times: u32, wait: Duration) -> Policy<S> {
         (self.retries, self.wait) = (times, wait);
         self

@@ -59,7 +59,7 @@ impl Run {
     }
 
     /// A key is for one effect. A task that is tried again comes by its own keys again.
-    fn take(&self, key: &Key, attempt: Attempt) -> Result<(), RunError> {
+    pub(crate) fn take(&self, key: &Key, attempt: Attempt) -> Result<(), RunError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.insert(key.clone(), attempt) {
             Some(other) if other.task != attempt.task || other == attempt => {
@@ -110,6 +110,10 @@ pub struct Context<S: State> {
     item: Option<Arc<S::Item>>,
     pub(crate) run: Arc<Run>,
     pub(crate) scope: Scope,
+    /// Where the visit of this node itself is recorded.
+    pub(crate) visit: Scope,
+    /// How many tasks have led here, this one included.
+    pub(crate) steps: u32,
     pub(crate) halt: Cancel,
     cancel: Cancel,
     attempt: Attempt,
@@ -133,6 +137,8 @@ impl<S: State> Clone for Context<S> {
             item: self.item.clone(),
             run: self.run.clone(),
             scope: self.scope.clone(),
+            visit: self.visit.clone(),
+            steps: self.steps,
             halt: self.halt.clone(),
             cancel: self.cancel.clone(),
             attempt: self.attempt,
@@ -149,15 +155,17 @@ impl<S: State> std::fmt::Debug for Context<S> {
 
 impl<S: State> Context<S> {
     pub(crate) fn new(
-        state: Arc<S>,
-        item: Option<Arc<S::Item>>,
+        seen: (Arc<S>, Option<Arc<S::Item>>),
         run: Arc<Run>,
-        scope: Scope,
+        (scope, visit): (Scope, Scope),
+        steps: u32,
         halt: Cancel,
         attempt: Attempt,
     ) -> Context<S> {
+        let (state, item) = seen;
         let cancel = run.options.cancel.clone();
-        Context { state, item, run, scope, halt, cancel, attempt, told: Told::default() }
+        let told = Told::default();
+        Context { state, item, run, scope, visit, steps, halt, cancel, attempt, told }
     }
 
     pub fn state(&self) -> &S {
@@ -219,7 +227,7 @@ impl<S: State> Context<S> {
             failed.request = request();
             if let Some(record) = journal.find(&key).await.map_err(RunError::from)? {
                 let outcome = read::<T, E>(record, failed.request)?;
-                signal(EffectStage::Replayed);
+                signal(if outcome.is_ok() { EffectStage::Replayed } else { EffectStage::Failed });
                 failed.recorded = true;
                 return outcome.map_err(|error| EffectError::Failed(failed.because(error)));
             }
@@ -230,7 +238,7 @@ impl<S: State> Context<S> {
                     events.extend(tell(value));
                 }
                 self.run.append(record, events).await?;
-                signal(EffectStage::Inherited);
+                signal(if value.is_ok() { EffectStage::Inherited } else { EffectStage::Failed });
                 failed.recorded = true;
                 return value.map_err(|error| EffectError::Failed(failed.because(error)));
             }
@@ -310,8 +318,10 @@ impl<S: State> Context<S> {
 
     /// Lets several ways to one goal run side by side and keeps the first that succeeds; the
     /// others are dropped. Who won is recorded, so that the same one wins when the run is taken up
-    /// again. Effects of a contestant are keyed under `key` and its label. If all fail, the error is
-    /// that of the first in line.
+    /// again. Effects of a contestant are keyed under `key` and its label.
+    ///
+    /// If all fail, the error is that of the first in line. It must end the node: that nobody won is
+    /// not recorded.
     pub async fn race<T, F, Fut>(
         &self,
         key: &str,
@@ -330,17 +340,18 @@ impl<S: State> Context<S> {
             Ok(Context { scope, cancel: cancel.clone(), told, ..self.clone() })
         };
         let mut contestants = contestants;
+        // A fork runs the race again: its contestants may have been given other tasks.
         let known = match self.run.journal() {
-            Some(journal) => match journal.find(&whole).await.map_err(RunError::from)? {
-                Some(record) => Some(record.outcome),
-                None => journal.inherited(&whole, Fingerprint::NONE),
-            },
+            Some(journal) => journal.find(&whole).await.map_err(RunError::from)?,
             None => None,
         };
-        if let Some(Outcome::Done(text)) = &known {
+        if let Some(Record { outcome: Outcome::Done(text), .. }) = &known {
             let winner: String = serde_json::from_str(text)
                 .map_err(|source| RunError::Unreadable { key: whole.clone(), source })?;
             contestants.retain(|(label, _)| *label == winner);
+            if contestants.is_empty() {
+                return Err(NodeError::Stop(RunError::Changed { key: whole }));
+            }
         }
         let mut running = FuturesUnordered::new();
         for (index, (label, contestant)) in contestants.into_iter().enumerate() {
@@ -394,7 +405,7 @@ impl<S: State> Context<S> {
     }
 }
 
-/// A race without contestants, or whose recorded winner is none of them any more.
+/// A race without contestants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("nobody took part in the race")]
 pub struct NobodyRan;

@@ -32,7 +32,8 @@ impl<S: State> Graph<S> {
         let run = Arc::new(Run::new(options));
         let work = async {
             self.same_graph(&run).await?;
-            drive(self, state, run, Scope::default(), Cancel::new()).await
+            let start = Start::default();
+            drive(self, state, run, start, Cancel::new()).await
         };
         let time_is_up = async {
             match deadline {
@@ -57,8 +58,13 @@ impl<S: State> Graph<S> {
         state: S,
         outer: &Context<O>,
     ) -> Result<S, RunError> {
-        let halt = outer.halt.child();
-        drive(self, state, outer.run.clone(), outer.scope.clone(), halt).await
+        let start = Start {
+            scope: outer.scope.clone(),
+            visit: outer.visit.clone(),
+            // It has taken one step to get into this graph, and its first node takes none more.
+            steps: outer.steps - 1,
+        };
+        drive(self, state, outer.run.clone(), start, outer.halt.child()).await
     }
 
     /// A journal that was begun with another graph is not for this one.
@@ -82,11 +88,22 @@ impl<S: State> Graph<S> {
     }
 }
 
+/// Where a graph begins: at the top, or within a node of another.
+#[derive(Default)]
+struct Start {
+    scope: Scope,
+    visit: Scope,
+    steps: u32,
+}
+
 /// One line of control.
 struct Strand<S: State> {
     state: Arc<S>,
     item: Option<Arc<S::Item>>,
+    /// Where its effects are keyed.
     scope: Scope,
+    /// Where its visits are: the same, but that a graph within a node is in a place of its own.
+    place: Scope,
     /// How many tasks have led here, one after the other.
     steps: u32,
     /// How often each node was visited on the way.
@@ -130,7 +147,7 @@ async fn drive<S: State>(
     graph: &Graph<S>,
     state: S,
     run: Arc<Run>,
-    scope: Scope,
+    start: Start,
     halt: Cancel,
 ) -> Result<S, RunError> {
     let mut dispatcher = Dispatcher {
@@ -144,8 +161,9 @@ async fn drive<S: State>(
     let strand = Strand {
         state: Arc::new(state),
         item: None,
-        scope,
-        steps: 0,
+        scope: start.scope,
+        place: start.visit,
+        steps: start.steps,
         visits: vec![0; graph.nodes.len()],
         written: Vec::new(),
         branch: None,
@@ -234,6 +252,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
                 state: strand.state.clone(),
                 item,
                 scope: strand.scope.within(&label)?,
+                place: strand.place.within(&label)?,
                 steps: strand.steps,
                 visits: strand.visits.clone(),
                 written: Vec::new(),
@@ -371,9 +390,17 @@ impl<S: State> Task<'_, S> {
         let mut left = policy.retries;
         let mut wait = policy.wait;
         loop {
-            let failure = match self.attempt(strand, attempt).await {
+            let (result, told) = self.attempt(strand, attempt).await?;
+            let failure = match result {
+                Ok(updates) => {
+                    if !told.is_empty() {
+                        let outcome = Outcome::Done("null".to_owned());
+                        self.record(strand, attempt, "events", outcome, told).await?;
+                    }
+                    return Ok(updates);
+                }
                 Err(NodeError::Failed(failure)) => failure,
-                other => return other,
+                stop => return stop,
             };
             if left > 0 {
                 signal(TaskStage::Retried);
@@ -385,19 +412,24 @@ impl<S: State> Task<'_, S> {
                 return Err(NodeError::Failed(failure));
             };
             let failure = failure.to_string();
-            let text = serde_json::Value::from(failure.as_str()).to_string();
-            self.record(strand, "failure", Outcome::Failed(text), Vec::new()).await?;
+            let outcome = Outcome::Failed(serde_json::Value::from(failure.as_str()).to_string());
+            self.record(strand, attempt, "failure", outcome, told).await?;
             signal(TaskStage::WentOn);
             return Ok(recover(&strand.state, strand.item.as_deref(), &failure));
         }
     }
 
-    async fn attempt(&self, strand: &Strand<S>, attempt: Attempt) -> Updates<S> {
+    /// Runs the node once: what it came to, and what it told that is not written yet.
+    async fn attempt(
+        &self,
+        strand: &Strand<S>,
+        attempt: Attempt,
+    ) -> Result<(Updates<S>, Vec<Event>), RunError> {
         let context = Context::new(
-            strand.state.clone(),
-            strand.item.clone(),
+            (strand.state.clone(), strand.item.clone()),
             self.run.clone(),
-            strand.scope.clone(),
+            (strand.scope.clone(), strand.place.within(&self.visit(strand))?),
+            strand.steps,
             self.halt.clone(),
             attempt,
         );
@@ -408,7 +440,7 @@ impl<S: State> Task<'_, S> {
             None => body.await,
             Some(allowed) => match tokio::time::timeout(allowed, body).await {
                 Ok(result) => result,
-                Err(_) => return Err(NodeError::from(NodeDeadline(allowed))),
+                Err(_) => Ok(Err(NodeError::from(NodeDeadline(allowed)))),
             },
         };
         let updates = result.unwrap_or_else(|panic| {
@@ -417,23 +449,21 @@ impl<S: State> Task<'_, S> {
                 .map(String::as_str)
                 .or(panic.downcast_ref::<&str>().copied());
             Err(NodeError::from(NodePanicked(words.unwrap_or("without words").to_owned())))
-        })?;
-        let events = told.take();
-        if !events.is_empty() {
-            self.record(strand, "events", Outcome::Done("null".to_owned()), events).await?;
-        }
-        Ok(updates)
+        });
+        Ok((updates, told.take()))
     }
 
     /// Records something about this visit itself, unless it is recorded already.
     async fn record(
         &self,
         strand: &Strand<S>,
+        attempt: Attempt,
         what: &str,
         outcome: Outcome,
         events: Vec<Event>,
     ) -> Result<(), RunError> {
-        let key = strand.scope.key(&self.visit(strand, what))?;
+        let key = strand.place.key(&format!("{}/{what}", self.visit(strand)))?;
+        self.run.take(&key, attempt)?;
         if let Some(journal) = self.run.journal()
             && journal.find(&key).await?.is_some()
         {
@@ -444,16 +474,15 @@ impl<S: State> Task<'_, S> {
         Ok(())
     }
 
-    /// The failure of this visit that the run went on from, if it has been here before.
+    /// The failure of this visit that the run went on from, if it has been here before. A fork has
+    /// not: there the node may be given something else to do.
     async fn recorded_failure(&self, strand: &Strand<S>) -> Result<Option<String>, RunError> {
         let (Some(journal), OnError::GoOn(_)) = (self.run.journal(), &self.node.policy.on_error)
         else {
             return Ok(None);
         };
-        let key = strand.scope.key(&self.visit(strand, "failure"))?;
-        let inherited = || journal.inherited(&key, Fingerprint::NONE);
-        let outcome = journal.find(&key).await?.map(|record| record.outcome).or_else(inherited);
-        match outcome {
+        let key = strand.place.key(&format!("{}/failure", self.visit(strand)))?;
+        match journal.find(&key).await?.map(|record| record.outcome) {
             Some(Outcome::Failed(text)) => serde_json::from_str(&text)
                 .map(Some)
                 .map_err(|source| RunError::Unreadable { key, source }),
@@ -461,7 +490,7 @@ impl<S: State> Task<'_, S> {
         }
     }
 
-    fn visit(&self, strand: &Strand<S>, what: &str) -> String {
-        format!("{}.{}/{what}", self.node.name, strand.visits[self.index])
+    fn visit(&self, strand: &Strand<S>) -> String {
+        format!("{}.{}", self.node.name, strand.visits[self.index])
     }
 }

@@ -142,9 +142,10 @@ pub struct Fork<J> {
 
 impl<J> Fork<J> {
     /// `old` is what the new run may take over: all records of the old run, or those before the
-    /// point from which it is to go another way.
+    /// point from which it is to go another way. Failures are tried again.
     pub fn new(own: J, old: impl IntoIterator<Item = Record>) -> Fork<J> {
-        Fork { own, old: old.into_iter().map(|record| (record.key.clone(), record)).collect() }
+        let answered = old.into_iter().filter(|record| matches!(record.outcome, Outcome::Done(_)));
+        Fork { own, old: answered.map(|record| (record.key.clone(), record)).collect() }
     }
 }
 

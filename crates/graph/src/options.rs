@@ -20,7 +20,8 @@ pub struct RunOptions {
     pub cancel: Cancel,
     /// How long the run may take, from now.
     pub deadline: Option<Duration>,
-    /// The longest chain of tasks, each of which needs the one before.
+    /// The longest chain of tasks, each of which needs the one before. A graph within a node counts
+    /// on from where that node stands.
     pub step_limit: u32,
     pub clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -101,6 +102,6 @@ pub enum EffectStage {
     Replayed,
     /// It was taken over from the run that this one was forked from.
     Inherited,
-    /// It failed. What this means for the run is the node's business.
+    /// It failed, now or when it was recorded. What this means for the run is the node's business.
     Failed,
 }

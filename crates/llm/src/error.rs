@@ -55,6 +55,8 @@ pub enum ErrorKind {
     TooLarge,
     /// The account has no credit, or its own spending limit is reached.
     SpendLimit,
+    /// The model, or its provider's filter, declined to answer where nothing else will do.
+    Declined,
     /// Our own budget is reached.
     Budget,
     /// The whole call, retries included, took longer than it may.

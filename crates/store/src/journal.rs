@@ -40,11 +40,6 @@ impl RunJournal {
         RunJournal { store, claim, earlier: HashMap::new(), since: Mutex::default() }
     }
 
-    /// How many records there were when it was opened.
-    pub fn earlier(&self) -> usize {
-        self.earlier.len()
-    }
-
     /// Says how the run ended.
     pub async fn finish(&self, ending: Ending, events: Vec<Event>) -> Result<Vec<u64>, StoreError> {
         self.store.finish(&self.claim, ending, events).await
@@ -75,9 +70,8 @@ impl Journal for RunJournal {
     }
 
     async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
-        let key = record.key.clone();
-        let appended = self.store.append(&self.claim, record, events).await.map_err(failed)?;
-        self.since().insert(key);
-        Ok(appended)
+        // Beforehand: whoever is dropped while it waits may have been written all the same.
+        self.since().insert(record.key.clone());
+        self.store.append(&self.claim, record, events).await.map_err(failed)
     }
 }

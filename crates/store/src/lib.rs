@@ -71,8 +71,11 @@ pub trait Store: Send + Sync {
     /// Runs that fit, the latest first.
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError>;
 
-    /// Takes a run over, so that only the holder of this claim can write to it from now on.
-    async fn claim(&self, id: &RunId, holder: &str) -> Result<Claim, StoreError>;
+    /// Takes a run over: from now on only the holder of this claim can add to its journal and say
+    /// how it ended.
+    /// With `seen`, only if nobody has claimed it since it had that epoch.
+    async fn claim(&self, id: &RunId, holder: &str, seen: Option<u64>)
+    -> Result<Claim, StoreError>;
 
     /// Writes a record and the events of its step, all or nothing, unless there is one under its
     /// key: then that one counts, and comes back.
@@ -100,8 +103,9 @@ pub trait Store: Send + Sync {
     /// Events in the order of their ids.
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// Removes a run with all that belongs to it alone.
-    async fn remove_run(&self, id: &RunId) -> Result<(), StoreError>;
+    /// Removes a run with all that belongs to it alone, and says so in the audit log; only if nobody
+    /// has claimed it since it was seen like this.
+    async fn remove_run(&self, seen: &Claim) -> Result<(), StoreError>;
 
     /// Keeps bytes for a run under a name, replacing what it had there.
     async fn put_artifact(

@@ -17,6 +17,8 @@ struct Lane {
     rounds: u32,
     /// Who is being waited for.
     waits_for: Option<Part>,
+    /// A call failed, and nothing has come after it.
+    failed: bool,
     scored: bool,
 }
 
@@ -78,13 +80,16 @@ impl Progress {
         }
         for log in LogName::ALL.into_iter().filter(|log| place.log.is_none_or(|own| own == *log)) {
             let lane = &mut shown.lanes[log as usize];
-            if *stage == EffectStage::Started {
-                lane.waits_for = Some(place.part);
+            lane.waits_for = (*stage == EffectStage::Started).then_some(place.part);
+            // What a judge says comes whether or not the conversation went on.
+            if place.part != Part::Score {
+                lane.failed = *stage == EffectStage::Failed;
+            }
+            if matches!(stage, EffectStage::Started | EffectStage::Failed) {
                 continue;
             }
-            lane.waits_for = None;
             match (place.part, place.round) {
-                (Part::Answer, Some(round)) if *stage != EffectStage::Failed => lane.rounds = round,
+                (Part::Answer, Some(round)) => lane.rounds = round,
                 (Part::Score, _) => lane.scored = true,
                 _ => {}
             }
@@ -100,9 +105,10 @@ impl Progress {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A line when all three conversations are through a round.
+    /// A line when all conversations that go on are through a round.
     fn tell(&self, shown: &mut Shown) {
-        let through = shown.lanes.iter().map(|lane| lane.rounds).min().unwrap_or_default();
+        let going = shown.lanes.iter().filter(|lane| !lane.failed);
+        let through = going.map(|lane| lane.rounds).min().unwrap_or_default();
         if through > shown.told {
             shown.told = through;
             terminal::note(&format!("round {through} of {} · {}", self.rounds, self.sum(shown)));
@@ -116,7 +122,8 @@ impl Progress {
             let maker = log.decision_maker();
             let state = match lane.waits_for {
                 _ if lane.scored => "scored".to_owned(),
-                Some(Part::Critic) => "the critic speaks".to_owned(),
+                None if lane.failed => "ended early".to_owned(),
+                Some(Part::Critic) => "critic speaks".to_owned(),
                 Some(Part::Answer) => format!("{} answers", maker.id),
                 Some(Part::Score) => format!("{} scores", maker.id),
                 Some(Part::Summary) => "summing up".to_owned(),
@@ -133,7 +140,7 @@ impl Progress {
             ));
         }
         let seconds = self.begun.elapsed().as_secs();
-        lines.push(paint(DIM, format!("  {} · {seconds} s", self.sum(shown))));
+        lines.push(paint(DIM, format!("  {seconds} s · {}", self.sum(shown))));
         terminal::draw(&lines);
     }
 
@@ -149,7 +156,7 @@ impl Progress {
 }
 
 fn bar(done: u32, of: u32) -> String {
-    const WIDTH: u32 = 20;
+    const WIDTH: u32 = 16;
     let full = (WIDTH * done.min(of)).checked_div(of).unwrap_or(WIDTH);
     (0..WIDTH).map(|place| if place < full { '━' } else { '╌' }).collect()
 }

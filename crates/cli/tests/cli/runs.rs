@@ -36,6 +36,8 @@ fn runs_are_listed_filtered_and_found_by_the_beginning_of_their_names() {
     assert_eq!(count(&["--status", "done"]), 2);
     assert_eq!(count(&["--status", "stopped"]), 0);
     assert_eq!(count(&["--limit", "1"]), 1);
+    let Ran { err, .. } = home.run(&["runs", "list", "--kind", "consult"]);
+    assert!(err.contains("no runs like that"), "{err}");
     let Ran { err, .. } = home.run(&["runs", "list", "--limit", "1"]);
     assert!(err.contains("1 more; `--limit 0` shows all"), "{err}");
     let Ran { code, err, .. } = home.run(&["runs", "show", "debate-"]);
@@ -87,7 +89,7 @@ fn a_run_is_shown_exported_and_removed() {
 
     // One wrong name, and none is removed.
     assert_eq!(home.run(&["runs", "rm", &id, "debate-nobody"]).code, 2);
-    let Ran { code, out, .. } = home.run(&["runs", "rm", &id]);
+    let Ran { code, out, .. } = home.run(&["runs", "rm", &id, &id]);
     assert_eq!((code, out), (0, format!("removed {id}\n")));
     assert_eq!(home.run(&["runs", "list", "--json"]).out, "[]\n");
 }

@@ -1,7 +1,9 @@
 //! What happens when the model does not do as it should.
 
+use std::sync::Arc;
+
 use assize_debate::{LogName, Options};
-use assize_graph::{RunError, RunOptions};
+use assize_graph::{MemoryJournal, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError, Provenance, Response, Stop};
 
 use crate::{Asked, Part, Scripted, bakery, debate, plain, plain_debate, response, said};
@@ -79,6 +81,7 @@ async fn what_no_repetition_can_mend_ends_the_run() {
         ErrorKind::BadRequest,
         ErrorKind::Budget,
         ErrorKind::SpendLimit,
+        ErrorKind::Unreachable,
     ] {
         let model = Scripted::new(move |asked| match &asked.what {
             Part::Answer("D2") if asked.round == 3 => fails(kind),
@@ -97,6 +100,20 @@ async fn without_a_first_critique_there_is_no_debate() {
     let run = debate(&model, Options::default(), bakery(10), RunOptions::default()).await;
     assert_eq!(run.unwrap_err().to_string(), "`critic_round_1` failed: no luck today");
     assert_eq!(model.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_critic_who_declines_to_open_can_be_asked_again() {
+    let journal = Arc::new(MemoryJournal::new());
+    let run = || RunOptions::with_journal(journal.clone());
+    let declines = Scripted::new(but_for(Part::Critic, 1, || {
+        Ok(Response { stop: Stop::Refused, ..response("I would rather not.") })
+    }));
+    let error = debate(&declines, Options::default(), bakery(1), run()).await.unwrap_err();
+    assert_eq!(error.to_string(), "`critic_round_1` failed: the model declined to answer");
+    let willing = Scripted::new(plain);
+    let verdict = debate(&willing, Options::default(), bakery(1), run()).await.unwrap();
+    assert_eq!((verdict.total_score, willing.calls()), (90, 7));
 }
 
 #[tokio::test]

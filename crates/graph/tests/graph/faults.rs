@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assize_graph::{
-    Branch, Context, END, Graph, Journal, MemoryJournal, NodeDeadline, NodeError, Policy, RunError,
-    RunOptions,
+    Branch, Context, END, Event, Graph, Journal, MemoryJournal, NodeDeadline, NodeError, Policy,
+    RunError, RunOptions,
 };
 use assize_types::Cancel;
 
@@ -170,4 +170,96 @@ async fn a_failure_within_a_graph_within_a_graph_can_be_gone_on_from() {
     let policy = Policy::new().go_on(|_, _, failure| vec![format!("went on: {failure}")]);
     let log = outer(policy).run(Log::default(), RunOptions::default()).await.unwrap();
     assert_eq!(log.0, ["went on: `deep` failed: torn"]);
+}
+
+#[tokio::test]
+async fn visits_within_a_graph_within_a_graph_are_told_apart() {
+    // The same node name inside and outside, twice in a loop; the inner one fails the first time.
+    let journal = Arc::new(MemoryJournal::new());
+    let tell = |context: &Context<Log>, place: &str| {
+        let seen = context.state().0.len();
+        context.emit(Event::new("told", serde_json::json!(format!("{place} after {seen}"))));
+    };
+    let inner_body = move |context: Context<Log>| async move {
+        tell(&context, "inside");
+        match context.state().0.len() {
+            1 => Err(NodeError::from(Broken("not the first time".to_owned()))),
+            seen => Ok(vec![format!("inside after {seen}")]),
+        }
+    };
+    let inner = Graph::builder("inner")
+        .node_with(
+            "open",
+            Policy::new().go_on(|_, _, failure| vec![failure.to_owned()]),
+            inner_body,
+        )
+        .start("open")
+        .edge("open", END)
+        .compile()
+        .unwrap();
+    let outer_body = move |context: Context<Log>| async move {
+        tell(&context, "outside");
+        Ok(vec!["outside".to_owned()])
+    };
+    let outer = Graph::builder("outer")
+        .node("open", outer_body)
+        .subgraph(
+            "inner",
+            Policy::new(),
+            inner,
+            |log: &Log, _| log.clone(),
+            |log: Log| log.0.last().cloned().into_iter().collect(),
+        )
+        .start("open")
+        .edge("open", "inner")
+        .route("inner", ["open", END], |log, _| if log.0.len() < 4 { "open" } else { END })
+        .compile()
+        .unwrap();
+    for _ in 0..2 {
+        let options = RunOptions::with_journal(journal.clone());
+        let log = outer.run(Log::default(), options).await.unwrap();
+        assert_eq!(log.0, ["outside", "not the first time", "outside", "inside after 3"]);
+    }
+    let told: Vec<String> = journal.events().iter().map(|e| e.payload.to_string()).collect();
+    assert_eq!(
+        told,
+        ["\"outside after 0\"", "\"inside after 1\"", "\"outside after 2\"", "\"inside after 3\""]
+    );
+    let keys: Vec<String> = journal.records().iter().map(|r| r.key.to_string()).collect();
+    assert_eq!(
+        keys,
+        [
+            "graph",
+            "inner.1/open.1/failure",
+            "inner.2/open.1/events",
+            "open.1/events",
+            "open.2/events"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_graph_within_a_node_counts_its_steps_from_there() {
+    let idle = |_: Context<Log>| async { Ok(vec![]) };
+    let inner = Graph::builder("inner")
+        .node("a", idle)
+        .node("b", idle)
+        .start("a")
+        .edge("a", "b")
+        .edge("b", END)
+        .compile()
+        .unwrap();
+    let outer = Graph::builder("outer")
+        .node("first", idle)
+        .subgraph("second", Policy::new(), inner, |log: &Log, _| log.clone(), |log: Log| log.0)
+        .start("first")
+        .edge("first", "second")
+        .edge("second", END)
+        .compile()
+        .unwrap();
+    let run =
+        |step_limit| outer.run(Log::default(), RunOptions { step_limit, ..RunOptions::default() });
+    run(3).await.unwrap();
+    let error = run(2).await.unwrap_err();
+    assert!(matches!(error, RunError::StepLimit { node: "b", limit: 2 }), "{error}");
 }

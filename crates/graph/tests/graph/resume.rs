@@ -41,6 +41,8 @@ enum Piece {
         times: u8,
         piece: Box<Piece>,
     },
+    /// As a graph of its own.
+    Inner(Box<Piece>),
 }
 
 fn piece() -> impl Strategy<Value = Piece> {
@@ -57,8 +59,9 @@ fn piece() -> impl Strategy<Value = Piece> {
                 at_once,
                 piece: Box::new(piece)
             }),
-            (1..4u8, inner)
+            (1..4u8, inner.clone())
                 .prop_map(|(times, piece)| Piece::Loop { times, piece: Box::new(piece) }),
+            inner.prop_map(|piece| Piece::Inner(Box::new(piece))),
         ]
     })
 }
@@ -160,6 +163,25 @@ impl Weaver {
                         .edge(last, join)
                 });
                 (fork, join)
+            }
+            Piece::Inner(piece) => {
+                let graph = Some(Graph::builder("inner"));
+                let mut inner = Weaver { graph, nodes: self.nodes, life: self.life.clone() };
+                let (first, last) = inner.weave(piece);
+                self.nodes = inner.nodes + 1;
+                let graph = inner.graph.unwrap().start(first).edge(last, END).compile().unwrap();
+                let node = name(inner.nodes);
+                // A mark says from where on the lines are its own.
+                const MARK: &str = "|";
+                let enter = |log: &Log, _: Option<&u64>| {
+                    Log(log.0.iter().cloned().chain([MARK.to_owned()]).collect())
+                };
+                let leave = |mut log: Log| {
+                    let mark = log.0.iter().rposition(|line| line == MARK).unwrap();
+                    log.0.split_off(mark + 1)
+                };
+                self.change(|outer| outer.subgraph(node, Policy::new(), graph, enter, leave));
+                (node, node)
             }
             Piece::Loop { times, piece } => {
                 let (first, last) = self.weave(piece);

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::ffi::ErrorCode;
+use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
@@ -34,7 +34,8 @@ pub enum Durability {
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The file must be there; it is not changed.
+    /// The file must be there. It is brought up to date if it is of an older version, and else not
+    /// changed.
     Read,
     /// The file is made if it is not there, and brought up to date if it is of an older version.
     Write(Durability),
@@ -75,10 +76,6 @@ impl SqliteStore {
         }
         let reader = Worker::start(path, reader, Mode::Read)?;
         Ok(SqliteStore { path: path.to_owned(), reader, writer })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn writer(&self) -> Result<&Worker, StoreError> {
@@ -137,6 +134,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
 /// The version of a store of ours that is not of the future; 0 for an empty file.
 fn identify(path: &Path, db: &Connection) -> Result<u32, StoreError> {
     let look = || -> rusqlite::Result<(i32, u32, i64)> {
+        // All at one moment: another process may be making the tables right now.
+        let _moment = db.unchecked_transaction()?;
         let application = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         let tables = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         Ok((application, schema::version(db)?, tables))
@@ -168,6 +167,8 @@ fn open_to_write(path: &Path, durability: Durability) -> Result<Connection, Stor
         };
         db.pragma_update(None, "synchronous", synchronous)?;
         db.pragma_update(None, "foreign_keys", true)?;
+        // What is removed is gone, and not left lying in the file.
+        db.pragma_update(None, "secure_delete", true)?;
         schema::migrate(&mut db, &schema::STEPS)
     };
     prepare().map_err(|error| explain(path, &error))?;
@@ -185,9 +186,9 @@ fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     match connect(path, flags) {
         // Where nothing can be written, not even the index of the write-ahead log can be. Without
         // such a log the file is all there is, and nobody can change it under us.
-        Err(StoreError::ReadOnly { .. } | StoreError::Unopened { .. })
-            if path.exists() && !with_suffix(path, "-wal").exists() =>
-        {
+        Err(
+            StoreError::ReadOnly { .. } | StoreError::Unopened { .. } | StoreError::Full { .. },
+        ) if path.exists() && !with_suffix(path, "-wal").exists() => {
             connect(&immutable(path)?, flags | OpenFlags::SQLITE_OPEN_URI).map_err(|error| {
                 match error {
                     StoreError::Unopened { reason, .. } => {
@@ -231,11 +232,26 @@ fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             StoreError::NotAStore { path, reason: "it is not a database".to_owned() }
         }
         Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, reason },
+        // There is not even room for the index of the log.
+        _ if error.sqlite_error().is_some_and(|e| e.extended_code == SQLITE_IOERR_SHMSIZE) => {
+            StoreError::Full { path }
+        }
         Some(ErrorCode::DiskFull) => StoreError::Full { path },
         Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { path },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             StoreError::Unopened { path, reason }
+        }
+        // What is in a row is not what was written.
+        None if matches!(
+            error,
+            rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::Utf8Error(..)
+        ) =>
+        {
+            StoreError::Damaged { path, reason }
         }
         _ => StoreError::Failed { path, reason },
     }

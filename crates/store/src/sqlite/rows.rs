@@ -239,6 +239,32 @@ fn use_artifact(
     Ok(())
 }
 
+/// Adds an entry to the audit log, chained to the one before.
+fn write_audit(db: &Connection, entry: NewAuditEntry) -> rusqlite::Result<AuditEntry> {
+    let last: Option<(u64, [u8; 32])> = db
+        .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (last, previous) = last.unwrap_or((0, *Fingerprint::NONE.as_bytes()));
+    let previous = Fingerprint::from_bytes(previous);
+    let entry = AuditEntry::chained(last + 1, now(), entry, previous);
+    db.prepare_cached(
+        "INSERT INTO audit (id, at, actor, action, subject, detail, previous, hash) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    )?
+    .execute(params![
+        entry.id,
+        entry.at,
+        entry.actor,
+        entry.action,
+        entry.subject,
+        entry.detail.to_string(),
+        entry.previous.as_bytes(),
+        entry.hash.as_bytes(),
+    ])?;
+    Ok(entry)
+}
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Claim), StoreError> {
@@ -306,12 +332,20 @@ impl Store for SqliteStore {
         self.reader.ask(body).await
     }
 
-    async fn claim(&self, id: &RunId, holder: &str) -> Result<Claim, StoreError> {
+    async fn claim(
+        &self,
+        id: &RunId,
+        holder: &str,
+        seen: Option<u64>,
+    ) -> Result<Claim, StoreError> {
         let (id, holder) = (id.clone(), holder.to_owned());
         let body = move |db: &Connection| {
-            let status: String = db
-                .prepare_cached("SELECT status FROM runs WHERE number = ?")?
-                .query_row([number(db, &id)?], |row| row.get(0))?;
+            let (status, epoch): (String, u64) = db
+                .prepare_cached("SELECT status, epoch FROM runs WHERE number = ?")?
+                .query_row([number(db, &id)?], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            if seen.is_some_and(|seen| seen != epoch) {
+                return Err(StoreError::Fenced(id.clone()).into());
+            }
             if status == RunStatus::Done.name() {
                 return Err(StoreError::Done(id.clone()).into());
             }
@@ -448,10 +482,10 @@ impl Store for SqliteStore {
         self.reader.ask(body).await
     }
 
-    async fn remove_run(&self, id: &RunId) -> Result<(), StoreError> {
-        let id = id.clone();
+    async fn remove_run(&self, seen: &Claim) -> Result<(), StoreError> {
+        let seen = seen.clone();
         let body = move |db: &Connection| {
-            let run = number(db, &id)?;
+            let run = held(db, &seen)?;
             // The last row stays, empty, until there is a later one: its number must not come back.
             db.execute(
                 "DELETE FROM journal WHERE run IS NULL \
@@ -477,6 +511,13 @@ impl Store for SqliteStore {
             let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
             let mut pages = vacuum.query([])?;
             while pages.next()?.is_some() {}
+            let entry = NewAuditEntry {
+                actor: "user".to_owned(),
+                action: "run removed".to_owned(),
+                subject: seen.run.to_string(),
+                detail: Value::Null,
+            };
+            write_audit(db, entry)?;
             Ok(())
         };
         self.writer()?.ask(body).await
@@ -497,12 +538,18 @@ impl Store for SqliteStore {
     }
 
     async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError> {
+        let path = self.path.clone();
         let body = move |db: &Connection| {
-            let found = db
+            let found: Option<Vec<u8>> = db
                 .prepare_cached("SELECT bytes FROM artifacts WHERE hash = ?")?
                 .query_row([id.as_bytes()], |row| row.get(0))
                 .optional()?;
-            found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()).into())
+            let bytes = found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()))?;
+            if ArtifactId::of(&bytes) != id {
+                let reason = format!("the artifact {id} is not what was kept");
+                return Err(StoreError::Damaged { path: path.clone(), reason }.into());
+            }
+            Ok(bytes)
         };
         self.reader.ask(body).await
     }
@@ -559,30 +606,7 @@ impl Store for SqliteStore {
     }
 
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError> {
-        let body = move |db: &Connection| {
-            let last: Option<(u64, [u8; 32])> = db
-                .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
-                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
-            let (last, previous) = last.unwrap_or((0, *Fingerprint::NONE.as_bytes()));
-            let previous = Fingerprint::from_bytes(previous);
-            let entry = AuditEntry::chained(last + 1, now(), entry.clone(), previous);
-            db.prepare_cached(
-                "INSERT INTO audit (id, at, actor, action, subject, detail, previous, hash) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                entry.id,
-                entry.at,
-                entry.actor,
-                entry.action,
-                entry.subject,
-                entry.detail.to_string(),
-                entry.previous.as_bytes(),
-                entry.hash.as_bytes(),
-            ])?;
-            Ok(entry)
-        };
+        let body = move |db: &Connection| Ok(write_audit(db, entry.clone())?);
         self.writer()?.ask(body).await
     }
 

@@ -2,11 +2,12 @@
 //!
 //! Work waits in a list until someone takes all of it at once: many tasks that each want their
 //! record safe share the price of making it so. A thread takes it, where that may have to wait for
-//! the disk. Where nothing waits for the disk, whoever asked takes it, after all others that are
-//! ready have had their turn to ask: waking a thread would take longer than the work.
+//! the disk. Where hardly anything does, whoever asked takes it, after all others that are ready
+//! have had their turn to ask: waking a thread would take longer than the work.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -50,7 +51,8 @@ impl From<StoreError> for Trouble {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Read,
-    /// It changes something, and does not wait for the disk.
+    /// It changes something, and does not wait for the disk, but for now and then when the log is
+    /// folded into the file.
     Write,
     /// It changes something, and waits until that is on the disk.
     WriteToDisk,
@@ -79,6 +81,7 @@ impl Worker {
             mode,
             db: Mutex::new(db),
             waiting: Mutex::default(),
+            closing: AtomicBool::new(false),
         });
         let own = desk.clone();
         let thread = thread::Builder::new()
@@ -118,14 +121,19 @@ impl Worker {
     }
 
     fn ring(&self) {
-        // A thread that is gone has dropped what it was to do, and whoever asked hears of that.
-        let _ = self.bell.as_ref().map(|bell| bell.send(()));
+        let rung = self.bell.as_ref().is_some_and(|bell| bell.send(()).is_ok());
+        if !rung {
+            // The thread is gone, which whoever waits hears of by what they wait for being dropped.
+            self.desk.waiting().clear();
+        }
     }
 }
 
 impl Drop for Worker {
-    /// Waits until what was asked for is done and the connection closed.
+    /// Waits until what was asked for is done, unless another process is in the way, and the
+    /// connection closed.
     fn drop(&mut self) {
+        self.desk.closing.store(true, Ordering::Relaxed);
         self.ring();
         self.bell = None;
         if let Some(thread) = self.thread.take() {
@@ -154,6 +162,8 @@ struct Desk {
     mode: Mode,
     db: Mutex<Connection>,
     waiting: Mutex<Vec<Box<dyn Work>>>,
+    /// Nobody waits any more: what cannot be done at once is not done.
+    closing: AtomicBool,
 }
 
 impl Desk {
@@ -188,8 +198,8 @@ impl Desk {
         some_left
     }
 
-    /// Does work, all of it in one transaction if it changes anything. What another process was in
-    /// the way of until the time is up comes back, if the time was up at once.
+    /// Does work, all of it in one transaction if it changes anything. If there is no time to see
+    /// to failures, such as another process that is writing, what was to be done comes back.
     fn serve(
         &self,
         db: &Connection,
@@ -201,20 +211,36 @@ impl Desk {
             return Vec::new();
         }
         let patient = until > Instant::now();
-        match patiently(until, || together(db, &mut batch)) {
+        match self.patiently(until, || together(db, &mut batch)) {
             Ok(results) => {
                 batch.into_iter().zip(results).for_each(|(job, result)| job.settle(result));
                 return Vec::new();
             }
-            Err(Trouble::Sql(error)) if is_busy(&error) && !patient => return batch,
+            // Whatever it was, it is for someone with time.
+            Err(_) if !patient => return batch,
             Err(_) => {}
         }
         // One of them, or the commit, failed: each on its own, so that each gets its own answer.
         for mut job in batch {
-            let result = patiently(until, || transaction(db, || job.attempt(db)));
+            let result = self.patiently(until, || transaction(db, || job.attempt(db)));
             job.settle(result.map_err(|trouble| self.told(trouble)));
         }
         Vec::new()
+    }
+
+    /// Tries again as long as another process is writing and there is time.
+    fn patiently<T>(
+        &self,
+        until: Instant,
+        mut attempt: impl FnMut() -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        loop {
+            let time = Instant::now() < until && !self.closing.load(Ordering::Relaxed);
+            match attempt() {
+                Err(Trouble::Sql(error)) if is_busy(&error) && time => thread::sleep(PAUSE),
+                result => return result,
+            }
+        }
     }
 
     fn read(&self, db: &Connection, mut job: Box<dyn Work>) {
@@ -289,21 +315,6 @@ fn transaction(db: &Connection, work: impl FnOnce() -> Result<(), Trouble>) -> R
         let _ = run("ROLLBACK");
     }
     result
-}
-
-/// Tries again as long as another process is writing and the time is not up.
-fn patiently<T>(
-    until: Instant,
-    mut attempt: impl FnMut() -> Result<T, Trouble>,
-) -> Result<T, Trouble> {
-    loop {
-        match attempt() {
-            Err(Trouble::Sql(error)) if is_busy(&error) && Instant::now() < until => {
-                thread::sleep(PAUSE);
-            }
-            result => return result,
-        }
-    }
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

@@ -87,7 +87,7 @@ async fn runs_are_kept_and_found(store: Any) {
         let prefix = RunFilter { prefix: Some(odd.into()), ..all() };
         assert_eq!(titles(&store, prefix).await, [""; 0], "{odd}");
     }
-    let claim = store.claim(&first.id, "me").await.unwrap();
+    let claim = store.claim(&first.id, "me", None).await.unwrap();
     store.finish(&claim, Ending::Done { result: json!(1) }, vec![]).await.unwrap();
     let done = RunFilter { status: Some(RunStatus::Done), ..all() };
     assert_eq!(titles(&store, done).await, ["Buy a Bakery"]);
@@ -100,10 +100,10 @@ async fn what_is_not_there_is_said_so(store: Any) {
         assert!(matches!(&error, StoreError::NoSuchRun(id) if *id == nobody), "{error}");
     };
     missing(store.run(&nobody).await.unwrap_err());
-    missing(store.claim(&nobody, "me").await.unwrap_err());
+    missing(store.claim(&nobody, "me", None).await.unwrap_err());
     missing(store.records(&nobody).await.unwrap_err());
     missing(store.events(of(&nobody)).await.unwrap_err());
-    missing(store.remove_run(&nobody).await.unwrap_err());
+    missing(store.remove_run(&claim).await.unwrap_err());
     missing(store.artifacts(&nobody).await.unwrap_err());
     missing(store.put_artifact(&nobody, "a", vec![]).await.unwrap_err());
     missing(store.append(&claim, record("a", "b"), vec![]).await.unwrap_err());
@@ -115,7 +115,12 @@ async fn what_is_not_there_is_said_so(store: Any) {
 async fn a_later_claim_fences_an_earlier_one(store: Any) {
     let first = claimed(&store, "one").await;
     store.append(&first, record("a", "1"), vec![event("a")]).await.unwrap();
-    let second = store.claim(&first.run, "you").await.unwrap();
+    // Whoever has not seen this claim does not come past it.
+    let unseen = store.claim(&first.run, "you", Some(first.epoch - 1)).await.unwrap_err();
+    assert!(matches!(unseen, StoreError::Fenced(_)), "{unseen}");
+    let second = store.claim(&first.run, "you", Some(first.epoch)).await.unwrap();
+    let unseen = store.remove_run(&first).await.unwrap_err();
+    assert!(matches!(unseen, StoreError::Fenced(_)), "{unseen}");
     assert!(second.epoch > first.epoch);
     assert_eq!(store.run(&first.run).await.unwrap().holder.as_deref(), Some("you"));
     let fenced = |error: StoreError| assert!(matches!(error, StoreError::Fenced(_)), "{error}");
@@ -134,16 +139,16 @@ async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
     let run = store.run(&claim.run).await.unwrap();
     assert_eq!((run.status, run.error.as_deref()), (RunStatus::Failed, Some("no key")));
     assert_eq!(run.holder, None);
-    let claim = store.claim(&claim.run, "me").await.unwrap();
+    let claim = store.claim(&claim.run, "me", None).await.unwrap();
     let run = store.run(&claim.run).await.unwrap();
     assert_eq!((run.status, run.error), (RunStatus::Running, None));
     store.finish(&claim, Ending::Cancelled { reason: "enough".into() }, vec![]).await.unwrap();
-    let claim = store.claim(&claim.run, "me").await.unwrap();
+    let claim = store.claim(&claim.run, "me", None).await.unwrap();
     let ids = store.finish(&claim, Ending::Done { result: json!({"x": 1}) }, vec![event("end")]);
     assert_eq!(ids.await.unwrap().len(), 1);
     let run = store.run(&claim.run).await.unwrap();
     assert_eq!((run.status, run.result), (RunStatus::Done, Some(json!({"x": 1}))));
-    let error = store.claim(&claim.run, "me").await.unwrap_err();
+    let error = store.claim(&claim.run, "me", None).await.unwrap_err();
     assert_eq!(error.to_string(), format!("the run `{}` is done", claim.run));
 }
 
@@ -218,11 +223,11 @@ async fn event_ids_increase_over_all_runs(store: Any) {
     assert_eq!((&first.run, &first.payload), (&one.run, &json!({"name": "a0"})));
     // Ids are never used again.
     for claim in [one, two] {
-        store.remove_run(&claim.run).await.unwrap();
+        store.remove_run(&claim).await.unwrap();
         let more = claimed(&store, "more").await;
         let appended = store.append(&more, record("k", "x"), vec![event("z")]).await.unwrap();
         all.extend(ids(appended));
-        store.remove_run(&more.run).await.unwrap();
+        store.remove_run(&more).await.unwrap();
     }
     assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
     assert!(store.events(whole()).await.unwrap().is_empty());
@@ -265,7 +270,8 @@ async fn many_writers_lose_nothing(store: Any) {
 }
 
 async fn artifacts_are_kept_by_content(store: Any) {
-    let (one, two) = (claimed(&store, "one").await.run, claimed(&store, "two").await.run);
+    let (first, second) = (claimed(&store, "one").await, claimed(&store, "two").await);
+    let (one, two) = (first.run.clone(), second.run.clone());
     let bytes = vec![0, 159, 146, 150];
     let id = store.put_artifact(&one, "move.md", bytes.clone()).await.unwrap();
     assert_eq!(id, ArtifactId::of(&bytes));
@@ -277,13 +283,13 @@ async fn artifacts_are_kept_by_content(store: Any) {
     assert_eq!(names, [("move.md".to_owned(), 4), ("note.md".to_owned(), 6)]);
     // A run can be born with some.
     let born = NewRun { artifacts: vec![("move.md".into(), bytes.clone())], ..new_run("three") };
-    let three = store.create_run(born, "me").await.unwrap().0.id;
-    assert_eq!(store.artifacts(&three).await.unwrap()[0].id, id);
+    let three = store.create_run(born, "me").await.unwrap().1;
+    assert_eq!(store.artifacts(&three.run).await.unwrap()[0].id, id);
     store.remove_run(&three).await.unwrap();
-    store.remove_run(&one).await.unwrap();
+    store.remove_run(&first).await.unwrap();
     assert_eq!(store.artifact(id).await.unwrap(), bytes, "the other run has it still");
     assert!(store.artifact(replaced).await.is_err());
-    store.remove_run(&two).await.unwrap();
+    store.remove_run(&second).await.unwrap();
     assert!(store.artifact(id).await.is_err());
 }
 
@@ -294,13 +300,15 @@ async fn a_removed_run_leaves_the_others_alone(store: Any) {
         store.append(claim, record("a", "b"), vec![event("e")]).await.unwrap();
         store.append(claim, record("large", &long), vec![]).await.unwrap();
     }
-    store.remove_run(&one.run).await.unwrap();
+    store.remove_run(&one).await.unwrap();
     assert!(store.run(&one.run).await.is_err());
     assert_eq!(store.records(&two.run).await.unwrap(), [record("a", "b"), record("large", &long)]);
     assert_eq!(event_names(&store, EventQuery::default()).await, ["e"]);
     // Whoever still worked on it is stopped.
     let error = store.append(&one, record("c", "d"), vec![]).await.unwrap_err();
     assert!(matches!(error, StoreError::NoSuchRun(_)), "{error}");
+    let log = store.audit_log().await.unwrap();
+    assert_eq!((log.len(), log[0].subject.as_str()), (1, one.run.as_str()));
 }
 
 async fn messages_are_read_in_order(store: Any) {
@@ -371,7 +379,7 @@ async fn a_graph_goes_on_where_it_was(store: Any) {
     };
     let run: Run = store.create_run(new_run("sum"), "me").await.unwrap().0;
     let open = || async {
-        let claim = store.claim(&run.id, "me").await.unwrap();
+        let claim = store.claim(&run.id, "me", None).await.unwrap();
         Arc::new(RunJournal::open(store.clone(), claim).await.unwrap())
     };
     let journal = open().await;
@@ -382,7 +390,6 @@ async fn a_graph_goes_on_where_it_was(store: Any) {
 
     let stale = journal;
     let journal = open().await;
-    assert_eq!(journal.earlier(), 3);
     let sum = graph(true).run(Sum::default(), RunOptions::with_journal(journal)).await.unwrap();
     assert_eq!(sum.0, 600);
     assert_eq!(event_names(&store, of(&run.id)).await, ["added"; 3]);
@@ -437,3 +444,4 @@ macro_rules! every_behaviour {
 }
 
 every_behaviour!(sqlite, crate::file::fresh());
+every_behaviour!(sqlite_for_power_loss, crate::file::fresh_for_power_loss());

@@ -18,6 +18,13 @@ pub(crate) fn fresh() -> (TempDir, Arc<dyn Store>) {
     (folder, Arc::new(store))
 }
 
+pub(crate) fn fresh_for_power_loss() -> (TempDir, Arc<dyn Store>) {
+    let folder = TempDir::new().unwrap();
+    let access = Access::Write(Durability::PowerLoss);
+    let store = SqliteStore::open(&folder.path().join("store.db"), access).unwrap();
+    (folder, Arc::new(store))
+}
+
 fn open(path: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(path, Access::Write(Durability::ProcessCrash))
 }
@@ -129,6 +136,45 @@ async fn a_damaged_file_is_recognised_and_the_rest_stays_readable() {
 }
 
 #[tokio::test]
+async fn a_record_that_cannot_be_read_is_damage() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let claim = fill(&open(&path).unwrap(), 2).await;
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute("UPDATE journal SET body = x'ff00ff' WHERE key = 'k1'", []).unwrap();
+    drop(db);
+    let error = open(&path).unwrap().records(&claim.run).await.unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_writer_waits_for_another_process() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let store = Arc::new(open(&path).unwrap());
+    let claim = fill(&store, 0).await;
+    // Somebody else is in the middle of writing.
+    let mut other = rusqlite::Connection::open(&path).unwrap();
+    let writing =
+        other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    let key = Key::new("k").unwrap();
+    let outcome = Outcome::Done("1".into());
+    let record = Record { key: key.clone(), request: Fingerprint::NONE, outcome };
+    let appending = tokio::spawn({
+        let (store, claim) = (store.clone(), claim.clone());
+        async move { store.append(&claim, record, vec![]).await }
+    });
+    // Reading goes on, and nothing of ours is written in the meantime.
+    for _ in 0..20 {
+        assert_eq!(store.record(&claim.run, &key).await.unwrap(), None);
+    }
+    assert!(!appending.is_finished());
+    writing.rollback().unwrap();
+    appending.await.unwrap().unwrap();
+    assert!(store.record(&claim.run, &key).await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn a_removed_run_gives_its_room_back() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
@@ -137,10 +183,12 @@ async fn a_removed_run_gives_its_room_back() {
     drop(store);
     let full = fs::metadata(&path).unwrap().len();
     let store = open(&path).unwrap();
-    store.remove_run(&claim.run).await.unwrap();
+    store.remove_run(&claim).await.unwrap();
     drop(store);
-    let left = fs::metadata(&path).unwrap().len();
-    assert!(left * 4 < full, "{left} of {full} bytes are left");
+    let left = fs::read(&path).unwrap();
+    assert!(left.len() as u64 * 4 < full, "{} of {full} bytes are left", left.len());
+    let title = "a title".as_bytes();
+    assert!(!left.windows(title.len()).any(|bytes| bytes == title), "not even a trace is left");
 }
 
 #[tokio::test]
@@ -180,7 +228,7 @@ async fn a_store_opened_to_read_is_not_written_to() {
     let claim = fill(&open(&path).unwrap(), 2).await;
     let store = SqliteStore::open(&path, Access::Read).unwrap();
     assert_eq!(store.records(&claim.run).await.unwrap().len(), 2);
-    let error = store.remove_run(&claim.run).await.unwrap_err();
+    let error = store.remove_run(&claim).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
 }
 
@@ -196,7 +244,7 @@ async fn two_stores_on_one_file_see_each_others_work() {
     let stores = threads.map(|thread| thread.join().unwrap());
     let claim = fill(&stores[0], 5).await;
     assert_eq!(stores[1].records(&claim.run).await.unwrap().len(), 5);
-    let later = stores[2].claim(&claim.run, "you").await.unwrap();
+    let later = stores[2].claim(&claim.run, "you", None).await.unwrap();
     let record = |key: &str| Record {
         key: Key::new(key).unwrap(),
         request: Fingerprint::NONE,

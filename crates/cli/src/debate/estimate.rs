@@ -1,0 +1,56 @@
+//! What a debate is likely to take, before anyone is asked.
+
+use assize_debate::{ROUNDS, calls};
+use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL};
+use serde_json::json;
+
+use crate::account::dollars;
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{grouped, out_json, out_line};
+
+/// Tokens of an answer of 120 to 250 words.
+const ANSWER: u64 = 350;
+
+/// Tokens of rules and persona.
+const RULES: u64 = 900;
+
+pub(super) fn show(
+    gateway: &Gateway,
+    content: &str,
+    rounds: Option<u32>,
+    json: bool,
+) -> Result<(), Failure> {
+    let rounds = rounds.unwrap_or(ROUNDS);
+    let Some(facts) = gateway.facts() else {
+        return Err(Failure::new(FailureKind::Usage, "there is nothing to estimate"));
+    };
+    let calls = calls(rounds);
+    // In each conversation the answers before a call are 0, 1, 2 … and all of them for the scores.
+    let turns = u64::from(2 * rounds);
+    let read_again = 3 * turns * (turns + 1) / 2;
+    let prefix = RULES + content.len() as u64 / 4;
+    let input = calls * prefix + read_again * ANSWER;
+    let Estimate { input_tokens, output_tokens, cost, .. } =
+        Estimate::of_calls(facts, calls, input, calls * ANSWER);
+    if json {
+        let mut shown = json!({
+            "calls": calls,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cost_usd": dollars(cost),
+        });
+        if gateway.is_rehearsal() {
+            shown["label"] = json!(REHEARSAL_LABEL);
+        }
+        return out_json(&shown);
+    }
+    if gateway.is_rehearsal() {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    out_line(&format!(
+        "{calls} calls, about {} tokens in and {} out: about {cost}, less what the provider's cache \
+         saves",
+        grouped(input_tokens),
+        grouped(output_tokens),
+    ))
+}

@@ -1,0 +1,324 @@
+//! What is to be debated: a new move, a run that goes on, or a fork of one.
+
+use assize_debate::{Place, ROUNDS};
+use assize_gateway::Gateway;
+use assize_graph::{Outcome, Record};
+use assize_llm::{Request, Response};
+use assize_store::{NewRun, Run, Store, StoreError};
+use assize_types::Cancel;
+use assize_types::text::{is_invisible, shorten};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::args::DebateArgs;
+use crate::choose::Already;
+use crate::config::Config;
+use crate::failure::{Failure, FailureKind};
+use crate::terminal;
+use crate::{input, kept};
+
+/// The longest document, in MiB: more would fit no model.
+const LONGEST_MOVE: u64 = 1;
+
+/// The name of the document among a run's artifacts.
+const DOCUMENT: &str = "move.md";
+
+/// The most rounds that can be asked for.
+pub(super) const MOST_ROUNDS: u32 = 50;
+
+/// What a run of a debate needs to be run again; the document is kept beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Input {
+    pub(super) move_id: String,
+    pub(super) ticker: Option<String>,
+    pub(super) rounds: u32,
+    pub(super) temperature: f64,
+    pub(super) max_output_tokens: u32,
+    pub(super) context_window: Option<u64>,
+    pub(super) provider: String,
+    pub(super) model: String,
+    /// The round from which a fork asks anew.
+    pub(super) at: Option<u32>,
+    /// Who answered the rounds before, if it was someone else.
+    pub(super) answered_before_by: Option<String>,
+}
+
+/// A debate that is about to begin, or to go on.
+pub(super) struct Plan {
+    pub(super) content: String,
+    ticker: Option<String>,
+    rounds: u32,
+    at: Option<u32>,
+    /// What was asked for before, where this is not the first time.
+    before: Option<Input>,
+    /// The run to go on with.
+    pub(super) resumed: Option<Run>,
+    /// The run to start from.
+    parent: Option<Run>,
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Usage, message)
+}
+
+/// Flags that mean nothing here are refused, not forgotten.
+pub(super) fn refuse_idle_flags(args: &DebateArgs) -> Result<(), Failure> {
+    if args.take_over && args.resume.is_none() {
+        return Err(usage("`--take-over` goes with `--resume RUN`"));
+    }
+    if args.at.is_some() && args.fork.is_none() {
+        return Err(usage("`--at` goes with `--fork RUN`"));
+    }
+    let fixed = [
+        ("--temperature", args.model.temperature.is_some()),
+        ("--max-output-tokens", args.model.max_output_tokens.is_some()),
+    ];
+    if let Some((flag, _)) = fixed.into_iter().find(|(_, given)| args.resume.is_some() && *given) {
+        return Err(usage(format!("`{flag}` cannot change in a run that goes on"))
+            .hint("start a new one from it with `--fork RUN`"));
+    }
+    Ok(())
+}
+
+/// The move that was named.
+pub(super) async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<String, Failure> {
+    const WHAT: &str = "the move";
+    let text = match &args.document {
+        Some(path) if path.as_os_str() == "-" => {
+            input::from_standard_input(WHAT, LONGEST_MOVE, cancel).await?
+        }
+        Some(path) => input::from_file(WHAT, LONGEST_MOVE, path)?,
+        None => {
+            return Err(usage("there is no move to debate")
+                .hint("name a file, such as `assize debate MOVE.md`; `-` reads standard input"));
+        }
+    };
+    if text.contains('\0') {
+        return Err(usage("the move has NUL characters in it, so it is no text"));
+    }
+    Ok(text)
+}
+
+impl Plan {
+    /// A debate of a new move.
+    pub(super) fn fresh(args: &DebateArgs, content: String) -> Plan {
+        Plan {
+            content,
+            ticker: args.ticker.clone(),
+            rounds: args.rounds.unwrap_or(ROUNDS),
+            at: None,
+            before: None,
+            resumed: None,
+            parent: None,
+        }
+    }
+
+    /// A debate that starts from an earlier one: goes on with it, or is forked from it.
+    pub(super) async fn from_earlier(
+        name: &str,
+        args: &DebateArgs,
+        store: &dyn Store,
+        cancel: &Cancel,
+    ) -> Result<Plan, Failure> {
+        let old = kept::find(store, name).await?;
+        if old.kind != "debate" {
+            return Err(usage(format!("`{}` is no debate but a {}", old.id, old.kind)));
+        }
+        let before = read_input(&old)?;
+        let content = match &args.document {
+            Some(_) => document(args, cancel).await?,
+            None => kept_document(store, &old).await?,
+        };
+        if args.resume.is_some() {
+            if !args.take_over {
+                let instead = "wait for it, stop it, or take the run over with `--take-over`";
+                kept::refuse_if_held(&old, "taken up again", instead)?;
+            }
+            return Ok(Plan {
+                content,
+                ticker: before.ticker.clone(),
+                rounds: before.rounds,
+                at: before.at,
+                before: Some(before),
+                resumed: Some(old),
+                parent: None,
+            });
+        }
+        let rounds = args.rounds.unwrap_or(before.rounds);
+        let at = args.at.map(|round| round.0);
+        if let Some(at) = at.filter(|at| *at > rounds) {
+            return Err(usage(format!("there is no round {at} in a debate of {rounds} rounds")));
+        }
+        let ticker = args.ticker.clone().or(before.ticker.clone());
+        let (before, resumed, parent) = (Some(before), None, Some(old));
+        Ok(Plan { content, ticker, rounds, at, before, resumed, parent })
+    }
+
+    /// What the run is to be run with: as before, where there was a before, unless flags say
+    /// otherwise.
+    pub(super) fn input(
+        &self,
+        args: &DebateArgs,
+        config: &Config,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        let same = |before: &Input| {
+            // A cassette answers in whoever's name it was recorded.
+            args.model.replay.is_some()
+                || (before.provider.as_str(), before.model.as_str()) == (provider, model)
+        };
+        let other = self.before.as_ref().filter(|before| !same(before));
+        if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
+            return match other {
+                None => Ok(before.clone()),
+                Some(_) => Err(another_model(run, before, gateway)),
+            };
+        }
+        if let (Some(parent), Some(before), None) = (&self.parent, other, self.at) {
+            let message = format!(
+                "`{}` was answered by {} {}, and {provider} {model} would answer now",
+                parent.id, before.provider, before.model
+            );
+            return Err(Failure::new(FailureKind::Settings, message).hint(format!(
+                "say from which round on another model answers, such as `--at round-1` for all of \
+                 it: `assize debate --fork {} --at round-4`",
+                parent.id
+            )));
+        }
+        let set = config.decimal("temperature").unwrap_or_else(|| Request::TEMPERATURE.into());
+        let longest = config.whole("max_output_tokens").map_or(Request::MAX_TOKENS, |n| n as u32);
+        let before = self.before.as_ref();
+        let earlier = other.filter(|_| self.at != Some(1));
+        Ok(Input {
+            move_id: before.map_or_else(|| "m1".to_owned(), |before| before.move_id.clone()),
+            ticker: self.ticker.clone(),
+            rounds: self.rounds,
+            temperature: match (before, &args.model.temperature) {
+                (Some(before), None) => before.temperature,
+                _ => set,
+            },
+            max_output_tokens: match (before, &args.model.max_output_tokens) {
+                (Some(before), None) => before.max_output_tokens,
+                _ => longest,
+            },
+            context_window: gateway.facts().map(|facts| facts.context_window),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            at: self.at,
+            answered_before_by: earlier.map(|old| format!("{} {}", old.provider, old.model)),
+        })
+    }
+
+    pub(super) fn new_run(&self, input: &Input) -> NewRun {
+        NewRun {
+            kind: "debate".to_owned(),
+            title: title(&self.content),
+            parent: self.parent.as_ref().map(|run| run.id.clone()),
+            input: json!(input),
+            artifacts: vec![(DOCUMENT.to_owned(), self.content.clone().into_bytes())],
+        }
+    }
+}
+
+/// What a run was begun with.
+fn read_input(run: &Run) -> Result<Input, Failure> {
+    let broken = |why: String| {
+        let message = format!("the run `{}` cannot be read: {why}", run.id);
+        Failure::new(FailureKind::Environment, message)
+    };
+    let input: Input =
+        serde_json::from_value(run.input.clone()).map_err(|error| broken(error.to_string()))?;
+    if !(1..=MOST_ROUNDS).contains(&input.rounds) {
+        return Err(broken(format!("no debate has {} rounds", input.rounds)));
+    }
+    Ok(input)
+}
+
+async fn kept_document(store: &dyn Store, run: &Run) -> Result<String, Failure> {
+    let lost = |why: &str| {
+        let message = format!("the move of `{}` {why}", run.id);
+        Failure::new(FailureKind::Environment, message)
+            .hint("debate the file again: `assize debate MOVE.md`")
+    };
+    let artifacts = store.artifacts(&run.id).await?;
+    let artifact = artifacts.iter().find(|artifact| artifact.name == DOCUMENT);
+    let artifact = artifact.ok_or_else(|| lost("was not kept"))?;
+    let bytes = store.artifact(artifact.id).await?;
+    String::from_utf8(bytes).map_err(|_| lost("is not UTF-8 text"))
+}
+
+fn another_model(run: &Run, before: &Input, gateway: &Gateway) -> Failure {
+    let (provider, model) = gateway.name();
+    let message = format!(
+        "`{}` was begun with {} {}, and {provider} {model} would answer now",
+        run.id, before.provider, before.model
+    );
+    let go_on = match before.provider.as_str() {
+        "rehearsal" => "go on with `--provider rehearsal` and the same `rehearsal.seed`".to_owned(),
+        "cassette" => "go on with `--replay` and the same cassette".to_owned(),
+        provider => format!("go on with `--provider {provider} --model {}`", before.model),
+    };
+    Failure::new(FailureKind::Settings, message).hint(format!(
+        "{go_on}, or start from it with another model: `assize debate --fork {} --at round-4`",
+        run.id
+    ))
+}
+
+/// The first line of a document that says something.
+fn title(content: &str) -> String {
+    let plain = content.replace(is_invisible, "");
+    let mut lines = plain.lines().map(|line| line.trim().trim_start_matches('#').trim());
+    let line = lines.find(|line| line.contains(char::is_alphanumeric)).unwrap_or("a move");
+    shorten(&terminal::harmless(&line.replace('\t', " ")), 80)
+}
+
+/// What a run may take over from the one it was forked from.
+pub(super) async fn inherited(
+    store: &dyn Store,
+    run: &Run,
+    at: Option<u32>,
+) -> Result<Vec<Record>, Failure> {
+    let Some(parent) = &run.parent else { return Ok(Vec::new()) };
+    let records = match store.records(parent).await {
+        Ok(records) => records,
+        Err(StoreError::NoSuchRun(_)) => {
+            terminal::warn(&format!("`{parent}`, which this was forked from, is gone"));
+            Vec::new()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let early = |record: &Record| {
+        let before = |at| Place::of(&record.key).is_some_and(|place| place.is_before(at));
+        at.is_none_or(before)
+    };
+    Ok(records.into_iter().filter(early).collect())
+}
+
+/// What a run itself has spent before, which counts against what it may.
+pub(super) fn spent(own: &[Record], inherited: &[Record]) -> Already {
+    let mut already = Already::default();
+    for record in own.iter().filter(|record| !inherited.contains(record)) {
+        if let Outcome::Done(text) = &record.outcome
+            && let Ok(response) = serde_json::from_str::<Response>(text)
+        {
+            already.cost += response.cost.known().unwrap_or_default();
+            already.tokens += response.usage.unwrap_or_default().total();
+        }
+    }
+    already
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_that_says_something() {
+        assert_eq!(title("\u{feff}# Open a bakery\n\nmore"), "Open a bakery");
+        assert_eq!(title("---\n\n## \u{200b}Close it\n"), "Close it");
+        assert_eq!(title("\u{1b}[2J evil"), "\u{fffd}[2J evil");
+        assert_eq!(title("***\n"), "a move");
+        assert_eq!(title(&"x".repeat(100)).chars().count(), 81);
+    }
+}
