@@ -47,7 +47,13 @@ impl<S: State> Graph<S> {
         tokio::select! {
             biased;
             reason = cancel.cancelled() => Err(RunError::Cancelled { reason }),
-            result = work => result,
+            result = work => match result {
+                // A node may hear of it first, and fail for it.
+                Err(_) if cancel.is_cancelled() => {
+                    Err(RunError::Cancelled { reason: cancel.reason() })
+                }
+                result => result,
+            },
             allowed = time_is_up => Err(RunError::Deadline { allowed }),
         }
     }

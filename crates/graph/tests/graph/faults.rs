@@ -54,6 +54,19 @@ async fn a_cancelled_run_says_why() {
     assert_eq!(error.to_string(), "interrupted");
 }
 
+#[tokio::test]
+async fn a_node_that_fails_because_it_was_cancelled_has_not_failed() {
+    let cancel = Cancel::new();
+    let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
+    let body = move |_: Context<Log>| {
+        cancel.cancel("enough");
+        async { Err(NodeError::from(Broken("cut short".to_owned()))) }
+    };
+    let graph = Graph::builder("one").node("only", body).start("only").edge("only", END);
+    let error = graph.compile().unwrap().run(Log::default(), options).await.unwrap_err();
+    assert!(matches!(&error, RunError::Cancelled { reason } if reason == "enough"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_went_on_from_a_failure_goes_the_same_way_again() {
     let journal = Arc::new(MemoryJournal::new());
