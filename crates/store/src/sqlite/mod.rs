@@ -3,6 +3,7 @@
 
 mod rows;
 mod schema;
+mod store;
 mod worker;
 
 use std::fs;

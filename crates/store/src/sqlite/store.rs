@@ -1,0 +1,385 @@
+//! What every store does, in SQL.
+
+use assize_graph::{Appended, Event, Key, Outcome, Record};
+use assize_types::Fingerprint;
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use serde_json::Value;
+
+use super::SqliteStore;
+use super::rows::{
+    Body, EVENTS_OF_A_ROW, RECORDS, as_list, event_ids, find_record, fingerprint, held, json, keep,
+    now, number, parsed, read_record, read_run, run_id, use_artifact, write_audit, write_events,
+};
+use super::worker::Trouble;
+use crate::artifact::{ArtifactId, ArtifactUse};
+use crate::audit::{AuditEntry, NewAuditEntry};
+use crate::error::StoreError;
+use crate::run::{Claim, Ending, NewRun, Run, RunFilter, RunId, RunStatus};
+use crate::{EventQuery, Message, Store, StoredEvent};
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Claim), StoreError> {
+        let (input, holder) = (run.input.to_string(), holder.to_owned());
+        let body = move |db: &Connection| {
+            let parent = run.parent.as_ref().map(RunId::as_str);
+            // Nearly always the first name is free.
+            let id = loop {
+                let id = RunId::random(&run.kind);
+                match number(db, &id) {
+                    Ok(_) => continue,
+                    Err(Trouble::Refused(_)) => break id,
+                    Err(trouble) => return Err(trouble),
+                }
+            };
+            let values = named_params! {
+                ":id": id.as_str(), ":kind": run.kind, ":title": run.title, ":parent": parent,
+                ":now": now(), ":holder": holder, ":input": input,
+            };
+            db.prepare_cached(
+                "INSERT INTO runs \
+                 (id, kind, title, status, parent, created, updated, epoch, holder, input) \
+                 VALUES (:id, :kind, :title, 'running', :parent, :now, :now, 1, :holder, :input)",
+            )?
+            .execute(values)?;
+            let row = db.last_insert_rowid();
+            for (name, bytes) in &run.artifacts {
+                use_artifact(db, row, name, ArtifactId::of(bytes), bytes)?;
+            }
+            let run = db.query_row("SELECT * FROM runs WHERE number = ?", [row], read_run)?;
+            let claim = Claim { run: id, epoch: run.epoch };
+            Ok((run, claim))
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn run(&self, id: &RunId) -> Result<Run, StoreError> {
+        let id = id.clone();
+        let body = move |db: &Connection| {
+            let found = db
+                .prepare_cached("SELECT * FROM runs WHERE id = ?")?
+                .query_row([id.as_str()], read_run)
+                .optional()?;
+            found.ok_or_else(|| StoreError::NoSuchRun(id.clone()).into())
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError> {
+        let body = move |db: &Connection| {
+            let limit = if filter.limit == 0 { -1 } else { filter.limit as i64 };
+            let values = named_params! {
+                ":kind": filter.kind, ":status": filter.status.map(RunStatus::name),
+                ":prefix": filter.prefix, ":title": filter.title, ":limit": limit,
+            };
+            let mut select = db.prepare_cached(
+                "SELECT * FROM runs WHERE (:kind IS NULL OR kind = :kind) \
+                 AND (:status IS NULL OR status = :status) \
+                 AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix) \
+                 AND (:title IS NULL OR instr(lower(title), lower(:title)) > 0) \
+                 ORDER BY number DESC LIMIT :limit",
+            )?;
+            Ok(select.query_map(values, read_run)?.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn claim(
+        &self,
+        id: &RunId,
+        holder: &str,
+        seen: Option<u64>,
+    ) -> Result<Claim, StoreError> {
+        let (id, holder) = (id.clone(), holder.to_owned());
+        let body = move |db: &Connection| {
+            let (status, epoch): (String, u64) = db
+                .prepare_cached("SELECT status, epoch FROM runs WHERE number = ?")?
+                .query_row([number(db, &id)?], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            if seen.is_some_and(|seen| seen != epoch) {
+                return Err(StoreError::Fenced(id.clone()).into());
+            }
+            if status == RunStatus::Done.name() {
+                return Err(StoreError::Done(id.clone()).into());
+            }
+            let epoch = db
+                .prepare_cached(
+                    "UPDATE runs SET epoch = epoch + 1, status = 'running', holder = ?, error = NULL, \
+                     updated = ? WHERE id = ? RETURNING epoch",
+                )?
+                .query_row(params![holder, now(), id.as_str()], |row| row.get(0))?;
+            Ok(Claim { run: id.clone(), epoch })
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn append(
+        &self,
+        claim: &Claim,
+        record: Record,
+        events: Vec<Event>,
+    ) -> Result<Appended, StoreError> {
+        let claim = claim.clone();
+        let (failed, body) = match record.outcome {
+            Outcome::Done(body) => (false, body),
+            Outcome::Failed(body) => (true, body),
+        };
+        let (key, request) = (record.key, record.request);
+        // Not in the one thread that writes for everyone.
+        let body = Body::of(body);
+        let body = move |db: &Connection| {
+            let run = held(db, &claim)?;
+            let (inline, artifact) = match &body {
+                Body::Inline(value) => (Some(value), None),
+                Body::Large(id, bytes) => (None, Some(keep(db, *id, bytes)?)),
+            };
+            let (own, more) = events.split_at(events.len().min(EVENTS_OF_A_ROW));
+            let written = db
+                .prepare_cached(
+                    "INSERT INTO journal (run, at, key, request, failed, body, artifact, events) \
+                     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                )?
+                .execute(params![
+                    run,
+                    now(),
+                    key.as_str(),
+                    (request != Fingerprint::NONE).then(|| request.as_bytes()),
+                    failed,
+                    inline,
+                    artifact,
+                    as_list(own)
+                ])?;
+            if written == 0
+                && let Some(existing) = find_record(db, run, &key)?
+            {
+                return Ok(Appended::Existing(existing));
+            }
+            let mut ids: Vec<u64> = event_ids(db.last_insert_rowid(), own.len()).collect();
+            // Hardly ever are there more than fit one row.
+            ids.extend(write_events(db, run, more)?);
+            Ok(Appended::Recorded { event_ids: ids })
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError> {
+        let (id, key) = (id.clone(), key.clone());
+        let body = move |db: &Connection| Ok(find_record(db, number(db, &id)?, &key)?);
+        self.reader.ask(body).await
+    }
+
+    async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
+        let id = id.clone();
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached(&format!(
+                "{RECORDS} WHERE j.run = ? AND j.key IS NOT NULL ORDER BY j.number"
+            ))?;
+            let rows = select.query_map([number(db, &id)?], read_record)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn finish(
+        &self,
+        claim: &Claim,
+        ending: Ending,
+        events: Vec<Event>,
+    ) -> Result<Vec<u64>, StoreError> {
+        let claim = claim.clone();
+        let (status, result, error) = match ending {
+            Ending::Done { result } => (RunStatus::Done, Some(result.to_string()), None),
+            Ending::Failed { error } => (RunStatus::Failed, None, Some(error)),
+            Ending::Cancelled { reason } => (RunStatus::Cancelled, None, Some(reason)),
+        };
+        let body = move |db: &Connection| {
+            let run = held(db, &claim)?;
+            db.prepare_cached(
+                "UPDATE runs SET status = ?, result = ?, error = ?, holder = NULL, updated = ? \
+                 WHERE number = ?",
+            )?
+            .execute(params![status.name(), result, error, now(), run])?;
+            Ok(write_events(db, run, &events)?)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        let body = move |db: &Connection| {
+            let run = query.run.as_ref().map(|id| number(db, id)).transpose()?;
+            let most = if query.limit == 0 { usize::MAX } else { query.limit };
+            // Two statements, so that each can use its index.
+            let which = if run.is_some() { "j.run = :run" } else { ":run IS NULL" };
+            let mut select = db.prepare_cached(&format!(
+                "SELECT j.number, r.id AS run, j.at, j.events FROM journal j \
+                 JOIN runs r ON r.number = j.run \
+                 WHERE {which} AND j.events IS NOT NULL AND j.number >= :from ORDER BY j.number"
+            ))?;
+            let from = query.after / EVENTS_OF_A_ROW as u64;
+            let mut rows = select.query(named_params! { ":run": run, ":from": from })?;
+            let mut found = Vec::new();
+            while found.len() < most
+                && let Some(row) = rows.next()?
+            {
+                let events: Vec<(String, Value)> =
+                    parsed(row, "events", |text| serde_json::from_str(text))?;
+                let (run, at) = (run_id(row, "run")?, row.get("at")?);
+                let ids = event_ids(row.get("number")?, events.len());
+                for (id, (name, payload)) in ids.zip(events).filter(|(id, _)| *id > query.after) {
+                    found.push(StoredEvent { id, run: run.clone(), at, name, payload });
+                }
+            }
+            found.truncate(most);
+            Ok(found)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn remove_run(&self, seen: &Claim) -> Result<(), StoreError> {
+        let seen = seen.clone();
+        let body = move |db: &Connection| {
+            let run = held(db, &seen)?;
+            // The last row stays, empty, until there is a later one: its number must not come back.
+            db.execute(
+                "DELETE FROM journal WHERE run IS NULL \
+                 AND number < (SELECT max(number) FROM journal)",
+                [],
+            )?;
+            db.execute(
+                "UPDATE journal SET run = NULL, key = NULL, request = NULL, body = NULL, \
+                 artifact = NULL, events = NULL \
+                 WHERE run = ? AND number = (SELECT max(number) FROM journal)",
+                [run],
+            )?;
+            for table in ["journal", "artifact_uses"] {
+                db.execute(&format!("DELETE FROM {table} WHERE run = ?"), [run])?;
+            }
+            db.execute("DELETE FROM runs WHERE number = ?", [run])?;
+            db.execute(
+                "DELETE FROM artifacts WHERE number NOT IN (SELECT artifact FROM artifact_uses) \
+                 AND number NOT IN (SELECT artifact FROM journal WHERE artifact IS NOT NULL)",
+                [],
+            )?;
+            // Gives the room back to the disk; the statement has a row for each page.
+            let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
+            let mut pages = vacuum.query([])?;
+            while pages.next()?.is_some() {}
+            let entry = NewAuditEntry {
+                actor: "user".to_owned(),
+                action: "run removed".to_owned(),
+                subject: seen.run.to_string(),
+                detail: Value::Null,
+            };
+            write_audit(db, entry)?;
+            Ok(())
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn put_artifact(
+        &self,
+        run: &RunId,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> Result<ArtifactId, StoreError> {
+        let (run, name, id) = (run.clone(), name.to_owned(), ArtifactId::of(&bytes));
+        let body = move |db: &Connection| {
+            use_artifact(db, number(db, &run)?, &name, id, &bytes)?;
+            Ok(id)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError> {
+        let path = self.path.clone();
+        let body = move |db: &Connection| {
+            let found: Option<Vec<u8>> = db
+                .prepare_cached("SELECT bytes FROM artifacts WHERE hash = ?")?
+                .query_row([id.as_bytes()], |row| row.get(0))
+                .optional()?;
+            let bytes = found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()))?;
+            if ArtifactId::of(&bytes) != id {
+                let reason = format!("the artifact {id} is not what was kept");
+                return Err(StoreError::Damaged { path: path.clone(), reason }.into());
+            }
+            Ok(bytes)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError> {
+        let run = run.clone();
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached(
+                "SELECT u.name, a.hash, length(a.bytes) AS bytes FROM artifact_uses u \
+                 JOIN artifacts a ON a.number = u.artifact WHERE u.run = ? ORDER BY u.name",
+            )?;
+            let read = |row: &Row<'_>| {
+                Ok(ArtifactUse {
+                    name: row.get("name")?,
+                    id: ArtifactId::from_bytes(row.get("hash")?),
+                    bytes: row.get("bytes")?,
+                })
+            };
+            let rows = select.query_map([number(db, &run)?], read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn post(&self, topic: &str, message: Value) -> Result<u64, StoreError> {
+        let (topic, message) = (topic.to_owned(), message.to_string());
+        let body = move |db: &Connection| {
+            let id = db
+                .prepare_cached("INSERT INTO messages (at, topic, body) VALUES (?, ?, ?)")?
+                .insert(params![now(), topic, message])?;
+            Ok(id as u64)
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError> {
+        let topic = topic.to_owned();
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached(
+                "SELECT id, at, topic, body FROM messages WHERE topic = ? AND id > ? ORDER BY id",
+            )?;
+            let read = |row: &Row<'_>| {
+                Ok(Message {
+                    id: row.get("id")?,
+                    at: row.get("at")?,
+                    topic: row.get("topic")?,
+                    body: json(row, "body")?,
+                })
+            };
+            let rows = select.query_map(params![topic, after], read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError> {
+        let body = move |db: &Connection| Ok(write_audit(db, entry.clone())?);
+        self.writer()?.ask(body).await
+    }
+
+    async fn audit_log(&self) -> Result<Vec<AuditEntry>, StoreError> {
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached("SELECT * FROM audit ORDER BY id")?;
+            let read = |row: &Row<'_>| {
+                Ok(AuditEntry {
+                    id: row.get("id")?,
+                    at: row.get("at")?,
+                    actor: row.get("actor")?,
+                    action: row.get("action")?,
+                    subject: row.get("subject")?,
+                    detail: json(row, "detail")?,
+                    previous: fingerprint(row, "previous")?,
+                    hash: fingerprint(row, "hash")?,
+                })
+            };
+            Ok(select.query_map([], read)?.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+}
