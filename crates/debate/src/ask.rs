@@ -77,6 +77,10 @@ impl<'a> Asking<'a> {
         Asking { context, model, key, told, insists: false, held: Mutex::default() }
     }
 
+    pub(crate) fn context(&self) -> &'a Context<DebateState> {
+        self.context
+    }
+
     /// Takes no refusal for an answer.
     pub(crate) fn insisting(mut self) -> Self {
         self.insists = true;

@@ -123,12 +123,10 @@ impl Room {
         let mut asking = Asking::new(context, &*self.model, key("score"), None);
         let mut answer = asking.scores(words.scoring(log, summary.as_ref())).await?;
         if let Err(AnswerError::Model(error)) = &answer
-            && is_overflow(error)
-            && let Some(up_to_round) = can_be_summed_up(context.state(), log, summary.as_ref())
+            && let Some((shorter, more)) = self
+                .after_overflow(&asking, error, log, summary.as_ref(), &key("score-summary-2"))
+                .await?
         {
-            asking.go_on().await?;
-            let key_of_summary = key("score-summary-2");
-            let (shorter, more) = self.sum_up(context, log, up_to_round, &key_of_summary).await?;
             asking = Asking::new(context, &*self.model, key("score-shorter"), None);
             answer = asking.scores(words.scoring(log, Some(&shorter))).await?;
             updates.extend(more);
@@ -157,14 +155,11 @@ impl Room {
         let told = Told { log: Some(log), round, status };
         let mut asking = Asking::new(context, &*self.model, key(role), Some(told));
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
-        // The provider knows best how much fits: sum up what can be, and ask once more.
         if let Err(error) = &answer
-            && is_overflow(error)
-            && let Some(up_to_round) = can_be_summed_up(context.state(), log, summary.as_ref())
+            && let Some((shorter, more)) = self
+                .after_overflow(&asking, error, log, summary.as_ref(), &key("summary-2"))
+                .await?
         {
-            asking.go_on().await?;
-            let key_of_summary = key("summary-2");
-            let (shorter, more) = self.sum_up(context, log, up_to_round, &key_of_summary).await?;
             let shorter_key = key(&format!("{role}-shorter"));
             asking = Asking::new(context, &*self.model, shorter_key, Some(told));
             answer = asking.answer(&request(words, Some(&shorter))).await?;
@@ -209,6 +204,26 @@ impl Room {
         };
         let (summary, updates) = self.sum_up(context, log, up_to_round, key).await?;
         Ok((Some(summary), updates))
+    }
+
+    /// The provider knows best how much fits. Where it says that this was too much, and something
+    /// can be summed up: the summary to ask once more with.
+    async fn after_overflow(
+        &self,
+        asking: &Asking<'_>,
+        error: &ModelError,
+        log: LogName,
+        known: Option<&Summary>,
+        key: &str,
+    ) -> Result<Option<(Summary, Vec<Update>)>, NodeError> {
+        let context = asking.context();
+        match can_be_summed_up(context.state(), log, known).filter(|_| is_overflow(error)) {
+            None => Ok(None),
+            Some(up_to_round) => {
+                asking.go_on().await?;
+                self.sum_up(context, log, up_to_round, key).await.map(Some)
+            }
+        }
     }
 
     /// Has rounds summed up by the model; where it cannot, their opening words have to do.

@@ -105,10 +105,12 @@ impl Default for Spent {
 
 impl Spent {
     pub(crate) fn add(&mut self, response: &Response) {
-        self.calls += 1;
-        self.usage += response.usage.unwrap_or_default();
-        self.cost = self.cost + response.cost;
-        self.rehearsal |= response.rehearsal;
+        *self = self.plus(Spent {
+            calls: 1,
+            usage: response.usage.unwrap_or_default(),
+            cost: response.cost,
+            rehearsal: response.rehearsal,
+        });
     }
 
     pub(crate) fn plus(mut self, other: Spent) -> Spent {

@@ -3,7 +3,7 @@
 //! Three figures for three purposes: a likely one to show, a generous one to size a window by, and
 //! one that cannot be exceeded to reserve money by.
 
-use assize_llm::{Request, Turn};
+use assize_llm::Request;
 use assize_types::Cost;
 
 use crate::catalog::ModelFacts;
@@ -56,19 +56,7 @@ pub(crate) fn text_bytes(request: &Request) -> u64 {
 
 /// Shows `look` every piece of text that a request sends.
 fn each_text(request: &Request, look: &mut dyn FnMut(&str)) {
-    let prompt = &request.prompt;
-    prompt.blocks.iter().for_each(|block| look(&block.text));
-    for turn in &prompt.transcript {
-        match turn {
-            Turn::User { text } => look(text),
-            Turn::Assistant { text, calls } => {
-                look(text);
-                calls.iter().for_each(|call| look(&call.arguments.to_string()));
-            }
-            Turn::Tool(result) => look(&result.content),
-        }
-    }
-    look(&prompt.tail);
+    request.prompt.each_text(look);
     for tool in &request.tools {
         look(&tool.description);
         look(&tool.parameters.to_string());

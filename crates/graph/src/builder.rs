@@ -89,13 +89,6 @@ impl Outline {
     }
 }
 
-fn inner<S: serde::Serializer>(
-    inner: &Option<Arc<Outline>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    inner.as_deref().serialize(serializer)
-}
-
 /// The shape of a graph, without what its nodes do.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outline {
@@ -109,7 +102,6 @@ pub(crate) struct OutlineNode {
     pub(crate) name: &'static str,
     pub(crate) exit: OutlineExit,
     /// The graph within this node.
-    #[serde(serialize_with = "inner")]
     pub(crate) inner: Option<Arc<Outline>>,
 }
 

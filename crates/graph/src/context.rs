@@ -231,16 +231,14 @@ impl<S: State> Context<S> {
                 failed.recorded = true;
                 return outcome.map_err(|error| EffectError::Failed(failed.because(error)));
             }
-            if let Some(outcome) = journal.inherited(&key, failed.request) {
-                let record = Record { key: key.clone(), request: failed.request, outcome };
-                let value = read::<T, E>(record.clone(), failed.request)?;
-                if let Ok(value) = &value {
-                    events.extend(tell(value));
-                }
-                self.run.append(record, events).await?;
-                signal(if value.is_ok() { EffectStage::Inherited } else { EffectStage::Failed });
-                failed.recorded = true;
-                return value.map_err(|error| EffectError::Failed(failed.because(error)));
+            if let Some(text) = journal.inherited(&key, failed.request) {
+                let value = serde_json::from_str(&text)
+                    .map_err(|source| RunError::Unreadable { key: key.clone(), source })?;
+                events.extend(tell(&value));
+                let (request, outcome) = (failed.request, Outcome::Done(text));
+                self.run.append(Record { key: key.clone(), request, outcome }, events).await?;
+                signal(EffectStage::Inherited);
+                return Ok(value);
             }
         }
         self.still_going()?;

@@ -75,8 +75,9 @@ pub trait Journal: Send + Sync {
     /// Once this returns, they are as safe as the journal ever makes them.
     async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError>;
 
-    /// What another run found out by asking the very same thing under the same key; see [`Fork`].
-    fn inherited(&self, _key: &Key, _request: Fingerprint) -> Option<Outcome> {
+    /// What another run was answered, as JSON, when it asked the very same thing under the same key;
+    /// see [`Fork`].
+    fn inherited(&self, _key: &Key, _request: Fingerprint) -> Option<String> {
         None
     }
 }
@@ -137,15 +138,19 @@ impl Journal for MemoryJournal {
 /// the same words is taken over, everything else is asked anew.
 pub struct Fork<J> {
     own: J,
-    old: HashMap<Key, Record>,
+    /// What was asked, and the answer.
+    old: HashMap<Key, (Fingerprint, String)>,
 }
 
 impl<J> Fork<J> {
     /// `old` is what the new run may take over: all records of the old run, or those before the
     /// point from which it is to go another way. Failures are tried again.
     pub fn new(own: J, old: impl IntoIterator<Item = Record>) -> Fork<J> {
-        let answered = old.into_iter().filter(|record| matches!(record.outcome, Outcome::Done(_)));
-        Fork { own, old: answered.map(|record| (record.key.clone(), record)).collect() }
+        let answered = |record: Record| match record.outcome {
+            Outcome::Done(text) => Some((record.key, (record.request, text))),
+            Outcome::Failed(_) => None,
+        };
+        Fork { own, old: old.into_iter().filter_map(answered).collect() }
     }
 }
 
@@ -165,9 +170,9 @@ impl<J: Journal> Journal for Fork<J> {
         self.own.append(record, events).await
     }
 
-    fn inherited(&self, key: &Key, request: Fingerprint) -> Option<Outcome> {
-        let record = self.old.get(key).filter(|record| record.request == request)?;
-        Some(record.outcome.clone())
+    fn inherited(&self, key: &Key, request: Fingerprint) -> Option<String> {
+        let (_, text) = self.old.get(key).filter(|(asked, _)| *asked == request)?;
+        Some(text.clone())
     }
 }
 
@@ -181,7 +186,7 @@ impl<J: Journal + ?Sized> Journal for std::sync::Arc<J> {
         (**self).append(record, events).await
     }
 
-    fn inherited(&self, key: &Key, request: Fingerprint) -> Option<Outcome> {
+    fn inherited(&self, key: &Key, request: Fingerprint) -> Option<String> {
         (**self).inherited(key, request)
     }
 }

@@ -100,6 +100,22 @@ impl Prompt {
         self
     }
 
+    /// Shows `look` every piece of text in it.
+    pub fn each_text(&self, look: &mut dyn FnMut(&str)) {
+        self.blocks.iter().for_each(|block| look(&block.text));
+        for turn in &self.transcript {
+            match turn {
+                Turn::User { text } => look(text),
+                Turn::Assistant { text, calls } => {
+                    look(text);
+                    calls.iter().for_each(|call| look(&call.arguments.to_string()));
+                }
+                Turn::Tool(result) => look(&result.content),
+            }
+        }
+        look(&self.tail);
+    }
+
     /// The transcript and the tail as alternating messages: neighbours of one speaker are one
     /// message, since most providers refuse two in a row.
     pub fn messages(&self) -> Vec<Message<'_>> {

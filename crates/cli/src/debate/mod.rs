@@ -59,12 +59,11 @@ pub(crate) async fn run(
             Plan::from_earlier(name.unwrap_or_default(), &args, &*store, &cancel).await?
         }
     };
-    let mut already = Already::default();
-    if let Some(run) = &plan.resumed {
-        let at = run.input["at"].as_u64().map(|at| at as u32);
-        let inherited = plan::inherited(&*store, run, at).await?;
-        already = plan::spent(&store.records(&run.id).await?, &inherited);
-    }
+    let inherited = plan.inherited(&*store).await?;
+    let already = match &plan.resumed {
+        Some(run) => plan::spent(&store.records(&run.id).await?, &inherited),
+        None => Already::default(),
+    };
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
     let input = plan.input(&args, config, &gateway)?;
     let holder = Holder::this_process().to_text();
@@ -80,7 +79,6 @@ pub(crate) async fn run(
             (run, RunJournal::fresh(store.clone(), claim))
         }
     };
-    let inherited = plan::inherited(&*store, &run, input.at).await?;
     let sitting = Sitting {
         args: &args,
         run,

@@ -210,6 +210,28 @@ impl Plan {
         })
     }
 
+    /// What the run may take over from the one it is, or was, forked from.
+    pub(super) async fn inherited(&self, store: &dyn Store) -> Result<Vec<Record>, Failure> {
+        let parent = match (&self.resumed, &self.parent) {
+            (Some(run), _) => run.parent.as_ref(),
+            (None, parent) => parent.as_ref().map(|run| &run.id),
+        };
+        let Some(parent) = parent else { return Ok(Vec::new()) };
+        let records = match store.records(parent).await {
+            Ok(records) => records,
+            Err(StoreError::NoSuchRun(_)) => {
+                terminal::warn(&format!("`{parent}`, which this was forked from, is gone"));
+                Vec::new()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let early = |record: &Record| {
+            let before = |at| Place::of(&record.key).is_some_and(|place| place.is_before(at));
+            self.at.is_none_or(before)
+        };
+        Ok(records.into_iter().filter(early).collect())
+    }
+
     pub(super) fn new_run(&self, input: &Input) -> NewRun {
         NewRun {
             kind: "debate".to_owned(),
@@ -271,28 +293,6 @@ fn title(content: &str) -> String {
     let mut lines = plain.lines().map(|line| line.trim().trim_start_matches('#').trim());
     let line = lines.find(|line| line.contains(char::is_alphanumeric)).unwrap_or("a move");
     shorten(&terminal::harmless(&line.replace('\t', " ")), 80)
-}
-
-/// What a run may take over from the one it was forked from.
-pub(super) async fn inherited(
-    store: &dyn Store,
-    run: &Run,
-    at: Option<u32>,
-) -> Result<Vec<Record>, Failure> {
-    let Some(parent) = &run.parent else { return Ok(Vec::new()) };
-    let records = match store.records(parent).await {
-        Ok(records) => records,
-        Err(StoreError::NoSuchRun(_)) => {
-            terminal::warn(&format!("`{parent}`, which this was forked from, is gone"));
-            Vec::new()
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let early = |record: &Record| {
-        let before = |at| Place::of(&record.key).is_some_and(|place| place.is_before(at));
-        at.is_none_or(before)
-    };
-    Ok(records.into_iter().filter(early).collect())
 }
 
 /// What a run itself has spent before, which counts against what it may.
