@@ -1,0 +1,87 @@
+//! What is laid on every program under trial, whatever the walls around the sandbox are.
+
+use std::io;
+
+use assize_protocol::GuestLimits;
+use landlock::{
+    ABI, Access, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr,
+};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::seccomp::Filters;
+
+/// Folders that programs may write to, if they are there.
+const WRITABLE: [&str; 3] = ["/tmp", "/workspace", "/dev/shm"];
+
+/// Devices that programs may write to.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// The newest of Landlock's rules that we know to be right for us.
+const NEWEST: ABI = ABI::V5;
+
+/// Everything that can be made ready once and laid on each program.
+pub(crate) struct Confinement {
+    filters: Filters,
+    landlock: RulesetCreated,
+    limits: GuestLimits,
+}
+
+impl Confinement {
+    pub(crate) fn new(limits: GuestLimits) -> Result<Confinement, String> {
+        // Where the kernel has no Landlock, the rules are empty and do nothing.
+        let landlock = rules().map_err(|error| format!("Landlock: {error}"))?;
+        Ok(Confinement { filters: Filters::new()?, landlock, limits })
+    }
+
+    /// Lays everything on this process, which is about to become the program.
+    pub(crate) fn apply(&self) -> io::Result<()> {
+        // The first to go when memory runs out. Without a `/proc` it is the largest, which will do.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        self.set_limits()?;
+        rustix::thread::set_no_new_privs(true)?;
+        self.landlock.try_clone()?.restrict_self().map_err(io::Error::other)?;
+        self.filters.apply()
+    }
+
+    fn set_limits(&self) -> io::Result<()> {
+        let limits = &self.limits;
+        let mut all = vec![
+            (Resource::Core, 0),
+            (Resource::Nofile, 1024),
+            (Resource::Fsize, limits.file_bytes),
+            (Resource::Memlock, 64 * 1024),
+            (Resource::Msgqueue, 800 * 1024),
+            (Resource::Sigpending, 1024),
+        ];
+        all.extend(limits.processes.map(|count| (Resource::Nproc, count)));
+        all.extend(limits.watch_memory.map(|bytes| (Resource::Data, bytes)));
+        all.extend(limits.cpu_seconds.map(|seconds| (Resource::Cpu, seconds)));
+        for (resource, value) in all {
+            // Never more than what we have ourselves.
+            let most = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+            let value = Some(value.min(most));
+            setrlimit(resource, Rlimit { current: value, maximum: value })?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything may be read and run, and only the writable places written to.
+fn rules() -> Result<RulesetCreated, Box<dyn std::error::Error>> {
+    let mut rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.create()?;
+    let read = AccessFs::from_read(NEWEST);
+    rules = rules.add_rule(PathBeneath::new(PathFd::new("/")?, read))?;
+    for folder in WRITABLE {
+        if let Ok(folder) = PathFd::new(folder) {
+            rules = rules.add_rule(PathBeneath::new(folder, AccessFs::from_all(NEWEST)))?;
+        }
+    }
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    for path in DEVICES {
+        if let Ok(path) = PathFd::new(path) {
+            rules = rules.add_rule(PathBeneath::new(path, device))?;
+        }
+    }
+    Ok(rules)
+}

@@ -1,0 +1,40 @@
+//! The guest: one small static program that is inside every sandbox, and the home of all `unsafe`.
+//!
+//! It has two parts. `keep` builds a jail around itself and watches over it from outside
+//! ([`jail`]); in other sandboxes something else built the walls. `serve`, inside, does what the host
+//! asks on the channel that is its standard input and output ([`serve`]): it runs programs, each
+//! confined once more ([`confine`]), and reads and writes files.
+//!
+//! It is single-threaded throughout: whatever follows a fork may do as it likes.
+
+mod confine;
+mod files;
+mod jail;
+mod link;
+mod prepared;
+mod program;
+mod seccomp;
+mod serve;
+mod sys;
+mod watch;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The file that we were started from has no name of its own.
+    let _ = rustix::thread::set_name(c"assize-guest");
+    let outcome = match std::env::args().nth(1).as_deref() {
+        Some("keep") => jail::keep(),
+        Some("serve") => serve::serve(None),
+        _ => Err("this program is started by assize inside its sandboxes, as `keep` or `serve`"
+            .to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            // The host reads it, and puts it into its own words.
+            let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}

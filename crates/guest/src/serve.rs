@@ -1,0 +1,442 @@
+//! The loop inside: hears the host, runs what it asks for, and ends with it.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use assize_protocol::{
+    Cause, Exec, Failure, Frame, FrameError, Hello, Kind, Reply, Request, StreamId, VERSION,
+    Welcome, port,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::confine::Confinement;
+use crate::files::{self, Reading, Writing};
+use crate::link::Link;
+use crate::prepared::Prepared;
+use crate::program::{Program, Starter};
+use crate::sys::{self, Pid};
+use crate::watch;
+
+/// How often we look for processes that are still to be killed.
+const ROUNDS: usize = 1000;
+
+/// What a stream is about.
+enum Stream {
+    Program(Program),
+    Writing(Writing),
+    Reading(Reading),
+}
+
+struct Server {
+    link: Link,
+    user: Option<u32>,
+    /// Known once the host has said hello.
+    starter: Option<Starter>,
+    watch_memory: Option<u64>,
+    streams: BTreeMap<StreamId, Stream>,
+    /// The program that waits, and the stream that waits for it to be ready.
+    prepared: Option<Prepared>,
+    preparing: Option<StreamId>,
+    children: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+/// Serves the host until it is gone. Programs become the user, where one is given.
+pub(crate) fn serve(user: Option<u32>) -> Result<(), String> {
+    // Nobody under the same user may look at us or at what we hold.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .map_err(|error| format!("cannot hide from programs: {error}"))?;
+    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
+    let children = sys::children_signal().map_err(|error| format!("signals: {error}"))?;
+    let server = Server {
+        link: Link::new()?,
+        user,
+        starter: None,
+        watch_memory: None,
+        streams: BTreeMap::new(),
+        prepared: None,
+        preparing: None,
+        children,
+        buffer: vec![0; 64 * 1024],
+    };
+    server.run().map_err(|error| format!("the host sent {error}"))
+}
+
+impl Server {
+    fn run(mut self) -> Result<(), FrameError> {
+        loop {
+            if !self.wait() {
+                // Everything in the sandbox ends with its first process, which we are; and where we
+                // are not, with this.
+                sys::kill(-1, libc::SIGKILL);
+                return Ok(());
+            }
+            while let Some(frame) = self.link.next_frame()? {
+                self.hear(&frame)?;
+            }
+            self.look_after_programs();
+            self.end_what_is_over();
+        }
+    }
+
+    /// Waits until there is something to do, and reads what the host sent. `false` when it is gone.
+    fn wait(&mut self) -> bool {
+        if !self.link.flush() {
+            return false;
+        }
+        let host = Link::input();
+        let mut fds =
+            vec![PollFd::new(&host, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
+        let output = Link::output();
+        if self.link.waiting() {
+            fds.push(PollFd::new(&output, PollFlags::OUT));
+        }
+        let room = self.link.has_room();
+        let mut at_once = false;
+        for stream in self.streams.values() {
+            match stream {
+                Stream::Program(program) => {
+                    if room {
+                        fds.extend(
+                            program.reads().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+                        );
+                    }
+                    let input = program.writes();
+                    fds.extend(input.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
+                }
+                Stream::Reading(reading) => at_once |= room && reading.can_send(),
+                Stream::Writing(_) => {}
+            }
+        }
+        if let Some(prepared) = self.prepared.as_ref().filter(|prepared| !prepared.ready) {
+            fds.push(PollFd::from_borrowed_fd(prepared.gate.as_fd(), PollFlags::IN));
+        }
+        let timeout = if at_once { Some(Duration::ZERO) } else { self.next_deadline() };
+        let timeout = timeout.map(|left| Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        // Interrupted or not, everything is looked at again.
+        let _ = poll(&mut fds, timeout.as_ref());
+        let heard = !fds[0].revents().is_empty();
+        drop(fds);
+        if heard { self.link.fill() } else { true }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let programs = self.programs();
+        let first = programs.clone().filter_map(Program::deadline).min();
+        let left = first.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let watched = self.watch_memory.is_some() && programs.clone().any(Program::runs);
+        if watched { Some(left.unwrap_or(watch::EVERY).min(watch::EVERY)) } else { left }
+    }
+
+    fn programs(&self) -> impl Iterator<Item = &Program> + Clone {
+        self.streams.values().filter_map(|stream| match stream {
+            Stream::Program(program) => Some(program),
+            _ => None,
+        })
+    }
+
+    fn hear(&mut self, frame: &Frame) -> Result<(), FrameError> {
+        let id = frame.stream;
+        match frame.kind {
+            Kind::Hello => {
+                let hello: Hello = frame.message()?;
+                return self.welcome(hello);
+            }
+            Kind::Open => {
+                let request = frame.message()?;
+                if let Err(failure) = self.open(id, request) {
+                    self.link.reply(id, &Reply::Failed(failure));
+                }
+            }
+            Kind::Data => {
+                let (_, bytes) = frame.on_port()?;
+                match self.streams.get_mut(&id) {
+                    Some(Stream::Program(program)) => program.give_input(bytes, &mut self.link),
+                    Some(Stream::Writing(writing)) => writing.take(id, bytes, &mut self.link),
+                    // Sent before our reply was heard.
+                    Some(Stream::Reading(_)) | None => {}
+                }
+            }
+            Kind::Close => match self.streams.remove(&id) {
+                Some(Stream::Writing(writing)) => {
+                    let reply = writing.end();
+                    self.link.reply(id, &reply);
+                }
+                Some(Stream::Program(mut program)) => {
+                    program.end_input(&mut self.link);
+                    self.streams.insert(id, Stream::Program(program));
+                }
+                Some(stream) => drop(self.streams.insert(id, stream)),
+                None => {}
+            },
+            Kind::Credit => {
+                let (port, bytes) = frame.credit()?;
+                match self.streams.get_mut(&id) {
+                    Some(Stream::Program(program)) => program.add_credit(port, bytes),
+                    Some(Stream::Reading(reading)) if port == port::OUT => {
+                        reading.add_credit(bytes)
+                    }
+                    _ => {}
+                }
+            }
+            Kind::Cancel => match self.streams.get(&id) {
+                Some(Stream::Program(program)) => self.kill_tree(program.pid),
+                Some(_) => {
+                    self.streams.remove(&id);
+                    let failure =
+                        Failure { cause: Cause::Cancelled, message: "cancelled".to_owned() };
+                    self.link.reply(id, &Reply::Failed(failure));
+                }
+                None => {}
+            },
+            Kind::Done => {}
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
+        self.watch_memory = hello.limits.watch_memory;
+        let confinement = Confinement::new(hello.limits).map_err(FrameError::Unreadable)?;
+        self.starter = Some(Starter { confinement: Rc::new(confinement), user: self.user });
+        let welcome = Welcome {
+            version: VERSION,
+            own_user: self.user.is_some(),
+            landlock: sys::landlock_version(),
+        };
+        Frame::put_message(self.link.out(), Kind::Hello, 0, &welcome)
+    }
+
+    fn open(&mut self, id: StreamId, request: Request) -> Result<(), Failure> {
+        let invalid =
+            |message: &str| Failure { cause: Cause::Invalid, message: message.to_owned() };
+        let starter =
+            self.starter.as_ref().ok_or_else(|| invalid("the host has not said hello"))?;
+        if let Some(user) = self.user {
+            sys::touch_files_as(user);
+        }
+        let outcome = match request {
+            Request::Exec(exec) => {
+                let program = match self.prepared.take_if(|waiting| waiting.is_meant(&exec)) {
+                    Some(waiting) => release(id, waiting, &exec, starter),
+                    None => starter.run(id, &exec),
+                };
+                program.map(|program| Some(Stream::Program(program)))
+            }
+            Request::Prepare(prepare) => starter.prepare(&prepare).map(|prepared| {
+                self.prepared = Some(prepared);
+                self.preparing = Some(id);
+                None
+            }),
+            Request::Write { path, mode } => {
+                Writing::begin(&path, mode).map(|writing| Some(Stream::Writing(writing)))
+            }
+            Request::Read { path, limit } => {
+                Reading::begin(&path, limit).map(|reading| Some(Stream::Reading(reading)))
+            }
+            Request::List { path } => files::list(&path).map(|reply| {
+                self.link.reply(id, &reply);
+                None
+            }),
+            Request::Remove { path } => files::remove(&path).map(|reply| {
+                self.link.reply(id, &reply);
+                None
+            }),
+            Request::Signal { exec, signal } => match self.streams.get(&exec) {
+                Some(Stream::Program(program)) if (1..=64).contains(&signal) => {
+                    sys::kill(-program.pid, signal);
+                    self.link.reply(id, &Reply::Done);
+                    Ok(None)
+                }
+                _ => Err(Failure {
+                    cause: Cause::NotFound,
+                    message: "no such program runs, or no such signal".to_owned(),
+                }),
+            },
+            Request::Reseed { entropy, unix_nanos } => sys::reseed_kernel(&entropy)
+                .and_then(|()| sys::set_clock(unix_nanos))
+                .map(|()| {
+                    self.link.reply(id, &Reply::Done);
+                    None
+                })
+                .map_err(|error| Failure {
+                    cause: Cause::Denied,
+                    message: format!("this sandbox has no clock or randomness of its own: {error}"),
+                }),
+        };
+        if self.user.is_some() {
+            sys::touch_files_as(0);
+        }
+        if let Some(stream) = outcome? {
+            self.streams.insert(id, stream);
+        }
+        Ok(())
+    }
+
+    /// Notes who ended, moves bytes, and ends those whose time is up.
+    fn look_after_programs(&mut self) {
+        let mut signals = [0; 256];
+        while rustix::io::read(&self.children, &mut signals).is_ok() {}
+        while let Some(reaped) = sys::reap() {
+            let program = self.streams.values_mut().find_map(|stream| match stream {
+                Stream::Program(program) if program.pid == reaped.pid => Some(program),
+                _ => None,
+            });
+            match program {
+                Some(program) => program.note_end(&reaped),
+                None => drop(self.prepared.take_if(|waiting| waiting.pid == reaped.pid)),
+            }
+        }
+        if let Some(waiting) = self.prepared.as_mut().filter(|waiting| !waiting.ready) {
+            let readable = PollFlags::IN | PollFlags::HUP;
+            let mut fd = [PollFd::new(&waiting.gate, PollFlags::IN)];
+            let _ = poll(&mut fd, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+            if fd[0].revents().intersects(readable) && !waiting.hear() {
+                self.prepared = None;
+            }
+        }
+        self.tell_prepared();
+        let now = Instant::now();
+        let over_memory = self
+            .watch_memory
+            .filter(|_| self.programs().any(Program::runs))
+            .is_some_and(|limit| watch::memory_in_use().is_some_and(|bytes| bytes > limit));
+        let mut late = Vec::new();
+        for stream in self.streams.values_mut() {
+            let Stream::Program(program) = stream else { continue };
+            program.push_input(&mut self.link);
+            program.pull_output(&mut self.buffer, &mut self.link);
+            if over_memory && program.runs() {
+                program.out_of_memory = true;
+                late.push(program.pid);
+            } else if program.deadline().is_some_and(|deadline| deadline <= now) {
+                program.timed_out = true;
+                late.push(program.pid);
+            }
+        }
+        for pid in late {
+            self.kill_tree(pid);
+        }
+    }
+
+    /// Answers whoever waits for a program to be prepared.
+    fn tell_prepared(&mut self) {
+        let reply = match &self.prepared {
+            Some(waiting) if waiting.ready => Reply::Done,
+            Some(_) => return,
+            None => Reply::Failed(Failure {
+                cause: Cause::Other,
+                message: "the program ended before it was ready".to_owned(),
+            }),
+        };
+        if let Some(stream) = self.preparing.take() {
+            self.link.reply(stream, &reply);
+        }
+    }
+
+    /// Ends a program with everything it started.
+    ///
+    /// While it is the only one, all that runs in the sandbox is its doing, daemons that left its
+    /// tree included. Beside others, its descendants go, and those whom nobody owns any more.
+    fn kill_tree(&self, pid: Pid) {
+        let others: Vec<Pid> = self
+            .programs()
+            .filter(|program| program.runs())
+            .map(|program| program.pid)
+            .filter(|other| *other != pid)
+            .collect();
+        if others.is_empty() && self.prepared.is_none() {
+            sys::kill(-1, libc::SIGKILL);
+            return;
+        }
+        sys::kill(-pid, libc::SIGKILL);
+        sys::kill(pid, libc::SIGKILL);
+        let spared: Vec<Pid> =
+            others.into_iter().chain(self.prepared.as_ref().map(|one| one.pid)).collect();
+        // Whoever forks while we look is found the next time.
+        for _ in 0..ROUNDS {
+            let found = not_below(&spared).unwrap_or_default();
+            if found.is_empty() {
+                break;
+            }
+            for pid in found {
+                sys::kill(pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    fn end_what_is_over(&mut self) {
+        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        for id in ids {
+            let room = self.link.has_room();
+            let reply = match self.streams.get_mut(&id) {
+                Some(Stream::Program(program)) => {
+                    program.outcome(&mut self.buffer, &mut self.link).map(Reply::Ended)
+                }
+                Some(Stream::Reading(reading)) if room && reading.can_send() => {
+                    reading.send(id, &mut self.buffer, &mut self.link)
+                }
+                _ => None,
+            };
+            if let Some(reply) = reply {
+                self.streams.remove(&id);
+                self.link.reply(id, &reply);
+            }
+        }
+    }
+}
+
+/// Lets the waiting program go, or starts it plainly when what it has to be told is too long.
+fn release(
+    id: StreamId,
+    waiting: Prepared,
+    exec: &Exec,
+    starter: &Starter,
+) -> Result<Program, Failure> {
+    let arguments = &exec.argv[waiting.argv.len()..];
+    let line = Prepared::line(arguments, &exec.env, &exec.cwd);
+    if !Prepared::fits(&line) {
+        sys::kill(waiting.pid, libc::SIGKILL);
+        return starter.run(id, exec);
+    }
+    match Program::let_go(id, waiting, exec, &line) {
+        Some(program) => Ok(program),
+        None => starter.run(id, exec),
+    }
+}
+
+/// The processes that are not these or below them, nor ourselves.
+fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
+    let own = std::process::id().cast_signed();
+    let mut parents: BTreeMap<Pid, Pid> = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+        let (state, parent) = (fields.next(), fields.next());
+        if let Some(parent) =
+            parent.and_then(|field| field.parse().ok()).filter(|_| state != Some("Z"))
+        {
+            parents.insert(pid, parent);
+        }
+    }
+    let is_spared = |mut pid: Pid| {
+        for _ in 0..parents.len() {
+            if spared.contains(&pid) {
+                return true;
+            }
+            match parents.get(&pid) {
+                Some(parent) => pid = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    Some(parents.keys().copied().filter(|pid| *pid != own && !is_spared(*pid)).collect())
+}

@@ -1,0 +1,79 @@
+//! Why a sandbox could not do something.
+
+use assize_protocol::{Cause, Failure};
+
+use crate::backend::Isolation;
+use crate::channel::Gone;
+use crate::interpreter::Language;
+
+/// A sandbox that failed, or refused.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SandboxError {
+    /// This machine has no such sandbox, and why.
+    #[error("no {isolation} sandbox can be made here: {reason}")]
+    Unavailable { isolation: Isolation, reason: String, hint: Option<String> },
+    #[error("the {isolation} sandbox cannot do this: {reason}")]
+    Unsupported { isolation: Isolation, reason: String },
+    #[error("the limits of the sandbox make no sense: {0}")]
+    Limits(String),
+    #[error("`{0}` is no name for a sandbox")]
+    Name(String),
+    #[error("there is no sandbox `{0}`")]
+    NotFound(String),
+    #[error("the sandbox `{0}` is there already, and is another one than was asked for")]
+    Different(String),
+    #[error("there is no {0} interpreter in the {1} sandbox")]
+    NoInterpreter(Language, Isolation),
+    /// What was asked for cannot be done inside, by the guest's own word.
+    #[error("{}", .0.message)]
+    Refused(Failure),
+    /// The sandbox itself broke: no fault of what ran in it.
+    #[error("the sandbox broke: {0}")]
+    Broke(String),
+    #[error("{what} failed: {reason}")]
+    Failed { what: String, reason: String },
+}
+
+impl SandboxError {
+    pub(crate) fn failed(what: impl Into<String>, reason: impl std::fmt::Display) -> SandboxError {
+        SandboxError::Failed { what: what.into(), reason: reason.to_string() }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            SandboxError::Unavailable { hint, .. } => hint.as_deref(),
+            SandboxError::Different(_) => Some("remove it first, or choose another name"),
+            SandboxError::NotFound(_) => Some("`assize sandbox ls` shows those there are"),
+            SandboxError::Name(_) => Some(
+                "use lower-case letters, digits and `-`, 63 at most, as in `negotiate-nvda-m1`",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Whether the same may work when it is tried again in a new sandbox.
+    pub fn is_infrastructure(&self) -> bool {
+        matches!(self, SandboxError::Broke(_) | SandboxError::Failed { .. })
+    }
+
+    /// Why the guest refused, if it did.
+    pub fn cause(&self) -> Option<Cause> {
+        match self {
+            SandboxError::Refused(failure) => Some(failure.cause),
+            _ => None,
+        }
+    }
+}
+
+impl From<Gone> for SandboxError {
+    fn from(gone: Gone) -> SandboxError {
+        SandboxError::Broke(gone.0)
+    }
+}
+
+impl From<Failure> for SandboxError {
+    fn from(failure: Failure) -> SandboxError {
+        SandboxError::Refused(failure)
+    }
+}

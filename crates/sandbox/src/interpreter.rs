@@ -1,0 +1,239 @@
+//! The interpreters that code can be written for, and where they are on this machine.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+/// What code can be written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    Python,
+    Bash,
+    #[serde(rename = "javascript")]
+    JavaScript,
+}
+
+impl Language {
+    pub const ALL: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::Python => "python",
+            Language::Bash => "bash",
+            Language::JavaScript => "javascript",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Language> {
+        Language::ALL.into_iter().find(|language| language.name() == name)
+    }
+
+    /// By the ending of a file's name.
+    pub fn of_file(path: &Path) -> Option<Language> {
+        match path.extension()?.to_str()? {
+            "py" => Some(Language::Python),
+            "sh" | "bash" => Some(Language::Bash),
+            "js" | "mjs" | "cjs" => Some(Language::JavaScript),
+            _ => None,
+        }
+    }
+
+    /// Where code under trial is put in a sandbox.
+    pub fn code_path(self) -> &'static str {
+        match self {
+            Language::Python => "/tmp/code.py",
+            Language::Bash => "/tmp/code.sh",
+            Language::JavaScript => "/tmp/code.js",
+        }
+    }
+
+    /// The names under which its interpreter is found, the usual one first.
+    pub fn programs(self) -> &'static [&'static str] {
+        match self {
+            Language::Python => &["python3", "python"],
+            Language::Bash => &["bash"],
+            Language::JavaScript => &["node", "nodejs"],
+        }
+    }
+
+    /// What the interpreter is told before the file. For Python: no folder of the user's own
+    /// packages, and no compiled files left beside the code.
+    pub(crate) fn flags(self) -> &'static [&'static str] {
+        match self {
+            Language::Python => &["-s", "-B"],
+            Language::Bash | Language::JavaScript => &[],
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Language::Python => "Python",
+            Language::Bash => "Bash",
+            Language::JavaScript => "JavaScript",
+        })
+    }
+}
+
+/// An interpreter on this machine, and all that it needs to run elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interpreter {
+    pub language: Language,
+    pub program: PathBuf,
+    /// Folders it needs besides the system's own.
+    pub folders: Vec<PathBuf>,
+}
+
+/// The folders of the system that every jail sees anyway.
+pub(crate) const SYSTEM: [&str; 7] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+impl Interpreter {
+    /// Looks for one along a search path, or takes the program that is named.
+    ///
+    /// # Errors
+    /// When there is none, and where it was looked for.
+    pub fn find(
+        language: Language,
+        named: Option<&Path>,
+        search: Option<&OsStr>,
+    ) -> Result<Interpreter, String> {
+        let found = match named {
+            Some(program) => {
+                let program = std::path::absolute(program).map_err(|error| error.to_string())?;
+                if !is_program(&program) {
+                    return Err(format!("`{}` is not a program", program.display()));
+                }
+                program
+            }
+            None => {
+                let folders: Vec<PathBuf> = search.iter().flat_map(std::env::split_paths).collect();
+                let candidates = language.programs().iter().flat_map(|name| {
+                    folders.iter().filter(|folder| folder.is_absolute()).map(move |f| f.join(name))
+                });
+                candidates
+                    .into_iter()
+                    .find(|path| is_program(path))
+                    .ok_or_else(|| format!("no `{}` in PATH", language.programs()[0]))?
+            }
+        };
+        Interpreter::at(language, found)
+    }
+
+    fn at(language: Language, program: PathBuf) -> Result<Interpreter, String> {
+        let program =
+            if is_script(&program) { behind_script(language, &program)? } else { program };
+        let real =
+            program.canonicalize().map_err(|error| format!("`{}`: {error}", program.display()))?;
+        let mut folders = Vec::new();
+        // A virtual environment is seen by where the link is, its interpreter by where it leads.
+        let environment = program.parent().and_then(Path::parent).map(Path::to_owned);
+        if let Some(environment) = environment.filter(|folder| folder.join("pyvenv.cfg").is_file())
+        {
+            folders.push(environment);
+            let link = std::fs::read_link(&program).ok();
+            folders.extend(link.as_deref().filter(|link| link.is_absolute()).and_then(home_of));
+        }
+        folders.extend(home_of(&real));
+        folders.retain(|folder| !is_system(folder));
+        folders.dedup();
+        Ok(Interpreter { language, program, folders })
+    }
+}
+
+/// The folder that a program is installed in, with its libraries: `lib` is beside `bin`.
+fn home_of(program: &Path) -> Option<PathBuf> {
+    // Everything in such a store refers to everything else in it.
+    for store in ["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"] {
+        if program.starts_with(store) {
+            return Some(store.into());
+        }
+    }
+    let bin = program.parent()?;
+    let home = if bin.ends_with("bin") { bin.parent()? } else { bin };
+    // Never a whole disk, and never somebody's whole home.
+    let depth = home.components().count();
+    (depth > 2 || is_system(home)).then(|| home.to_owned())
+}
+
+fn is_system(folder: &Path) -> bool {
+    SYSTEM.iter().any(|system| folder.starts_with(system))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+fn is_script(path: &Path) -> bool {
+    let mut start = [0; 2];
+    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+        && &start == b"#!"
+}
+
+/// The program that a script starts in its place, as version managers do: it is asked itself.
+fn behind_script(language: Language, script: &Path) -> Result<PathBuf, String> {
+    let ask: &[&str] = match language {
+        Language::Python => &["-I", "-c", "import sys; print(sys.executable)"],
+        Language::JavaScript => &["-p", "process.execPath"],
+        Language::Bash => return Ok(script.to_owned()),
+    };
+    let silent = || format!("`{}` does not say which interpreter it starts", script.display());
+    let output = Command::new(script)
+        .args(ask)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{}` cannot be started: {error}", script.display()))?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).map_err(|_| silent())?.trim_end());
+    if output.status.success() && is_program(&path) { Ok(path) } else { Err(silent()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(path: &Path, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn interpreters_are_found_wherever_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let own = root.join("versions/3.11.7/bin/python3");
+        program(&own, "\x7fELF");
+        let find = |path: &Path| Interpreter::find(Language::Python, None, Some(path.as_os_str()));
+        let plain = find(own.parent().unwrap()).unwrap();
+        assert_eq!(plain.folders, [root.join("versions/3.11.7")]);
+
+        // A virtual environment brings the one it was made from.
+        let link = root.join("project/.venv/bin/python3");
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        std::fs::write(root.join("project/.venv/pyvenv.cfg"), "home = x").unwrap();
+        let environment = find(link.parent().unwrap()).unwrap();
+        assert_eq!(environment.program, link);
+        assert_eq!(environment.folders, [root.join("project/.venv"), root.join("versions/3.11.7")]);
+
+        // A version manager's script is asked.
+        let shim = root.join("shims/python3");
+        program(&shim, &format!("#!/bin/sh\necho {}\n", own.display()));
+        assert_eq!(find(shim.parent().unwrap()).unwrap().program, own);
+        program(&shim, "#!/bin/sh\nexit 1\n");
+        assert!(find(shim.parent().unwrap()).unwrap_err().contains("does not say"));
+
+        assert!(find(Path::new("/nonexistent")).unwrap_err().contains("no `python3` in PATH"));
+        let bash = Interpreter::find(Language::Bash, Some(Path::new("/bin/bash")), None).unwrap();
+        assert_eq!(bash.folders, [] as [PathBuf; 0]);
+    }
+}

@@ -1,0 +1,241 @@
+//! The kernel's account of a jail: memory, processes and processor time, by control groups of the
+//! first or the second version, where this process may make any.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use assize_protocol::jail::Setup;
+
+use crate::backend::Account;
+use crate::spec::Limits;
+
+/// Our groups begin with this.
+pub(crate) const PREFIX: &str = "assize-";
+
+/// One hundred milliseconds, in which a jail has its share of the processor.
+const PERIOD: u64 = 100_000;
+
+/// Where groups can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Groups {
+    /// One folder for each kind of account, where it can be kept.
+    V1 { memory: Option<PathBuf>, pids: Option<PathBuf>, cpu: Option<PathBuf> },
+    /// One folder for all, and the kinds that can be kept in it.
+    V2 { folder: PathBuf, kinds: Vec<String> },
+    /// Nowhere, and why.
+    None(String),
+}
+
+impl Groups {
+    /// Looks where this process may make groups.
+    pub(crate) fn find() -> Groups {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let (mounts, own) = (read("/proc/self/mountinfo"), read("/proc/self/cgroup"));
+        Groups::find_in(&mounts, &own, may_make_groups)
+    }
+
+    fn find_in(mounts: &str, own: &str, may: impl Fn(&Path) -> bool) -> Groups {
+        let first = |kind: &str| own_folder(mounts, own, Some(kind)).filter(|folder| may(folder));
+        let (memory, pids, cpu) = (first("memory"), first("pids"), first("cpu"));
+        if memory.is_some() || pids.is_some() {
+            return Groups::V1 { memory, pids, cpu };
+        }
+        if let Some((root, folder)) = own_folder(mounts, own, None).zip(own_root(mounts)) {
+            let (own, root) = (root, folder);
+            // A group with processes in it hands nothing on, so ours is made beside our own.
+            for folder in
+                own.ancestors().skip(usize::from(own != root)).take_while(|f| f.starts_with(&root))
+            {
+                let handed =
+                    fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
+                let kinds: Vec<String> = handed.split_whitespace().map(str::to_owned).collect();
+                if kinds.iter().any(|kind| kind == "memory") && may(folder) {
+                    return Groups::V2 { folder: folder.to_owned(), kinds };
+                }
+            }
+            return Groups::None("no control group was handed to this user".to_owned());
+        }
+        if mounts.contains(" - cgroup ") {
+            return Groups::None("the control groups of this machine belong to root".to_owned());
+        }
+        Groups::None("no control groups are mounted".to_owned())
+    }
+
+    /// Makes the groups of one jail.
+    pub(crate) fn make(&self, id: &str, limits: &Limits) -> io::Result<Group> {
+        let name = format!("{PREFIX}{id}");
+        let mut group = Group::default();
+        let made = match self {
+            Groups::V1 { memory, pids, cpu } => group.make_v1([memory, pids, cpu], &name, limits),
+            Groups::V2 { folder, kinds } => group.make_v2(&folder.join(name), kinds, limits),
+            Groups::None(_) => Ok(()),
+        };
+        match made {
+            Ok(()) => Ok(group),
+            Err(error) => {
+                group.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the groups of a maker that is gone, which nobody is in any more.
+    pub(crate) fn clean_up(&self, maker: &str) {
+        let prefix = format!("{PREFIX}{maker}-");
+        let folders: Vec<&PathBuf> = match self {
+            Groups::V1 { memory, pids, cpu } => [memory, pids, cpu].into_iter().flatten().collect(),
+            Groups::V2 { folder, .. } => vec![folder],
+            Groups::None(_) => Vec::new(),
+        };
+        for entry in
+            folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten()
+        {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+/// Whether we may make a group here and move processes of ours into it.
+fn may_make_groups(folder: &Path) -> bool {
+    use rustix::fs::{Access, access};
+    access(folder, Access::WRITE_OK).is_ok()
+        && access(folder.join("cgroup.procs"), Access::WRITE_OK).is_ok()
+}
+
+/// The folder of the group that this process is in; of the second version without a kind.
+fn own_folder(mounts: &str, own: &str, kind: Option<&str>) -> Option<PathBuf> {
+    let path = own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_, kinds, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let fits = kind.map_or(kinds.is_empty(), |kind| kinds.split(',').any(|each| each == kind));
+        fits.then_some(path)
+    })?;
+    mounts.lines().find_map(|line| {
+        let (root, at) = mount(line, kind)?;
+        let below = Path::new(path).strip_prefix(root).ok()?;
+        // Without a trailing slash where it is the root itself.
+        Some(if below.as_os_str().is_empty() { at.into() } else { Path::new(at).join(below) })
+    })
+}
+
+fn own_root(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| Some(mount(line, None)?.1.into()))
+}
+
+/// The root and the place of a mount of control groups.
+fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
+    let (front, back) = line.split_once(" - ")?;
+    let mut front = front.split(' ').skip(3);
+    let (root, at) = (front.next()?, front.next()?);
+    let mut back = back.split(' ');
+    let (system, _, options) = (back.next()?, back.next(), back.next()?);
+    let fits = match kind {
+        Some(kind) => system == "cgroup" && options.split(',').any(|option| option == kind),
+        None => system == "cgroup2",
+    };
+    fits.then_some((root, at))
+}
+
+/// The groups of one jail.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Group {
+    first: Vec<PathBuf>,
+    second: Option<PathBuf>,
+    /// Where memory is kept an account of.
+    memory: Option<PathBuf>,
+}
+
+impl Group {
+    fn make_v1(
+        &mut self,
+        places: [&Option<PathBuf>; 3],
+        name: &str,
+        limits: &Limits,
+    ) -> io::Result<()> {
+        for (kind, place) in ["memory", "pids", "cpu"].into_iter().zip(places) {
+            let Some(folder) = place.as_ref().map(|place| place.join(name)) else { continue };
+            fs::create_dir(&folder)?;
+            self.first.push(folder.clone());
+            match kind {
+                "memory" => {
+                    write(&folder, "memory.limit_in_bytes", limits.memory)?;
+                    // Without an account of swap there is none to limit.
+                    let _ = write(&folder, "memory.memsw.limit_in_bytes", limits.memory);
+                    let _ = write(&folder, "memory.swappiness", 0);
+                    self.memory = Some(folder);
+                }
+                "pids" => write(&folder, "pids.max", processes(limits))?,
+                _ => {
+                    write(&folder, "cpu.cfs_period_us", PERIOD)?;
+                    write(&folder, "cpu.cfs_quota_us", quota(limits))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make_v2(&mut self, folder: &Path, kinds: &[String], limits: &Limits) -> io::Result<()> {
+        fs::create_dir(folder)?;
+        self.second = Some(folder.to_owned());
+        for kind in kinds {
+            match kind.as_str() {
+                "memory" => {
+                    write(folder, "memory.max", limits.memory)?;
+                    let _ = write(folder, "memory.swap.max", 0);
+                    self.memory = Some(folder.to_owned());
+                }
+                "pids" => write(folder, "pids.max", processes(limits))?,
+                "cpu" => write(folder, "cpu.max", format!("{} {PERIOD}", quota(limits)))?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a jail be made in these groups.
+    pub(crate) fn furnish(&self, setup: &mut Setup) {
+        let text = |folder: &PathBuf| folder.display().to_string();
+        setup.groups_v1 = self.first.iter().map(text).collect();
+        setup.group_v2 = self.second.as_ref().map(text);
+    }
+
+    pub(crate) fn account(&self) -> Account {
+        let Some(folder) = &self.memory else { return Account::default() };
+        let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let (peak, events) = match self.second {
+            None => (read("memory.max_usage_in_bytes"), read("memory.oom_control")),
+            Some(_) => (read("memory.peak"), read("memory.events")),
+        };
+        Account { peak_memory: peak.trim().parse().ok(), out_of_memory: count(&events, "oom_kill") }
+    }
+
+    pub(crate) fn remove(&self) {
+        for folder in self.first.iter().chain(&self.second) {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// One for the guest, which nobody asked for.
+fn processes(limits: &Limits) -> u64 {
+    u64::from(limits.processes) + 1
+}
+
+fn quota(limits: &Limits) -> u64 {
+    // The kernel takes nothing shorter than a millisecond.
+    (u64::from(limits.cpu_millis) * PERIOD / 1000).max(1000)
+}
+
+fn write(folder: &Path, name: &str, value: impl std::fmt::Display) -> io::Result<()> {
+    fs::write(folder.join(name), value.to_string())
+}
+
+fn count(text: &str, name: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .find_map(|(key, value)| if key == name { value.trim().parse().ok() } else { None })
+        .unwrap_or(0)
+}

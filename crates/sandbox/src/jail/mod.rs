@@ -1,0 +1,393 @@
+//! The jail: Linux namespaces, Landlock, a list of allowed system calls, control groups. It needs no
+//! daemon and no rights, and is there on nearly every Linux machine.
+//!
+//! This is the host's side: what the jail is made of. It is built by the guest program, started anew
+//! as its keeper (see `crates/guest/src/jail`), because a process with many threads must not fork.
+
+mod cgroup;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use assize_protocol::jail::{Built, File, Link, Piece, Setup, Users};
+use assize_protocol::{GuestLimits, Hello, VERSION};
+use async_trait::async_trait;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::process::Child;
+use tokio::sync::Mutex;
+
+use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Isolation, Started};
+use crate::channel::Channel;
+use crate::error::SandboxError;
+use crate::guest::GuestFile;
+use crate::interpreter::{Interpreter, Language, SYSTEM};
+use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE};
+use crate::spec::{Limits, Spec};
+use cgroup::{Group, Groups};
+
+/// Devices that every program expects, and none that leads anywhere.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// Users of the host that own nothing on it: the first pair where so many are to be had, the second
+/// in containers with the usual sixty-five thousand.
+const USERS: [Users; 2] = [
+    Users { guest: 2_000_000_000, program: 2_000_000_001 },
+    Users { guest: 65_532, program: 65_533 },
+];
+
+/// Makes jails.
+#[derive(Debug)]
+pub struct Jail {
+    interpreters: Vec<Interpreter>,
+    groups: Groups,
+    users: Option<Users>,
+}
+
+impl Jail {
+    /// With these interpreters inside.
+    pub fn new(interpreters: Vec<Interpreter>) -> Jail {
+        Jail { interpreters, groups: Groups::find(), users: users() }
+    }
+
+    fn setup(&self, spec: &Spec, group: &Group) -> Setup {
+        let mut setup = Setup {
+            writable: ["/tmp", WORKSPACE, "/dev/shm"].map(str::to_owned).into(),
+            disk_bytes: spec.limits.disk,
+            disk_files: spec.limits.files(),
+            users: self.users,
+            host_name: "sandbox".to_owned(),
+            ..Setup::default()
+        };
+        group.furnish(&mut setup);
+        for folder in SYSTEM {
+            // `/bin` and its like are links into `/usr` on most systems, and folders on others.
+            match std::fs::read_link(folder) {
+                Ok(to) => setup.link(folder, &to.display().to_string()),
+                Err(_) => setup.piece(folder, folder, true),
+            }
+        }
+        for folder in self.interpreters.iter().flat_map(|interpreter| &interpreter.folders) {
+            let folder = folder.display().to_string();
+            if !setup.pieces.iter().any(|piece| piece.to == folder) {
+                setup.piece(&folder, &folder, false);
+            }
+        }
+        for layer in &spec.layers {
+            setup.piece(&layer.from.display().to_string(), &layer.at, false);
+        }
+        // What the loader, `awk` and their like look up.
+        for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
+            setup.piece(path, path, true);
+        }
+        for device in DEVICES {
+            let path = format!("/dev/{device}");
+            setup.pieces.push(Piece {
+                from: path.clone(),
+                to: path,
+                device: true,
+                optional: false,
+            });
+        }
+        for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
+            setup.link(&format!("/dev/{name}"), &format!("/proc/self/fd{to}"));
+        }
+        for (at, text) in [
+            (
+                "/etc/passwd",
+                format!("root:x:0:0::/:/bin/false\nsandbox:x:1000:1000::{WORKSPACE}:/bin/sh\n"),
+            ),
+            ("/etc/group", "root:x:0:\nsandbox:x:1000:\n".to_owned()),
+            ("/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n".to_owned()),
+            ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
+        ] {
+            setup.files.push(File { at: at.to_owned(), text });
+        }
+        for (name, text) in PYTHON_FILES {
+            setup.files.push(File { at: format!("{PYTHON_FOLDER}/{name}"), text: text.to_owned() });
+        }
+        setup
+    }
+
+    fn guest_limits(&self, limits: &Limits) -> GuestLimits {
+        let accounts = Accounts::of(&self.groups);
+        let wall = limits.wall.as_secs().max(1);
+        GuestLimits {
+            file_bytes: limits.disk,
+            watch_memory: (!accounts.memory).then_some(limits.memory),
+            processes: Some(u64::from(limits.processes)),
+            cpu_seconds: (!accounts.cpu)
+                .then(|| (wall * u64::from(limits.cpu_millis)).div_ceil(1000)),
+        }
+    }
+
+    fn refused(&self, step: &str, errno: i32, message: &str) -> SandboxError {
+        let reason = format!("{step}: {message}");
+        SandboxError::Unavailable { isolation: Isolation::Jail, reason, hint: hint(errno) }
+    }
+}
+
+/// Adds to what a jail is made of.
+trait Furnish {
+    fn piece(&mut self, from: &str, to: &str, optional: bool);
+    fn link(&mut self, at: &str, to: &str);
+}
+
+impl Furnish for Setup {
+    fn piece(&mut self, from: &str, to: &str, optional: bool) {
+        self.pieces.push(Piece {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            device: false,
+            optional,
+        });
+    }
+
+    fn link(&mut self, at: &str, to: &str) {
+        self.links.push(Link { at: at.to_owned(), to: to.to_owned() });
+    }
+}
+
+/// What the control groups keep an account of.
+struct Accounts {
+    memory: bool,
+    processes: bool,
+    cpu: bool,
+    by: &'static str,
+}
+
+impl Accounts {
+    fn of(groups: &Groups) -> Accounts {
+        match groups {
+            Groups::V1 { memory, pids, cpu } => Accounts {
+                memory: memory.is_some(),
+                processes: pids.is_some(),
+                cpu: cpu.is_some(),
+                by: "control group (v1)",
+            },
+            Groups::V2 { kinds, .. } => {
+                let has = |kind: &str| kinds.iter().any(|each| each == kind);
+                let (memory, processes, cpu) = (has("memory"), has("pids"), has("cpu"));
+                Accounts { memory, processes, cpu, by: "control group (v2)" }
+            }
+            Groups::None(_) => Accounts { memory: false, processes: false, cpu: false, by: "" },
+        }
+    }
+}
+
+/// Two users of the host that a jail can be run as, if we may become somebody else.
+fn users() -> Option<Users> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_there = |id: u32| {
+        map.lines().any(|line| {
+            let mut fields = line.split_whitespace().map_while(|field| field.parse::<u64>().ok());
+            let (first, _, count) = (fields.next(), fields.next(), fields.next());
+            first
+                .zip(count)
+                .is_some_and(|(first, count)| (first..first + count).contains(&u64::from(id)))
+        })
+    };
+    USERS.into_iter().find(|users| is_there(users.guest) && is_there(users.program))
+}
+
+/// What to do about a kernel that refuses.
+fn hint(errno: i32) -> Option<String> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let says = |path, value: &str| read(path).trim() == value;
+    if says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        return Some(format!(
+            "AppArmor keeps unprivileged programs from making namespaces here. Allow it for assize: put \
+             these lines into /etc/apparmor.d/assize and run `sudo systemctl reload apparmor`\n{}",
+            apparmor_profile()
+        ));
+    }
+    if says("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        return Some("allow it with `sudo sysctl kernel.unprivileged_userns_clone=1`".to_owned());
+    }
+    if says("/proc/sys/user/max_user_namespaces", "0") {
+        return Some("allow it with `sudo sysctl user.max_user_namespaces=10000`".to_owned());
+    }
+    match rustix::io::Errno::from_raw_os_error(errno) {
+        rustix::io::Errno::NOSYS => Some("the jail needs Linux 5.12 or newer".to_owned()),
+        rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => Some(
+            "inside a container, namespaces have to be allowed from outside (Docker: `--security-opt \
+             seccomp=unconfined --security-opt apparmor=unconfined`); or use `--isolation docker`"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn apparmor_profile() -> String {
+    let program =
+        std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/usr/local/bin/assize"));
+    format!(
+        "abi <abi/4.0>,\ninclude <tunables/global>\nprofile assize {} flags=(unconfined) {{\n  userns,\n}}",
+        program.display()
+    )
+}
+
+#[async_trait]
+impl Backend for Jail {
+    fn isolation(&self) -> Isolation {
+        Isolation::Jail
+    }
+
+    async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
+        if let Some(image) = &spec.image {
+            let reason =
+                format!("it is made of this machine's own files, and has no image `{image}`");
+            return Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason });
+        }
+        let failed = |what: &'static str| move |error| SandboxError::failed(what, error);
+        let guest = GuestFile::get()?;
+        let id = format!("{}-{}", identity.maker, identity.id);
+        let group =
+            self.groups.make(&id, &spec.limits).map_err(failed("making a control group"))?;
+        let (life, keepers_life) = pair()?;
+        let (channel, keepers_channel) = pair()?;
+        let spawned = tokio::process::Command::new(guest.path())
+            .arg("keep")
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(keepers_life))
+            .stdout(Stdio::from(keepers_channel))
+            .stderr(Stdio::piped())
+            .spawn();
+        let keeper = match spawned {
+            Ok(keeper) => keeper,
+            Err(error) => {
+                group.remove();
+                return Err(SandboxError::failed("starting the keeper of the jail", error));
+            }
+        };
+        let mut cell = JailCell { group, keeper: Mutex::new(Keeper { life: None, child: keeper }) };
+        let setup = self.setup(spec, &cell.group);
+        let mut line =
+            serde_json::to_vec(&setup).map_err(|error| SandboxError::failed("asking", error))?;
+        line.push(b'\n');
+        let mut life = from_std(life)?;
+        let told = async {
+            life.write_all(&line).await?;
+            let mut answer = String::new();
+            let mut reader = BufReader::new(&mut life);
+            reader.read_line(&mut answer).await?;
+            Ok::<_, std::io::Error>(answer)
+        };
+        let hello = Hello { version: VERSION, limits: self.guest_limits(&spec.limits) };
+        let channel = Channel::over(from_std(channel)?, &hello);
+        let answer = told.await.unwrap_or_default();
+        cell.keeper.get_mut().life = Some(life);
+        match serde_json::from_str(&answer) {
+            Ok(Built::Ready { .. }) => Ok(Started { channel, cell: Box::new(cell) }),
+            Ok(Built::Failed { step, errno, message }) => {
+                cell.end().await;
+                Err(self.refused(&step, errno, &message))
+            }
+            Err(_) => {
+                cell.end().await;
+                let words =
+                    cell.last_words().await.unwrap_or_else(|| "its keeper is gone".to_owned());
+                Err(SandboxError::failed("building the jail", words))
+            }
+        }
+    }
+
+    fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
+        self.interpreters
+            .iter()
+            .find(|interpreter| interpreter.language == language)
+            .map(|interpreter| interpreter.program.display().to_string())
+            .ok_or(SandboxError::NoInterpreter(language, Isolation::Jail))
+    }
+
+    fn enforcement(&self) -> Enforcement {
+        let accounts = Accounts::of(&self.groups);
+        let why = match &self.groups {
+            Groups::None(why) => why.as_str(),
+            _ => "not handed to us",
+        };
+        let or = |kept: bool, otherwise: &str| {
+            if kept { accounts.by.to_owned() } else { format!("best effort: {otherwise} ({why})") }
+        };
+        Enforcement {
+            memory: or(accounts.memory, "a watch every 25 ms and a limit for each process"),
+            cpu: or(accounts.cpu, "a limit of processor time for each process"),
+            processes: if accounts.processes {
+                accounts.by.to_owned()
+            } else {
+                "limit of the sandbox's own user".to_owned()
+            },
+            disk: "size of the memory disk".to_owned(),
+            output: "guest".to_owned(),
+            wall: "guest, and the host after it".to_owned(),
+            network: "network namespace with nothing in it".to_owned(),
+            system_calls: "seccomp, a list of what is allowed".to_owned(),
+            files: "mount namespace of read-only pieces, and Landlock where the kernel has it"
+                .to_owned(),
+        }
+    }
+
+    async fn clean_up(&self, maker: &str) -> Result<(), SandboxError> {
+        self.groups.clean_up(maker);
+        Ok(())
+    }
+}
+
+/// Two ends of a connection, both closed in programs that we start unless they are handed over.
+fn pair() -> Result<(std::os::unix::net::UnixStream, std::os::fd::OwnedFd), SandboxError> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()
+        .map_err(|error| SandboxError::failed("making a channel", error))?;
+    Ok((ours, theirs.into()))
+}
+
+fn from_std(stream: std::os::unix::net::UnixStream) -> Result<UnixStream, SandboxError> {
+    stream
+        .set_nonblocking(true)
+        .and_then(|()| UnixStream::from_std(stream))
+        .map_err(|error| SandboxError::failed("making a channel", error))
+}
+
+/// The walls of one jail: its keeper, and its account.
+#[derive(Debug)]
+struct JailCell {
+    group: Group,
+    keeper: Mutex<Keeper>,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    /// As long as it is open the jail may live.
+    life: Option<UnixStream>,
+    child: Child,
+}
+
+#[async_trait]
+impl Cell for JailCell {
+    async fn account(&self) -> Account {
+        self.group.account()
+    }
+
+    async fn end(&self) {
+        let mut keeper = self.keeper.lock().await;
+        keeper.life = None;
+        // It ends the jail, removes the groups and goes.
+        let _ = keeper.child.wait().await;
+        self.group.remove();
+    }
+
+    async fn last_words(&self) -> Option<String> {
+        let mut keeper = self.keeper.lock().await;
+        let mut words = Vec::new();
+        let errors = keeper.child.stderr.as_mut()?;
+        let _ = tokio::time::timeout(LAST_WORDS, errors.take(4096).read_to_end(&mut words)).await;
+        let words = String::from_utf8_lossy(&words).trim().to_owned();
+        (!words.is_empty()).then_some(words)
+    }
+}
+
+/// How long we listen to what a guest that is gone had to say.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);

@@ -1,0 +1,28 @@
+//! Sandboxes: where code that nobody trusts is run.
+//!
+//! A [`Backend`] builds walls and puts the guest behind them; everything else is the same for all of
+//! them and speaks to the guest alone: [`Sandbox`] runs programs and moves files. The [`Manager`] knows
+//! all sandboxes of the machine, and a [`Pool`] has some waiting.
+
+mod backend;
+mod channel;
+mod error;
+mod guest;
+mod interpreter;
+pub mod jail;
+mod manager;
+mod pool;
+mod registry;
+mod sandbox;
+mod spec;
+mod visit;
+
+pub use assize_protocol::{Cause, Entry, EntryKind};
+pub use backend::{Backend, Enforcement, Identity, Isolation, Started, UnknownIsolation, Wanted};
+pub use error::SandboxError;
+pub use interpreter::{Interpreter, Language};
+pub use manager::{Manager, TIME_TO_LIVE};
+pub use pool::{Pool, PoolMetrics, PoolOptions};
+pub use registry::{Key, Record};
+pub use sandbox::{Command, Event, Finished, Outcome, Output, Running, Sandbox, Stdin, WORKSPACE};
+pub use spec::{LAYERS, LEAST_MEMORY, Layer, Limits, Spec};

@@ -1,0 +1,293 @@
+//! Sandboxes that wait: built, an interpreter started in each, and nothing ever run in them.
+//!
+//! One sandbox serves one execution and is thrown away, so nothing of one run is there in the next.
+//! What is taken is replaced in the background; when nobody has taken any for a while they all go,
+//! and the next to come starts cold.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::error::SandboxError;
+use crate::manager::Maker;
+use crate::sandbox::Sandbox;
+use crate::spec::Spec;
+
+/// How many sandboxes wait, and how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolOptions {
+    pub size: usize,
+    /// Nobody came for so long: none wait any more.
+    pub idle: Duration,
+}
+
+impl Default for PoolOptions {
+    fn default() -> PoolOptions {
+        PoolOptions { size: 5, idle: Duration::from_secs(300) }
+    }
+}
+
+/// How the pool has served.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct PoolMetrics {
+    /// Taken from those that waited.
+    pub hits: u64,
+    /// Started on demand: none waited, or another kind was asked for.
+    pub misses: u64,
+    /// How many wait now.
+    pub depth: usize,
+    /// Whether as many wait as should.
+    pub ready: bool,
+    /// How long all who took one waited for it, together.
+    pub wait_micros: u64,
+}
+
+impl PoolMetrics {
+    /// The share of hits, if anything was taken.
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
+    pub fn hit_rate(&self) -> Option<f64> {
+        let all = self.hits + self.misses;
+        (all > 0).then(|| self.hits as f64 / all as f64)
+    }
+}
+
+/// Keeps sandboxes of one kind waiting.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Shared {
+    maker: Arc<Maker>,
+    spec: Spec,
+    options: PoolOptions,
+    lane: Mutex<Lane>,
+    /// Something was taken, or came.
+    changed: Notify,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    wait_micros: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Lane {
+    waiting: VecDeque<Sandbox>,
+    /// When one was taken last.
+    used: Instant,
+    /// Why the last that should have been made was not; not tried again before somebody asks.
+    trouble: Option<SandboxError>,
+    /// Whether there should be any.
+    wanted: bool,
+}
+
+impl Shared {
+    fn lane(&self) -> MutexGuard<'_, Lane> {
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    /// Begins at once to make sandboxes in the background.
+    pub(crate) fn start(maker: Arc<Maker>, spec: Spec, options: PoolOptions) -> Pool {
+        let lane =
+            Lane { waiting: VecDeque::new(), used: Instant::now(), trouble: None, wanted: true };
+        let shared = Arc::new(Shared {
+            maker,
+            spec,
+            options,
+            lane: Mutex::new(lane),
+            changed: Notify::new(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            wait_micros: AtomicU64::new(0),
+        });
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        tasks.spawn(keep_filled(Arc::clone(&shared), stop.clone()));
+        Pool { shared, tasks, stop }
+    }
+
+    /// A sandbox in which nothing ever ran: one that waits, if it fits, and else a new one.
+    ///
+    /// # Errors
+    /// When a new one is needed and cannot be made.
+    pub async fn take(&self, spec: &Spec) -> Result<Sandbox, SandboxError> {
+        let begun = Instant::now();
+        let fits = spec.build() == self.shared.spec.build();
+        let waiting = if fits { self.shared.take() } else { None };
+        let (sandbox, counter) = match waiting {
+            Some(sandbox) => (Ok(sandbox), &self.shared.hits),
+            None => (self.shared.maker.make(spec.clone()).await, &self.shared.misses),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let waited = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.shared.wait_micros.fetch_add(waited, Ordering::Relaxed);
+        sandbox
+    }
+
+    /// Throws a used sandbox away, in the background.
+    pub fn discard(&self, sandbox: Sandbox) {
+        self.tasks.spawn(async move { sandbox.end().await });
+    }
+
+    pub fn metrics(&self) -> PoolMetrics {
+        let depth = self.shared.lane().waiting.len();
+        PoolMetrics {
+            hits: self.shared.hits.load(Ordering::Relaxed),
+            misses: self.shared.misses.load(Ordering::Relaxed),
+            depth,
+            ready: depth >= self.shared.options.size,
+            wait_micros: self.shared.wait_micros.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until as many wait as should.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub async fn ready(&self) -> Result<(), SandboxError> {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let lane = self.shared.lane();
+                if lane.waiting.len() >= self.shared.options.size {
+                    return Ok(());
+                }
+                if let Some(trouble) = &lane.trouble {
+                    return Err(trouble.clone());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Ends all that wait, and all that is under way.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        let waiting = std::mem::take(&mut self.shared.lane().waiting);
+        for sandbox in waiting {
+            sandbox.end().await;
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Shared {
+    /// One that waits and is still there.
+    fn take(&self) -> Option<Sandbox> {
+        let mut lane = self.lane();
+        lane.used = Instant::now();
+        lane.wanted = true;
+        lane.trouble = None;
+        let found = loop {
+            match lane.waiting.pop_front() {
+                Some(sandbox) if sandbox.is_gone() => {}
+                found => break found,
+            }
+        };
+        drop(lane);
+        self.changed.notify_waiters();
+        found
+    }
+
+    fn lacks(&self) -> bool {
+        let lane = self.lane();
+        lane.wanted && lane.trouble.is_none() && lane.waiting.len() < self.options.size
+    }
+}
+
+/// Makes one after the other while some are missing, and lets all go when nobody comes.
+async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
+    loop {
+        let changed = shared.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if shared.lacks() {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                made = make_waiting(&shared) => add(&shared, made),
+            }
+            continue;
+        }
+        let idle = shared.lane().used + shared.options.idle;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = changed => {}
+            () = tokio::time::sleep_until(idle.into()) => shrink(&shared, &stop).await,
+        }
+    }
+}
+
+async fn make_waiting(shared: &Shared) -> Result<Sandbox, SandboxError> {
+    let sandbox = shared.maker.make(shared.spec.clone()).await?;
+    match sandbox.prepare().await {
+        // Without Python it still saves the building of the walls.
+        Ok(()) | Err(SandboxError::NoInterpreter(..)) => Ok(sandbox),
+        Err(error) => {
+            sandbox.end().await;
+            Err(error)
+        }
+    }
+}
+
+fn add(shared: &Shared, made: Result<Sandbox, SandboxError>) {
+    let mut lane = shared.lane();
+    match made {
+        Ok(sandbox) => lane.waiting.push_back(sandbox),
+        Err(error) => {
+            tracing::warn!(%error, "no sandbox could be made to wait");
+            lane.trouble = Some(error);
+        }
+    }
+    drop(lane);
+    shared.changed.notify_waiters();
+}
+
+/// Scales to zero, unless somebody came just now.
+async fn shrink(shared: &Shared, stop: &CancellationToken) {
+    let waiting = {
+        let mut lane = shared.lane();
+        if lane.used.elapsed() < shared.options.idle {
+            return;
+        }
+        lane.wanted = false;
+        std::mem::take(&mut lane.waiting)
+    };
+    for sandbox in waiting {
+        sandbox.end().await;
+    }
+    // Until somebody comes.
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = wanted_again(shared) => {}
+    }
+}
+
+async fn wanted_again(shared: &Shared) {
+    loop {
+        let changed = shared.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if shared.lane().wanted {
+            return;
+        }
+        changed.await;
+    }
+}

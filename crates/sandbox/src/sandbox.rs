@@ -1,0 +1,601 @@
+//! A sandbox that is there: run something in it, and move files in and out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use assize_protocol::{
+    Ended, Entry, Exec, ExecLimits, GuestLimits, Hello, Prepare, Reply, Request, VERSION, port,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::backend::{Account, Backend, Isolation, Started};
+use crate::channel::{Channel, Next, Sender, Stream};
+use crate::error::SandboxError;
+use crate::interpreter::Language;
+use crate::registry::Record;
+use crate::spec::Spec;
+use crate::visit;
+
+/// The folder that programs start in, and that users' files go to and come from.
+pub const WORKSPACE: &str = "/workspace";
+
+/// Where the interpreter's preparation is found inside.
+pub(crate) const PYTHON_FOLDER: &str = "/run/assize/python";
+
+/// What is in it.
+pub(crate) const PYTHON_FILES: [(&str, &str); 2] = [
+    ("sitecustomize.py", include_str!("python/sitecustomize.py")),
+    ("assize_gate.py", include_str!("python/assize_gate.py")),
+];
+
+/// How much longer than its time a program may take to be reported before the sandbox is ended.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A program to run in a sandbox.
+#[derive(Debug, Clone, Default)]
+pub struct Command {
+    run: Run,
+    pub args: Vec<String>,
+    /// Added to the few variables that every program has.
+    pub env: BTreeMap<String, String>,
+    pub cwd: Option<String>,
+    /// Whether input will be given to it.
+    pub stdin: bool,
+    /// Another limit than the sandbox's own; never a wider one.
+    pub wall: Option<Duration>,
+}
+
+#[derive(Debug, Clone)]
+enum Run {
+    Program(String),
+    /// The code that is put at the language's usual place.
+    Code(Language),
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run::Program("/bin/sh".to_owned())
+    }
+}
+
+impl Command {
+    /// A program, by its path or by a name that is looked for in the usual folders.
+    pub fn new(program: impl Into<String>) -> Command {
+        Command { run: Run::Program(program.into()), ..Command::default() }
+    }
+
+    pub(crate) fn code(language: Language) -> Command {
+        Command { run: Run::Code(language), ..Command::default() }
+    }
+
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Command {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Command {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    pub fn cwd(mut self, folder: impl Into<String>) -> Command {
+        self.cwd = Some(folder.into());
+        self
+    }
+
+    pub fn stdin(mut self, given: bool) -> Command {
+        self.stdin = given;
+        self
+    }
+
+    pub fn wall(mut self, wall: Duration) -> Command {
+        self.wall = Some(wall);
+        self
+    }
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub timed_out: bool,
+    pub out_of_memory: bool,
+    /// It wrote more than was allowed, and the rest was thrown away.
+    pub output_cut: bool,
+    /// No room for files was left at its end.
+    pub disk_full: bool,
+    #[serde(rename = "duration_ms", with = "millis")]
+    pub duration: Duration,
+    /// The most memory that was in use in the sandbox; of the largest process alone where nobody
+    /// keeps an account of the whole.
+    #[serde(rename = "peak_memory_bytes")]
+    pub peak_memory: u64,
+    /// It ran in an interpreter that was waiting for it.
+    pub warm: bool,
+}
+
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        // Three places are what was measured.
+        serializer.serialize_f64((duration.as_secs_f64() * 1e6).round() / 1e3)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let millis = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(millis / 1e3).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Outcome {
+    pub fn success(&self) -> bool {
+        self.exit_code == Some(0) && !self.timed_out && !self.out_of_memory
+    }
+
+    /// What a shell would call its end: its exit code, or 128 and the signal.
+    pub fn status(&self) -> i32 {
+        match (self.exit_code, self.signal) {
+            (Some(code), _) => code,
+            (None, Some(signal)) => 128 + signal,
+            (None, None) => 128,
+        }
+    }
+}
+
+/// Where something was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    Stdout,
+    Stderr,
+}
+
+/// A sandbox. Clones are the same sandbox; with the last of them it ends.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    started: Started,
+    backend: Arc<dyn Backend>,
+    spec: Spec,
+    made: Instant,
+    /// An interpreter waits in it.
+    prepared: AtomicBool,
+}
+
+impl Sandbox {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When its limits make no sense, or the backend cannot.
+    pub async fn start(
+        backend: Arc<dyn Backend>,
+        identity: &crate::backend::Identity,
+        spec: Spec,
+    ) -> Result<Sandbox, SandboxError> {
+        if let Some(complaint) = spec.limits.complaint() {
+            return Err(SandboxError::Limits(complaint));
+        }
+        let started = backend.start(identity, &spec).await?;
+        let inner = Inner {
+            started,
+            backend,
+            spec,
+            made: Instant::now(),
+            prepared: AtomicBool::new(false),
+        };
+        Ok(Sandbox { inner: Arc::new(inner) })
+    }
+
+    /// One that another process made, reached through it.
+    pub(crate) async fn visit(
+        door: &std::path::Path,
+        record: &Record,
+        backend: Arc<dyn Backend>,
+    ) -> Result<Sandbox, SandboxError> {
+        // Its limits were laid on when it was made.
+        let hello = Hello { version: VERSION, limits: GuestLimits::default() };
+        let started = visit::visit(door, &record.id, &hello).await?;
+        let inner = Inner {
+            started,
+            backend,
+            spec: record.spec.clone(),
+            made: Instant::now(),
+            prepared: AtomicBool::new(false),
+        };
+        Ok(Sandbox { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.inner.started.channel
+    }
+
+    pub(crate) async fn account(&self) -> Account {
+        self.inner.started.cell.account().await
+    }
+
+    /// Whether it is gone already.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.inner.started.channel.is_closed()
+    }
+
+    pub fn isolation(&self) -> Isolation {
+        self.inner.backend.isolation()
+    }
+
+    pub fn spec(&self) -> &Spec {
+        &self.inner.spec
+    }
+
+    pub fn age(&self) -> Duration {
+        self.inner.made.elapsed()
+    }
+
+    /// Starts an interpreter that will be waiting when code comes.
+    ///
+    /// # Errors
+    /// When there is none, or it does not start.
+    pub async fn prepare(&self) -> Result<(), SandboxError> {
+        let command = Command::code(Language::Python).env("ASSIZE_GATE", "3");
+        let exec = self.exec_request(&command)?;
+        let prepare = Prepare { argv: exec.argv, env: exec.env, cwd: exec.cwd };
+        self.ask(&Request::Prepare(prepare)).await?;
+        self.inner.prepared.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// When there is no such interpreter, or the sandbox is gone. That there is no such program is
+    /// told by [`Running`].
+    pub async fn exec(&self, command: Command) -> Result<Running, SandboxError> {
+        let exec = self.exec_request(&command)?;
+        let before = self.inner.started.cell.account().await;
+        let wall = Duration::from_millis(exec.limits.wall_millis);
+        let stream = self.open(&Request::Exec(exec)).await?;
+        let deadline = tokio::time::Instant::now() + wall + GRACE;
+        Ok(Running { sandbox: self.clone(), stream, deadline, before })
+    }
+
+    /// Puts code at its place and runs it. Both are said in one breath.
+    ///
+    /// # Errors
+    /// As [`Sandbox::exec`], and when there is no room for the code.
+    pub async fn run(
+        &self,
+        language: Language,
+        code: &[u8],
+        command: Command,
+    ) -> Result<Running, SandboxError> {
+        let writing = self.begin_write(language.code_path(), code, 0o644).await?;
+        let running = self.exec(Command { run: Run::Code(language), ..command }).await?;
+        self.finish(writing).await?;
+        Ok(running)
+    }
+
+    fn exec_request(&self, command: &Command) -> Result<Exec, SandboxError> {
+        let limits = &self.inner.spec.limits;
+        let mut env: BTreeMap<String, String> = [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", WORKSPACE),
+            ("LANG", "C.UTF-8"),
+            ("TMPDIR", "/tmp"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let mut prepared = false;
+        let argv = match &command.run {
+            Run::Program(program) => vec![program.clone()],
+            Run::Code(language) => {
+                if *language == Language::Python {
+                    // What only the start of an interpreter heeds cannot be told to one that waits.
+                    let waits = self.inner.prepared.swap(false, Ordering::AcqRel);
+                    prepared = waits && !command.env.keys().any(|name| name.starts_with("PYTHON"));
+                    env.insert("PYTHONPATH".to_owned(), format!("{PYTHON_FOLDER}:{WORKSPACE}"));
+                }
+                let program = self.inner.backend.interpreter(*language)?;
+                let flags = language.flags().iter().map(|flag| (*flag).to_owned());
+                let code = language.code_path().to_owned();
+                [program].into_iter().chain(flags).chain([code]).collect()
+            }
+        };
+        for (name, value) in &command.env {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                let reason = format!("`{name}` cannot be a variable of the environment");
+                return Err(SandboxError::Failed { what: "starting a program".to_owned(), reason });
+            }
+            let value = match env.get(name) {
+                Some(ours) if name == "PYTHONPATH" => format!("{ours}:{value}"),
+                _ => value.clone(),
+            };
+            env.insert(name.clone(), value);
+        }
+        let wall = command.wall.map_or(limits.wall, |wall| wall.min(limits.wall));
+        Ok(Exec {
+            argv: argv.into_iter().chain(command.args.iter().cloned()).collect(),
+            env,
+            cwd: command.cwd.clone().unwrap_or_else(|| WORKSPACE.to_owned()),
+            stdin: command.stdin,
+            limits: ExecLimits {
+                wall_millis: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+                output_bytes: limits.output,
+            },
+            prepared,
+        })
+    }
+
+    /// Writes a file, with the folders on the way to it.
+    ///
+    /// # Errors
+    /// When it cannot be written, or there is no room.
+    pub async fn write(&self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
+        self.write_with_mode(path, bytes, 0o644).await
+    }
+
+    /// The same, with other rights than to read and write.
+    ///
+    /// # Errors
+    /// As [`Sandbox::write`].
+    pub async fn write_with_mode(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        mode: u32,
+    ) -> Result<(), SandboxError> {
+        let writing = self.begin_write(path, bytes, mode).await?;
+        self.finish(writing).await
+    }
+
+    async fn begin_write(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        mode: u32,
+    ) -> Result<Stream, SandboxError> {
+        let stream = self.open(&Request::Write { path: path.to_owned(), mode }).await?;
+        let sender = stream.sender();
+        match sender.send(bytes).await {
+            // Refused before all was sent; the reply says why.
+            Ok(_) => sender.close(),
+            Err(gone) => return Err(self.why_gone(gone.0).await),
+        }
+        Ok(stream)
+    }
+
+    async fn finish(&self, mut stream: Stream) -> Result<(), SandboxError> {
+        match stream.reply().await {
+            Ok((_, reply)) => read_reply(reply).map(drop),
+            Err(gone) => Err(self.why_gone(gone.0).await),
+        }
+    }
+
+    /// Reads a file of at most that many bytes.
+    ///
+    /// # Errors
+    /// When there is none, it is larger, or it is no plain file.
+    pub async fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, SandboxError> {
+        let mut stream = self.open(&Request::Read { path: path.to_owned(), limit }).await?;
+        let mut bytes = Vec::new();
+        loop {
+            match stream.next().await {
+                Ok(Next::Piece(piece)) => {
+                    bytes.extend_from_slice(&piece.bytes);
+                    if bytes.len() as u64 > limit {
+                        return Err(SandboxError::Broke(
+                            "the guest sent more than was asked for".to_owned(),
+                        ));
+                    }
+                }
+                Ok(Next::Reply(reply)) => return read_reply(reply).map(|_| bytes),
+                Err(gone) => return Err(self.why_gone(gone.0).await),
+            }
+        }
+    }
+
+    /// What is in a folder, by name.
+    ///
+    /// # Errors
+    /// When there is no such folder.
+    pub async fn list(&self, path: &str) -> Result<Vec<Entry>, SandboxError> {
+        match self.ask(&Request::List { path: path.to_owned() }).await? {
+            Reply::Entries(entries) => Ok(entries),
+            _ => Err(SandboxError::Broke("the guest gave no list".to_owned())),
+        }
+    }
+
+    /// Removes a file, or a folder with all that is in it.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be removed.
+    pub async fn remove(&self, path: &str) -> Result<(), SandboxError> {
+        self.ask(&Request::Remove { path: path.to_owned() }).await.map(drop)
+    }
+
+    /// Ends everything in it at once, and waits until nothing of it is left.
+    pub async fn end(&self) {
+        self.inner.started.cell.end().await;
+    }
+
+    /// Waits until the sandbox is gone, for whatever reason.
+    pub(crate) async fn gone(&self) {
+        self.inner.started.channel.closed().await;
+    }
+
+    async fn open(&self, request: &Request) -> Result<Stream, SandboxError> {
+        match self.inner.started.channel.open(request) {
+            Ok(stream) => Ok(stream),
+            Err(gone) => Err(self.why_gone(gone.0).await),
+        }
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Reply, SandboxError> {
+        let mut stream = self.open(request).await?;
+        match stream.reply().await {
+            Ok((_, reply)) => read_reply(reply),
+            Err(gone) => Err(self.why_gone(gone.0).await),
+        }
+    }
+
+    /// What the guest said at last tells more than that it is gone.
+    async fn why_gone(&self, reason: String) -> SandboxError {
+        match self.inner.started.cell.last_words().await {
+            Some(words) => SandboxError::Broke(format!("{reason}: {words}")),
+            None => SandboxError::Broke(reason),
+        }
+    }
+}
+
+fn read_reply(reply: Reply) -> Result<Reply, SandboxError> {
+    match reply {
+        Reply::Failed(failure) => Err(failure.into()),
+        reply => Ok(reply),
+    }
+}
+
+/// A program that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Running {
+    sandbox: Sandbox,
+    stream: Stream,
+    deadline: tokio::time::Instant,
+    before: Account,
+}
+
+/// What a program does next.
+#[derive(Debug)]
+pub enum Event {
+    Wrote(Output, Vec<u8>),
+    Ended(Outcome),
+}
+
+impl Running {
+    /// What it writes as it comes, and its end.
+    ///
+    /// # Errors
+    /// When it could not be started, or the sandbox broke.
+    pub async fn next(&mut self) -> Result<Event, SandboxError> {
+        match tokio::time::timeout_at(self.deadline, self.stream.next()).await {
+            Ok(Ok(Next::Piece(piece))) => {
+                let output = if piece.port == port::ERR { Output::Stderr } else { Output::Stdout };
+                Ok(Event::Wrote(output, piece.bytes))
+            }
+            Ok(Ok(Next::Reply(Reply::Ended(ended)))) => Ok(Event::Ended(self.outcome(ended).await)),
+            Ok(Ok(Next::Reply(reply))) => {
+                read_reply(reply)?;
+                Err(SandboxError::Broke(
+                    "the guest gave another answer than to what was asked".to_owned(),
+                ))
+            }
+            Ok(Err(gone)) => {
+                // When memory runs out and nothing else is left to end, the guest itself goes.
+                if self.sandbox.inner.started.cell.account().await.out_of_memory
+                    > self.before.out_of_memory
+                {
+                    let ended = Ended { signal: Some(9), ..Ended::default() };
+                    return Ok(Event::Ended(self.outcome(ended).await));
+                }
+                Err(self.sandbox.why_gone(gone.0).await)
+            }
+            // The guest should have ended it long ago.
+            Err(_) => {
+                self.sandbox.end().await;
+                let wall = self.sandbox.spec().limits.wall;
+                let micros = u64::try_from((wall + GRACE).as_micros()).unwrap_or(u64::MAX);
+                let ended = Ended { signal: Some(9), timed_out: true, micros, ..Ended::default() };
+                Ok(Event::Ended(self.outcome(ended).await))
+            }
+        }
+    }
+
+    async fn outcome(&self, ended: Ended) -> Outcome {
+        let account = self.sandbox.inner.started.cell.account().await;
+        Outcome {
+            exit_code: ended.exit_code,
+            signal: ended.signal,
+            timed_out: ended.timed_out,
+            out_of_memory: ended.out_of_memory || account.out_of_memory > self.before.out_of_memory,
+            output_cut: ended.output_cut,
+            disk_full: ended.disk_full,
+            duration: Duration::from_micros(ended.micros),
+            peak_memory: account.peak_memory.unwrap_or(ended.peak_bytes),
+            warm: ended.prepared,
+        }
+    }
+
+    /// All it writes, and how it ended.
+    ///
+    /// # Errors
+    /// As [`Running::next`].
+    pub async fn finish(mut self) -> Result<Finished, SandboxError> {
+        let mut finished = Finished::default();
+        loop {
+            match self.next().await? {
+                Event::Wrote(Output::Stdout, bytes) => finished.stdout.extend_from_slice(&bytes),
+                Event::Wrote(Output::Stderr, bytes) => finished.stderr.extend_from_slice(&bytes),
+                Event::Ended(outcome) => {
+                    finished.outcome = outcome;
+                    return Ok(finished);
+                }
+            }
+        }
+    }
+
+    /// Its standard input, to be written to beside reading what it writes.
+    pub fn stdin(&self) -> Stdin {
+        Stdin(self.stream.sender())
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it runs no more.
+    pub async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
+        self.sandbox.ask(&Request::Signal { exec: self.stream.id(), signal }).await.map(drop)
+    }
+
+    /// Kills it and everything it started; its end still comes.
+    pub fn kill(&self) {
+        self.stream.cancel();
+    }
+}
+
+/// What a program wrote and how it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Finished {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub outcome: Outcome,
+}
+
+/// The standard input of a program.
+#[derive(Debug)]
+pub struct Stdin(Sender);
+
+impl Stdin {
+    /// Writes as fast as the program reads. `false` when it does not want any more.
+    ///
+    /// # Errors
+    /// When the sandbox is gone.
+    pub async fn write(&self, bytes: &[u8]) -> Result<bool, SandboxError> {
+        Ok(self.0.send(bytes).await?)
+    }
+
+    /// Ends the input.
+    pub fn close(self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,196 @@
+//! What a sandbox is to be: its limits, its layers, its labels.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use assize_types::Fingerprint;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// What everything in a sandbox together may use.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of memory, without swap.
+    pub memory: u64,
+    /// Thousandths of a processor.
+    pub cpu_millis: u32,
+    /// How long one execution may take.
+    pub wall: Duration,
+    /// Processes and threads.
+    pub processes: u32,
+    /// Bytes of each of standard output and standard error that are kept of one execution.
+    pub output: u64,
+    /// Bytes that can be written to files.
+    pub disk: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory: 256 << 20,
+            cpu_millis: 500,
+            wall: Duration::from_secs(30),
+            processes: 128,
+            output: 8 << 20,
+            disk: 64 << 20,
+        }
+    }
+}
+
+/// The least memory in which an interpreter starts at all.
+pub const LEAST_MEMORY: u64 = 16 << 20;
+
+impl Limits {
+    /// What is wrong with them, if anything.
+    pub fn complaint(&self) -> Option<String> {
+        if self.memory < LEAST_MEMORY {
+            return Some(format!("memory must be at least {} MB", LEAST_MEMORY >> 20));
+        }
+        if self.disk > self.memory {
+            return Some(
+                "files are kept in memory, so disk cannot be larger than memory".to_owned(),
+            );
+        }
+        let none = [
+            (self.cpu_millis == 0, "CPU"),
+            (self.wall.is_zero(), "wall time"),
+            (self.processes < 2, "processes"),
+            (self.output == 0, "output"),
+            (self.disk == 0, "disk"),
+        ];
+        none.iter().find(|(none, _)| *none).map(|(_, what)| format!("{what} is too small"))
+    }
+
+    /// How many files and folders can be made: enough for small ones, and an end to empty ones.
+    pub(crate) fn files(&self) -> u64 {
+        (self.disk / 4096).max(1024)
+    }
+}
+
+/// A folder of the host that is seen read-only in the sandbox, known by what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Layer {
+    pub digest: Fingerprint,
+    pub from: PathBuf,
+    /// Where it is seen in the sandbox.
+    pub at: String,
+}
+
+/// The folder in which all layers are seen.
+pub const LAYERS: &str = "/opt/layers";
+
+impl Layer {
+    /// Takes a folder as it is now; nobody may change it from then on.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(folder: &Path) -> std::io::Result<Layer> {
+        let from = folder.canonicalize()?;
+        let mut hash = Sha256::new();
+        digest(&from, Path::new(""), &mut hash)?;
+        let digest = Fingerprint::from_bytes(hash.finalize().into());
+        let at = format!("{LAYERS}/{}", &digest.to_string()[..16]);
+        Ok(Layer { digest, from, at })
+    }
+}
+
+/// Names, kinds and contents, in order of names.
+fn digest(root: &Path, below: &Path, hash: &mut Sha256) -> std::io::Result<()> {
+    let mut entries: Vec<_> =
+        std::fs::read_dir(root.join(below))?.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = below.join(entry.file_name());
+        let kind = entry.file_type()?;
+        let mut note = |tag: u8, bytes: &[u8]| {
+            hash.update([tag]);
+            for part in [path.as_os_str().as_encoded_bytes(), bytes] {
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+        };
+        if kind.is_dir() {
+            note(b'd', b"");
+            digest(root, &path, hash)?;
+        } else if kind.is_symlink() {
+            note(b'l', std::fs::read_link(entry.path())?.as_os_str().as_encoded_bytes());
+        } else {
+            let mut file = std::fs::File::open(entry.path())?;
+            let (mut content, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
+            loop {
+                match file.read(&mut buffer)? {
+                    0 => break,
+                    count => content.update(&buffer[..count]),
+                }
+            }
+            note(b'f', &content.finalize());
+        }
+    }
+    Ok(())
+}
+
+/// A sandbox to be made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Spec {
+    /// The image whose files are seen; the backend's own if `None`.
+    pub image: Option<String>,
+    pub layers: Vec<Layer>,
+    pub limits: Limits,
+    pub labels: BTreeMap<String, String>,
+    /// Where it should be, for those who have more than one place.
+    pub region: Option<String>,
+    /// After this it is removed, used or not; the manager's own if `None`.
+    pub time_to_live: Option<Duration>,
+}
+
+impl Spec {
+    /// What decides how the sandbox is built; the rest is said about it.
+    pub(crate) fn build(&self) -> Build {
+        Build {
+            image: self.image.clone(),
+            layers: self.layers.clone(),
+            limits: self.limits.clone(),
+        }
+    }
+}
+
+/// The part of a spec that two sandboxes must share for one to stand in for the other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Build {
+    pub(crate) image: Option<String>,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) limits: Limits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_is_known_by_what_is_in_it() {
+        let make = |text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("a")).unwrap();
+            std::fs::write(folder.path().join("a/b"), text).unwrap();
+            std::os::unix::fs::symlink("a/b", folder.path().join("c")).unwrap();
+            (Layer::of(folder.path()).unwrap(), folder)
+        };
+        let (one, two, other) = (make("x"), make("x"), make("y"));
+        assert_eq!(one.0.digest, two.0.digest);
+        assert_ne!(one.0.digest, other.0.digest);
+        assert!(one.0.at.starts_with("/opt/layers/"));
+    }
+
+    #[test]
+    fn limits_that_make_no_sense_are_named() {
+        assert_eq!(Limits::default().complaint(), None);
+        let small = Limits { memory: 1, ..Limits::default() };
+        assert_eq!(small.complaint().unwrap(), "memory must be at least 16 MB");
+        let disk = Limits { disk: 512 << 20, ..Limits::default() };
+        assert!(disk.complaint().unwrap().starts_with("files are kept in memory"));
+        let wall = Limits { wall: Duration::ZERO, ..Limits::default() };
+        assert_eq!(wall.complaint().unwrap(), "wall time is too small");
+    }
+}

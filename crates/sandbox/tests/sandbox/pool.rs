@@ -1,0 +1,127 @@
+//! Sandboxes that wait.
+
+use std::time::Duration;
+
+use assize_sandbox::{Isolation, PoolOptions, Spec};
+
+use crate::bench::{Bench, python, run, text};
+
+fn options(size: usize) -> PoolOptions {
+    PoolOptions { size, ..PoolOptions::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_that_wait_serve_once_and_are_replaced() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let pool = bench.manager.pool(Spec::default(), options(2));
+        pool.ready().await.unwrap();
+        assert!(pool.metrics().ready);
+        for _ in 0..3 {
+            pool.ready().await.unwrap();
+            let sandbox = pool.take(&Spec::default()).await.unwrap();
+            let done = python(&sandbox, "print(6 * 7)").await;
+            assert!(done.outcome.warm);
+            assert_eq!(text(&done.stdout), "42\n");
+            pool.discard(sandbox);
+        }
+        let metrics = pool.metrics();
+        assert_eq!((metrics.hits, metrics.misses, metrics.hit_rate()), (3, 0, Some(1.0)));
+        pool.close().await;
+        assert_eq!(pool.metrics().depth, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_none_wait_or_none_fits_one_is_made() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let pool = bench.manager.pool(Spec::default(), options(1));
+        pool.ready().await.unwrap();
+        let mut other = Spec::default();
+        other.limits.memory /= 2;
+        let sandbox = pool.take(&other).await.unwrap();
+        assert!(!python(&sandbox, "pass").await.outcome.warm);
+        // Labels say something about a sandbox, and are no part of it.
+        let labelled =
+            Spec { labels: [("a".to_owned(), "b".to_owned())].into(), ..Spec::default() };
+        let takes = (0..6).map(|_| async {
+            let sandbox = pool.take(&labelled).await.unwrap();
+            assert!(python(&sandbox, "print(1)").await.outcome.success());
+            pool.discard(sandbox);
+        });
+        futures_util::future::join_all(takes).await;
+        let metrics = pool.metrics();
+        assert!(metrics.hits >= 1 && metrics.hits + metrics.misses == 7, "{metrics:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_one_run_is_there_in_the_next() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let pool = bench.manager.pool(Spec::default(), options(1));
+        let plant = r"
+import os, time, sys, mmap, json
+from multiprocessing import shared_memory
+open('/tmp/left', 'w').write('x'); open('/workspace/left', 'w').write('x'); open('/dev/shm/left', 'w').write('x')
+os.environ['LEFT'] = 'x'
+json.left = 'x'
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+shm = libc.shmget(4242, 4096, 0o1666); assert shm >= 0, ctypes.get_errno()
+if os.fork() == 0:
+    os.setsid(); time.sleep(1000)
+print('planted')
+";
+        let look = r"
+import os, json, ctypes
+found = [path for path in ('/tmp/left', '/workspace/left', '/dev/shm/left') if os.path.exists(path)]
+found += ['env'] * ('LEFT' in os.environ) + ['module'] * hasattr(json, 'left')
+found += ['shm'] * (ctypes.CDLL(None).shmget(4242, 4096, 0o666) >= 0)
+found += [pid for pid in os.listdir('/proc') if pid.isdigit() and int(pid) not in (1, os.getpid())]
+print(found)
+";
+        for _ in 0..2 {
+            for (code, told) in [(plant, "planted\n"), (look, "[]\n")] {
+                pool.ready().await.unwrap();
+                let sandbox = pool.take(&Spec::default()).await.unwrap();
+                let done = python(&sandbox, code).await;
+                assert!(done.outcome.warm);
+                assert_eq!(text(&done.stdout), told, "{}", text(&done.stderr));
+                pool.discard(sandbox);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_nobody_comes_none_wait_until_somebody_does() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let idle = Duration::from_millis(300);
+        let pool = bench.manager.pool(Spec::default(), PoolOptions { size: 2, idle });
+        pool.ready().await.unwrap();
+        while pool.metrics().depth > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let sandbox = pool.take(&Spec::default()).await.unwrap();
+        assert!(!python(&sandbox, "pass").await.outcome.warm);
+        pool.ready().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_died_while_it_waited_is_not_handed_out() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let pool = bench.manager.pool(Spec::default(), options(1));
+        pool.ready().await.unwrap();
+        let sandbox = pool.take(&Spec::default()).await.unwrap();
+        sandbox.end().await;
+        pool.ready().await.unwrap();
+        assert!(
+            python(&pool.take(&Spec::default()).await.unwrap(), "pass").await.outcome.success()
+        );
+    })
+    .await;
+}
