@@ -32,13 +32,20 @@ pub(crate) struct LogArgs {
 pub(crate) enum Command {
     /// Ask a model one question
     Ask(Box<AskArgs>),
+    /// Run code that you have in a fresh sandbox: no network, no files but those you give, limits on
+    /// everything
+    Exec(Box<ExecArgs>),
+    /// Sandboxes that stay for a while: make them, use them, remove them
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
     /// Put one business move on trial: a critic against three decision makers, then their scores.
     /// Every finished call is kept, so that a run can be stopped and go on
     Debate(Box<DebateArgs>),
     /// What was kept of earlier runs
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Show what this machine offers: which providers are configured and reachable
+    /// Show what this machine offers: providers, sandboxes, what each limit rests on, and why not the
+    /// rest
     Doctor(DoctorArgs),
     /// Show settings and where each comes from; trust a folder's settings
     #[command(subcommand)]
@@ -78,6 +85,201 @@ pub(crate) struct AskArgs {
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+/// How `assize exec` ends.
+const EXEC_CODES: &str = "\
+Exit codes:
+  that of the code, or 128 and the signal that ended it
+  124  its time is up
+  125  no sandbox could be made, or it broke
+  137  it ran out of memory
+  130  interrupted
+Code starts in /workspace, where the files are that you give; it may write there and in /tmp.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXEC_CODES)]
+pub(crate) struct ExecArgs {
+    /// The code, a .py, .sh or .js file; `-` reads it from standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) code: PathBuf,
+
+    /// Passed on to the code
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<String>,
+
+    /// python, bash or javascript; by the file's name if not said
+    #[arg(long, short, value_name = "LANGUAGE")]
+    pub(crate) language: Option<String>,
+
+    /// Give it a file, read-only, as /workspace/NAME; can be repeated
+    #[arg(long = "file", value_name = "PATH[=NAME]")]
+    pub(crate) files: Vec<String>,
+
+    /// Take the files that it leaves in /workspace into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Set a variable of its environment; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) env: Vec<(String, String)>,
+
+    /// Print what it wrote and how it ended as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Say nothing of our own
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Let its output drive the terminal: colours, and whatever else it sends
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+}
+
+/// The flags of every command that makes a sandbox.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sandbox")]
+pub(crate) struct SandboxArgs {
+    /// jail, docker, microvm, at-least=NAME, or auto (the best there is for this, said aloud)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) isolation: Option<String>,
+
+    /// The image whose files are seen; not for a jail, which sees this machine's own
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+
+    /// How long it may run, in seconds [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<String>,
+
+    /// Memory, such as 256M [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+
+    /// Processors, such as 0.5 [default: 0.5]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) cpus: Option<String>,
+
+    /// Processes and threads [default: 128]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) processes: Option<String>,
+
+    /// What is kept of each of standard output and standard error [default: 8M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) output: Option<String>,
+
+    /// Files that it can write, which are kept in memory [default: 64M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) disk: Option<String>,
+}
+
+impl SandboxArgs {
+    /// The flags as settings: key, flag, value.
+    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+        given([
+            ("sandbox.isolation", "--isolation", &self.isolation),
+            ("sandbox.timeout_seconds", "--timeout", &self.timeout),
+            ("sandbox.memory", "--memory", &self.memory),
+            ("sandbox.cpus", "--cpus", &self.cpus),
+            ("sandbox.processes", "--processes", &self.processes),
+            ("sandbox.output", "--output", &self.output),
+            ("sandbox.disk", "--disk", &self.disk),
+        ])
+    }
+}
+
+/// The flags that were given, as settings: key, flag, value.
+fn given<const N: usize>(
+    flags: [(&str, &'static str, &Option<String>); N],
+) -> Vec<(String, &'static str, String)> {
+    let given = |(key, flag, value): (&str, &'static str, &Option<String>)| {
+        value.clone().map(|value| (key.to_owned(), flag, value))
+    };
+    flags.into_iter().filter_map(given).collect()
+}
+
+/// `NAME=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("is not like NAME=VALUE".to_owned()),
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Make a sandbox, if there is none of that name
+    Create(Box<CreateArgs>),
+    /// List sandboxes, whoever made them
+    Ls {
+        /// Only those with this label; can be repeated
+        #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
+        labels: Vec<(String, String)>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a program in a sandbox
+    Exec {
+        /// The sandbox
+        name: String,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<String>,
+        /// The folder that it starts in [default: /workspace]
+        #[arg(long, value_name = "FOLDER")]
+        cwd: Option<String>,
+        /// Set a variable of its environment; can be repeated
+        #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+        env: Vec<(String, String)>,
+        /// How long it may run, in seconds; never longer than the sandbox allows
+        #[arg(long, value_name = "SECONDS")]
+        timeout: Option<f64>,
+        /// Let its output drive the terminal
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Copy a file or folder into a sandbox or out of it
+    Cp {
+        /// PATH, or SANDBOX:PATH
+        from: String,
+        /// PATH, or SANDBOX:PATH
+        to: String,
+    },
+    /// Remove sandboxes, with all that runs in them
+    Rm {
+        /// Their names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Hold a sandbox that `create` asked for
+    #[command(hide = true)]
+    Hold(Box<CreateArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Its name: lower-case letters, digits and `-`
+    pub(crate) name: String,
+
+    /// Say something about it; can be repeated
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) labels: Vec<(String, String)>,
+
+    /// How long it lives, such as 30m or 2h
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(crate) ttl: std::time::Duration,
+
+    /// Where it should be, for those who have more than one place
+    #[arg(long, value_name = "NAME")]
+    pub(crate) region: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
 }
 
 #[derive(Debug, Args)]
@@ -278,18 +480,14 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// The flags as settings: key, flag, value.
     pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
-        let flags = [
+        given([
             ("provider", "--provider", &self.provider),
             ("model", "--model", &self.model),
             ("temperature", "--temperature", &self.temperature),
             ("max_output_tokens", "--max-output-tokens", &self.max_output_tokens),
             ("budget.max_cost", "--max-cost", &self.max_cost),
             ("budget.max_tokens", "--max-tokens", &self.max_tokens),
-        ];
-        let given = |(key, flag, value): (&str, &'static str, &Option<String>)| {
-            value.clone().map(|value| (key.to_owned(), flag, value))
-        };
-        flags.into_iter().filter_map(given).collect()
+        ])
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use assize_gateway::CassetteError;
 use assize_llm::{AnswerError, ErrorKind, ModelError};
+use assize_sandbox::SandboxError;
 use assize_store::StoreError;
 
 /// Whose matter a failure is; decides the exit code.
@@ -22,6 +23,8 @@ pub(crate) enum FailureKind {
     Budget,
     /// A fault of ours.
     Internal,
+    /// No sandbox could be made, or it broke.
+    Sandbox,
     /// The user stopped it.
     Interrupted,
 }
@@ -35,6 +38,7 @@ impl FailureKind {
             FailureKind::Environment => 4,
             FailureKind::Budget => 5,
             FailureKind::Internal => 70,
+            FailureKind::Sandbox => 125,
             FailureKind::Interrupted => 130,
         }
     }
@@ -50,6 +54,7 @@ Exit codes:
     4  a provider, the network or the disk failed
     5  the budget is reached
    70  a fault in assize itself
+  125  no sandbox could be made, or it broke
   130  interrupted, or told to end";
 
 /// Something that ends a command.
@@ -148,6 +153,19 @@ impl From<CassetteError> for Failure {
             _ => FailureKind::Usage,
         };
         Failure::from_error(kind, &error)
+    }
+}
+
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Failure {
+        let kind = match &error {
+            SandboxError::Limits(_)
+            | SandboxError::Name(_)
+            | SandboxError::NotFound(_)
+            | SandboxError::Different(_) => FailureKind::Usage,
+            _ => FailureKind::Sandbox,
+        };
+        Failure { hint: error.hint().map(str::to_owned), ..Failure::new(kind, error.to_string()) }
     }
 }
 

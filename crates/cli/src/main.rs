@@ -3,18 +3,23 @@
 
 mod account;
 mod args;
+mod artifacts;
 mod ask;
 mod choose;
 mod config;
 mod config_command;
 mod debate;
 mod doctor;
+mod exec;
 mod failure;
 mod input;
 mod kept;
 mod logging;
+mod passing;
 mod runs;
+mod sandboxes;
 mod terminal;
+mod walls;
 
 use std::process::ExitCode;
 
@@ -22,7 +27,7 @@ use assize_types::Cancel;
 use clap::{CommandFactory, Parser};
 use etcetera::BaseStrategy;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, SandboxCommand};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cli)));
     match outcome {
         Err(_) => ExitCode::from(FailureKind::Internal.exit_code()),
-        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(failure)) => {
             terminal::fail(&failure);
             ExitCode::from(failure.kind.exit_code())
@@ -40,11 +45,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+/// Runs one command; gives the exit code, which is 0 unless code that was run had another.
+fn run(cli: Cli) -> Result<u8, Failure> {
     if let Command::Completions { shell } = cli.command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
-        return terminal::out(&String::from_utf8_lossy(&script));
+        return terminal::out(&String::from_utf8_lossy(&script)).map(|()| 0);
     }
     let around = surroundings()?;
     let config = Config::load(&around, &flags(&cli)?)?;
@@ -59,14 +65,19 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let outcome = runtime.block_on(async {
         let cancel = Cancel::new();
         tokio::spawn(interrupt(cancel.clone()));
-        match cli.command {
+        let done = match cli.command {
+            Command::Exec(args) => return exec::run(*args, &config, &around, cancel).await,
+            Command::Sandbox(command) => {
+                return sandboxes::run(command, &config, &around, cancel).await;
+            }
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
             Command::Runs(command) => runs::run(command, &config, &around).await,
-            Command::Doctor(args) => doctor::run(args, &config).await,
+            Command::Doctor(args) => doctor::run(args, &config, &around).await,
             Command::Config(command) => config_command::run(command, &config, &around),
             Command::Completions { .. } => unreachable!("answered above"),
-        }
+        };
+        done.map(|()| 0)
     });
     // Someone may still be waiting for standard input.
     runtime.shutdown_background();
@@ -105,6 +116,10 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
     let mut flags = match &cli.command {
         Command::Ask(args) => args.model.settings(),
         Command::Debate(args) => args.model.settings(),
+        Command::Exec(args) => args.sandbox.settings(),
+        Command::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
+            args.sandbox.settings()
+        }
         _ => Vec::new(),
     };
     let log = [

@@ -55,7 +55,9 @@ impl Confinement {
             (Resource::Sigpending, 1024),
         ];
         all.extend(limits.processes.map(|count| (Resource::Nproc, count)));
-        all.extend(limits.watch_memory.map(|bytes| (Resource::Data, bytes)));
+        // The watch should see it first, as only then can it be told why the program ended; this is
+        // for what grows faster than it looks.
+        all.extend(limits.watch_memory.map(|bytes| (Resource::Data, bytes.saturating_mul(2))));
         all.extend(limits.cpu_seconds.map(|seconds| (Resource::Cpu, seconds)));
         for (resource, value) in all {
             // Never more than what we have ourselves.

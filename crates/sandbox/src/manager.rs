@@ -233,13 +233,8 @@ impl Manager {
                     visitor = listener.accept() => visitor,
                 };
                 if let Ok((connection, _)) = visitor {
-                    let (host, stop) = (Arc::clone(&shared) as Arc<dyn Host>, stop.clone());
-                    tasks.spawn(async move {
-                        tokio::select! {
-                            () = stop.cancelled() => {}
-                            () = visit::answer(host, connection) => {}
-                        }
-                    });
+                    let host = Arc::clone(&shared) as Arc<dyn Host>;
+                    tasks.spawn(visit::answer(host, connection, stop.clone()));
                 }
             }
         });

@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Account, Cell, Started};
 use crate::channel::{Channel, Next, Sender};
@@ -55,12 +56,17 @@ pub(crate) trait Host: Send + Sync + 'static {
 /// The longest line that is read from a visitor.
 const LONGEST: u64 = 64 * 1024;
 
-/// Answers one visitor.
-pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream) {
+/// Answers one visitor. When it is time to stop, what was understood is still answered, as it may be
+/// the reason to stop.
+pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream, stop: CancellationToken) {
     let (input, mut output) = connection.into_split();
     let mut input = BufReader::new(input);
     let mut line = String::new();
-    if (&mut input).take(LONGEST).read_line(&mut line).await.is_err() {
+    let heard = tokio::select! {
+        () = stop.cancelled() => return,
+        heard = async { (&mut input).take(LONGEST).read_line(&mut line).await } => heard,
+    };
+    if heard.is_err() {
         return;
     }
     let wish = serde_json::from_str::<Wish>(&line);
@@ -88,7 +94,10 @@ pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream) {
         return;
     }
     if let (Ok(Wish::Use { .. }), Some(sandbox)) = (wish, sandbox) {
-        relay(&sandbox, input, output).await;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = relay(&sandbox, input, output) => {}
+        }
     }
 }
 
@@ -100,7 +109,7 @@ struct Passed {
     input: mpsc::UnboundedSender<Option<Vec<u8>>>,
     /// What the visitor still has room for, on ports 1 and 2.
     room: [Arc<Semaphore>; 2],
-    stop: tokio_util::sync::CancellationToken,
+    stop: CancellationToken,
 }
 
 async fn relay(
@@ -166,7 +175,7 @@ async fn hear(
             };
             let stream = sandbox.channel().open(&request).ok()?;
             let room = [(); 2].map(|()| Arc::new(Semaphore::new(WINDOW as usize)));
-            let stop = tokio_util::sync::CancellationToken::new();
+            let stop = CancellationToken::new();
             let (input, to_pass) = mpsc::unbounded_channel();
             passed.insert(
                 id,
@@ -224,7 +233,7 @@ async fn pass_back(
     mut stream: crate::channel::Stream,
     id: StreamId,
     room: [Arc<Semaphore>; 2],
-    stop: tokio_util::sync::CancellationToken,
+    stop: CancellationToken,
     outgoing: mpsc::Sender<Vec<u8>>,
 ) {
     let mut stopped = false;

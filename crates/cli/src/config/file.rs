@@ -150,7 +150,7 @@ impl Reader<'_> {
 }
 
 fn wants_text(kind: &Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Choice(_) | Kind::Url | Kind::Variable)
+    matches!(kind, Kind::Text | Kind::Choice(_) | Kind::Size { .. } | Kind::Url | Kind::Variable)
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

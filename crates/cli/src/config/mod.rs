@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use assize_gateway::{Price, Provider, Secret};
 
 use self::file::{Entry, parse, parse_env, read_text, short};
-use self::settings::{Guard, PRICE_FIELDS, Setting};
+use self::settings::{Guard, PRICE_FIELDS, Setting, parse_size};
 use self::trust::{Trust, TrustStore};
 use crate::failure::{Failure, FailureKind};
 
@@ -197,9 +197,13 @@ impl Config {
 
     /// Whether a limit stays where it is or comes down.
     fn tightens(&self, key: &str, text: &str) -> bool {
-        match (self.whole(key), text.parse::<u64>()) {
-            (Some(now), Ok(new)) => new <= now,
-            (None, Ok(_)) => true,
+        let Some(setting) = self.settings.iter().find(|setting| setting.key == key) else {
+            return false;
+        };
+        let amount = |text: &str| setting.kind.amount(text);
+        match (self.text(key).and_then(amount), amount(text)) {
+            (Some(now), Some(new)) => new <= now,
+            (None, Some(_)) => true,
             _ => false,
         }
     }
@@ -281,6 +285,11 @@ impl Config {
     /// A whole number; every value was checked when it was read.
     pub(crate) fn whole(&self, key: &str) -> Option<u64> {
         self.text(key)?.parse().ok()
+    }
+
+    /// A size, in bytes.
+    pub(crate) fn size(&self, key: &str) -> Option<u64> {
+        self.text(key).and_then(parse_size)
     }
 
     pub(crate) fn decimal(&self, key: &str) -> Option<f64> {

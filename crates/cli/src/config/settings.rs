@@ -31,9 +31,39 @@ pub(crate) enum Kind {
         least: f64,
         most: f64,
     },
+    /// Bytes, with a unit: `256M`.
+    Size {
+        least: u64,
+        most: u64,
+    },
     Url,
     /// The name of an environment variable.
     Variable,
+}
+
+/// The bytes that are meant by `512K`, `256M` or `1G`, with or without a `B` after it.
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
+    let text = text.strip_suffix(['B', 'b']).unwrap_or(text);
+    let split = text.len().checked_sub(1).filter(|split| text.is_char_boundary(*split))?;
+    let (number, unit) = text.split_at(split);
+    let shift = match unit {
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Bytes as people read them, in the unit that has no rest.
+pub(crate) fn show_size(bytes: u64) -> String {
+    let unit = [(30, "G"), (20, "M"), (10, "K")]
+        .into_iter()
+        .find(|(shift, _)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift));
+    match unit {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
 }
 
 /// Who may set it.
@@ -58,6 +88,9 @@ impl fmt::Display for Kind {
             }
             Kind::Whole { least, most } => write!(f, "a whole number from {least} to {most}"),
             Kind::Decimal { least, most } => write!(f, "a number from {least} to {most}"),
+            Kind::Size { least, most } => {
+                write!(f, "a size from {} to {}", show_size(*least), show_size(*most))
+            }
             Kind::Url => {
                 f.write_str("an address such as `https://host/path`, without a password or a query")
             }
@@ -85,6 +118,16 @@ impl Kind {
         })
     }
 
+    /// How much a value means, where it means an amount.
+    pub(crate) fn amount(&self, value: &str) -> Option<f64> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "only compared")]
+            Kind::Size { .. } => parse_size(value).map(|bytes| bytes as f64),
+            Kind::Whole { .. } | Kind::Decimal { .. } => value.parse().ok(),
+            _ => None,
+        }
+    }
+
     /// Whether a value, written as text, is of this kind.
     fn accepts(&self, value: &str) -> bool {
         match self {
@@ -95,6 +138,9 @@ impl Kind {
             }
             Kind::Decimal { least, most } => {
                 value.parse::<f64>().is_ok_and(|number| (*least..=*most).contains(&number))
+            }
+            Kind::Size { least, most } => {
+                parse_size(value).is_some_and(|bytes| (*least..=*most).contains(&bytes))
             }
             Kind::Url => {
                 let rest = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
@@ -165,6 +211,7 @@ pub(crate) const REHEARSAL: &str = "rehearsal";
 pub(crate) fn all() -> Vec<Setting> {
     let whole = |least, most| Kind::Whole { least, most };
     let decimal = |least, most| Kind::Decimal { least, most };
+    let size = |least, most| Kind::Size { least, most };
     let providers: Vec<&str> = Provider::ALL.iter().map(|p| p.name()).chain([REHEARSAL]).collect();
     let mut settings = vec![
         Setting::new(
@@ -207,6 +254,59 @@ pub(crate) fn all() -> Vec<Setting> {
              waits for the disk at every step",
         )
         .default("process-crash")
+        .trusted(),
+        Setting::new(
+            "sandbox.isolation",
+            Kind::Text,
+            "the walls around code: jail, docker, microvm, at-least=NAME or auto",
+        )
+        .default("auto")
+        .trusted(),
+        Setting::new("sandbox.memory", size(16 << 20, 1 << 40), "memory of a sandbox")
+            .default("256M")
+            .tighten(),
+        Setting::new("sandbox.cpus", decimal(0.01, 1024.0), "processors of a sandbox")
+            .default("0.5")
+            .tighten(),
+        Setting::new("sandbox.timeout_seconds", decimal(0.001, 864_000.0), "how long code may run")
+            .default("30")
+            .tighten(),
+        Setting::new("sandbox.processes", whole(2, 100_000), "processes and threads of a sandbox")
+            .default("128")
+            .tighten(),
+        Setting::new("sandbox.output", size(1 << 10, 1 << 40), "what is kept of each output")
+            .default("8M")
+            .tighten(),
+        Setting::new("sandbox.disk", size(64 << 10, 1 << 40), "files that code can write")
+            .default("64M")
+            .tighten(),
+        Setting::new("sandbox.pool", whole(0, 1000), "sandboxes that wait, warm")
+            .default("5")
+            .tighten(),
+        Setting::new(
+            "sandbox.pool_idle_seconds",
+            whole(1, 864_000),
+            "none wait any more when nobody came for so long",
+        )
+        .default("300")
+        .tighten(),
+        Setting::new(
+            "sandbox.python",
+            Kind::Text,
+            "the Python of a jail; the first in PATH if not set",
+        )
+        .trusted(),
+        Setting::new(
+            "sandbox.bash",
+            Kind::Text,
+            "the Bash of a jail; the first in PATH if not set",
+        )
+        .trusted(),
+        Setting::new(
+            "sandbox.node",
+            Kind::Text,
+            "the Node.js of a jail; the first in PATH if not set",
+        )
         .trusted(),
         Setting::new("rehearsal.seed", whole(0, u64::MAX), "another seed gives other answers")
             .default("0"),
@@ -299,6 +399,19 @@ mod tests {
                 setting.key
             );
         }
+    }
+
+    #[test]
+    fn sizes_have_a_unit() {
+        let sizes = ["256M", "1GB", "64k", "0K"].map(parse_size);
+        assert_eq!(sizes, [Some(256 << 20), Some(1 << 30), Some(64 << 10), Some(0)]);
+        for wrong in ["", "M", "12", "1.5G", "-1M", "1T", "99999999999999G", "ä", "1é"] {
+            assert_eq!(parse_size(wrong), None, "{wrong}");
+        }
+        assert_eq!(
+            [256 << 20, 1 << 30, 1500, 65 << 10].map(show_size),
+            ["256M", "1G", "1500 bytes", "65K"]
+        );
     }
 
     #[test]

@@ -4,9 +4,11 @@
 
 mod ask;
 mod debate;
+mod exec;
 mod killed;
 mod readme;
 mod runs;
+mod sandboxes;
 mod settings;
 mod trust;
 

@@ -67,7 +67,13 @@ fn without_chance(text: &str) -> String {
         (_, Some((account, seconds))) if seconds.ends_with(" s") => account.to_owned(),
         _ => line.to_owned(),
     };
-    let text = text.lines().map(line).collect::<Vec<_>>().join("\n");
+    // What sandboxes a machine offers is its own business.
+    let mut in_sandboxes = false;
+    let here = |line: &&str| {
+        in_sandboxes = *line == "Sandboxes" || (in_sandboxes && !line.is_empty());
+        !in_sandboxes
+    };
+    let text = text.lines().filter(here).map(line).collect::<Vec<_>>().join("\n");
     let mut plain = String::new();
     for (index, part) in text.split("debate-").enumerate() {
         let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

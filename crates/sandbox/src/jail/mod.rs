@@ -115,7 +115,8 @@ impl Jail {
         GuestLimits {
             file_bytes: limits.disk,
             watch_memory: (!accounts.memory).then_some(limits.memory),
-            processes: Some(u64::from(limits.processes)),
+            // The guest is one of them where it is of the same user.
+            processes: Some(u64::from(limits.processes) + u64::from(self.users.is_none())),
             cpu_seconds: (!accounts.cpu)
                 .then(|| (wall * u64::from(limits.cpu_millis)).div_ceil(1000)),
         }

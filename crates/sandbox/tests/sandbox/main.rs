@@ -1,5 +1,5 @@
 //! What every sandbox must do, whatever its walls are made of, and what only some can get wrong.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod bench;
 mod conformance;

@@ -1,5 +1,7 @@
 //! `assize doctor`: what this machine offers, and why not the rest.
 
+mod sandboxes;
+
 use std::time::{Duration, Instant};
 
 use assize_gateway::{
@@ -7,9 +9,10 @@ use assize_gateway::{
 };
 use serde_json::{Value, json};
 
+use self::sandboxes::Sandboxes;
 use crate::args::DoctorArgs;
 use crate::choose::{self, Choice, ORDER};
-use crate::config::{Config, Source};
+use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, grouped, harmless, out_json, out_line, paint};
 
@@ -30,7 +33,11 @@ enum State {
     NotTried,
 }
 
-pub(crate) async fn run(args: DoctorArgs, config: &Config) -> Result<(), Failure> {
+pub(crate) async fn run(
+    args: DoctorArgs,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), Failure> {
     let client = HttpClient::new();
     let mut probes = tokio::task::JoinSet::new();
     for (index, provider) in Provider::ALL.into_iter().enumerate() {
@@ -47,13 +54,15 @@ pub(crate) async fn run(args: DoctorArgs, config: &Config) -> Result<(), Failure
     findings.sort_by_key(|(index, _)| *index);
     let findings: Vec<Finding> = findings.into_iter().map(|(_, finding)| finding).collect();
     let choice = choice(config, &findings, args.offline)?;
+    let sandboxes = sandboxes::examine(config, around).await;
 
     if args.json {
-        out_json(&as_json(config, &findings, &choice))?;
+        out_json(&as_json(config, &findings, &choice, &sandboxes))?;
     } else {
-        out_line(&as_text(config, &findings, &choice))?;
+        out_line(&as_text(config, &findings, &choice, &sandboxes))?;
     }
     config.refuse_withheld()?;
+    sandboxes.complain(config)?;
     complain(&findings, &choice)
 }
 
@@ -111,7 +120,12 @@ fn complain(findings: &[Finding], choice: &Choice) -> Result<(), Failure> {
     }
 }
 
-fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
+fn as_text(
+    config: &Config,
+    findings: &[Finding],
+    choice: &Choice,
+    sandboxes: &Sandboxes,
+) -> String {
     let mut lines = vec![
         format!(
             "assize {} on {} {}",
@@ -176,6 +190,8 @@ fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
     });
     lines.push(paint(DIM, format!("  looked for in this order: {ORDER}")));
     lines.push(String::new());
+    lines.extend(sandboxes.as_text());
+    lines.push(String::new());
     lines.push(paint(BOLD, "Settings"));
     let (user, there) = &config.user_file;
     lines.push(format!(
@@ -200,7 +216,7 @@ fn as_text(config: &Config, findings: &[Finding], choice: &Choice) -> String {
     lines.join("\n")
 }
 
-fn as_json(config: &Config, findings: &[Finding], choice: &Choice) -> Value {
+fn as_json(config: &Config, findings: &[Finding], choice: &Choice, sandboxes: &Sandboxes) -> Value {
     let providers: Vec<Value> = findings
         .iter()
         .map(|Finding { endpoint, key_from, state }| {
@@ -229,6 +245,6 @@ fn as_json(config: &Config, findings: &[Finding], choice: &Choice) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"), "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
         "providers": providers, "used": used, "why": why, "order": ORDER, "prices_as_of": PRICES_AS_OF,
-        "withheld": withheld,
+        "withheld": withheld, "sandboxes": sandboxes.as_json(),
     })
 }

@@ -1,0 +1,254 @@
+//! `assize exec`: code that one already has, in a fresh sandbox.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::path::Path;
+
+use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, SandboxError, WORKSPACE};
+use assize_types::Cancel;
+use serde_json::{Value, json};
+
+use crate::args::ExecArgs;
+use crate::artifacts::{self, Taken};
+use crate::config::settings::show_size;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::input;
+use crate::passing::{Followed, Show, follow, pass_input};
+use crate::terminal::{self, DIM, paint};
+use crate::walls;
+
+/// As `timeout` of the shell has it.
+const TIMED_OUT: u8 = 124;
+const OUT_OF_MEMORY: u8 = 137;
+
+/// The longest code, in MiB.
+const LONGEST: u64 = 4;
+
+pub(crate) async fn run(
+    args: ExecArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    let language = language(&args)?;
+    let inputs = inputs(&args, around)?;
+    let code = if args.code == Path::new("-") {
+        input::from_standard_input("the code", LONGEST, &cancel).await?
+    } else {
+        input::from_file("the code", LONGEST, &args.code)?
+    };
+    let spec = walls::spec(&args.sandbox, config)?;
+    let chosen = walls::choose(config, around)?;
+    let (isolation, enforcement) = (chosen.backend.isolation(), chosen.backend.enforcement());
+    let manager = walls::manager(around, chosen.backend).await?;
+    let sandbox = manager.make(spec.clone()).await?;
+    let done = tokio::select! {
+        done = trial(&sandbox, &args, language, &code, &inputs) => done,
+        reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
+    };
+    sandbox.end().await;
+    let (Followed { stdout, stderr, outcome }, taken) = done?;
+    if args.json {
+        terminal::out_json(&json!({
+            "exit_code": outcome.exit_code, "signal": outcome.signal, "timed_out": outcome.timed_out,
+            "out_of_memory": outcome.out_of_memory, "output_cut": outcome.output_cut, "disk_full": outcome.disk_full,
+            "duration_ms": json!(outcome)["duration_ms"], "peak_memory_bytes": outcome.peak_memory,
+            "stdout": String::from_utf8_lossy(&stdout), "stderr": String::from_utf8_lossy(&stderr),
+            "language": language.name(), "isolation": isolation, "why": chosen.why, "warm": outcome.warm,
+            "limits": spec.limits.as_json(), "enforcement": enforcement,
+            "artifacts": taken.as_json(),
+        }))?;
+    } else if !args.quiet {
+        let about = format!("{isolation} ({})", chosen.why);
+        tell(&outcome, &spec.limits, &taken, args.out.as_deref(), &about);
+    }
+    Ok(exit_code(&outcome))
+}
+
+/// What the exit code of the process is.
+pub(crate) fn exit_code(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome { timed_out: true, .. } => TIMED_OUT,
+        Outcome { out_of_memory: true, .. } => OUT_OF_MEMORY,
+        outcome => u8::try_from(outcome.status()).unwrap_or(u8::MAX),
+    }
+}
+
+trait AsJson {
+    fn as_json(&self) -> Value;
+}
+
+impl AsJson for Limits {
+    fn as_json(&self) -> Value {
+        json!({
+            "memory_bytes": self.memory, "cpus": f64::from(self.cpu_millis) / 1000.0,
+            "timeout_seconds": self.wall.as_secs_f64(), "processes": self.processes,
+            "output_bytes": self.output, "disk_bytes": self.disk,
+        })
+    }
+}
+
+impl AsJson for Taken {
+    fn as_json(&self) -> Value {
+        let files: Vec<Value> =
+            self.files.iter().map(|(name, size)| json!({"name": name, "bytes": size})).collect();
+        json!({"files": files, "left": self.left})
+    }
+}
+
+fn language(args: &ExecArgs) -> Result<Language, Failure> {
+    let usage = |message: String| Failure::new(FailureKind::Usage, message);
+    match &args.language {
+        Some(name) => Language::from_name(name).ok_or_else(|| {
+            usage(format!("`{name}` is no language that can be run"))
+                .hint("use python, bash or javascript")
+        }),
+        None if args.code == Path::new("-") => Ok(Language::Python),
+        None => Language::of_file(&args.code).ok_or_else(|| {
+            let message = format!("`{}` does not say what it is written in", args.code.display());
+            usage(message).hint("say it with `--language python`, `bash` or `javascript`")
+        }),
+    }
+}
+
+/// A file for the sandbox: where it is here, and its name there.
+struct Input {
+    path: std::path::PathBuf,
+    name: String,
+}
+
+fn inputs(args: &ExecArgs, around: &Surroundings) -> Result<Vec<Input>, Failure> {
+    let usage = |message: String| Failure::new(FailureKind::Usage, message);
+    let mut inputs: Vec<Input> = Vec::new();
+    for given in &args.files {
+        let (path, name) = match given.rsplit_once('=') {
+            // A file may have such a name itself.
+            Some((path, name)) if !walls::typed(around, given.as_ref()).exists() => {
+                (path, name.to_owned())
+            }
+            _ => {
+                let name =
+                    Path::new(given).file_name().map(|name| name.to_string_lossy().into_owned());
+                (given.as_str(), name.ok_or_else(|| usage(format!("`{given}` is no file")))?)
+            }
+        };
+        let plain = !name.is_empty()
+            && !name.starts_with('/')
+            && !name.chars().any(char::is_control)
+            && !Path::new(&name)
+                .components()
+                .any(|part| !matches!(part, std::path::Component::Normal(_)));
+        if !plain {
+            return Err(usage(format!("`{name}` is no name for a file in the sandbox")));
+        }
+        if inputs.iter().any(|input| input.name == name) {
+            let hint = format!("name them apart, as in `--file {path}=other-{name}`");
+            return Err(usage(format!("two files would be `{name}` in the sandbox")).hint(hint));
+        }
+        inputs.push(Input { path: walls::typed(around, path.as_ref()), name });
+    }
+    Ok(inputs)
+}
+
+/// Gives the files, runs the code, takes what it left.
+async fn trial(
+    sandbox: &Sandbox,
+    args: &ExecArgs,
+    language: Language,
+    code: &str,
+    inputs: &[Input],
+) -> Result<(Followed, Taken), Failure> {
+    // What the code came from cannot be its input, too.
+    let stdin = args.code != Path::new("-");
+    let mut left = sandbox.spec().limits.disk;
+    for input in inputs {
+        let bytes = artifacts::read(&input.path, left)?;
+        left = left.saturating_sub(bytes.len() as u64);
+        sandbox.write_with_mode(&format!("{WORKSPACE}/{}", input.name), &bytes, 0o444).await?;
+    }
+    let mut command = Command::default().args(args.arguments.iter().cloned()).stdin(stdin);
+    command.env.extend(args.env.iter().cloned());
+    let running = sandbox.run(language, code.as_bytes(), command).await.map_err(|error| match error {
+        SandboxError::NoInterpreter(..) => Failure::from(error)
+            .hint("install it, or name it with the settings `sandbox.python`, `sandbox.bash`, `sandbox.node`"),
+        error => error.into(),
+    })?;
+    if stdin {
+        tokio::spawn(pass_input(running.stdin()));
+    }
+    let show = match args {
+        ExecArgs { json: true, .. } => Show::Keep,
+        ExecArgs { raw: true, .. } => Show::Raw,
+        _ => Show::Harmless,
+    };
+    let followed = follow(running, show).await?;
+    let taken = match &args.out {
+        Some(folder) => {
+            let given: BTreeSet<String> = inputs.iter().map(|input| input.name.clone()).collect();
+            artifacts::take(sandbox, WORKSPACE, folder, &given).await?
+        }
+        None => Taken::default(),
+    };
+    Ok((followed, taken))
+}
+
+/// One line for each limit that was met, and how it went.
+pub(crate) fn tell(
+    outcome: &Outcome,
+    limits: &Limits,
+    taken: &Taken,
+    out: Option<&Path>,
+    about: &str,
+) {
+    tell_limits(outcome, limits);
+    for left in &taken.left {
+        terminal::warn(left);
+    }
+    if let Some(folder) = out {
+        let files = if taken.files.len() == 1 { "file" } else { "files" };
+        terminal::note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
+    }
+    if std::io::stderr().is_terminal() {
+        let seconds = outcome.duration.as_secs_f64();
+        let peak = outcome.peak_memory.div_ceil(1 << 20);
+        terminal::note(&paint(DIM, format!("{seconds:.2} s · {peak} MB · {about}")));
+    }
+}
+
+pub(crate) fn tell_limits(outcome: &Outcome, limits: &Limits) {
+    let seconds = limits.wall.as_secs_f64();
+    let met = [
+        (
+            outcome.timed_out,
+            format!("stopped: its time of {seconds} s is up (`--timeout` gives it more)"),
+        ),
+        (
+            outcome.out_of_memory,
+            format!(
+                "stopped: out of memory, it had {} (`--memory` gives it more)",
+                show_size(limits.memory)
+            ),
+        ),
+        (
+            outcome.output_cut,
+            format!(
+                "output was cut: {} of each are kept (`--output` keeps more)",
+                show_size(limits.output)
+            ),
+        ),
+        (
+            outcome.disk_full,
+            format!(
+                "the disk is full: it had {} for files (`--disk` gives it more)",
+                show_size(limits.disk)
+            ),
+        ),
+    ];
+    for (_, line) in met.iter().filter(|(met, _)| *met) {
+        terminal::warn(line);
+    }
+    if let (Some(signal), false) = (outcome.signal, outcome.timed_out || outcome.out_of_memory) {
+        terminal::warn(&format!("it was ended by signal {signal}"));
+    }
+}

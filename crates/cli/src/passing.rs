@@ -1,0 +1,134 @@
+//! What goes in and out of a program in a sandbox, on its way from and to our own terminal.
+
+use std::io::{IsTerminal, Write};
+
+use assize_sandbox::{Event, Outcome, Output, Running, Stdin};
+use tokio::io::AsyncReadExt;
+
+use crate::failure::Failure;
+use crate::terminal;
+
+/// What becomes of a program's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// It is kept, and nothing is shown.
+    Keep,
+    /// It is shown as it comes, to a terminal without what a terminal would obey.
+    Harmless,
+    /// It is shown as it comes.
+    Raw,
+}
+
+/// What a program wrote, if it was kept, and how it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) outcome: Outcome,
+}
+
+/// Follows a program to its end.
+pub(crate) async fn follow(mut running: Running, show: Show) -> Result<Followed, Failure> {
+    let mut followed = Followed::default();
+    let careful = |terminal: bool| terminal && show == Show::Harmless;
+    let mut stdout = Way::new(std::io::stdout(), careful(std::io::stdout().is_terminal()));
+    let mut stderr = Way::new(std::io::stderr(), careful(std::io::stderr().is_terminal()));
+    loop {
+        match (running.next().await?, show) {
+            (Event::Wrote(Output::Stdout, bytes), Show::Keep) => followed.stdout.extend(bytes),
+            (Event::Wrote(Output::Stderr, bytes), Show::Keep) => followed.stderr.extend(bytes),
+            (Event::Wrote(Output::Stdout, bytes), _) => stdout.pass(&bytes)?,
+            (Event::Wrote(Output::Stderr, bytes), _) => stderr.pass(&bytes)?,
+            (Event::Ended(outcome), _) => {
+                stdout.finish()?;
+                stderr.finish()?;
+                return Ok(Followed { outcome, ..followed });
+            }
+        }
+    }
+}
+
+/// One output of a program, on its way to ours.
+struct Way<W> {
+    to: W,
+    careful: bool,
+    /// The beginning of a character whose rest has not come yet.
+    pending: Vec<u8>,
+}
+
+impl<W: Write> Way<W> {
+    fn new(to: W, careful: bool) -> Way<W> {
+        Way { to, careful, pending: Vec::new() }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if !self.careful {
+            return self.write(bytes);
+        }
+        self.pending.extend_from_slice(bytes);
+        let rest = self.pending.split_off(whole_characters(&self.pending));
+        let text = std::mem::replace(&mut self.pending, rest);
+        self.write(terminal::harmless(&String::from_utf8_lossy(&text)).as_bytes())
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        let rest = std::mem::take(&mut self.pending);
+        self.write(String::from_utf8_lossy(&rest).as_bytes())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(terminal::write_failed)
+    }
+}
+
+/// How many of the bytes there are before a character that is not whole yet.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let begins = |back: &usize| bytes[bytes.len() - back] & 0xc0 != 0x80;
+    // The last character begins at most three bytes before the end.
+    match (1..=bytes.len().min(3)).find(begins) {
+        Some(back) => {
+            let last = &bytes[bytes.len() - back..];
+            let unfinished =
+                std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+            bytes.len() - if unfinished { back } else { 0 }
+        }
+        None => bytes.len(),
+    }
+}
+
+/// Passes our own input on, until it ends or nobody wants it.
+pub(crate) async fn pass_input(to: Stdin) {
+    let mut stdin = tokio::io::stdin();
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = stdin.read(&mut buffer).await {
+        if !matches!(to.write(&buffer[..count]).await, Ok(true)) {
+            return;
+        }
+    }
+    to.close();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_come_in_pieces_are_shown_whole() {
+        let text = "aä€😀z\u{1b}[31m";
+        for split in 0..=text.len() {
+            let mut shown = Vec::new();
+            let mut way = Way::new(&mut shown, true);
+            way.pass(&text.as_bytes()[..split]).unwrap();
+            way.pass(&text.as_bytes()[split..]).unwrap();
+            way.finish().unwrap();
+            assert_eq!(String::from_utf8(shown).unwrap(), "aä€😀z\u{fffd}[31m", "{split}");
+        }
+        let mut shown = Vec::new();
+        let mut way = Way::new(&mut shown, true);
+        for byte in [0xff, b'a', 0xe2, 0x82] {
+            way.pass(&[byte]).unwrap();
+        }
+        way.finish().unwrap();
+        assert_eq!(String::from_utf8(shown).unwrap(), "\u{fffd}a\u{fffd}");
+    }
+}

@@ -1,0 +1,297 @@
+//! `assize sandbox`: sandboxes that stay for a while.
+//!
+//! A sandbox lives as long as the process that made it. `create` leaves one behind for that, which
+//! holds the sandbox until its time is up or somebody removes it; all other commands reach it there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{Cause, Command, Key, Manager, Record, Sandbox, Spec};
+use assize_types::Cancel;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::args::{CreateArgs, SandboxCommand};
+use crate::artifacts;
+use crate::config::{Config, Surroundings};
+use crate::exec::{exit_code, tell_limits};
+use crate::failure::{Failure, FailureKind};
+use crate::passing::{Show, follow, pass_input};
+use crate::terminal::{BOLD, harmless, note, out_json, out_line, paint, warn};
+use crate::walls;
+
+pub(crate) async fn run(
+    command: SandboxCommand,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    match command {
+        SandboxCommand::Create(args) => create(&args, config, around).await.map(|()| 0),
+        SandboxCommand::Hold(args) => hold(&args, config, around, cancel).await.map(|()| 0),
+        SandboxCommand::Ls { labels, json } => {
+            let records = visitor(around).await?.list(&labels.into_iter().collect())?;
+            show(&records, json).map(|()| 0)
+        }
+        SandboxCommand::Exec { name, program, cwd, env, timeout, raw } => {
+            let sandbox = find(&visitor(around).await?, &name).await?;
+            let mut words = program.into_iter();
+            let mut command =
+                Command::new(words.next().unwrap_or_default()).args(words).stdin(true);
+            command.cwd = cwd;
+            command.env.extend(env);
+            command.wall = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let show = if raw { Show::Raw } else { Show::Harmless };
+            exec(&sandbox, command, show, cancel).await
+        }
+        SandboxCommand::Cp { from, to } => copy(&from, &to, around).await.map(|()| 0),
+        SandboxCommand::Rm { names } => {
+            let manager = visitor(around).await?;
+            for name in &names {
+                if !manager.delete(&Key::new(None, name)?).await? {
+                    return Err(no_such(name));
+                }
+            }
+            Ok(0)
+        }
+    }
+}
+
+/// A manager that makes nothing, and reaches what others made.
+async fn visitor(around: &Surroundings) -> Result<Manager, Failure> {
+    walls::manager(around, Arc::new(Jail::new(Vec::new()))).await
+}
+
+fn no_such(name: &str) -> Failure {
+    assize_sandbox::SandboxError::NotFound(name.to_owned()).into()
+}
+
+async fn find(manager: &Manager, name: &str) -> Result<Sandbox, Failure> {
+    manager.get(&Key::new(None, name)?).await?.ok_or_else(|| no_such(name))
+}
+
+async fn exec(
+    sandbox: &Sandbox,
+    command: Command,
+    show: Show,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    let running = sandbox.exec(command).await?;
+    tokio::spawn(pass_input(running.stdin()));
+    // Dropped, the program is killed; the sandbox stays.
+    let outcome = tokio::select! {
+        followed = follow(running, show) => followed?.outcome,
+        reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
+    };
+    tell_limits(&outcome, &sandbox.spec().limits);
+    Ok(exit_code(&outcome))
+}
+
+/// Has another process make the sandbox and hold it.
+async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Result<(), Failure> {
+    let key = Key::new(None, &args.name)?;
+    walls::spec(&args.sandbox, config)?;
+    let chosen = walls::choose(config, around)?;
+    if find_record(&visitor(around).await?, &key)?.is_some() {
+        note(&format!("`{}` is there already", args.name));
+        return out_line(&args.name);
+    }
+    let failed = |error: std::io::Error| Failure::from_error(FailureKind::Environment, &error);
+    let program = std::env::current_exe().map_err(failed)?;
+    // The same words, but for the command.
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let at = words.iter().position(|word| word == "create").unwrap_or(1);
+    let mut holder = tokio::process::Command::new(program)
+        .args(&words[..at])
+        .arg("hold")
+        .args(&words[at + 1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .process_group(0)
+        .spawn()
+        .map_err(failed)?;
+    let mut line = String::new();
+    if let Some(stdout) = holder.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).await.map_err(failed)?;
+    }
+    if line.trim_end() != args.name {
+        // It has said why.
+        let status = holder.wait().await.map_err(failed)?;
+        std::process::exit(status.code().unwrap_or(FailureKind::Internal.exit_code().into()));
+    }
+    note(&format!(
+        "{} ({}), removed after {}",
+        chosen.backend.isolation(),
+        chosen.why,
+        humantime::format_duration(args.ttl)
+    ));
+    out_line(&args.name)
+}
+
+fn find_record(manager: &Manager, key: &Key) -> Result<Option<Record>, Failure> {
+    Ok(manager.list(&BTreeMap::new())?.into_iter().find(|record| record.key == *key))
+}
+
+/// Makes a sandbox, says so, and stays with it.
+async fn hold(
+    args: &CreateArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<(), Failure> {
+    // Not to end with the terminal that it was made from.
+    let _ = rustix::process::setsid();
+    let key = Key::new(None, &args.name)?;
+    let spec = Spec {
+        labels: args.labels.iter().cloned().collect(),
+        region: args.region.clone(),
+        time_to_live: Some(args.ttl),
+        ..walls::spec(&args.sandbox, config)?
+    };
+    let chosen = walls::choose(config, around)?;
+    let manager = walls::manager(around, chosen.backend).await?;
+    manager.create_if_not_exists(&key, spec).await?;
+    out_line(&args.name)?;
+    detach();
+    tokio::select! {
+        () = manager.until_empty() => {}
+        _ = cancel.cancelled() => {}
+    }
+    manager.close().await;
+    Ok(())
+}
+
+/// Lets go of the terminal and of whoever waits for the end of our output.
+fn detach() {
+    if let Ok(nothing) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+        let _ = rustix::stdio::dup2_stderr(&nothing);
+    }
+}
+
+/// One side of a copy.
+enum Side<'a> {
+    Here(&'a str),
+    There { name: &'a str, path: &'a str },
+}
+
+impl<'a> Side<'a> {
+    fn of(text: &'a str) -> Side<'a> {
+        match text.split_once(':') {
+            // A path of this machine may have a colon in it, after a slash.
+            Some((name, path)) if !name.is_empty() && !name.contains('/') => {
+                Side::There { name, path }
+            }
+            _ => Side::Here(text),
+        }
+    }
+}
+
+async fn copy(from: &str, to: &str, around: &Surroundings) -> Result<(), Failure> {
+    let manager = visitor(around).await?;
+    match (Side::of(from), Side::of(to)) {
+        (Side::Here(from), Side::There { name, path }) => {
+            let sandbox = find(&manager, name).await?;
+            let from = walls::typed(around, from.as_ref());
+            let to = into_folder(&sandbox, path, &from).await;
+            let count = artifacts::put(&sandbox, &from, &to).await?;
+            if count == 0 {
+                warn("there were no files to copy");
+            }
+            Ok(())
+        }
+        (Side::There { name, path }, Side::Here(to)) => {
+            let sandbox = find(&manager, name).await?;
+            let to = walls::typed(around, to.as_ref());
+            take(&sandbox, path, &to).await
+        }
+        _ => {
+            let message = "one side of a copy is here, and the other in a sandbox";
+            Err(Failure::new(FailureKind::Usage, message)
+                .hint("name a file in a sandbox as in `my-sandbox:/workspace/file`"))
+        }
+    }
+}
+
+/// Where a file goes: below the folder that is named, if it is one.
+async fn into_folder(sandbox: &Sandbox, path: &str, from: &Path) -> String {
+    let name = from.file_name().unwrap_or_default().to_string_lossy();
+    let is_folder = path.ends_with('/') || sandbox.list(path).await.is_ok();
+    if is_folder { format!("{}/{name}", path.trim_end_matches('/')) } else { path.to_owned() }
+}
+
+async fn take(sandbox: &Sandbox, path: &str, to: &Path) -> Result<(), Failure> {
+    let name = Path::new(path).file_name();
+    let to = match name {
+        Some(name) if to.is_dir() => to.join(name),
+        _ => to.to_owned(),
+    };
+    match sandbox.read(path, sandbox.spec().limits.disk).await {
+        Ok(bytes) => artifacts::write(&to, &bytes),
+        Err(error)
+            if error.cause() == Some(Cause::WrongKind) && sandbox.list(path).await.is_ok() =>
+        {
+            let path = path.trim_end_matches('/');
+            let taken =
+                artifacts::take(sandbox, path, &to, &std::collections::BTreeSet::new()).await?;
+            taken.left.iter().for_each(|left| warn(left));
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn show(records: &[Record], json: bool) -> Result<(), Failure> {
+    if json {
+        let records: Vec<Value> = records.iter().map(as_json).collect();
+        return out_json(&json!(records));
+    }
+    if records.is_empty() {
+        note("there are no sandboxes");
+        return Ok(());
+    }
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let minutes =
+        |seconds: u64| humantime::format_duration(Duration::from_secs(seconds)).to_string();
+    let mut rows =
+        vec![["NAME", "RUN", "WALLS", "AGE", "ENDS IN", "PROCESS", "LABELS"].map(str::to_owned)];
+    rows.extend(records.iter().map(|record| {
+        let labels = record.spec.labels.iter().map(|(name, value)| format!("{name}={value}"));
+        [
+            record.key.name.clone(),
+            record.key.run.clone().unwrap_or_else(|| "–".to_owned()),
+            record.isolation.to_string(),
+            minutes(now.saturating_sub(record.made)),
+            minutes(record.expires.saturating_sub(now)),
+            record.pid.to_string(),
+            labels.collect::<Vec<_>>().join(","),
+        ]
+    }));
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    for (index, row) in rows.iter().enumerate() {
+        let cells =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{:<width$}", harmless(cell)));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let line = line.trim_end();
+        out_line(&if index == 0 { paint(BOLD, line) } else { line.to_owned() })?;
+    }
+    Ok(())
+}
+
+fn as_json(record: &Record) -> Value {
+    json!({
+        "name": record.key.name, "run": record.key.run, "isolation": record.isolation,
+        "pid": record.pid, "made_unix": record.made, "expires_unix": record.expires,
+        "labels": record.spec.labels, "image": record.spec.image, "region": record.spec.region,
+    })
+}

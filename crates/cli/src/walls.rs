@@ -1,0 +1,131 @@
+//! Which walls are put around code: the backend by name or floor, and the limits by the settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{
+    Backend, Interpreter, Isolation, Language, Limits, Manager, SandboxError, Spec, Wanted,
+};
+
+use crate::args::SandboxArgs;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+
+/// The backend that was taken, and why.
+pub(crate) struct Chosen {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) why: String,
+}
+
+/// Takes the backend that the settings ask for, or says why it is not to be had.
+pub(crate) fn choose(config: &Config, around: &Surroundings) -> Result<Chosen, Failure> {
+    config.refuse_withheld()?;
+    let wanted: Wanted = config
+        .text("sandbox.isolation")
+        .unwrap_or("auto")
+        .parse()
+        .map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
+    let (isolation, why) = match wanted {
+        Wanted::Auto => {
+            (Isolation::Jail, "auto: the jail needs no daemon and is the fastest here".to_owned())
+        }
+        Wanted::Exactly(isolation) | Wanted::AtLeast(isolation) => {
+            (isolation, format!("asked for: {wanted}"))
+        }
+    };
+    Ok(Chosen { backend: backend(isolation, config, around)?, why })
+}
+
+/// One backend, with the interpreters that are found.
+pub(crate) fn backend(
+    isolation: Isolation,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Arc<dyn Backend>, SandboxError> {
+    let interpreters = || {
+        let find = |language| interpreter(language, config, around).ok();
+        Language::ALL.into_iter().filter_map(find).collect()
+    };
+    match isolation {
+        Isolation::Jail => Ok(Arc::new(Jail::new(interpreters()))),
+        Isolation::Docker | Isolation::Microvm => Err(SandboxError::Unavailable {
+            isolation,
+            reason: "this version of assize does not have it yet".to_owned(),
+            hint: None,
+        }),
+    }
+}
+
+/// The interpreter of a language on this machine.
+pub(crate) fn interpreter(
+    language: Language,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Interpreter, String> {
+    let setting = match language {
+        Language::Python => "sandbox.python",
+        Language::Bash => "sandbox.bash",
+        Language::JavaScript => "sandbox.node",
+    };
+    let named = config.text(setting).map(|path| around.working_folder.join(path));
+    let search = around.environment.get("PATH").map(AsRef::as_ref);
+    Interpreter::find(language, named.as_deref(), search)
+}
+
+/// The limits that the settings ask for.
+pub(crate) fn limits(config: &Config) -> Limits {
+    let defaults = Limits::default();
+    let cpus = config.decimal("sandbox.cpus").unwrap_or(0.5);
+    Limits {
+        memory: config.size("sandbox.memory").unwrap_or(defaults.memory),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most 1024, checked"
+        )]
+        cpu_millis: (cpus * 1000.0).round() as u32,
+        wall: config
+            .decimal("sandbox.timeout_seconds")
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .unwrap_or(defaults.wall),
+        processes: config
+            .whole("sandbox.processes")
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or(defaults.processes),
+        output: config.size("sandbox.output").unwrap_or(defaults.output),
+        disk: config.size("sandbox.disk").unwrap_or(defaults.disk),
+    }
+}
+
+/// The sandbox that is asked for.
+pub(crate) fn spec(args: &SandboxArgs, config: &Config) -> Result<Spec, Failure> {
+    let limits = limits(config);
+    if let Some(complaint) = limits.complaint() {
+        return Err(Failure::new(FailureKind::Usage, complaint));
+    }
+    Ok(Spec { image: args.image.clone(), limits, ..Spec::default() })
+}
+
+/// Where the processes of this user that make sandboxes know of each other.
+pub(crate) fn folder(around: &Surroundings) -> PathBuf {
+    around.state_folder.join("sandboxes")
+}
+
+pub(crate) async fn manager(
+    around: &Surroundings,
+    backend: Arc<dyn Backend>,
+) -> Result<Manager, Failure> {
+    Manager::open(folder(around), backend, &[]).await.map_err(|error| {
+        let failure = Failure::from(error);
+        failure.hint(
+            "assize keeps a note of its sandboxes there; name another place with XDG_STATE_HOME",
+        )
+    })
+}
+
+/// A path that the user typed, from where they are.
+pub(crate) fn typed(around: &Surroundings, path: &Path) -> PathBuf {
+    around.working_folder.join(path)
+}

@@ -1,0 +1,308 @@
+//! `assize exec`: code in a fresh sandbox, from the built binary.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{Home, Ran};
+
+/// A home from which interpreters are found.
+pub(crate) fn home() -> Home {
+    Home::new().set("PATH", "/usr/local/bin:/usr/bin:/bin")
+}
+
+fn exec(code: &str, args: &[&str]) -> Ran {
+    let home = home();
+    home.run_with_input(&[&["exec"], args, &["-"]].concat(), code.as_bytes())
+}
+
+#[test]
+fn code_runs_with_its_arguments_input_and_exit_code() {
+    let home = home();
+    home.write(
+        "hello.py",
+        "import sys\nprint('hello', sys.argv[1:], sys.stdin.read())\nsys.exit(7)",
+    );
+    let Ran { code, out, err } =
+        home.run_with_input(&["exec", "hello.py", "a b", "--flag"], b"given");
+    assert_eq!((code, out.as_str(), err.as_str()), (7, "hello ['a b', '--flag'] given\n", ""));
+}
+
+#[test]
+fn what_is_written_is_told_apart_and_passed_on_as_it_is() {
+    let Ran { code, out, err } =
+        exec("import sys; print('out\\x1b[31m'); print('err', file=sys.stderr)", &[]);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "out\u{1b}[31m\n", "err\n"));
+}
+
+#[test]
+fn three_languages_are_known_by_their_endings_or_by_name() {
+    let home = home();
+    home.write("code.sh", "a=(1 2); echo ${a[1]} $1");
+    home.write("code.js", "console.log([1].map(x => x + 1)[0], process.argv[2])");
+    assert_eq!(home.run(&["exec", "code.sh", "x"]).out, "2 x\n");
+    let Ran { code, out, err } = home.run(&["exec", "code.js", "x"]);
+    if code == 125 {
+        assert!(err.contains("there is no JavaScript interpreter in the jail sandbox"), "{err}");
+    } else {
+        assert_eq!(out, "2 x\n", "{err}");
+    }
+    assert_eq!(exec("echo $BASH_VERSION", &["--language", "bash"]).code, 0);
+    let Ran { code, err, .. } = exec("x", &["--language", "cobol"]);
+    assert_eq!(code, 2);
+    insta::assert_snapshot!(err, @r"
+    error: `cobol` is no language that can be run
+
+    hint: use python, bash or javascript
+    ");
+    home.write("code.txt", "x");
+    let Ran { code, err, .. } = home.run(&["exec", "code.txt"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("does not say what it is written in"), "{err}");
+}
+
+#[test]
+fn each_limit_says_so_in_one_line() {
+    let limits = [
+        ("while True: pass", &["--timeout", "0.5"][..], 124),
+        (
+            "data = []\nwhile True: data.append(bytearray(1 << 20))",
+            &["--memory", "48M", "--disk", "4M"],
+            137,
+        ),
+        ("print('x' * 5000)", &["--output", "1K"], 0),
+        (
+            "import os\nos.write(os.open('/tmp/x', os.O_CREAT | os.O_WRONLY), b'x' * (2 << 20))",
+            &["--disk", "1M"],
+            0,
+        ),
+        ("import os; os.kill(os.getpid(), 11)", &[], 139),
+    ];
+    let mut told = String::new();
+    for (code, args, expected) in limits {
+        let Ran { code, err, .. } = exec(code, args);
+        assert_eq!(code, expected, "{err}");
+        told.push_str(&err);
+    }
+    insta::assert_snapshot!(told, @r"
+    warning: stopped: its time of 0.5 s is up (`--timeout` gives it more)
+    warning: stopped: out of memory, it had 48M (`--memory` gives it more)
+    warning: output was cut: 1K of each are kept (`--output` keeps more)
+    warning: the disk is full: it had 1M for files (`--disk` gives it more)
+    warning: it was ended by signal 11
+    ");
+}
+
+#[test]
+fn files_go_in_read_only_and_artifacts_come_out() {
+    let home = home();
+    home.write("data.csv", "1\n2\n3\n");
+    home.write("other/data.csv", "other");
+    home.write("helper.py", "def double(n): return n * 2");
+    let code = r"
+import os, helper
+total = sum(int(line) for line in open('data.csv'))
+os.makedirs('plots')
+open('plots/total.txt', 'w').write(str(helper.double(total)))
+open('renamed', 'rb').close()
+os.symlink('/etc/passwd', 'link'); os.mkfifo('pipe'); open(b'bad\xff', 'w').close(); open('a\nb', 'w').close()
+try: open('data.csv', 'a'); print('written')
+except PermissionError: print('read-only')
+";
+    let args = [
+        "exec",
+        "--file",
+        "data.csv",
+        "--file",
+        "helper.py",
+        "--file",
+        "other/data.csv=renamed",
+        "--out",
+        "out",
+        "-",
+    ];
+    let Ran { code, out, err } = home.run_with_input(&args, code.as_bytes());
+    assert_eq!((code, out.as_str()), (0, "read-only\n"), "{err}");
+    assert_eq!(fs::read_to_string(home.work().join("out/plots/total.txt")).unwrap(), "12");
+    assert_eq!(fs::read_dir(home.work().join("out")).unwrap().count(), 1);
+    insta::assert_snapshot!(err, @r"
+    warning: `a
+    b` was left: its name is not sound
+    warning: `bad�` was left: its name is not sound
+    warning: `link` was left: it is a link
+    warning: `pipe` was left: it is no plain file
+    1 file taken into `out`
+    ");
+}
+
+#[test]
+fn files_that_cannot_be_given_are_named() {
+    let home = home();
+    home.write("a/x", "");
+    home.write("b/x", "");
+    let refused = |args: &[&str]| {
+        let Ran { code, err, .. } =
+            home.run_with_input(&[&["exec"], args, &["-"]].concat(), b"pass");
+        assert_eq!(code, 2, "{err}");
+        err
+    };
+    assert!(refused(&["--file", "none"]).contains("No such file"));
+    assert!(refused(&["--file", "a/x", "--file", "b/x"]).contains("two files would be `x`"));
+    assert!(refused(&["--file", "a/x=../../up"]).contains("is no name for a file"));
+    assert!(refused(&["--file", "a"]).contains("not a regular file"));
+    fs::write(home.work().join("large"), vec![0; 2 << 20]).unwrap();
+    assert!(refused(&["--file", "large", "--disk", "1M"]).contains("allow more with `--disk`"));
+    assert!(
+        refused(&["--memory", "64M", "--disk", "1G"]).contains("disk cannot be larger than memory")
+    );
+    assert!(refused(&["--memory", "64"]).contains("`--memory` wants a size"));
+}
+
+#[test]
+fn the_whole_story_as_json() {
+    let code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)";
+    let Ran { code, out, err } = exec(code, &["--json", "--memory", "64M"]);
+    assert_eq!((code, err.as_str()), (3, ""));
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&told["stdout"], &told["stderr"]), (&"out\n".into(), &"err\n".into()));
+    assert_eq!((&told["exit_code"], &told["isolation"]), (&3.into(), &"jail".into()));
+    assert_eq!(told["limits"]["memory_bytes"], 64 << 20);
+    assert!(
+        told["duration_ms"].as_f64().unwrap() > 0.0
+            && told["peak_memory_bytes"].as_u64().unwrap() > 1 << 20
+    );
+    assert!(told["enforcement"]["memory"].as_str().is_some_and(|words| !words.is_empty()));
+}
+
+#[test]
+fn output_is_seen_as_it_comes() {
+    let home = home();
+    home.write("wait.py", "print('ready')\nprint('you said', input())");
+    let mut child = home.command(&["exec", "wait.py"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child.stdin.take().unwrap().write_all(b"yes\n").unwrap();
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "you said yes\n");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn an_unknown_isolation_and_one_that_is_not_there_are_refused() {
+    let Ran { code, err, .. } = exec("pass", &["--isolation", "chroot"]);
+    assert_eq!(code, 3);
+    assert!(
+        err.contains("`chroot` is no isolation: use jail, docker, microvm, at-least=NAME or auto"),
+        "{err}"
+    );
+    let Ran { code, err, out } = exec("print('ran')", &["--isolation", "microvm"]);
+    assert_eq!((code, out.as_str()), (125, ""), "{err}");
+    assert!(err.contains("no microvm sandbox can be made here"), "{err}");
+}
+
+#[test]
+fn a_foreign_folder_can_tighten_limits_and_not_choose_the_walls() {
+    let home = home();
+    home.write("assize.toml", "[sandbox]\nmemory = \"32M\"\ndisk = \"2M\"\n");
+    home.write("code.py", "print('ran')");
+    let told: Value = serde_json::from_str(&home.run(&["exec", "--json", "code.py"]).out).unwrap();
+    assert_eq!(told["limits"]["memory_bytes"], 32 << 20);
+    for wider in [
+        "[sandbox]\nmemory = \"4G\"\n",
+        "[sandbox]\nisolation = \"jail\"\n",
+        "[sandbox]\npython = \"/bin/sh\"\n",
+    ] {
+        home.write("assize.toml", wider);
+        let Ran { code, err, .. } = home.run(&["exec", "code.py"]);
+        assert_eq!(code, 3, "{wider} {err}");
+    }
+}
+
+/// The processes of this machine that have a word among their arguments.
+pub(crate) fn processes_with(word: &str) -> usize {
+    let named = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        // Not a test that looks for it.
+        String::from_utf8_lossy(&line).split('\0').any(|argument| argument == word)
+    });
+    named.count()
+}
+
+/// Waits for something that has to come.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what} never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The control groups of this machine that are ours.
+pub(crate) fn groups() -> Vec<String> {
+    let mut find = std::process::Command::new("find");
+    let found = find
+        .args(["/sys/fs/cgroup", "-maxdepth", "6", "-name", "assize-*"])
+        .output()
+        .unwrap()
+        .stdout;
+    String::from_utf8_lossy(&found).lines().map(str::to_owned).collect()
+}
+
+pub(crate) const DAEMON: &str = r"
+import os, subprocess, sys, time
+subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True)
+print('up')
+time.sleep(1000)
+";
+
+/// The names of the makers that have a folder in a home.
+pub(crate) fn makers(home: &Home) -> Vec<String> {
+    let folder = home.folder.path().join(".local/state/assize/sandboxes");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| name != "lock").collect()
+}
+
+#[test]
+fn when_assize_is_killed_nothing_of_its_sandbox_is_left() {
+    let home = home();
+    home.write("daemon.py", DAEMON);
+    let seconds = format!("{}.125", fastrand::u32(100_000..1_000_000));
+    let mut child = home.command(&["exec", "daemon.py", &seconds]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    until("the daemon", || processes_with(&seconds) > 0);
+    let maker = makers(&home).pop().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the end of its processes", || processes_with(&seconds) == 0);
+    until("the end of its groups", || !groups().iter().any(|group| group.contains(&maker)));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains("assize") && !mounts.contains("/workspace"), "{mounts}");
+    assert_eq!(makers(&home), [maker]);
+    assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
+    assert_eq!(makers(&home), [] as [String; 0]);
+}
+
+#[test]
+fn an_interrupt_ends_the_sandbox() {
+    let home = home();
+    home.write("daemon.py", DAEMON);
+    let seconds = format!("{}.25", fastrand::u32(100_000..1_000_000));
+    let mut child = home.command(&["exec", "daemon.py", &seconds]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    until("the daemon", || processes_with(&seconds) > 0);
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(processes_with(&seconds), 0);
+    assert_eq!(makers(&home), [] as [String; 0]);
+}
