@@ -39,6 +39,7 @@ pub(crate) async fn follow(mut running: Running, show: Show) -> Result<Followed,
             (Event::Wrote(Output::Stderr, bytes), Show::Keep) => followed.stderr.extend(bytes),
             (Event::Wrote(Output::Stdout, bytes), _) => stdout.pass(&bytes)?,
             (Event::Wrote(Output::Stderr, bytes), _) => stderr.pass(&bytes)?,
+            (Event::Said(_), _) => {}
             (Event::Ended(outcome), _) => {
                 stdout.finish()?;
                 stderr.finish()?;

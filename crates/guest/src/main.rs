@@ -9,6 +9,7 @@
 
 mod confine;
 mod files;
+mod flow;
 mod jail;
 mod link;
 mod prepared;

@@ -4,13 +4,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use assize_protocol::Exec;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::sys::Pid;
-
-/// The descriptor on which the program waits.
-pub(crate) const GATE: i32 = 3;
 
 pub(crate) struct Prepared {
     /// What it was started with; what it is told to do begins with the same.
@@ -22,11 +17,6 @@ pub(crate) struct Prepared {
     /// Our end of what it waits on.
     pub(crate) gate: OwnedFd,
     pub(crate) ready: bool,
-}
-
-/// Both ends of a gate: ours and the program's.
-pub(crate) fn gate() -> Result<(OwnedFd, OwnedFd), Errno> {
-    socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
 impl Prepared {

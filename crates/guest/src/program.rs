@@ -1,21 +1,21 @@
 //! One program that runs: how it is started, what goes in and out of it, how it ended.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use assize_protocol::{
-    Cause, Ended, Exec, ExecLimits, Failure, Frame, Prepare, StreamId, WINDOW, port,
-};
+use assize_protocol::{Cause, Ended, Exec, ExecLimits, Failure, Prepare, StreamId, port};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::confine::Confinement;
 use crate::files;
+use crate::flow::{Input, Output};
 use crate::link::Link;
-use crate::prepared::{GATE, Prepared, gate};
+use crate::prepared::Prepared;
 use crate::sys::{self, Pid, Reaped};
 
 /// Starts programs: under which user, and confined how.
@@ -31,19 +31,29 @@ struct Started {
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
+    /// What it talks to the host on, to be written to and to be read from.
+    talk: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl Starter {
     pub(crate) fn run(&self, stream: StreamId, exec: &Exec) -> Result<Program, Failure> {
-        let started = self.start(&exec.argv, &exec.env, &exec.cwd, exec.stdin, None)?;
+        let talk = exec.talk.then(door).transpose()?;
+        let (ours, theirs) = talk.unzip();
+        let mut started = self.start(&exec.argv, &exec.env, &exec.cwd, exec.stdin, theirs)?;
+        if let Some(ours) = ours {
+            rustix::io::ioctl_fionbio(&ours, true)
+                .map_err(|error| cannot("use a door", &error.into()))?;
+            let second = ours.try_clone().map_err(|error| cannot("make a door", &error))?;
+            started.talk = Some((ours, second));
+        }
         Ok(Program::new(stream, started, &exec.limits, false))
     }
 
     /// Starts a program that waits at its gate.
     pub(crate) fn prepare(&self, prepare: &Prepare) -> Result<Prepared, Failure> {
-        let (ours, theirs) = gate().map_err(|error| cannot("make a gate", &error.into()))?;
+        let (ours, theirs) = door()?;
         let started = self.start(&prepare.argv, &prepare.env, &prepare.cwd, true, Some(theirs))?;
-        let Started { pid, stdin: Some(stdin), stdout, stderr } = started else {
+        let Started { pid, stdin: Some(stdin), stdout, stderr, .. } = started else {
             return Err(cannot("make a pipe", &Errno::BADF.into()));
         };
         Ok(Prepared {
@@ -63,7 +73,7 @@ impl Starter {
         env: &BTreeMap<String, String>,
         cwd: &str,
         stdin: bool,
-        gate: Option<OwnedFd>,
+        door: Option<OwnedFd>,
     ) -> Result<Started, Failure> {
         let Some((name, arguments)) = argv.split_first() else {
             return Err(Failure {
@@ -82,8 +92,8 @@ impl Starter {
         sys::before_exec(&mut command, move || {
             sys::unblock_signals();
             rustix::process::setsid()?;
-            if let Some(gate) = &gate {
-                sys::give_as(gate, GATE)?;
+            if let Some(door) = &door {
+                sys::give_as(door, DOOR)?;
             }
             confinement.get().apply()
         });
@@ -97,6 +107,7 @@ impl Starter {
             stdin: child.stdin.take().map(OwnedFd::from),
             stdout: stdout.into(),
             stderr: stderr.into(),
+            talk: None,
         };
         for pipe in started.stdin.iter().chain([&started.stdout, &started.stderr]) {
             rustix::io::ioctl_fionbio(pipe, true)
@@ -126,6 +137,16 @@ impl ForChild {
     }
 }
 
+/// The descriptor on which a program that waits is let go, and on which one that may talk to the host
+/// does so.
+const DOOR: i32 = 3;
+
+/// Both ends of it: ours and the program's.
+fn door() -> Result<(OwnedFd, OwnedFd), Failure> {
+    socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|error| cannot("make a door", &error.into()))
+}
+
 fn cannot(what: &str, error: &std::io::Error) -> Failure {
     Failure { cause: Cause::Other, message: format!("cannot {what}: {error}") }
 }
@@ -147,25 +168,11 @@ fn not_started(name: &str, cwd: &str, error: &std::io::Error) -> Failure {
     Failure { cause, message }
 }
 
-/// Bytes that come out of a program.
-struct Output {
-    pipe: Option<OwnedFd>,
-    port: u8,
-    /// How much the host still has room for.
-    credit: u32,
-    /// How much may still be sent before the rest is thrown away.
-    allowed: u64,
-    cut: bool,
-}
-
 pub(crate) struct Program {
     stream: StreamId,
     pub(crate) pid: Pid,
-    stdin: Option<OwnedFd>,
-    /// What is still to be written to it.
-    input: VecDeque<u8>,
-    input_ends: bool,
-    outputs: [Output; 2],
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
     began: Instant,
     deadline: Instant,
     ended: Option<Ended>,
@@ -177,20 +184,21 @@ pub(crate) struct Program {
 impl Program {
     fn new(stream: StreamId, started: Started, limits: &ExecLimits, prepared: bool) -> Program {
         let began = Instant::now();
-        let output = |pipe, port| Output {
-            pipe: Some(pipe),
-            port,
-            credit: WINDOW,
-            allowed: limits.output_bytes,
-            cut: false,
-        };
+        let mut inputs = vec![Input::new(started.stdin, port::IN)];
+        let mut outputs = vec![
+            Output::new(started.stdout, port::OUT, limits.output_bytes),
+            Output::new(started.stderr, port::ERR, limits.output_bytes),
+        ];
+        if let Some((to, from)) = started.talk {
+            inputs.push(Input::new(Some(to), port::TALK));
+            // The host counts what is said there.
+            outputs.push(Output::new(from, port::TALK, u64::MAX));
+        }
         Program {
             stream,
             pid: started.pid,
-            stdin: started.stdin,
-            input: VecDeque::new(),
-            input_ends: false,
-            outputs: [output(started.stdout, port::OUT), output(started.stderr, port::ERR)],
+            inputs,
+            outputs,
             began,
             deadline: began + Duration::from_millis(limits.wall_millis),
             ended: None,
@@ -212,20 +220,18 @@ impl Program {
         }
         let Prepared { pid, stdin, stdout, stderr, .. } = waiting;
         let stdin = exec.stdin.then_some(stdin);
-        Some(Program::new(stream, Started { pid, stdin, stdout, stderr }, &exec.limits, true))
+        let started = Started { pid, stdin, stdout, stderr, talk: None };
+        Some(Program::new(stream, started, &exec.limits, true))
     }
 
-    /// What to wait for: its output where the host has room, and room in its input.
+    /// What to wait for: its output where the host has room.
     pub(crate) fn reads(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.outputs
-            .iter()
-            .filter(|output| output.credit > 0 || output.allowed == 0)
-            .filter_map(|output| output.pipe.as_ref().map(AsFd::as_fd))
+        self.outputs.iter().filter_map(Output::wants_bytes)
     }
 
-    pub(crate) fn writes(&self) -> Option<BorrowedFd<'_>> {
-        let pending = !self.input.is_empty() || self.input_ends;
-        self.stdin.as_ref().filter(|_| pending).map(AsFd::as_fd)
+    /// And room in its input where there is some to give.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.inputs.iter().filter_map(Input::wants_room)
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -236,66 +242,21 @@ impl Program {
         self.ended.is_none()
     }
 
-    pub(crate) fn give_input(&mut self, bytes: &[u8], link: &mut Link) {
-        if self.stdin.is_some() {
-            self.input.extend(bytes);
-            self.push_input(link);
-        } else {
-            self.grant(bytes.len(), link);
-        }
-    }
-
-    pub(crate) fn end_input(&mut self, link: &mut Link) {
-        self.input_ends = true;
-        self.push_input(link);
-    }
-
-    /// Writes as much as the program takes now.
-    pub(crate) fn push_input(&mut self, link: &mut Link) {
-        let Some(pipe) = &self.stdin else { return };
-        let mut written = 0;
-        let mut broken = false;
-        while !self.input.is_empty() {
-            match rustix::io::write(pipe, self.input.as_slices().0) {
-                Ok(count) => {
-                    self.input.drain(..count);
-                    written += count;
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                // It closed its input; what more comes is nobody's.
-                Err(_) => {
-                    written += self.input.len();
-                    self.input.clear();
-                    broken = true;
-                }
-            }
-        }
-        if broken || (self.input_ends && self.input.is_empty()) {
-            self.stdin = None;
-        }
-        self.grant(written, link);
-    }
-
-    fn grant(&self, bytes: usize, link: &mut Link) {
-        if bytes > 0 {
-            Frame::put_credit(
-                link.out(),
-                self.stream,
-                port::IN,
-                u32::try_from(bytes).unwrap_or(u32::MAX),
-            );
-        }
+    pub(crate) fn input(&mut self, port: u8) -> Option<&mut Input> {
+        self.inputs.iter_mut().find(|input| input.port() == port)
     }
 
     pub(crate) fn add_credit(&mut self, port: u8, bytes: u32) {
-        if let Some(output) = self.outputs.iter_mut().find(|output| output.port == port) {
-            output.credit = output.credit.saturating_add(bytes);
+        if let Some(output) = self.outputs.iter_mut().find(|output| output.port() == port) {
+            output.add_credit(bytes);
         }
     }
 
-    /// Sends on what the program has written, a piece at a time so that others have their turn.
-    pub(crate) fn pull_output(&mut self, buffer: &mut [u8], link: &mut Link) {
+    /// Moves what can be moved, a piece at a time so that others have their turn.
+    pub(crate) fn move_bytes(&mut self, buffer: &mut [u8], link: &mut Link) {
+        for input in &mut self.inputs {
+            input.push(self.stream, link);
+        }
         for output in &mut self.outputs {
             output.pull(self.stream, buffer, link);
         }
@@ -303,6 +264,7 @@ impl Program {
 
     /// Takes note that its process ended.
     pub(crate) fn note_end(&mut self, reaped: &Reaped) {
+        self.outputs.iter_mut().for_each(Output::note_end);
         self.ended = Some(Ended {
             exit_code: reaped.exit_code,
             signal: reaped.signal,
@@ -316,58 +278,14 @@ impl Program {
         });
     }
 
-    /// How it ended, once all it wrote is sent. What its own children that live on may write later
-    /// is not waited for.
+    /// How it ended, once all it wrote is sent.
     pub(crate) fn outcome(&mut self, buffer: &mut [u8], link: &mut Link) -> Option<Ended> {
         self.ended.as_ref()?;
         for output in &mut self.outputs {
-            while output.pipe.is_some() && link.has_room() {
-                if !output.pull(self.stream, buffer, link) {
-                    break;
-                }
-            }
-            if output.has_more() {
-                return None;
-            }
+            while !output.is_done() && output.pull(self.stream, buffer, link) {}
         }
-        let cut = self.outputs.iter().any(|output| output.cut);
-        self.ended.take().map(|ended| Ended { output_cut: cut, ..ended })
-    }
-}
-
-impl Output {
-    /// Sends one piece on. `false` when there is none for now, or never again.
-    fn pull(&mut self, stream: StreamId, buffer: &mut [u8], link: &mut Link) -> bool {
-        let Some(pipe) = &self.pipe else { return false };
-        let discarding = self.allowed == 0;
-        let most = if discarding { buffer.len() } else { buffer.len().min(self.credit as usize) };
-        if most == 0 || !link.has_room() {
-            return false;
-        }
-        match rustix::io::read(pipe, &mut buffer[..most]) {
-            Ok(0) => {
-                self.pipe = None;
-                false
-            }
-            Ok(count) => {
-                let keep = usize::try_from(self.allowed).unwrap_or(usize::MAX).min(count);
-                self.cut |= keep < count;
-                self.allowed -= keep as u64;
-                self.credit -= u32::try_from(keep).unwrap_or(0);
-                Frame::put_data(link.out(), stream, self.port, &buffer[..keep]);
-                true
-            }
-            Err(Errno::INTR) => true,
-            Err(Errno::AGAIN) => false,
-            Err(_) => {
-                self.pipe = None;
-                false
-            }
-        }
-    }
-
-    /// Whether bytes wait in the pipe that could not be sent yet.
-    fn has_more(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| rustix::io::ioctl_fionread(pipe).unwrap_or(0) > 0)
+        let done = self.outputs.iter().all(Output::is_done);
+        let cut = self.outputs.iter().any(Output::was_cut);
+        self.ended.take_if(|_| done).map(|ended| Ended { output_cut: cut, ..ended })
     }
 }

@@ -103,8 +103,8 @@ impl Server {
                             program.reads().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
                         );
                     }
-                    let input = program.writes();
-                    fds.extend(input.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
+                    let inputs = program.writes();
+                    fds.extend(inputs.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
                 }
                 Stream::Reading(reading) => at_once |= room && reading.can_send(),
                 Stream::Writing(_) => {}
@@ -154,9 +154,13 @@ impl Server {
                 }
             }
             Kind::Data => {
-                let (_, bytes) = frame.on_port()?;
+                let (port, bytes) = frame.on_port()?;
                 match self.streams.get_mut(&id) {
-                    Some(Stream::Program(program)) => program.give_input(bytes, &mut self.link),
+                    Some(Stream::Program(program)) => {
+                        if let Some(input) = program.input(port) {
+                            input.give(id, bytes, &mut self.link);
+                        }
+                    }
                     Some(Stream::Writing(writing)) => writing.take(id, bytes, &mut self.link),
                     // Sent before our reply was heard.
                     Some(Stream::Reading(_)) | None => {}
@@ -168,7 +172,9 @@ impl Server {
                     self.link.reply(id, &reply);
                 }
                 Some(Stream::Program(mut program)) => {
-                    program.end_input(&mut self.link);
+                    if let Some(input) = program.input(frame.on_port()?.0) {
+                        input.end(id, &mut self.link);
+                    }
                     self.streams.insert(id, Stream::Program(program));
                 }
                 Some(stream) => drop(self.streams.insert(id, stream)),
@@ -194,7 +200,7 @@ impl Server {
                 }
                 None => {}
             },
-            Kind::Done => {}
+            Kind::Done | Kind::Call | Kind::Answer | Kind::Event => {}
         }
         Ok(())
     }
@@ -308,8 +314,7 @@ impl Server {
         let mut late = Vec::new();
         for stream in self.streams.values_mut() {
             let Stream::Program(program) = stream else { continue };
-            program.push_input(&mut self.link);
-            program.pull_output(&mut self.buffer, &mut self.link);
+            program.move_bytes(&mut self.buffer, &mut self.link);
             if over_memory && program.runs() {
                 program.out_of_memory = true;
                 late.push(program.pid);

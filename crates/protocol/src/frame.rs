@@ -33,12 +33,18 @@ pub enum Kind {
     Done = 6,
     /// Nobody waits for the stream any more.
     Cancel = 7,
+    /// From a program that may talk to the host: asks for something, under a number of its own.
+    Call = 8,
+    /// What the host answers to the call of that number.
+    Answer = 9,
+    /// From a program that may talk to the host: tells something.
+    Event = 10,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
-        use Kind::{Cancel, Close, Credit, Data, Done, Hello, Open};
-        [Hello, Open, Data, Close, Credit, Done, Cancel]
+        use Kind::{Answer, Call, Cancel, Close, Credit, Data, Done, Event, Hello, Open};
+        [Hello, Open, Data, Close, Credit, Done, Cancel, Call, Answer, Event]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
@@ -224,6 +230,7 @@ mod tests {
                         let _ = frame.message::<crate::Request>();
                         let _ = frame.message::<crate::Reply>();
                         let _ = frame.message::<crate::Hello>();
+                        let _ = frame.message::<crate::Call>();
                         let _ = (frame.on_port(), frame.credit());
                     }
                     Ok(None) => break,
@@ -235,7 +242,7 @@ mod tests {
     }
 
     fn any_kind() -> impl Strategy<Value = Kind> {
-        (1_u8..=7).prop_map(|byte| Kind::from_byte(byte).unwrap())
+        (1_u8..=10).prop_map(|byte| Kind::from_byte(byte).unwrap())
     }
 
     proptest! {

@@ -15,8 +15,8 @@ mod message;
 
 pub use frame::{Decoder, Frame, FrameError, Kind, MAX_DATA, MAX_FRAME, StreamId};
 pub use message::{
-    Cause, Ended, Entry, EntryKind, Exec, ExecLimits, Failure, GuestLimits, Hello, Prepare, Reply,
-    Request, Welcome,
+    Answer, Call, Cause, Ended, Entry, EntryKind, Exec, ExecLimits, Failure, GuestLimits, Hello,
+    Prepare, Reply, Request, Welcome,
 };
 
 /// Raised whenever host and guest would misunderstand each other.
@@ -31,4 +31,8 @@ pub mod port {
     pub const IN: u8 = 0;
     pub const OUT: u8 = 1;
     pub const ERR: u8 = 2;
+    /// Both ways: what a program that may talk to the host says and hears, as frames of
+    /// [`crate::Kind::Call`], [`crate::Kind::Answer`] and [`crate::Kind::Event`].
+    pub const TALK: u8 = 3;
+    pub const COUNT: usize = 4;
 }

@@ -72,6 +72,9 @@ pub struct Exec {
     /// Whether its input comes on port 0; else it has none.
     pub stdin: bool,
     pub limits: ExecLimits,
+    /// Whether it may talk to the host, on descriptor 3 and port 3. Code under trial never may.
+    #[serde(default)]
+    pub talk: bool,
     /// Use the program that was prepared, if it still waits, with these arguments after its own.
     #[serde(default)]
     pub prepared: bool,
@@ -94,6 +97,22 @@ pub struct Prepare {
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub cwd: String,
+}
+
+/// What a program that may talk to the host asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Stable: whoever asks again under the same key asks for the same thing.
+    pub key: String,
+    pub request: serde_json::Value,
+}
+
+/// What it is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Done(serde_json::Value),
+    Failed(serde_json::Value),
 }
 
 /// How a request ended.

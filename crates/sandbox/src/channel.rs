@@ -54,9 +54,9 @@ struct State {
 struct Inbox {
     pieces: VecDeque<Piece>,
     /// What may still come on each port.
-    windows: [u32; 3],
-    /// What may still be sent on port 0.
-    credit: u32,
+    windows: [u32; port::COUNT],
+    /// What may still be sent on each port.
+    credit: [u32; port::COUNT],
     reply: Option<Reply>,
     told: Arc<Told>,
 }
@@ -71,7 +71,7 @@ struct Told {
 impl Told {
     fn both(&self) {
         self.arrived.notify_one();
-        self.room.notify_one();
+        self.room.notify_waiters();
     }
 }
 
@@ -114,9 +114,9 @@ impl Shared {
             }
             Kind::Credit => {
                 let (port, bytes) = frame.credit().map_err(|error| error.to_string())?;
-                if port == port::IN {
-                    inbox.credit = inbox.credit.saturating_add(bytes).min(WINDOW);
-                    inbox.told.room.notify_one();
+                if let Some(credit) = inbox.credit.get_mut(usize::from(port)) {
+                    *credit = credit.saturating_add(bytes).min(WINDOW);
+                    inbox.told.room.notify_waiters();
                 }
             }
             Kind::Done => {
@@ -124,7 +124,13 @@ impl Shared {
                 inbox.told.both();
             }
             // A guest has no need to say these.
-            Kind::Hello | Kind::Open | Kind::Close | Kind::Cancel => {}
+            Kind::Hello
+            | Kind::Open
+            | Kind::Close
+            | Kind::Cancel
+            | Kind::Call
+            | Kind::Answer
+            | Kind::Event => {}
         }
         Ok(())
     }
@@ -209,8 +215,8 @@ impl Channel {
         let told = Arc::new(Told::default());
         let inbox = Inbox {
             pieces: VecDeque::new(),
-            windows: [0, WINDOW, WINDOW],
-            credit: WINDOW,
+            windows: [0, WINDOW, WINDOW, WINDOW],
+            credit: [WINDOW, 0, 0, WINDOW],
             reply: None,
             told: Arc::clone(&told),
         };
@@ -293,6 +299,7 @@ pub(crate) struct Stream {
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
     end: Arc<End>,
+    port: u8,
 }
 
 #[derive(Debug)]
@@ -308,7 +315,7 @@ impl Drop for Stream {
         if inbox.is_some_and(|inbox| inbox.reply.is_none()) {
             self.cancel();
         }
-        self.end.told.room.notify_one();
+        self.end.told.room.notify_waiters();
     }
 }
 
@@ -375,15 +382,24 @@ impl Stream {
         self.end.send(Frame::put_cancel);
     }
 
+    /// Sends on port 0.
     pub(crate) fn sender(&self) -> Sender {
-        Sender { end: Arc::clone(&self.end) }
+        self.sender_on(port::IN)
+    }
+
+    pub(crate) fn sender_on(&self, port: u8) -> Sender {
+        Sender { end: Arc::clone(&self.end), port }
     }
 }
 
 impl Sender {
-    /// Sends on port 0, as fast as there is room. `false` when the stream is over.
+    /// Sends, as fast as there is room. `false` when the stream is over.
     pub(crate) async fn send(&self, mut bytes: &[u8]) -> Result<bool, Gone> {
         while !bytes.is_empty() {
+            // Listened for before it is looked, so that nothing is missed.
+            let told = self.end.told.room.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
             let room = {
                 let mut state = self.end.channel.shared.lock();
                 if let Some(gone) = &state.gone {
@@ -391,19 +407,20 @@ impl Sender {
                 }
                 match state.streams.get_mut(&self.end.id) {
                     Some(inbox) if inbox.reply.is_none() => {
-                        let room = bytes.len().min(inbox.credit as usize);
-                        inbox.credit -= u32::try_from(room).unwrap_or(0);
+                        let credit = &mut inbox.credit[usize::from(self.port)];
+                        let room = bytes.len().min(*credit as usize);
+                        *credit -= u32::try_from(room).unwrap_or(0);
                         room
                     }
                     _ => return Ok(false),
                 }
             };
             if room == 0 {
-                self.end.told.room.notified().await;
+                told.await;
                 continue;
             }
             let (now, later) = bytes.split_at(room);
-            self.end.send(|out, id| Frame::put_data(out, id, port::IN, now));
+            self.end.send(|out, id| Frame::put_data(out, id, self.port, now));
             bytes = later;
         }
         Ok(true)
@@ -411,6 +428,6 @@ impl Sender {
 
     /// No more is sent.
     pub(crate) fn close(&self) {
-        self.end.send(|out, id| Frame::put_close(out, id, port::IN));
+        self.end.send(|out, id| Frame::put_close(out, id, self.port));
     }
 }

@@ -27,6 +27,9 @@ pub enum SandboxError {
     /// What was asked for cannot be done inside, by the guest's own word.
     #[error("{}", .0.message)]
     Refused(Failure),
+    /// Work inside asked the host for what it may not have, and was ended.
+    #[error("what ran in the sandbox was ended, as it sent {0}")]
+    Overstepped(String),
     /// The sandbox itself broke: no fault of what ran in it.
     #[error("the sandbox broke: {0}")]
     Broke(String),

@@ -16,6 +16,7 @@ mod registry;
 mod sandbox;
 mod spec;
 mod visit;
+mod work;
 
 pub use assize_protocol::{Cause, Entry, EntryKind};
 pub use backend::{Backend, Enforcement, Identity, Isolation, Started, UnknownIsolation, Wanted};
@@ -26,3 +27,4 @@ pub use pool::{Pool, PoolMetrics, PoolOptions};
 pub use registry::{Key, Record};
 pub use sandbox::{Command, Event, Finished, Outcome, Output, Running, Sandbox, Stdin, WORKSPACE};
 pub use spec::{LAYERS, LEAST_MEMORY, Layer, Limits, Spec};
+pub use work::{Answers, Work};

@@ -45,6 +45,8 @@ pub struct Command {
     pub stdin: bool,
     /// Another limit than the sandbox's own; never a wider one.
     pub wall: Option<Duration>,
+    /// It may talk to the host.
+    pub(crate) talk: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -334,6 +336,7 @@ impl Sandbox {
                 wall_millis: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
                 output_bytes: limits.output,
             },
+            talk: command.talk,
             prepared,
         })
     }
@@ -479,6 +482,8 @@ pub struct Running {
 #[derive(Debug)]
 pub enum Event {
     Wrote(Output, Vec<u8>),
+    /// Only from a program that may talk to the host; see [`Sandbox::work`].
+    Said(Vec<u8>),
     Ended(Outcome),
 }
 
@@ -489,10 +494,11 @@ impl Running {
     /// When it could not be started, or the sandbox broke.
     pub async fn next(&mut self) -> Result<Event, SandboxError> {
         match tokio::time::timeout_at(self.deadline, self.stream.next()).await {
-            Ok(Ok(Next::Piece(piece))) => {
-                let output = if piece.port == port::ERR { Output::Stderr } else { Output::Stdout };
-                Ok(Event::Wrote(output, piece.bytes))
-            }
+            Ok(Ok(Next::Piece(piece))) => Ok(match piece.port {
+                port::TALK => Event::Said(piece.bytes),
+                port::ERR => Event::Wrote(Output::Stderr, piece.bytes),
+                _ => Event::Wrote(Output::Stdout, piece.bytes),
+            }),
             Ok(Ok(Next::Reply(Reply::Ended(ended)))) => Ok(Event::Ended(self.outcome(ended).await)),
             Ok(Ok(Next::Reply(reply))) => {
                 read_reply(reply)?;
@@ -546,12 +552,18 @@ impl Running {
             match self.next().await? {
                 Event::Wrote(Output::Stdout, bytes) => finished.stdout.extend_from_slice(&bytes),
                 Event::Wrote(Output::Stderr, bytes) => finished.stderr.extend_from_slice(&bytes),
+                Event::Said(_) => {}
                 Event::Ended(outcome) => {
                     finished.outcome = outcome;
                     return Ok(finished);
                 }
             }
         }
+    }
+
+    /// What it says to the host, as frames that are still to be read, and what is said to it.
+    pub(crate) fn talk(&self) -> Sender {
+        self.stream.sender_on(port::TALK)
     }
 
     /// Its standard input, to be written to beside reading what it writes.

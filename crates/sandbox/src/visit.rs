@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_protocol::{
-    Decoder, Frame, Hello, Kind, Request, StreamId, VERSION, WINDOW, Welcome, port,
+    Decoder, Exec, Frame, Hello, Kind, Request, StreamId, VERSION, WINDOW, Welcome, port,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -107,8 +107,8 @@ struct Passed {
     /// What is to be passed on, and after the last of it that no more comes. Never more than a
     /// window of it: the visitor has credit for no more.
     input: mpsc::UnboundedSender<Option<Vec<u8>>>,
-    /// What the visitor still has room for, on ports 1 and 2.
-    room: [Arc<Semaphore>; 2],
+    /// What the visitor still has room for, by port.
+    room: [Arc<Semaphore>; port::COUNT],
     stop: CancellationToken,
 }
 
@@ -165,8 +165,10 @@ async fn hear(
         }
         Kind::Open => {
             let request: Request = frame.message().ok()?;
-            // A signal names its program by the visitor's own number.
             let request = match request {
+                // Only a maker answers for what is said to it.
+                Request::Exec(exec) => Request::Exec(Exec { talk: false, ..exec }),
+                // A signal names its program by the visitor's own number.
                 Request::Signal { exec, signal } => {
                     let exec = passed.get(&exec).map_or(0, |passed| passed.guests);
                     Request::Signal { exec, signal }
@@ -174,7 +176,7 @@ async fn hear(
                 request => request,
             };
             let stream = sandbox.channel().open(&request).ok()?;
-            let room = [(); 2].map(|()| Arc::new(Semaphore::new(WINDOW as usize)));
+            let room = [(); port::COUNT].map(|()| Arc::new(Semaphore::new(WINDOW as usize)));
             let stop = CancellationToken::new();
             let (input, to_pass) = mpsc::unbounded_channel();
             passed.insert(
@@ -198,12 +200,13 @@ async fn hear(
         }
         Kind::Credit => {
             let (port, bytes) = frame.credit().ok()?;
-            if let (Some(passed), 1..=2) = (passed.get(&id), port) {
-                passed.room[usize::from(port) - 1].add_permits(bytes.min(WINDOW) as usize);
+            let room = passed.get(&id).and_then(|passed| passed.room.get(usize::from(port)));
+            if let Some(room) = room {
+                room.add_permits(bytes.min(WINDOW) as usize);
             }
         }
         Kind::Cancel => passed.get(&id).into_iter().for_each(|passed| passed.stop.cancel()),
-        Kind::Done => {}
+        Kind::Done | Kind::Call | Kind::Answer | Kind::Event => {}
     }
     Some(())
 }
@@ -232,7 +235,7 @@ async fn pass_on(
 async fn pass_back(
     mut stream: crate::channel::Stream,
     id: StreamId,
-    room: [Arc<Semaphore>; 2],
+    room: [Arc<Semaphore>; port::COUNT],
     stop: CancellationToken,
     outgoing: mpsc::Sender<Vec<u8>>,
 ) {
@@ -250,7 +253,7 @@ async fn pass_back(
         match next {
             Ok(Next::Piece(piece)) => {
                 let size = u32::try_from(piece.bytes.len()).unwrap_or(0);
-                let room = &room[usize::from(piece.port == port::ERR)];
+                let room = &room[usize::from(piece.port)];
                 match room.acquire_many(size).await {
                     Ok(permits) => permits.forget(),
                     Err(_) => return,

@@ -5,3 +5,4 @@ mod bench;
 mod conformance;
 mod manager;
 mod pool;
+mod work;

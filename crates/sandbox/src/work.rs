@@ -1,0 +1,183 @@
+//! Work inside a sandbox that asks the host for what it needs: a debate asks for its model's answers.
+//!
+//! No key and no network ever enters a sandbox. A unit of work makes calls on a door of its own, each
+//! under a stable key, and tells events; the host answers from its journal or makes the call. What
+//! comes through the door is hostile: the host takes only the keys of the one unit it is bound to,
+//! and only so many calls of such a size. Whoever asks for more is ended.
+
+use std::sync::Arc;
+
+use assize_protocol::{Answer, Call, Decoder, Frame, Kind};
+use assize_types::Cancel;
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::error::SandboxError;
+use crate::sandbox::{Command, Event, Finished, Output, Sandbox};
+
+/// What one unit of work may ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Work {
+    /// Every key begins with this, such as `m3/`.
+    pub keys: String,
+    pub most_calls: usize,
+    /// How many calls may be under way.
+    pub at_once: usize,
+    /// Bytes of one request.
+    pub largest: usize,
+    pub most_events: usize,
+}
+
+/// The longest key.
+const LONGEST_KEY: usize = 200;
+
+impl Work {
+    fn complaint(&self, call: &Call, size: usize) -> Option<String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+        if !call.key.starts_with(&self.keys)
+            || call.key.len() > LONGEST_KEY
+            || !call.key.chars().all(plain)
+        {
+            return Some("a call under a key that is not its own".to_owned());
+        }
+        (size > self.largest)
+            .then(|| format!("a call of {size} bytes, and {} are allowed", self.largest))
+    }
+}
+
+/// Who answers.
+#[async_trait]
+pub trait Answers: Send + Sync + 'static {
+    /// Answers a call; the error is passed on to whoever asked.
+    async fn call(&self, key: &str, request: Value) -> Result<Value, Value>;
+
+    /// Hears of an event.
+    async fn event(&self, event: Value);
+}
+
+impl Sandbox {
+    /// Runs a program that may call the host, and answers it until it ends.
+    ///
+    /// # Errors
+    /// When it asks for what it may not have, when it was cancelled, or when the sandbox broke.
+    pub async fn work(
+        &self,
+        mut command: Command,
+        work: Work,
+        answers: Arc<dyn Answers>,
+        cancel: &Cancel,
+    ) -> Result<Finished, SandboxError> {
+        command.talk = true;
+        let mut running = self.exec(command).await?;
+        let door = running.talk();
+        let (answered, mut to_say) = mpsc::channel::<Vec<u8>>(work.at_once.max(1));
+        let mut calls = JoinSet::new();
+        let mut desk = Desk { work, answers, decoder: Decoder::new(), asked: 0, told: 0 };
+        let mut finished = Finished::default();
+        let mut cancelled = false;
+        loop {
+            let event = tokio::select! {
+                event = running.next() => event?,
+                reason = cancel.cancelled(), if !cancelled => {
+                    // It may still put its things in order, in what time it has.
+                    cancelled = true;
+                    let mut bytes = Vec::new();
+                    let _ = Frame::put(&mut bytes, Kind::Cancel, 0, &[reason.as_bytes()]);
+                    door.send(&bytes).await?;
+                    continue;
+                }
+                Some(bytes) = to_say.recv() => {
+                    door.send(&bytes).await?;
+                    continue;
+                }
+                Some(_) = calls.join_next() => continue,
+            };
+            match event {
+                Event::Wrote(Output::Stdout, bytes) => finished.stdout.extend(bytes),
+                Event::Wrote(Output::Stderr, bytes) => finished.stderr.extend(bytes),
+                Event::Said(bytes) => {
+                    if let Err(complaint) = desk.hear(&bytes, &mut calls, &answered).await {
+                        running.kill();
+                        return Err(SandboxError::Overstepped(complaint));
+                    }
+                }
+                Event::Ended(outcome) => {
+                    finished.outcome = outcome;
+                    return Ok(finished);
+                }
+            }
+        }
+    }
+}
+
+/// Where calls come in.
+struct Desk {
+    work: Work,
+    answers: Arc<dyn Answers>,
+    decoder: Decoder,
+    asked: usize,
+    told: usize,
+}
+
+impl Desk {
+    async fn hear(
+        &mut self,
+        bytes: &[u8],
+        calls: &mut JoinSet<()>,
+        answered: &mpsc::Sender<Vec<u8>>,
+    ) -> Result<(), String> {
+        self.decoder.push(bytes);
+        while let Some(frame) = self.decoder.next_frame().map_err(|error| error.to_string())? {
+            match frame.kind {
+                Kind::Call => self.call(&frame, calls, answered)?,
+                Kind::Event => {
+                    self.told += 1;
+                    if self.told > self.work.most_events {
+                        return Err(format!("more than {} events", self.work.most_events));
+                    }
+                    let event = frame.message().map_err(|error| error.to_string())?;
+                    self.answers.event(event).await;
+                }
+                _ => return Err("a frame that only the host sends".to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        frame: &Frame,
+        calls: &mut JoinSet<()>,
+        answered: &mpsc::Sender<Vec<u8>>,
+    ) -> Result<(), String> {
+        let call: Call = frame.message().map_err(|error| error.to_string())?;
+        if let Some(complaint) = self.work.complaint(&call, frame.payload.len()) {
+            return Err(complaint);
+        }
+        self.asked += 1;
+        if self.asked > self.work.most_calls {
+            return Err(format!("more than {} calls", self.work.most_calls));
+        }
+        if calls.len() >= self.work.at_once {
+            return Err(format!("more than {} calls at once", self.work.at_once));
+        }
+        let (answers, answered, number) =
+            (Arc::clone(&self.answers), answered.clone(), frame.stream);
+        calls.spawn(async move {
+            let answer = match answers.call(&call.key, call.request).await {
+                Ok(value) => Answer::Done(value),
+                Err(value) => Answer::Failed(value),
+            };
+            let mut bytes = Vec::new();
+            let put = Frame::put_message(&mut bytes, Kind::Answer, number, &answer);
+            if let Err(error) = put {
+                let answer = Answer::Failed(Value::String(error.to_string()));
+                let _ = Frame::put_message(&mut bytes, Kind::Answer, number, &answer);
+            }
+            let _ = answered.send(bytes).await;
+        });
+        Ok(())
+    }
+}
