@@ -20,6 +20,15 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 /// The newest of Landlock's rules that we know to be right for us.
 const NEWEST: ABI = ABI::V5;
 
+/// Makes those that are links to folders which are not there yet: a disk that is made with the
+/// sandbox is empty.
+pub(crate) fn make_writable_folders() {
+    for folder in WRITABLE.iter().filter_map(|folder| std::fs::read_link(folder).ok()) {
+        // That it is missing is told to whoever needs it.
+        let _ = std::fs::create_dir(folder);
+    }
+}
+
 /// Everything that can be made ready once and laid on each program.
 pub(crate) struct Confinement {
     filters: Filters,

@@ -11,7 +11,7 @@ use assize_protocol::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::confine::Confinement;
+use crate::confine::{self, Confinement};
 use crate::files::{self, Reading, Writing};
 use crate::link::Link;
 use crate::prepared::Prepared;
@@ -49,6 +49,7 @@ pub(crate) fn serve(user: Option<u32>) -> Result<(), String> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| format!("cannot hide from programs: {error}"))?;
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
+    confine::make_writable_folders();
     let children = sys::children_signal().map_err(|error| format!("signals: {error}"))?;
     let server = Server {
         link: Link::new()?,

@@ -5,7 +5,9 @@
 //! all sandboxes of the machine, and a [`Pool`] has some waiting.
 
 mod backend;
+mod cgroup;
 mod channel;
+pub mod docker;
 mod error;
 mod guest;
 mod interpreter;
@@ -13,6 +15,7 @@ pub mod jail;
 mod manager;
 mod pool;
 mod registry;
+pub mod rootfs;
 mod sandbox;
 mod spec;
 mod visit;

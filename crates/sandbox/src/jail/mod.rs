@@ -4,8 +4,6 @@
 //! This is the host's side: what the jail is made of. It is built by the guest program, started anew
 //! as its keeper (see `crates/guest/src/jail`), because a process with many threads must not fork.
 
-mod cgroup;
-
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -18,13 +16,13 @@ use tokio::process::Child;
 use tokio::sync::Mutex;
 
 use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Isolation, Started};
+use crate::cgroup::{Group, Groups};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::guest::GuestFile;
 use crate::interpreter::{Interpreter, Language, SYSTEM};
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE};
 use crate::spec::{Limits, Spec};
-use cgroup::{Group, Groups};
 
 /// Devices that every program expects, and none that leads anywhere.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];

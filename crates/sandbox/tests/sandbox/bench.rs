@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::{
     Backend, Command, Finished, Interpreter, Isolation, Language, Limits, Manager, Sandbox,
     SandboxError, Spec,
 };
 
 /// The backend, or why there is none.
-pub(crate) fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, String> {
+pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, String> {
     let search = std::env::var_os("PATH");
     match isolation {
         Isolation::Jail => {
@@ -21,7 +22,13 @@ pub(crate) fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, String> 
             });
             Ok(Arc::new(assize_sandbox::jail::Jail::new(found.collect())))
         }
-        other => Err(format!("there is no {other} backend")),
+        Isolation::Docker => {
+            let docker = Docker::new(Options::default());
+            let found = docker.probe().await.map_err(|error| error.to_string())?;
+            found.image.map_err(|reason| format!("the image: {reason}"))?;
+            Ok(Arc::new(docker))
+        }
+        Isolation::Microvm => Err("there is no such backend".to_owned()),
     }
 }
 
@@ -85,7 +92,7 @@ pub(crate) async fn run<F: Future<Output = ()>>(
     isolation: Isolation,
     test: impl FnOnce(Bench) -> F,
 ) {
-    match backend(isolation) {
+    match backend(isolation).await {
         Ok(backend) => {
             let bench = Bench::new(backend).await;
             // A test that uses nothing but the manager needs it all the same.

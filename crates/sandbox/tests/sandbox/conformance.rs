@@ -16,6 +16,11 @@ macro_rules! for_every_backend {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $behaviour() { run(Isolation::Jail, super::$behaviour).await; })*
         }
+        mod docker {
+            use super::{Isolation, run};
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $behaviour() { run(Isolation::Docker, super::$behaviour).await; })*
+        }
     };
 }
 

@@ -3,6 +3,7 @@
 
 mod bench;
 mod conformance;
+mod docker;
 mod manager;
 mod pool;
 mod work;

@@ -48,7 +48,7 @@ async fn many_who_ask_for_one_name_get_one_sandbox() {
     run(Isolation::Jail, |bench: Bench| async move {
         let other = Manager::open(
             bench.folder.path().join("makers"),
-            backend(Isolation::Jail).unwrap(),
+            backend(Isolation::Jail).await.unwrap(),
             &[],
         )
         .await
@@ -110,7 +110,7 @@ async fn the_sandbox_of_another_maker_is_used_as_ones_own() {
     run(Isolation::Jail, |bench: Bench| async move {
         let other = Manager::open(
             bench.folder.path().join("makers"),
-            backend(Isolation::Jail).unwrap(),
+            backend(Isolation::Jail).await.unwrap(),
             &[],
         )
         .await

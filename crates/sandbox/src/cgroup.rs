@@ -1,5 +1,6 @@
-//! The kernel's account of a jail: memory, processes and processor time, by control groups of the
-//! first or the second version, where this process may make any.
+//! The kernel's account of a sandbox: memory, processes and processor time, by control groups of the
+//! first or the second version. A jail has groups of its own where this process may make any; a
+//! container's are the engine's, and are only read.
 
 use std::fs;
 use std::io;
@@ -14,7 +15,7 @@ use crate::spec::Limits;
 pub(crate) const PREFIX: &str = "assize-";
 
 /// One hundred milliseconds, in which a jail has its share of the processor.
-const PERIOD: u64 = 100_000;
+pub(crate) const PERIOD: u64 = 100_000;
 
 /// Where groups can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,7 +146,54 @@ pub(crate) struct Group {
     first: Vec<PathBuf>,
     second: Option<PathBuf>,
     /// Where memory is kept an account of.
-    memory: Option<PathBuf>,
+    memory: Option<Memory>,
+}
+
+/// The account of memory that the kernel keeps of one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Memory {
+    V1(PathBuf),
+    V2(PathBuf),
+}
+
+impl Memory {
+    /// The account of the group that another process is in, if this word is in the group's name and
+    /// we may read it.
+    pub(crate) fn of_process(pid: i64, word: &str) -> Option<Memory> {
+        let theirs = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let named = |folder: &Path| folder.to_string_lossy().contains(word);
+        if let Some(folder) = own_folder(&mounts, &theirs, Some("memory")) {
+            let memory = Memory::V1(folder);
+            return (named(memory.folder()) && memory.read().is_some()).then_some(memory);
+        }
+        // A group may have smaller ones within, of which nobody keeps an account.
+        let folder = own_folder(&mounts, &theirs, None)?;
+        let mut above = folder.ancestors().take_while(|folder| named(folder));
+        above.find_map(|folder| {
+            let memory = Memory::V2(folder.to_owned());
+            memory.read().is_some().then_some(memory)
+        })
+    }
+
+    fn folder(&self) -> &Path {
+        match self {
+            Memory::V1(folder) | Memory::V2(folder) => folder,
+        }
+    }
+
+    /// What it says now; `None` when it cannot be read, or not any more.
+    pub(crate) fn read(&self) -> Option<Account> {
+        let (peak, events) = match self {
+            Memory::V1(_) => ("memory.max_usage_in_bytes", "memory.oom_control"),
+            Memory::V2(_) => ("memory.peak", "memory.events"),
+        };
+        let read = |name| fs::read_to_string(self.folder().join(name)).ok();
+        let out_of_memory = count(&read(events)?, "oom_kill");
+        // Older kernels of the second version keep no record of the most.
+        let peak_memory = read(peak).and_then(|text| text.trim().parse().ok());
+        Some(Account { peak_memory, out_of_memory })
+    }
 }
 
 impl Group {
@@ -165,7 +213,7 @@ impl Group {
                     // Without an account of swap there is none to limit.
                     let _ = write(&folder, "memory.memsw.limit_in_bytes", limits.memory);
                     let _ = write(&folder, "memory.swappiness", 0);
-                    self.memory = Some(folder);
+                    self.memory = Some(Memory::V1(folder));
                 }
                 "pids" => write(&folder, "pids.max", processes(limits))?,
                 _ => {
@@ -185,7 +233,7 @@ impl Group {
                 "memory" => {
                     write(folder, "memory.max", limits.memory)?;
                     let _ = write(folder, "memory.swap.max", 0);
-                    self.memory = Some(folder.to_owned());
+                    self.memory = Some(Memory::V2(folder.to_owned()));
                 }
                 "pids" => write(folder, "pids.max", processes(limits))?,
                 "cpu" => write(folder, "cpu.max", format!("{} {PERIOD}", quota(limits)))?,
@@ -203,13 +251,7 @@ impl Group {
     }
 
     pub(crate) fn account(&self) -> Account {
-        let Some(folder) = &self.memory else { return Account::default() };
-        let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        let (peak, events) = match self.second {
-            None => (read("memory.max_usage_in_bytes"), read("memory.oom_control")),
-            Some(_) => (read("memory.peak"), read("memory.events")),
-        };
-        Account { peak_memory: peak.trim().parse().ok(), out_of_memory: count(&events, "oom_kill") }
+        self.memory.as_ref().and_then(Memory::read).unwrap_or_default()
     }
 
     pub(crate) fn remove(&self) {
@@ -220,11 +262,11 @@ impl Group {
 }
 
 /// One for the guest, which nobody asked for.
-fn processes(limits: &Limits) -> u64 {
+pub(crate) fn processes(limits: &Limits) -> u64 {
     u64::from(limits.processes) + 1
 }
 
-fn quota(limits: &Limits) -> u64 {
+pub(crate) fn quota(limits: &Limits) -> u64 {
     // The kernel takes nothing shorter than a millisecond.
     (u64::from(limits.cpu_millis) * PERIOD / 1000).max(1000)
 }
