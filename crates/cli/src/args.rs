@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Sandboxes that stay for a while: make them, use them, remove them
     #[command(subcommand)]
     Sandbox(SandboxCommand),
+    /// Images that containers are made from
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// Put one business move on trial: a critic against three decision makers, then their scores.
     /// Every finished call is kept, so that a run can be stopped and go on
     Debate(Box<DebateArgs>),
@@ -259,6 +262,31 @@ pub(crate) enum SandboxCommand {
     /// Hold a sandbox that `create` asked for
     #[command(hide = true)]
     Hold(Box<CreateArgs>),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Make the image that containers are made from: a small Debian with Python, from packages alone
+    Build {
+        /// Make one of this image instead, which the engine must have already
+        #[arg(long, value_name = "IMAGE")]
+        from: Option<String>,
+        /// Say nothing of how it goes
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// List the images that assize made
+    Ls {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove images that assize made
+    Rm {
+        /// Their names
+        #[arg(required = true, value_name = "IMAGE")]
+        names: Vec<String>,
+    },
 }
 
 #[derive(Debug, Args)]

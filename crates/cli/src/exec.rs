@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let spec = walls::spec(&args.sandbox, config)?;
     let chosen = walls::choose(config, around)?;
     let (isolation, enforcement) = (chosen.backend.isolation(), chosen.backend.enforcement());
-    let manager = walls::manager(around, chosen.backend).await?;
+    let manager = walls::manager(config, around, chosen.backend).await?;
     let sandbox = manager.make(spec.clone()).await?;
     let done = tokio::select! {
         done = trial(&sandbox, &args, language, &code, &inputs) => done,

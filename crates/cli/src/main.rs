@@ -12,6 +12,7 @@ mod debate;
 mod doctor;
 mod exec;
 mod failure;
+mod image;
 mod input;
 mod kept;
 mod logging;
@@ -70,6 +71,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             Command::Sandbox(command) => {
                 return sandboxes::run(command, &config, &around, cancel).await;
             }
+            Command::Image(command) => image::run(command, &config, &around).await,
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
             Command::Runs(command) => runs::run(command, &config, &around).await,
@@ -158,6 +160,7 @@ fn surroundings() -> Result<Surroundings, Failure> {
             .map_err(|_| lost("the working folder; it may have been removed"))?,
         home: strategy.home_dir().canonicalize().unwrap_or_else(|_| strategy.home_dir().to_owned()),
         user_file: config_folder.join("config.toml"),
+        cache_folder: strategy.cache_dir().join("assize"),
         state_folder,
     })
 }

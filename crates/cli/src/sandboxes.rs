@@ -34,11 +34,11 @@ pub(crate) async fn run(
         SandboxCommand::Create(args) => create(&args, config, around).await.map(|()| 0),
         SandboxCommand::Hold(args) => hold(&args, config, around, cancel).await.map(|()| 0),
         SandboxCommand::Ls { labels, json } => {
-            let records = visitor(around).await?.list(&labels.into_iter().collect())?;
+            let records = visitor(config, around).await?.list(&labels.into_iter().collect())?;
             show(&records, json).map(|()| 0)
         }
         SandboxCommand::Exec { name, program, cwd, env, timeout, raw } => {
-            let sandbox = find(&visitor(around).await?, &name).await?;
+            let sandbox = find(&visitor(config, around).await?, &name).await?;
             let mut words = program.into_iter();
             let mut command =
                 Command::new(words.next().unwrap_or_default()).args(words).stdin(true);
@@ -48,9 +48,9 @@ pub(crate) async fn run(
             let show = if raw { Show::Raw } else { Show::Harmless };
             exec(&sandbox, command, show, cancel).await
         }
-        SandboxCommand::Cp { from, to } => copy(&from, &to, around).await.map(|()| 0),
+        SandboxCommand::Cp { from, to } => copy(&from, &to, config, around).await.map(|()| 0),
         SandboxCommand::Rm { names } => {
-            let manager = visitor(around).await?;
+            let manager = visitor(config, around).await?;
             for name in &names {
                 if !manager.delete(&Key::new(None, name)?).await? {
                     return Err(no_such(name));
@@ -62,8 +62,8 @@ pub(crate) async fn run(
 }
 
 /// A manager that makes nothing, and reaches what others made.
-async fn visitor(around: &Surroundings) -> Result<Manager, Failure> {
-    walls::manager(around, Arc::new(Jail::new(Vec::new()))).await
+async fn visitor(config: &Config, around: &Surroundings) -> Result<Manager, Failure> {
+    walls::manager(config, around, Arc::new(Jail::new(Vec::new()))).await
 }
 
 fn no_such(name: &str) -> Failure {
@@ -96,7 +96,7 @@ async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Re
     let key = Key::new(None, &args.name)?;
     walls::spec(&args.sandbox, config)?;
     let chosen = walls::choose(config, around)?;
-    if find_record(&visitor(around).await?, &key)?.is_some() {
+    if find_record(&visitor(config, around).await?, &key)?.is_some() {
         note(&format!("`{}` is there already", args.name));
         return out_line(&args.name);
     }
@@ -154,7 +154,7 @@ async fn hold(
         ..walls::spec(&args.sandbox, config)?
     };
     let chosen = walls::choose(config, around)?;
-    let manager = walls::manager(around, chosen.backend).await?;
+    let manager = walls::manager(config, around, chosen.backend).await?;
     manager.create_if_not_exists(&key, spec).await?;
     out_line(&args.name)?;
     detach();
@@ -192,8 +192,8 @@ impl<'a> Side<'a> {
     }
 }
 
-async fn copy(from: &str, to: &str, around: &Surroundings) -> Result<(), Failure> {
-    let manager = visitor(around).await?;
+async fn copy(from: &str, to: &str, config: &Config, around: &Surroundings) -> Result<(), Failure> {
+    let manager = visitor(config, around).await?;
     match (Side::of(from), Side::of(to)) {
         (Side::Here(from), Side::There { name, path }) => {
             let sandbox = find(&manager, name).await?;

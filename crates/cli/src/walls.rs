@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Backend, Interpreter, Isolation, Language, Limits, Manager, SandboxError, Spec, Wanted,
@@ -50,12 +51,31 @@ pub(crate) fn backend(
     };
     match isolation {
         Isolation::Jail => Ok(Arc::new(Jail::new(interpreters()))),
-        Isolation::Docker | Isolation::Microvm => Err(SandboxError::Unavailable {
+        Isolation::Docker => Ok(Arc::new(docker(config, around))),
+        Isolation::Microvm => Err(SandboxError::Unavailable {
             isolation,
             reason: "this version of assize does not have it yet".to_owned(),
             hint: None,
         }),
     }
+}
+
+/// Docker or Podman, wherever it listens.
+pub(crate) fn docker(config: &Config, around: &Surroundings) -> Docker {
+    let mut hosts = Vec::new();
+    match config.text("docker.host") {
+        Some(host) => hosts.push(host.strip_prefix("unix://").unwrap_or(host).to_owned()),
+        None => {
+            hosts.push("/var/run/docker.sock".to_owned());
+            if let Some(folder) = around.environment.get("XDG_RUNTIME_DIR") {
+                hosts.extend(
+                    ["docker.sock", "podman/podman.sock"].map(|name| format!("{folder}/{name}")),
+                );
+            }
+            hosts.push("/run/podman/podman.sock".to_owned());
+        }
+    }
+    Docker::new(Options { hosts })
 }
 
 /// The interpreter of a language on this machine.
@@ -113,11 +133,18 @@ pub(crate) fn folder(around: &Surroundings) -> PathBuf {
     around.state_folder.join("sandboxes")
 }
 
+/// Joins those who make sandboxes on this machine, and cleans up after those who are gone.
 pub(crate) async fn manager(
+    config: &Config,
     around: &Surroundings,
     backend: Arc<dyn Backend>,
 ) -> Result<Manager, Failure> {
-    Manager::open(folder(around), backend, &[]).await.map_err(|error| {
+    // Nobody is spoken to unless somebody left something there.
+    let other: Arc<dyn Backend> = match backend.isolation() {
+        Isolation::Jail => Arc::new(docker(config, around)),
+        Isolation::Docker | Isolation::Microvm => Arc::new(Jail::new(Vec::new())),
+    };
+    Manager::open(folder(around), backend, &[other]).await.map_err(|error| {
         let failure = Failure::from(error);
         failure.hint(
             "assize keeps a note of its sandboxes there; name another place with XDG_STATE_HOME",

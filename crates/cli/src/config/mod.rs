@@ -25,6 +25,8 @@ pub(crate) struct Surroundings {
     pub(crate) user_file: PathBuf,
     /// Where trust is kept.
     pub(crate) state_folder: PathBuf,
+    /// Where what can be made again is kept.
+    pub(crate) cache_folder: PathBuf,
 }
 
 /// Where a value was set.

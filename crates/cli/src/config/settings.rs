@@ -291,6 +291,13 @@ pub(crate) fn all() -> Vec<Setting> {
         .default("300")
         .tighten(),
         Setting::new(
+            "docker.host",
+            Kind::Text,
+            "the socket of Docker or Podman, or `tcp://…`; the usual ones if not set",
+        )
+        .convention("DOCKER_HOST")
+        .trusted(),
+        Setting::new(
             "sandbox.python",
             Kind::Text,
             "the Python of a jail; the first in PATH if not set",

@@ -183,6 +183,15 @@ impl Docker {
         base.ok_or_else(|| SandboxError::failed(WHAT, "the image is gone"))
     }
 
+    /// Makes an image that the engine has ready to be used, so that the first sandbox need not wait.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the guest cannot be added.
+    pub async fn make_ready(&self, named: &str) -> Result<String, SandboxError> {
+        let client = self.engine.client().await?;
+        Ok(self.image(client, Some(named)).await?.name)
+    }
+
     /// Removes images with an older guest, or made of an older root: they serve nobody any more. One
     /// that a sandbox was made from stays. Gives the one that is of use.
     async fn prune(&self, client: &Client, base: &str) -> Result<Option<ImageInfo>, SandboxError> {
