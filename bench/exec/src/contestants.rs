@@ -1,0 +1,186 @@
+//! Who is measured.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use assize_sandbox::docker::{Docker, Options};
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{
+    Backend, Command, Interpreter, Isolation, Language, Manager, Pool, Sandbox, Spec,
+};
+
+const CODE: &str = "print(1)";
+
+/// The image with Python that the peers use, too.
+const IMAGE: &str = "assize/base:latest";
+
+pub(crate) enum Contestant {
+    Warm(Arc<Pool>),
+    Cold(Arc<Manager>),
+    /// A program and its arguments.
+    Peer(Vec<String>),
+}
+
+impl Contestant {
+    pub(crate) async fn run(&self) -> Result<(), String> {
+        match self {
+            Contestant::Warm(pool) => {
+                let sandbox =
+                    pool.take(&Spec::default()).await.map_err(|error| error.to_string())?;
+                let done = run_code(&sandbox).await;
+                pool.discard(sandbox);
+                done
+            }
+            Contestant::Cold(manager) => {
+                let sandbox =
+                    manager.make(Spec::default()).await.map_err(|error| error.to_string())?;
+                let done = run_code(&sandbox).await;
+                tokio::spawn(async move { sandbox.end().await });
+                done
+            }
+            Contestant::Peer(words) => {
+                let output = tokio::process::Command::new(&words[0])
+                    .args(&words[1..])
+                    .stdin(Stdio::null())
+                    .output()
+                    .await
+                    .map_err(|error| error.to_string())?;
+                judge(&output.stdout, output.status.success(), &output.stderr)
+            }
+        }
+    }
+
+    /// Waits until nothing of the last run is under way.
+    pub(crate) async fn rest(&self) {
+        if let Contestant::Warm(pool) = self {
+            let _ = pool.ready().await;
+        }
+    }
+}
+
+async fn run_code(sandbox: &Sandbox) -> Result<(), String> {
+    let running = sandbox.run(Language::Python, CODE.as_bytes(), Command::default()).await;
+    let running = running.map_err(|error| error.to_string())?;
+    let done = running.finish().await.map_err(|error| error.to_string())?;
+    judge(&done.stdout, done.outcome.success(), &done.stderr)
+}
+
+fn judge(stdout: &[u8], success: bool, stderr: &[u8]) -> Result<(), String> {
+    if success && stdout == b"1\n" {
+        Ok(())
+    } else {
+        let words = String::from_utf8_lossy(stderr);
+        Err(words.lines().next().unwrap_or("no output").to_owned())
+    }
+}
+
+/// One of our backends, or why there is none.
+pub(crate) async fn backend(
+    isolation: Isolation,
+    python: &Path,
+) -> Result<Arc<dyn Backend>, String> {
+    if isolation == Isolation::Jail {
+        let python = Interpreter::find(Language::Python, Some(python), None)?;
+        return Ok(Arc::new(Jail::new(vec![python])));
+    }
+    let docker = Docker::new(Options::default());
+    let found = docker.probe().await.map_err(|error| error.to_string())?;
+    found.image.map_err(|why| format!("its image: {why}"))?;
+    Ok(Arc::new(docker))
+}
+
+/// Everybody else.
+pub(crate) struct Peers {
+    python: PathBuf,
+    assize: Option<PathBuf>,
+    code: PathBuf,
+    /// The container that `docker exec` goes into.
+    container: Result<String, String>,
+}
+
+impl Peers {
+    pub(crate) async fn new(
+        python: &Path,
+        assize: Option<PathBuf>,
+        folder: &Path,
+    ) -> anyhow::Result<Peers> {
+        let code = folder.join("code.py");
+        std::fs::write(&code, CODE)?;
+        let run = ["run", "--detach", "--rm", "--network=none", IMAGE, "sleep", "infinity"];
+        let entry =
+            ["run", "--detach", "--rm", "--network=none", "--entrypoint=sleep", IMAGE, "infinity"];
+        let container = match docker(&entry).await {
+            Ok(id) => Ok(id),
+            Err(_) => docker(&run).await,
+        };
+        Ok(Peers { python: python.to_owned(), assize, code, container })
+    }
+
+    pub(crate) fn contestants(&self) -> Vec<(String, Result<Contestant, String>)> {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let with_code = |mut all: Vec<String>, python: &str| {
+            all.extend([python, "-c", CODE].map(str::to_owned));
+            Ok(Contestant::Peer(all))
+        };
+        let python = self.python.display().to_string();
+        let walls = "bwrap --unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/bin /bin \
+                     --symlink usr/lib /lib --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp";
+        let there = |program: &str| {
+            std::process::Command::new(program)
+                .arg("--version")
+                .stdout(Stdio::null())
+                .status()
+                .is_ok()
+        };
+        let bwrap = if there("bwrap") {
+            with_code(words(walls), &python)
+        } else {
+            Err("bubblewrap is not installed".to_owned())
+        };
+        let docker_run = match &self.container {
+            Ok(_) => {
+                let mut all = words("docker run --rm --network=none --entrypoint=python3");
+                all.extend([IMAGE, "-c", CODE].map(str::to_owned));
+                Ok(Contestant::Peer(all))
+            }
+            Err(why) => Err(why.clone()),
+        };
+        let docker_exec = self
+            .container
+            .clone()
+            .and_then(|id| with_code(vec!["docker".to_owned(), "exec".to_owned(), id], "python3"));
+        let mut all = vec![
+            ("docker exec".to_owned(), docker_exec),
+            ("docker run --rm".to_owned(), docker_run),
+            ("bwrap".to_owned(), bwrap),
+            ("plain python".to_owned(), with_code(Vec::new(), &python)),
+        ];
+        if let Some(assize) = &self.assize {
+            let program =
+                [assize.display().to_string(), "exec".to_owned(), self.code.display().to_string()];
+            all.push(("assize exec".to_owned(), Ok(Contestant::Peer(program.into()))));
+        }
+        all
+    }
+
+    pub(crate) async fn end(&mut self) {
+        if let Ok(id) = &self.container {
+            let _ = docker(&["rm", "--force", id]).await;
+        }
+    }
+}
+
+async fn docker(words: &[&str]) -> Result<String, String> {
+    let output = tokio::process::Command::new("docker").args(words).output().await;
+    let output = output.map_err(|error| format!("docker: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr)
+            .lines()
+            .next()
+            .unwrap_or("docker failed")
+            .to_owned())
+    }
+}

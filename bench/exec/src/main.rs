@@ -1,0 +1,185 @@
+//! `print(1)` in a fresh sandbox: ours warm and cold, in a jail and in a container, beside
+//! `docker run --rm`, `docker exec` and bubblewrap, all in one run.
+//!
+//! One after the other, started at even intervals, and all at once; and what it takes to have five
+//! sandboxes waiting. Times on a shared machine are noise: look at the ratios.
+
+#![expect(clippy::print_stdout, reason = "this program is there to print")]
+
+mod contestants;
+mod figures;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use assize_sandbox::{Isolation, PoolOptions, Spec};
+use clap::Parser;
+
+use contestants::{Contestant, Peers, backend};
+use figures::{Figures, row};
+
+#[derive(Debug, Parser)]
+struct Args {
+    /// How often each is run in each way
+    #[arg(long, default_value_t = 100)]
+    iterations: usize,
+    /// Milliseconds between two starts of the staggered runs
+    #[arg(long, default_value_t = 100)]
+    interval: u64,
+    /// Sandboxes that wait
+    #[arg(long, default_value_t = 5)]
+    pool: usize,
+    /// The `assize` program, to measure whole processes of it, too
+    #[arg(long)]
+    assize: Option<PathBuf>,
+    /// The Python that all but the containers use
+    #[arg(long, default_value = "/usr/bin/python3")]
+    python: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Sequential,
+    Staggered,
+    Burst,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let folder = tempfile::tempdir().context("making a folder")?;
+    let mut peers = Peers::new(&args.python, args.assize.clone(), folder.path()).await?;
+    let options = PoolOptions { size: args.pool, ..PoolOptions::default() };
+    let mut contestants: Vec<(String, Result<Contestant, String>)> = Vec::new();
+    for isolation in [Isolation::Jail, Isolation::Docker] {
+        let made = backend(isolation, &args.python).await;
+        let name = isolation.name();
+        match made {
+            Ok(backend) => {
+                let manager =
+                    assize_sandbox::Manager::open(folder.path().join(name), backend, &[]).await?;
+                let manager = Arc::new(manager);
+                let pool = Arc::new(manager.pool(Spec::default(), options.clone()));
+                waiting(name, &pool, &args).await?;
+                contestants.push((format!("{name}, warm"), Ok(Contestant::Warm(pool))));
+                contestants.push((format!("{name}, cold"), Ok(Contestant::Cold(manager))));
+            }
+            Err(why) => contestants.push((name.to_owned(), Err(why))),
+        }
+    }
+    contestants.extend(peers.contestants());
+    let mut medians = Vec::new();
+    for way in [Way::Sequential, Way::Staggered, Way::Burst] {
+        println!("\n{}", heading(way, &args));
+        println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
+        for (name, contestant) in &contestants {
+            match contestant {
+                Ok(contestant) => {
+                    let figures = measure(contestant, way, &args).await;
+                    println!("{}", figures.row(name));
+                    medians.push((way, name.clone(), figures));
+                }
+                Err(why) => println!("{name:<24} skipped: {why}"),
+            }
+        }
+    }
+    for (_, contestant) in &contestants {
+        if let Ok(Contestant::Warm(pool)) = contestant {
+            pool.close().await;
+        }
+    }
+    peers.end().await;
+    compare(&medians);
+    Ok(())
+}
+
+fn heading(way: Way, args: &Args) -> String {
+    let count = args.iterations;
+    match way {
+        Way::Sequential => {
+            format!("One after the other, {count} each (the warm ones when all wait again)")
+        }
+        Way::Staggered => format!("One every {} ms, {count} each", args.interval),
+        Way::Burst => format!("All {count} at once"),
+    }
+}
+
+/// What it takes to have sandboxes waiting, and what each of them holds.
+async fn waiting(name: &str, pool: &assize_sandbox::Pool, args: &Args) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    pool.ready().await?;
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    let memory = figures::private_memory(name)?;
+    let each = memory.map(|bytes| bytes / args.pool.max(1) as f64 / (1 << 20) as f64);
+    let each = each.map_or("unknown".to_owned(), |each| format!("{each:.1} MiB"));
+    println!("{name}: {} wait after {took:.0} ms, {each} of private memory each", args.pool);
+    Ok(())
+}
+
+async fn measure(contestant: &Contestant, way: Way, args: &Args) -> Figures {
+    let once = || async {
+        let begun = Instant::now();
+        let done = contestant.run().await;
+        (begun.elapsed(), done)
+    };
+    let mut figures = Figures::default();
+    match way {
+        Way::Sequential => {
+            for _ in 0..args.iterations {
+                contestant.rest().await;
+                figures.add(once().await);
+            }
+        }
+        Way::Staggered => {
+            contestant.rest().await;
+            let runs = (0..args.iterations).map(|index| async move {
+                tokio::time::sleep(
+                    Duration::from_millis(args.interval) * u32::try_from(index).unwrap_or(0),
+                )
+                .await;
+                once().await
+            });
+            futures_util::future::join_all(runs)
+                .await
+                .into_iter()
+                .for_each(|done| figures.add(done));
+        }
+        Way::Burst => {
+            contestant.rest().await;
+            let runs = (0..args.iterations).map(|_| once());
+            futures_util::future::join_all(runs)
+                .await
+                .into_iter()
+                .for_each(|done| figures.add(done));
+        }
+    }
+    figures
+}
+
+/// What we set out to reach, and what it came to.
+fn compare(medians: &[(Way, String, Figures)]) {
+    let median = |name: &str| {
+        let found = medians.iter().find(|(way, each, _)| *way == Way::Sequential && each == name);
+        found.and_then(|(_, _, figures)| figures.percentile(50.0))
+    };
+    println!("\nBeside each other, medians of one after the other");
+    let pairs = [
+        ("docker exec", "jail, warm", "at least 15"),
+        ("docker exec", "docker, warm", "more than 1"),
+        ("docker run --rm", "jail, cold", ""),
+        ("bwrap", "jail, cold", "at least 0.91, which is 1.1 the other way round"),
+    ];
+    for (peer, ours, goal) in pairs {
+        if let (Some(theirs), Some(our)) = (median(peer), median(ours)) {
+            let goal = if goal.is_empty() { String::new() } else { format!(" (to reach: {goal})") };
+            println!("  {ours} is {:.2}× as fast as {peer}{goal}", theirs / our);
+        }
+    }
+    for (way, name, figures) in medians {
+        if *way == Way::Burst && name.contains(',') {
+            println!("  burst, {name}: {:.0} % done", figures.success() * 100.0);
+        }
+    }
+}
