@@ -9,7 +9,7 @@ use landlock::{
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::seccomp::Filters;
+use crate::seccomp::Filter;
 
 /// Folders that programs may write to, if they are there.
 const WRITABLE: [&str; 3] = ["/tmp", "/workspace", "/dev/shm"];
@@ -31,7 +31,7 @@ pub(crate) fn make_writable_folders() {
 
 /// Everything that can be made ready once and laid on each program.
 pub(crate) struct Confinement {
-    filters: Filters,
+    filter: Filter,
     landlock: RulesetCreated,
     limits: GuestLimits,
 }
@@ -40,7 +40,7 @@ impl Confinement {
     pub(crate) fn new(limits: GuestLimits) -> Result<Confinement, String> {
         // Where the kernel has no Landlock, the rules are empty and do nothing.
         let landlock = rules().map_err(|error| format!("Landlock: {error}"))?;
-        Ok(Confinement { filters: Filters::new()?, landlock, limits })
+        Ok(Confinement { filter: Filter::new(limits.watch_memory.is_some())?, landlock, limits })
     }
 
     /// Lays everything on this process, which is about to become the program.
@@ -50,17 +50,22 @@ impl Confinement {
         self.set_limits()?;
         rustix::thread::set_no_new_privs(true)?;
         self.landlock.try_clone()?.restrict_self().map_err(io::Error::other)?;
-        self.filters.apply()
+        self.filter.apply()
     }
 
     fn set_limits(&self) -> io::Result<()> {
         let limits = &self.limits;
         let mut all = vec![
-            (Resource::Core, 0),
-            (Resource::Nofile, 1024),
+            // Not 0: where crashes go to a program, only 1 keeps the kernel from starting it.
+            (Resource::Core, 1),
+            // Half of what a user of the host commonly has, who may be the same.
+            (Resource::Nofile, 512),
+            // Nobody's share of the processor is beside the point.
+            (Resource::Rtprio, 0),
+            (Resource::Nice, 0),
             (Resource::Fsize, limits.file_bytes),
             (Resource::Memlock, 64 * 1024),
-            (Resource::Msgqueue, 800 * 1024),
+            (Resource::Msgqueue, 64 * 1024),
             (Resource::Sigpending, 1024),
         ];
         all.extend(limits.processes.map(|count| (Resource::Nproc, count)));

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use assize_protocol::{Decoder, Frame, FrameError, Kind, Reply, StreamId};
+use assize_protocol::{Cause, Decoder, Failure, Frame, FrameError, Kind, Reply, StreamId};
 use rustix::io::Errno;
 
 /// Beyond this nothing more is read from programs until the host has taken some.
@@ -83,7 +83,12 @@ impl Link {
 
     /// Ends a stream.
     pub(crate) fn reply(&mut self, stream: StreamId, reply: &Reply) {
-        // The one reply that could be too long is a list of files, which is capped.
-        let _ = Frame::put_message(&mut self.outgoing, Kind::Done, stream, reply);
+        let put = Frame::put_message(&mut self.outgoing, Kind::Done, stream, reply);
+        if let Err(error) = put {
+            // A list of very long names.
+            let failure = Failure { cause: Cause::TooLarge, message: error.to_string() };
+            let failed = Reply::Failed(failure);
+            let _ = Frame::put_message(&mut self.outgoing, Kind::Done, stream, &failed);
+        }
     }
 }

@@ -169,7 +169,7 @@ impl Server {
             }
             Kind::Close => match self.streams.remove(&id) {
                 Some(Stream::Writing(writing)) => {
-                    let reply = writing.end();
+                    let reply = self.as_program(|| writing.end());
                     self.link.reply(id, &reply);
                 }
                 Some(Stream::Program(mut program)) => {
@@ -206,6 +206,18 @@ impl Server {
         Ok(())
     }
 
+    /// Does something to files as the user that programs run under.
+    fn as_program<T>(&self, act: impl FnOnce() -> T) -> T {
+        if let Some(user) = self.user {
+            sys::touch_files_as(user);
+        }
+        let done = act();
+        if self.user.is_some() {
+            sys::touch_files_as(0);
+        }
+        done
+    }
+
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
         self.watch_memory = hello.limits.watch_memory;
         let confinement = Confinement::new(hello.limits).map_err(FrameError::Unreadable)?;
@@ -223,9 +235,6 @@ impl Server {
             |message: &str| Failure { cause: Cause::Invalid, message: message.to_owned() };
         let starter =
             self.starter.as_ref().ok_or_else(|| invalid("the host has not said hello"))?;
-        if let Some(user) = self.user {
-            sys::touch_files_as(user);
-        }
         let outcome = match request {
             Request::Exec(exec) => {
                 let program = match self.prepared.take_if(|waiting| waiting.is_meant(&exec)) {
@@ -239,17 +248,17 @@ impl Server {
                 self.preparing = Some(id);
                 None
             }),
-            Request::Write { path, mode } => {
-                Writing::begin(&path, mode).map(|writing| Some(Stream::Writing(writing)))
-            }
-            Request::Read { path, limit } => {
-                Reading::begin(&path, limit).map(|reading| Some(Stream::Reading(reading)))
-            }
-            Request::List { path } => files::list(&path).map(|reply| {
+            Request::Write { path, mode } => self
+                .as_program(|| Writing::begin(&path, mode))
+                .map(|writing| Some(Stream::Writing(writing))),
+            Request::Read { path, limit } => self
+                .as_program(|| Reading::begin(&path, limit))
+                .map(|reading| Some(Stream::Reading(reading))),
+            Request::List { path } => self.as_program(|| files::list(&path)).map(|reply| {
                 self.link.reply(id, &reply);
                 None
             }),
-            Request::Remove { path } => files::remove(&path).map(|reply| {
+            Request::Remove { path } => self.as_program(|| files::remove(&path)).map(|reply| {
                 self.link.reply(id, &reply);
                 None
             }),
@@ -275,9 +284,6 @@ impl Server {
                     message: format!("this sandbox has no clock or randomness of its own: {error}"),
                 }),
         };
-        if self.user.is_some() {
-            sys::touch_files_as(0);
-        }
         if let Some(stream) = outcome? {
             self.streams.insert(id, stream);
         }

@@ -232,3 +232,17 @@ pub(crate) fn hide_groups() -> io::Result<()> {
     checked(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
     Ok(())
 }
+
+/// Lays a filter of system calls on this process. It may never get new rights from then on.
+pub(crate) fn lay_on_filter(words: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(words.len()).map_err(io::Error::other)?,
+        // The kernel only reads it.
+        filter: words.as_ptr().cast_mut(),
+    };
+    // SAFETY: the program and the words it points to live through the call, and are as many as it says.
+    checked(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    })?;
+    Ok(())
+}

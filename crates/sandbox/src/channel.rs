@@ -139,6 +139,9 @@ impl Shared {
 impl Inbox {
     fn take(&mut self, port: u8, bytes: &[u8]) -> Result<(), String> {
         let window = self.windows.get_mut(usize::from(port)).ok_or("data for an unknown port")?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         *window = window.checked_sub(size).ok_or("more data than there was room for")?;
         match self.pieces.back_mut() {

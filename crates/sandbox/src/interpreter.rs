@@ -86,8 +86,8 @@ impl fmt::Display for Language {
 pub struct Interpreter {
     pub language: Language,
     pub program: PathBuf,
-    /// Folders it needs besides the system's own.
-    pub folders: Vec<PathBuf>,
+    /// Folders and files it needs besides the system's own.
+    pub pieces: Vec<PathBuf>,
 }
 
 /// The folders of the system that every jail sees anyway.
@@ -131,35 +131,38 @@ impl Interpreter {
             if is_script(&program) { behind_script(language, &program)? } else { program };
         let real =
             program.canonicalize().map_err(|error| format!("`{}`: {error}", program.display()))?;
-        let mut folders = Vec::new();
+        let mut pieces = Vec::new();
         // A virtual environment is seen by where the link is, its interpreter by where it leads.
-        let environment = program.parent().and_then(Path::parent).map(Path::to_owned);
-        if let Some(environment) = environment.filter(|folder| folder.join("pyvenv.cfg").is_file())
-        {
-            folders.push(environment);
-            let link = std::fs::read_link(&program).ok();
-            folders.extend(link.as_deref().filter(|link| link.is_absolute()).and_then(home_of));
+        let environment = program.parent().and_then(Path::parent);
+        if environment.is_some_and(|folder| folder.join("pyvenv.cfg").is_file()) {
+            pieces.extend(pieces_of(&program));
+            let link = std::fs::read_link(&program).ok().filter(|link| link.is_absolute());
+            pieces.extend(link.iter().flat_map(|link| pieces_of(link)));
         }
-        folders.extend(home_of(&real));
-        folders.retain(|folder| !is_system(folder));
-        folders.dedup();
-        Ok(Interpreter { language, program, folders })
+        pieces.extend(pieces_of(&real));
+        pieces.retain(|piece| !is_system(piece));
+        pieces.sort();
+        pieces.dedup();
+        Ok(Interpreter { language, program, pieces })
     }
 }
 
-/// The folder that a program is installed in, with its libraries: `lib` is beside `bin`.
-fn home_of(program: &Path) -> Option<PathBuf> {
+/// What an installed program is made of: itself, and the libraries beside it. Never all that is
+/// around it, which may be somebody's home.
+fn pieces_of(program: &Path) -> Vec<PathBuf> {
     // Everything in such a store refers to everything else in it.
     for store in ["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"] {
         if program.starts_with(store) {
-            return Some(store.into());
+            return vec![store.into()];
         }
     }
-    let bin = program.parent()?;
-    let home = if bin.ends_with("bin") { bin.parent()? } else { bin };
-    // Never a whole disk, and never somebody's whole home.
-    let depth = home.components().count();
-    (depth > 2 || is_system(home)).then(|| home.to_owned())
+    let home = program.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
+    let Some(home) = home else { return vec![program.to_owned()] };
+    // A folder of programs that has no libraries beside it is just a folder.
+    let parts = ["lib", "lib64", "libexec", "pyvenv.cfg"].map(|name| home.join(name));
+    let mut pieces: Vec<PathBuf> = parts.into_iter().filter(|part| part.exists()).collect();
+    pieces.push(if pieces.is_empty() { program.to_owned() } else { home.join("bin") });
+    pieces
 }
 
 fn is_system(folder: &Path) -> bool {
@@ -213,8 +216,14 @@ mod tests {
         let own = root.join("versions/3.11.7/bin/python3");
         program(&own, "\x7fELF");
         let find = |path: &Path| Interpreter::find(Language::Python, None, Some(path.as_os_str()));
+        std::fs::create_dir_all(root.join("versions/3.11.7/lib/python3.11")).unwrap();
+        std::fs::write(root.join("versions/secret"), "not a part of it").unwrap();
+        let parts = |folder: &str, names: &[&str]| -> Vec<PathBuf> {
+            names.iter().map(|name| root.join(folder).join(name)).collect()
+        };
+        let installed = parts("versions/3.11.7", &["bin", "lib"]);
         let plain = find(own.parent().unwrap()).unwrap();
-        assert_eq!(plain.folders, [root.join("versions/3.11.7")]);
+        assert_eq!(plain.pieces, installed);
 
         // A virtual environment brings the one it was made from.
         let link = root.join("project/.venv/bin/python3");
@@ -223,7 +232,14 @@ mod tests {
         std::fs::write(root.join("project/.venv/pyvenv.cfg"), "home = x").unwrap();
         let environment = find(link.parent().unwrap()).unwrap();
         assert_eq!(environment.program, link);
-        assert_eq!(environment.folders, [root.join("project/.venv"), root.join("versions/3.11.7")]);
+        let made = parts("project/.venv", &["bin", "pyvenv.cfg"]);
+        assert_eq!(environment.pieces, [made, installed].concat());
+
+        // A program in somebody's home brings nothing else of it.
+        let alone = root.join("alice/bin/python3");
+        program(&alone, "\x7fELF");
+        std::fs::create_dir_all(root.join("alice/.ssh")).unwrap();
+        assert_eq!(find(alone.parent().unwrap()).unwrap().pieces, [alone]);
 
         // A version manager's script is asked.
         let shim = root.join("shims/python3");
@@ -234,6 +250,6 @@ mod tests {
 
         assert!(find(Path::new("/nonexistent")).unwrap_err().contains("no `python3` in PATH"));
         let bash = Interpreter::find(Language::Bash, Some(Path::new("/bin/bash")), None).unwrap();
-        assert_eq!(bash.folders, [] as [PathBuf; 0]);
+        assert_eq!(bash.pieces, [] as [PathBuf; 0]);
     }
 }

@@ -19,6 +19,9 @@ use crate::manager::Maker;
 use crate::sandbox::Sandbox;
 use crate::spec::Spec;
 
+/// A sandbox that was taken is replaced so much later: about as long as a short program runs.
+const YIELD: Duration = Duration::from_millis(10);
+
 /// How many sandboxes wait, and how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOptions {
@@ -219,14 +222,20 @@ async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
         let changed = shared.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
+        let used = shared.lane().used;
         if shared.lacks() {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                // Whoever just took one goes first.
+                () = tokio::time::sleep_until((used + YIELD).into()) => {}
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
                 made = make_waiting(&shared) => add(&shared, made),
             }
             continue;
         }
-        let idle = shared.lane().used + shared.options.idle;
+        let idle = used + shared.options.idle;
         tokio::select! {
             () = stop.cancelled() => return,
             () = changed => {}

@@ -270,7 +270,8 @@ impl Sandbox {
         let wall = Duration::from_millis(exec.limits.wall_millis);
         let stream = self.open(&Request::Exec(exec)).await?;
         let deadline = tokio::time::Instant::now() + wall + GRACE;
-        Ok(Running { sandbox: self.clone(), stream, deadline, before })
+        let written = [0; port::COUNT];
+        Ok(Running { sandbox: self.clone(), stream, deadline, before, written })
     }
 
     /// Puts code at its place and runs it. Both are said in one breath.
@@ -476,6 +477,8 @@ pub struct Running {
     stream: Stream,
     deadline: tokio::time::Instant,
     before: Account,
+    /// How much it wrote, by port.
+    written: [u64; port::COUNT],
 }
 
 /// What a program does next.
@@ -494,11 +497,20 @@ impl Running {
     /// When it could not be started, or the sandbox broke.
     pub async fn next(&mut self) -> Result<Event, SandboxError> {
         match tokio::time::timeout_at(self.deadline, self.stream.next()).await {
-            Ok(Ok(Next::Piece(piece))) => Ok(match piece.port {
-                port::TALK => Event::Said(piece.bytes),
-                port::ERR => Event::Wrote(Output::Stderr, piece.bytes),
-                _ => Event::Wrote(Output::Stdout, piece.bytes),
-            }),
+            Ok(Ok(Next::Piece(piece))) => {
+                let written = &mut self.written[usize::from(piece.port)];
+                *written += piece.bytes.len() as u64;
+                // The guest cuts it; one that does not is not ours any more.
+                if piece.port != port::TALK && *written > self.sandbox.spec().limits.output {
+                    self.sandbox.end().await;
+                    return Err(SandboxError::Broke("the guest sent more than it may".to_owned()));
+                }
+                Ok(match piece.port {
+                    port::TALK => Event::Said(piece.bytes),
+                    port::ERR => Event::Wrote(Output::Stderr, piece.bytes),
+                    _ => Event::Wrote(Output::Stdout, piece.bytes),
+                })
+            }
             Ok(Ok(Next::Reply(Reply::Ended(ended)))) => Ok(Event::Ended(self.outcome(ended).await)),
             Ok(Ok(Next::Reply(reply))) => {
                 read_reply(reply)?;

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use assize_protocol::jail::{Built, File, Link, Piece, Setup, Users};
 use assize_protocol::{GuestLimits, Hello, VERSION};
 use async_trait::async_trait;
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::process::Child;
@@ -27,33 +28,34 @@ use crate::spec::{Limits, Spec};
 /// Devices that every program expects, and none that leads anywhere.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// Users of the host that own nothing on it: the first pair where so many are to be had, the second
-/// in containers with the usual sixty-five thousand.
-const USERS: [Users; 2] = [
-    Users { guest: 2_000_000_000, program: 2_000_000_001 },
-    Users { guest: 65_532, program: 65_533 },
-];
+/// The first of the users of the host that jails are run as. They own nothing on it, and every jail
+/// has two of its own, so that what the kernel counts by user is counted for one jail alone.
+const FIRST_USER: u32 = 2_000_000_000;
+const PAIRS: u32 = 50_000_000;
+
+/// In containers with the usual sixty-five thousand users, all jails have the same two.
+const FEW_USERS: Users = Users { guest: 65_532, program: 65_533 };
 
 /// Makes jails.
 #[derive(Debug)]
 pub struct Jail {
     interpreters: Vec<Interpreter>,
     groups: Groups,
-    users: Option<Users>,
+    users: Others,
 }
 
 impl Jail {
     /// With these interpreters inside.
     pub fn new(interpreters: Vec<Interpreter>) -> Jail {
-        Jail { interpreters, groups: Groups::find(), users: users() }
+        Jail { interpreters, groups: Groups::find(), users: Others::find() }
     }
 
-    fn setup(&self, spec: &Spec, group: &Group) -> Setup {
+    fn setup(&self, id: &str, spec: &Spec, group: &Group) -> Setup {
         let mut setup = Setup {
             writable: ["/tmp", WORKSPACE, "/dev/shm"].map(str::to_owned).into(),
             disk_bytes: spec.limits.disk,
             disk_files: spec.limits.files(),
-            users: self.users,
+            users: self.users.of(id),
             host_name: "sandbox".to_owned(),
             ..Setup::default()
         };
@@ -65,10 +67,10 @@ impl Jail {
                 Err(_) => setup.piece(folder, folder, true),
             }
         }
-        for folder in self.interpreters.iter().flat_map(|interpreter| &interpreter.folders) {
-            let folder = folder.display().to_string();
-            if !setup.pieces.iter().any(|piece| piece.to == folder) {
-                setup.piece(&folder, &folder, false);
+        for piece in self.interpreters.iter().flat_map(|interpreter| &interpreter.pieces) {
+            let piece = piece.display().to_string();
+            if !setup.pieces.iter().any(|each| each.to == piece) {
+                setup.piece(&piece, &piece, false);
             }
         }
         for layer in &spec.layers {
@@ -114,7 +116,7 @@ impl Jail {
             file_bytes: limits.disk,
             watch_memory: (!accounts.memory).then_some(limits.memory),
             // The guest is one of them where it is of the same user.
-            processes: Some(u64::from(limits.processes) + u64::from(self.users.is_none())),
+            processes: Some(u64::from(limits.processes) + u64::from(self.users == Others::None)),
             cpu_seconds: (!accounts.cpu)
                 .then(|| (wall * u64::from(limits.cpu_millis)).div_ceil(1000)),
         }
@@ -174,22 +176,53 @@ impl Accounts {
     }
 }
 
-/// Two users of the host that a jail can be run as, if we may become somebody else.
-fn users() -> Option<Users> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
+/// Which other users we may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// Two for each jail.
+    Many,
+    /// Two for all.
+    Few,
+    None,
+}
+
+impl Others {
+    fn find() -> Others {
+        if !rustix::process::geteuid().is_root() {
+            return Others::None;
+        }
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        let is_there = |id: u32| {
+            map.lines().any(|line| {
+                let mut fields =
+                    line.split_whitespace().map_while(|field| field.parse::<u64>().ok());
+                let (first, _, count) = (fields.next(), fields.next(), fields.next());
+                first
+                    .zip(count)
+                    .is_some_and(|(first, count)| (first..first + count).contains(&u64::from(id)))
+            })
+        };
+        match (is_there(FIRST_USER + 2 * PAIRS), is_there(FEW_USERS.program)) {
+            (true, _) => Others::Many,
+            (false, true) => Others::Few,
+            (false, false) => Others::None,
+        }
     }
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let is_there = |id: u32| {
-        map.lines().any(|line| {
-            let mut fields = line.split_whitespace().map_while(|field| field.parse::<u64>().ok());
-            let (first, _, count) = (fields.next(), fields.next(), fields.next());
-            first
-                .zip(count)
-                .is_some_and(|(first, count)| (first..first + count).contains(&u64::from(id)))
-        })
-    };
-    USERS.into_iter().find(|users| is_there(users.guest) && is_there(users.program))
+
+    /// The users of one jail.
+    fn of(self, id: &str) -> Option<Users> {
+        match self {
+            Others::Many => {
+                let digest = Sha256::digest(id);
+                let number =
+                    u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]) % PAIRS;
+                let guest = FIRST_USER + 2 * number;
+                Some(Users { guest, program: guest + 1 })
+            }
+            Others::Few => Some(FEW_USERS),
+            Others::None => None,
+        }
+    }
 }
 
 /// What to do about a kernel that refuses.
@@ -264,7 +297,7 @@ impl Backend for Jail {
             }
         };
         let mut cell = JailCell { group, keeper: Mutex::new(Keeper { life: None, child: keeper }) };
-        let setup = self.setup(spec, &cell.group);
+        let setup = self.setup(&id, spec, &cell.group);
         let mut line =
             serde_json::to_vec(&setup).map_err(|error| SandboxError::failed("asking", error))?;
         line.push(b'\n');

@@ -1,7 +1,11 @@
-"""Waits, with everything that programs commonly use imported, until there is a program to run."""
-import base64, bisect, collections, contextlib, copy, csv, dataclasses, datetime, decimal  # noqa
-import enum, fractions, functools, gc, heapq, io, itertools, json, math, operator, os  # noqa
-import pathlib, random, re, statistics, string, struct, sys, textwrap, time, traceback, typing  # noqa
+"""Waits, with what programs commonly use imported, until there is a program to run.
+
+Every module also costs at the end of the interpreter: what takes long to be torn down (dataclasses,
+traceback and all that they bring along) is left to those who need it.
+"""
+import bisect, collections, copy, csv, datetime, decimal, enum, functools, gc, heapq  # noqa
+import io, itertools, json, math, operator, os, pathlib, random, re, statistics  # noqa
+import string, sys, time, typing  # noqa
 
 
 def wait():

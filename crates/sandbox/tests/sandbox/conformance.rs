@@ -281,9 +281,8 @@ time.sleep(1000)
     let done = python(&sandbox, code).await;
     assert!(done.outcome.timed_out);
     // Whatever it left would be there for the next one.
-    let left =
-        shell(&sandbox, "for p in /proc/[0-9]*; do read -r name < $p/comm; echo $name; done").await;
-    assert!(!text(&left.stdout).contains("python"), "{}", text(&left.stdout));
+    let gone = "while cat /proc/[0-9]*/comm | grep -q python; do :; done; echo gone";
+    assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
 }
 
 async fn a_shorter_time_can_be_asked_for_and_no_longer_one(bench: Bench) {
@@ -366,8 +365,15 @@ except OSError as error:
     let done = python(&sandbox, code).await;
     assert_eq!(text(&done.stdout), "ENOSPC True\n");
     assert!(done.outcome.disk_full);
-    let full = sandbox.write("/workspace/more", &[0; 100_000]).await.unwrap_err();
+    // What does not fit whole is not left in part.
+    sandbox.remove("/tmp/0").await.unwrap();
+    let full = sandbox.write("/workspace/more", &[0; 3 << 20]).await.unwrap_err();
     assert_eq!(full.cause(), Some(Cause::Full), "{full}");
+    assert_eq!(
+        sandbox.read("/workspace/more", 10).await.unwrap_err().cause(),
+        Some(Cause::NotFound)
+    );
+    sandbox.write("/workspace/less", &[0; 500_000]).await.unwrap();
 }
 
 async fn files_are_limited_in_number(bench: Bench) {
@@ -487,6 +493,9 @@ async fn a_folder_is_listed(bench: Bench) {
     assert_eq!(sandbox.list("/workspace/b.txt").await.unwrap_err().cause(), Some(Cause::WrongKind));
     shell(&sandbox, "mkdir /tmp/many; cd /tmp/many; for i in $(seq 4001); do : > $i; done").await;
     assert_eq!(sandbox.list("/tmp/many").await.unwrap_err().cause(), Some(Cause::TooLarge));
+    let long = "mkdir /tmp/long; cd /tmp/long; for i in $(seq 1000 4990); do : > $i$(printf %0240d 0); done";
+    assert!(shell(&sandbox, long).await.outcome.success());
+    assert_eq!(sandbox.list("/tmp/long").await.unwrap_err().cause(), Some(Cause::TooLarge));
 }
 
 async fn files_and_folders_are_removed(bench: Bench) {
@@ -616,10 +625,8 @@ async fn a_time_out_spares_other_programs(bench: Bench) {
     assert!(short.outcome.timed_out);
     assert!(long.stdin().write(b"still here\n").await.unwrap());
     assert_eq!(text(&long.finish().await.unwrap().stdout), "still here\n");
-    let left =
-        shell(&sandbox, "for p in /proc/[0-9]*; do read -r name < $p/comm && echo $name; done")
-            .await;
-    assert!(!text(&left.stdout).contains("sleep"), "{}", text(&left.stdout));
+    let gone = "while cat /proc/[0-9]*/comm | grep -q sleep; do :; done; echo gone";
+    assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
 }
 
 async fn a_signal_can_be_sent(bench: Bench) {

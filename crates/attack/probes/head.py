@@ -1,0 +1,175 @@
+# The head of every probe: the same file runs inside a sandbox and, as its control, outside.
+#
+# A probe tries one thing and says what came of it. It may return
+#   True or False        it got there, or not
+#   (bool, "detail")     the same, with a word about it
+#   Found(text)          what it found; the runner knows whether that is the host's
+# and may raise OSError, which is the answer of a wall. Controls run on a real host: whatever a probe
+# does there is small, passes by itself, and changes nothing that was there before.
+import ctypes
+import errno
+import fcntl
+import json
+import mmap
+import os
+import resource
+import signal
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+
+PROBES = {}
+
+
+class Found:
+    def __init__(self, text, detail=""):
+        self.text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        self.detail = detail
+
+
+class Given:
+    """What the runner says: where its fixtures are, and the mark of this run."""
+
+    def __init__(self, values):
+        self.__dict__.update(values)
+
+
+def probe(name, what, **more):
+    def keep(function):
+        assert name not in PROBES, name
+        PROBES[name] = (function, dict(more, name=name, what=what))
+        return function
+
+    return keep
+
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+# The numbers of system calls: for x86-64, and for the processors that came after it.
+NUMBERS = {
+    "ptrace": (101, 117), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
+    "setns": (308, 268), "unshare": (272, 97), "clone": (56, 220), "clone3": (435, 435),
+    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
+    "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "bpf": (321, 280),
+    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
+    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "kexec_load": (246, 104), "reboot": (169, 142), "swapon": (167, 224), "acct": (163, 89),
+    "quotactl": (179, 60), "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264),
+    "fanotify_init": (300, 262), "fsopen": (430, 430), "open_tree": (428, 428),
+    "move_pages": (279, 239), "process_madvise": (440, 440), "syslog": (103, 116),
+    "clock_settime": (227, 112), "settimeofday": (164, 170), "clock_adjtime": (305, 266),
+    "socketpair": (53, 199), "getpid": (39, 172), "iopl": (172, None),
+}
+
+
+def call(name, *arguments):
+    """Makes a system call; the second of the answer is the error, 0 for none."""
+    numbers = NUMBERS[name]
+    number = numbers[0] if os.uname().machine == "x86_64" else numbers[1]
+    if number is None:
+        return -1, errno.ENOSYS
+    ctypes.set_errno(0)
+    plain = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    value = libc.syscall(ctypes.c_long(number), *plain)
+    return value, ctypes.get_errno() if value == -1 else 0
+
+
+def must(name, *arguments):
+    value, error = call(name, *arguments)
+    if error:
+        raise OSError(error, os.strerror(error))
+    return value
+
+
+def answered(name, *arguments):
+    """Whether the kernel itself answered, and not a wall before it."""
+    value, error = call(name, *arguments)
+    word = errno.errorcode.get(error, "success")
+    return error not in (errno.EPERM, errno.ENOSYS, errno.EACCES), f"{name}: {word}"
+
+
+def read(path, most=4096):
+    with open(path, "rb") as file:
+        return file.read(most)
+
+
+def opened(path, flags):
+    """Whether something can be opened; nothing is read or written."""
+    os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
+    return True, f"opened {path}"
+
+
+def any_opened(paths, flags):
+    """Whether one of several can be; the last answer if none."""
+    last = FileNotFoundError(errno.ENOENT, "none is there")
+    for path in paths:
+        try:
+            return opened(path, flags)
+        except OSError as error:
+            last = error
+    raise last
+
+
+def in_child(act):
+    """Acts in a child of its own: what it changes ends with it. Gives what it wrote."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        answer = b""
+        try:
+            answer = act() or b""
+        except OSError as error:
+            answer = b"!" + os.strerror(error.errno or 0).encode()
+        except BaseException as error:
+            answer = b"!" + repr(error).encode()
+        os.write(theirs, answer)
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return False, f"ended by signal {os.WTERMSIG(status)}"
+    if answer.startswith(b"!"):
+        return False, answer[1:].decode("utf-8", "replace")
+    return bool(answer), answer.decode("utf-8", "replace")
+
+
+def leave_for(namespaces):
+    """Leaves for namespaces of its own, and where that takes root's rights, for a world with those."""
+    if call("unshare", namespaces)[1]:
+        must("unshare", namespaces | 0x10000000)
+
+
+def say(answer):
+    sys.stdout.flush()
+    line = ("\n" + json.dumps(answer) + "\n").encode()
+    while line:
+        line = line[os.write(1, line):]
+
+
+def main():
+    if sys.argv[1] == "list":
+        print(json.dumps([about for _, about in PROBES.values()]))
+        return
+    function, about = PROBES[sys.argv[1]]
+    answer = {"reached": False, "detail": "", "nonce": None}
+    try:
+        said = function(Given(json.loads(sys.argv[2])))
+        if isinstance(said, Found):
+            answer.update(reached=bool(said.text), detail=said.detail, nonce=said.text)
+        elif isinstance(said, tuple):
+            answer.update(reached=bool(said[0]), detail=said[1])
+        else:
+            answer.update(reached=bool(said))
+    except (OSError, MemoryError, RuntimeError) as error:
+        answer.update(detail=f"{type(error).__name__}: {error}")
+    except Exception as error:
+        answer = {"broke": f"{type(error).__name__}: {error}"}
+    say(answer)
+    # At once: no thread or handler of a probe has a say in it.
+    os._exit(about.get("exit", 0))

@@ -1,0 +1,152 @@
+
+
+# The kernel's surface: what changes or reveals the machine as a whole. Nothing is ever written.
+
+WRITE = os.O_WRONLY
+READ = os.O_RDONLY
+
+FILES = {
+    "core-pattern": (["/proc/sys/kernel/core_pattern"], WRITE, "names the program that the kernel runs for crashes"),
+    "module-loader": (["/proc/sys/kernel/modprobe"], WRITE, "names the program that the kernel loads modules with"),
+    "hotplug": (["/sys/kernel/uevent_helper", "/proc/sys/kernel/hotplug"], WRITE,
+                "names the program that the kernel runs for new devices"),
+    "sysrq": (["/proc/sysrq-trigger"], WRITE, "opens the switch that restarts the machine"),
+    "sysrq-mask": (["/proc/sys/kernel/sysrq"], WRITE, "opens the setting of what that switch may do"),
+    "panic": (["/proc/sys/kernel/panic"], WRITE, "opens what the machine does when the kernel fails"),
+    "address-layout": (["/proc/sys/kernel/randomize_va_space"], WRITE, "opens the switch of address randomness"),
+    "overcommit": (["/proc/sys/vm/overcommit_memory"], WRITE, "opens how the machine shares out memory"),
+    "drop-caches": (["/proc/sys/vm/drop_caches"], WRITE, "opens the switch that empties the host's caches"),
+    "program-formats": (["/proc/sys/fs/binfmt_misc/register"], WRITE, "opens where formats of programs are declared"),
+    "huge-pages": (["/sys/kernel/mm/transparent_hugepage/enabled"], WRITE, "opens a setting of the machine in `/sys`"),
+    "block-queue": (["/sys/block/vda/queue/nr_requests", "/sys/block/sda/queue/nr_requests",
+                     "/sys/block/nvme0n1/queue/nr_requests", "/sys/block/loop0/queue/nr_requests"], WRITE,
+                    "opens a setting of the disk in `/sys`"),
+    "power": (["/sys/power/state", "/sys/power/pm_test"], WRITE, "opens the switch that sends the machine to sleep"),
+    "memory-device": (["/dev/mem", "/dev/port", "/dev/kmem"], READ, "opens the machine's memory"),
+    "kernel-log": (["/dev/kmsg"], READ, "opens the kernel's messages"),
+    "disk": (["/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/loop0"], READ, "opens the machine's disk"),
+    "loop-control": (["/dev/loop-control"], READ, "opens the maker of disks that are files"),
+    "virtual-machines": (["/dev/kvm"], READ, "opens the maker of virtual machines"),
+    "fuse": (["/dev/fuse"], os.O_RDWR, "opens the maker of file systems"),
+    "tunnel": (["/dev/net/tun"], os.O_RDWR, "opens the maker of network interfaces"),
+    "fault-device": (["/dev/userfaultfd"], READ, "opens the device that holds up the kernel at a page"),
+    "input": (["/dev/uinput", "/dev/input/event0"], READ, "opens somebody's keyboard"),
+}
+for _name, (_paths, _flags, _what) in FILES.items():
+    probe(f"kernel/{_name}", _what)(lambda given, paths=_paths, flags=_flags: any_opened(paths, flags))
+
+
+@probe("kernel/memory-file", "reads the kernel's memory as a file")
+def memory_file(given):
+    return read("/proc/kcore", 4) == b"\x7fELF"
+
+
+@probe("kernel/addresses", "learns where the kernel lies in memory")
+def addresses(given):
+    first = read("/proc/kallsyms", 4096).split(b"\n")[0]
+    return int(first.split()[0], 16) != 0, first.decode()
+
+
+@probe("kernel/page-numbers", "learns where its own memory lies in the machine's")
+def page_numbers(given):
+    page = mmap.mmap(-1, 4096)
+    page[0] = 1
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    with open("/proc/self/pagemap", "rb", buffering=0) as file:
+        file.seek(address // 4096 * 8)
+        return struct.unpack("Q", file.read(8))[0] & ((1 << 55) - 1) != 0
+
+
+@probe("kernel/messages", "reads the kernel's messages with its call")
+def messages(given):
+    buffer = ctypes.create_string_buffer(1024)
+    return must("syslog", 3, buffer, 1024) > 0
+
+
+def groups():
+    """The folders of control groups, of both versions."""
+    for line in read("/proc/self/mounts", 1 << 20).decode().split("\n"):
+        fields = line.split(" ")
+        if len(fields) > 3 and fields[2] in ("cgroup", "cgroup2"):
+            yield fields[1]
+    yield "/sys/fs/cgroup"
+
+
+@probe("kernel/release-agent", "names the program that the kernel runs when a control group is empty")
+def release_agent(given):
+    return any_opened([f"{folder}/release_agent" for folder in groups()], WRITE)
+
+
+@probe("kernel/leave-groups", "opens the list of a control group that has no limits, to put itself on it")
+def leave_groups(given):
+    return any_opened([f"{folder}/cgroup.procs" for folder in groups()], WRITE)
+
+
+@probe("kernel/own-group", "makes a control group of its own")
+def own_group(given):
+    last = None
+    for folder in groups():
+        path = f"{folder}/assize-attack-{given.mark}"
+        try:
+            os.mkdir(path)
+            os.rmdir(path)
+            return True, path
+        except OSError as error:
+            last = error
+    raise last
+
+
+@probe("kernel/mount-groups", "mounts the control groups, to find one without limits")
+def mount_groups(given):
+    def act():
+        must("unshare", 0x00020000)
+        # Nothing that is mounted here is seen by anybody else.
+        must("mount", b"none", b"/", 0, 0x44000, 0)
+        os.mkdir("groups-" + given.mark)
+        path = ("groups-" + given.mark).encode()
+        if call("mount", b"none", path, b"cgroup2", 0, 0)[1]:
+            must("mount", b"none", path, b"cgroup", 0, b"memory")
+        return b"mounted"
+
+    return in_child(act)
+
+
+@probe("kernel/mount-proc", "mounts a `/proc` that shows everything")
+def mount_proc(given):
+    def act():
+        must("unshare", 0x00020000)
+        must("mount", b"none", b"/", 0, 0x44000, 0)
+        os.mkdir("proc-" + given.mark)
+        must("mount", b"none", ("proc-" + given.mark).encode(), b"proc", 0, 0)
+        return b"mounted" if os.path.exists(f"proc-{given.mark}/sys/kernel") else b""
+
+    return in_child(act)
+
+
+@probe("kernel/debugging", "lists the kernel's own debugging files")
+def debugging(given):
+    for folder in ("/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security"):
+        try:
+            if os.listdir(folder):
+                return True, folder
+        except OSError:
+            pass
+    return False, "nothing to see"
+
+
+@probe("kernel/devices", "finds devices in `/dev` that lead to the machine")
+def devices(given):
+    harmless = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"}
+    seen = []
+    for name in os.listdir("/dev"):
+        mode = os.lstat(f"/dev/{name}").st_mode
+        if (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) and name not in harmless:
+            seen.append(name)
+    return bool(seen), f"{seen[:5]}"
+
+
+@probe("kernel/randomness", "claims to add randomness to the kernel's, and counts it")
+def randomness(given):
+    with open("/dev/urandom", "wb") as file:
+        fcntl.ioctl(file, 0x40085203, struct.pack("ii", 0, 0))
+    return True

@@ -1,0 +1,171 @@
+
+
+# Secrets of the host.
+
+
+@probe("secrets/shadow", "reads the host's passwords")
+def shadow(given):
+    return b":" in read("/etc/shadow")
+
+
+for _name, _what in {
+    "ssh": "reads a private SSH key in somebody's home",
+    "aws": "reads credentials of a cloud in somebody's home",
+    "history": "reads the history of somebody's shell",
+    "dotenv": "reads the `.env` of somebody's project",
+    "kube": "reads the key of somebody's cluster",
+}.items():
+    probe(f"secrets/{_name}", _what, proof=_name)(
+        lambda given, name=_name: Found(read(getattr(given, name)).strip())
+    )
+
+
+@probe("secrets/walk-home", "walks through somebody's home for files that look like keys", proof="git")
+def walk_home(given):
+    for folder, _, names in os.walk(given.home):
+        for name in names:
+            if "credentials" in name and not folder.endswith(".aws"):
+                return Found(read(os.path.join(folder, name)).strip(), f"{folder}/{name}")
+    return False, "nothing found"
+
+
+@probe("secrets/machine-id", "reads which machine this is", proof="machine")
+def machine_id(given):
+    return Found(read("/etc/machine-id").strip())
+
+
+@probe("secrets/host-name", "asks what the host is called", proof="host-name")
+def host_name(given):
+    return Found(os.uname().nodename)
+
+
+@probe("secrets/environment", "reads the environment of a process of the host", proof="environment")
+def environment(given):
+    return Found(between(read(f"/proc/{given.victim['pid']}/environ", 65536), b"ASSIZE_FIXTURE="))
+
+
+def between(text, name):
+    return next((part[len(name):] for part in text.split(b"\0") if part.startswith(name)), b"")
+
+
+@probe("secrets/all-environments", "reads the environment of every process there is", proof="environment")
+def all_environments(given):
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                value = between(read(f"/proc/{name}/environ", 65536), b"ASSIZE_FIXTURE=")
+            except OSError:
+                continue
+            if value:
+                return Found(value, f"process {name}")
+    return False, "none has it"
+
+
+@probe("secrets/command-lines", "reads what every process was started with", proof="argument")
+def command_lines(given):
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                parts = read(f"/proc/{name}/cmdline", 65536).split(b"\0")
+            except OSError:
+                continue
+            if parts[-3:-2] == [f"{given.watched}/victim".encode()]:
+                return Found(parts[-2], f"process {name}")
+    return False, "none is the one"
+
+
+@probe("secrets/memory-file", "reads the memory of a process of the host through `/proc`", proof="memory")
+def memory_file(given):
+    with open(f"/proc/{given.victim['pid']}/mem", "rb", buffering=0) as memory:
+        memory.seek(given.victim["address"])
+        return Found(memory.read(32))
+
+
+class Piece(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+@probe("secrets/memory-call", "reads the memory of a process of the host with one system call", proof="memory")
+def memory_call(given):
+    buffer = ctypes.create_string_buffer(32)
+    ours, theirs = Piece(ctypes.addressof(buffer), 32), Piece(given.victim["address"], 32)
+    must("process_vm_readv", given.victim["pid"], ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0)
+    return Found(buffer.raw)
+
+
+@probe("secrets/debugger", "attaches to a process of the host as a debugger, and looks at a word", proof="memory")
+def debugger(given):
+    pid, address = given.victim["pid"], given.victim["address"]
+    must("ptrace", 0x4206, pid, 0, 0)  # SEIZE
+    must("ptrace", 0x4207, pid, 0, 0)  # INTERRUPT
+    os.waitpid(pid, 0x40000000)
+    text = b""
+    try:
+        for offset in range(0, 32, 8):
+            word = ctypes.c_ulong()
+            must("ptrace", 2, pid, address + offset, ctypes.byref(word))
+            text += struct.pack("L", word.value)
+    finally:
+        call("ptrace", 17, pid, 0, 0)
+    return Found(text)
+
+
+@probe("secrets/descriptor-file", "opens what a process of the host has open, through `/proc`", proof="held")
+def descriptor_file(given):
+    return Found(read(f"/proc/{given.victim['pid']}/fd/{given.victim['descriptor']}"))
+
+
+@probe("secrets/descriptor-call", "takes a copy of what a process of the host has open", proof="held")
+def descriptor_call(given):
+    process = must("pidfd_open", given.victim["pid"], 0)
+    return Found(os.pread(must("pidfd_getfd", process, given.victim["descriptor"], 0), 100, 0))
+
+
+@probe("secrets/sysv-memory", "attaches shared memory of the host", proof="sysv-memory")
+def sysv_memory(given):
+    segment = libc.shmget(given.sysv_memory, 0, 0)
+    if segment < 0:
+        raise OSError(ctypes.get_errno(), "shmget")
+    libc.shmat.restype = ctypes.c_void_p
+    return Found(ctypes.string_at(libc.shmat(segment, None, 0o10000), 32))
+
+
+@probe("secrets/sysv-queue", "takes a message out of a queue of the host", proof="sysv-queue")
+def sysv_queue(given):
+    queue = libc.msgget(given.sysv_queue, 0)
+    if queue < 0:
+        raise OSError(ctypes.get_errno(), "msgget")
+    message = ctypes.create_string_buffer(8 + 64)
+    size = libc.msgrcv(queue, message, 64, 0, 0o4000)
+    return Found(message.raw[8:8 + max(size, 0)])
+
+
+@probe("secrets/sysv-semaphores", "reads semaphores of the host", proof="sysv-semaphores")
+def sysv_semaphores(given):
+    group = libc.semget(given.sysv_semaphores, 0, 0)
+    if group < 0:
+        raise OSError(ctypes.get_errno(), "semget")
+    return Found("-".join(str(libc.semctl(group, index, 12)) for index in range(4)))
+
+
+@probe("secrets/posix-memory", "opens shared memory of the host by its name", proof="posix-memory")
+def posix_memory(given):
+    return Found(read(given.posix_memory))
+
+
+@probe("secrets/posix-queue", "takes a message out of a named queue of the host", proof="posix-queue")
+def posix_queue(given):
+    library = ctypes.CDLL("librt.so.1", use_errno=True)
+    queue = library.mq_open(given.posix_queue.encode(), os.O_RDONLY | os.O_NONBLOCK)
+    if queue < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    message = ctypes.create_string_buffer(64)
+    size = library.mq_receive(queue, message, 64, None)
+    return Found(message.raw[:max(size, 0)])
+
+
+@probe("secrets/key", "reads a key that the kernel keeps for a user of the host", proof="key")
+def kernel_key(given):
+    buffer = ctypes.create_string_buffer(64)
+    size = must("keyctl", 11, given.key, buffer, 64)
+    return Found(buffer.raw[:size])

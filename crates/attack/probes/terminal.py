@@ -1,0 +1,90 @@
+
+
+# The terminal of whoever runs the sandbox.
+
+TIOCSTI, TIOCSCTTY, TIOCLINUX = 0x5412, 0x540E, 0x541C
+
+
+def terminal(path, flags=os.O_RDWR | os.O_NOCTTY):
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+@probe("terminal/write", "writes to somebody's terminal", judge="heard")
+def write_terminal(given):
+    os.write(terminal(given.terminals[0]), given.mark.encode())
+    return True
+
+
+@probe("terminal/read", "reads what somebody types", proof="typed")
+def read_terminal(given):
+    typed = terminal(given.terminals[1])
+    for _ in range(20):
+        try:
+            return Found(os.read(typed, 4096).split(b"\n")[0])
+        except BlockingIOError:
+            time.sleep(0.05)
+    return False, "nobody types"
+
+
+@probe("terminal/type", "types into somebody's terminal, as if it were them", judge="heard")
+def type_terminal(given):
+    def act():
+        os.setsid()
+        typed = terminal(given.terminals[2], os.O_RDWR)
+        for letter in given.mark + "\n":
+            fcntl.ioctl(typed, TIOCSTI, letter.encode())
+        return b"typed"
+
+    return in_child(act)
+
+
+@probe("terminal/type-on-its-own", "types into a terminal of its own making, to see whether one can")
+def type_own(given):
+    def act():
+        os.setsid()
+        _, slave = os.openpty()
+        fcntl.ioctl(slave, TIOCSCTTY, 0)
+        fcntl.ioctl(slave, TIOCSTI, b"x")
+        return b"typed"
+
+    return in_child(act)
+
+
+@probe("terminal/take-over", "makes somebody's terminal its own")
+def take_over(given):
+    def act():
+        os.setsid()
+        fcntl.ioctl(terminal(given.terminals[3]), TIOCSCTTY, 0)
+        return b"taken"
+
+    return in_child(act)
+
+
+@probe("terminal/console", "opens the machine's console for writing, and writes nothing")
+def console(given):
+    return any_opened(["/dev/console", "/dev/tty0", "/dev/tty1"], os.O_WRONLY)
+
+
+@probe("terminal/screen", "reads what stands on the machine's screen")
+def screen(given):
+    return any_opened(["/dev/vcs1", "/dev/vcs"], os.O_RDONLY)
+
+
+@probe("terminal/serial", "opens the machine's serial line")
+def serial(given):
+    return any_opened(["/dev/ttyS0", "/dev/hvc0", "/dev/ttyAMA0"], os.O_RDWR)
+
+
+@probe("terminal/paste", "pastes into the machine's console")
+def paste(given):
+    def act():
+        console = terminal("/dev/tty1")
+        try:
+            # A subcode that there is not.
+            fcntl.ioctl(console, TIOCLINUX, b"\x7f")
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        return b"asked"
+
+    return in_child(act)

@@ -1,0 +1,119 @@
+//! Probes in sandboxes: each in one of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use assize_sandbox::{Backend, Command, Identity, Language, Limits, Sandbox, SandboxError, Spec};
+use async_trait::async_trait;
+
+use crate::catalog::{Promise, Room};
+use crate::marked;
+use crate::place::{End, Failed, Place, Ran, Run, Told};
+
+/// The most output of a program in a tight sandbox.
+pub(crate) const TIGHT_OUTPUT: u64 = 64 << 10;
+
+/// The most time of a program in a tight sandbox.
+pub(crate) const TIGHT_WALL: Duration = Duration::from_secs(2);
+
+/// When we give up on a sandbox altogether.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Sandboxes of one backend.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    backend: Arc<dyn Backend>,
+    maker: String,
+    last: AtomicU64,
+}
+
+impl Inside {
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Inside {
+        let maker = format!("attack{:08x}", fastrand::u32(..));
+        Inside { backend, maker, last: AtomicU64::new(0) }
+    }
+
+    async fn run_in_one(&self, run: &Run<'_>) -> Result<Ran, Failed> {
+        let id = self.last.fetch_add(1, Ordering::Relaxed);
+        let identity = Identity { maker: self.maker.clone(), id: id.to_string() };
+        let spec = Spec { limits: limits(run.probe.room), ..Spec::default() };
+        let sandbox = Sandbox::start(Arc::clone(&self.backend), &identity, spec)
+            .await
+            .map_err(|error| Failed::Start(error.to_string()))?;
+        let began = Instant::now();
+        let ran = run_program(&sandbox, run).await;
+        let took = began.elapsed();
+        sandbox.end().await;
+        let (finished, end) = ran.map_err(|error| Failed::Gone(error.to_string()))?;
+        let told = match end {
+            End::Exit(code) => Told::Exit(code),
+            _ => Told::Nothing,
+        };
+        let survived = !marked::find(&run.mark).is_empty();
+        Ok(Ran { stdout: finished.0, stderr: finished.1, end, told, took, survived })
+    }
+}
+
+async fn run_program(
+    sandbox: &Sandbox,
+    run: &Run<'_>,
+) -> Result<((Vec<u8>, Vec<u8>), End), SandboxError> {
+    let command = Command::default().args([run.probe.name.as_str(), &run.given]);
+    let running = sandbox.run(Language::Python, run.code.as_bytes(), command).await?;
+    let finished = running.finish().await?;
+    let outcome = &finished.outcome;
+    let end = match (outcome.exit_code, outcome.signal) {
+        _ if outcome.timed_out => End::TimedOut,
+        _ if outcome.out_of_memory => End::OutOfMemory,
+        (Some(code), _) => End::Exit(code),
+        (None, signal) => End::Signal(signal.unwrap_or(0)),
+    };
+    Ok(((finished.stdout, finished.stderr), end))
+}
+
+fn limits(room: Room) -> Limits {
+    let tight = Limits {
+        memory: 64 << 20,
+        cpu_millis: 1000,
+        wall: TIGHT_WALL,
+        processes: 24,
+        output: TIGHT_OUTPUT,
+        disk: 8 << 20,
+    };
+    match room {
+        Room::Tight => tight,
+        Room::Share => Limits { cpu_millis: 250, wall: Duration::from_secs(5), ..tight },
+        Room::Usual => {
+            Limits { cpu_millis: 1000, wall: Duration::from_secs(10), ..Limits::default() }
+        }
+    }
+}
+
+#[async_trait]
+impl Place for Inside {
+    fn name(&self) -> String {
+        self.backend.isolation().to_string()
+    }
+
+    fn guest(&self) -> Option<i32> {
+        Some(1)
+    }
+
+    fn best_effort(&self, promise: Promise) -> Option<String> {
+        let enforcement = self.backend.enforcement();
+        let by = match promise {
+            Promise::Memory => enforcement.memory,
+            Promise::Processes => enforcement.processes,
+            Promise::Cpu => enforcement.cpu,
+        };
+        by.starts_with("best effort").then_some(by)
+    }
+
+    async fn run(&self, run: &Run<'_>) -> Result<Ran, Failed> {
+        match tokio::time::timeout(DEADLINE, self.run_in_one(run)).await {
+            Ok(ran) => ran,
+            Err(_) => Err(Failed::Gone("nothing was heard of it any more".to_owned())),
+        }
+    }
+}
