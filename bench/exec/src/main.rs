@@ -74,15 +74,14 @@ async fn main() -> anyhow::Result<()> {
     for way in [Way::Sequential, Way::Staggered, Way::Burst] {
         println!("\n{}", heading(way, &args));
         println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
-        for (name, contestant) in &contestants {
+        for ((name, contestant), figures) in
+            contestants.iter().zip(measure(&contestants, way, &args).await)
+        {
             match contestant {
-                Ok(contestant) => {
-                    let figures = measure(contestant, way, &args).await;
-                    println!("{}", figures.row(name));
-                    medians.push((way, name.clone(), figures));
-                }
+                Ok(_) => println!("{}", figures.row(name)),
                 Err(why) => println!("{name:<24} skipped: {why}"),
             }
+            medians.push((way, name.clone(), figures));
         }
     }
     for (_, contestant) in &contestants {
@@ -118,44 +117,45 @@ async fn waiting(name: &str, pool: &assize_sandbox::Pool, args: &Args) -> anyhow
     Ok(())
 }
 
-async fn measure(contestant: &Contestant, way: Way, args: &Args) -> Figures {
-    let once = || async {
-        let begun = Instant::now();
-        let done = contestant.run().await;
-        (begun.elapsed(), done)
+type Contestants = [(String, Result<Contestant, String>)];
+
+/// The figures of each contestant, in their order.
+async fn measure(contestants: &Contestants, way: Way, args: &Args) -> Vec<Figures> {
+    let mut all: Vec<Figures> = contestants.iter().map(|_| Figures::default()).collect();
+    let there = || {
+        contestants
+            .iter()
+            .enumerate()
+            .filter_map(|(index, (_, one))| Some((index, one.as_ref().ok()?)))
     };
-    let mut figures = Figures::default();
-    match way {
-        Way::Sequential => {
-            for _ in 0..args.iterations {
+    if way == Way::Sequential {
+        // In turns, so that what else the machine does falls on all of them.
+        for _ in 0..args.iterations {
+            for (index, contestant) in there() {
                 contestant.rest().await;
-                figures.add(once().await);
+                all[index].add(once(contestant).await);
             }
         }
-        Way::Staggered => {
-            contestant.rest().await;
-            let runs = (0..args.iterations).map(|index| async move {
-                tokio::time::sleep(
-                    Duration::from_millis(args.interval) * u32::try_from(index).unwrap_or(0),
-                )
-                .await;
-                once().await
-            });
-            futures_util::future::join_all(runs)
-                .await
-                .into_iter()
-                .for_each(|done| figures.add(done));
-        }
-        Way::Burst => {
-            contestant.rest().await;
-            let runs = (0..args.iterations).map(|_| once());
-            futures_util::future::join_all(runs)
-                .await
-                .into_iter()
-                .for_each(|done| figures.add(done));
-        }
+        return all;
     }
-    figures
+    for (index, contestant) in there() {
+        contestant.rest().await;
+        let interval = if way == Way::Staggered { args.interval } else { 0 };
+        let runs = (0..args.iterations).map(|number| async move {
+            let pause = Duration::from_millis(interval) * u32::try_from(number).unwrap_or(0);
+            tokio::time::sleep(pause).await;
+            once(contestant).await
+        });
+        let done = futures_util::future::join_all(runs).await;
+        done.into_iter().for_each(|done| all[index].add(done));
+    }
+    all
+}
+
+async fn once(contestant: &Contestant) -> (Duration, Result<(), String>) {
+    let begun = Instant::now();
+    let done = contestant.run().await;
+    (begun.elapsed(), done)
 }
 
 /// What we set out to reach, and what it came to.

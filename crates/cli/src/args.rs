@@ -38,6 +38,8 @@ pub(crate) enum Command {
     /// Sandboxes that stay for a while: make them, use them, remove them
     #[command(subcommand)]
     Sandbox(SandboxCommand),
+    /// Put the sandboxes themselves on trial: try to get out of them, and print a scorecard
+    Attack(AttackArgs),
     /// Images that containers are made from
     #[command(subcommand)]
     Image(ImageCommand),
@@ -262,6 +264,25 @@ pub(crate) enum SandboxCommand {
     /// Hold a sandbox that `create` asked for
     #[command(hide = true)]
     Hold(Box<CreateArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttackArgs {
+    /// jail, docker, microvm or at-least=NAME; all that can be made here if not said
+    #[arg(long, value_name = "NAME")]
+    pub(crate) isolation: Option<String>,
+
+    /// Only probes with this in their names, such as `network/`
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+
+    /// Show every probe, not only those that got out
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Print every probe with its outcome and its control as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

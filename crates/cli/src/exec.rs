@@ -39,7 +39,7 @@ pub(crate) async fn run(
         input::from_file("the code", LONGEST, &args.code)?
     };
     let spec = walls::spec(&args.sandbox, config)?;
-    let chosen = walls::choose(config, around)?;
+    let chosen = walls::choose(config, around, &[language])?;
     let (isolation, enforcement) = (chosen.backend.isolation(), chosen.backend.enforcement());
     let manager = walls::manager(config, around, chosen.backend).await?;
     let sandbox = manager.make(spec.clone()).await?;

@@ -5,6 +5,7 @@ mod account;
 mod args;
 mod artifacts;
 mod ask;
+mod attack;
 mod choose;
 mod config;
 mod config_command;
@@ -71,6 +72,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             Command::Sandbox(command) => {
                 return sandboxes::run(command, &config, &around, cancel).await;
             }
+            Command::Attack(args) => attack::run(args, &config, &around, cancel).await,
             Command::Image(command) => image::run(command, &config, &around).await,
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,

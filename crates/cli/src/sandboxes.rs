@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{Cause, Command, Key, Manager, Record, Sandbox, Spec};
+use assize_sandbox::{Cause, Command, Key, Language, Manager, Record, Sandbox, Spec};
 use assize_types::Cancel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -95,7 +95,7 @@ async fn exec(
 async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Result<(), Failure> {
     let key = Key::new(None, &args.name)?;
     walls::spec(&args.sandbox, config)?;
-    let chosen = walls::choose(config, around)?;
+    let chosen = walls::choose(config, around, &[])?;
     if find_record(&visitor(config, around).await?, &key)?.is_some() {
         note(&format!("`{}` is there already", args.name));
         return out_line(&args.name);
@@ -153,7 +153,7 @@ async fn hold(
         time_to_live: Some(args.ttl),
         ..walls::spec(&args.sandbox, config)?
     };
-    let chosen = walls::choose(config, around)?;
+    let chosen = walls::choose(config, around, &Language::ALL)?;
     let manager = walls::manager(config, around, chosen.backend).await?;
     manager.create_if_not_exists(&key, spec).await?;
     out_line(&args.name)?;

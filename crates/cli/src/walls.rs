@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Interpreter, Isolation, Language, Limits, Manager, SandboxError, Spec, Wanted,
+    Backend, Command, Interpreter, Isolation, Language, Limits, Manager, SandboxError, Spec, Wanted,
 };
 
 use crate::args::SandboxArgs;
@@ -21,7 +21,11 @@ pub(crate) struct Chosen {
 }
 
 /// Takes the backend that the settings ask for, or says why it is not to be had.
-pub(crate) fn choose(config: &Config, around: &Surroundings) -> Result<Chosen, Failure> {
+pub(crate) fn choose(
+    config: &Config,
+    around: &Surroundings,
+    languages: &[Language],
+) -> Result<Chosen, Failure> {
     config.refuse_withheld()?;
     let wanted: Wanted = config
         .text("sandbox.isolation")
@@ -36,18 +40,28 @@ pub(crate) fn choose(config: &Config, around: &Surroundings) -> Result<Chosen, F
             (isolation, format!("asked for: {wanted}"))
         }
     };
-    Ok(Chosen { backend: backend(isolation, config, around)?, why })
+    Ok(Chosen { backend: backend_for(languages, isolation, config, around)?, why })
 }
 
-/// One backend, with the interpreters that are found.
+/// One backend, with all interpreters that are found.
 pub(crate) fn backend(
     isolation: Isolation,
     config: &Config,
     around: &Surroundings,
 ) -> Result<Arc<dyn Backend>, SandboxError> {
+    backend_for(&Language::ALL, isolation, config, around)
+}
+
+/// One backend, with the interpreters of these languages: some take their time to be found.
+fn backend_for(
+    languages: &[Language],
+    isolation: Isolation,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Arc<dyn Backend>, SandboxError> {
     let interpreters = || {
-        let find = |language| interpreter(language, config, around).ok();
-        Language::ALL.into_iter().filter_map(find).collect()
+        let find = |language: &Language| interpreter(*language, config, around).ok();
+        languages.iter().filter_map(find).collect()
     };
     match isolation {
         Isolation::Jail => Ok(Arc::new(Jail::new(interpreters()))),
@@ -150,6 +164,25 @@ pub(crate) async fn manager(
             "assize keeps a note of its sandboxes there; name another place with XDG_STATE_HOME",
         )
     })
+}
+
+/// Makes a sandbox and runs something in it: nothing less shows that it can be done.
+pub(crate) async fn attempt(
+    around: &Surroundings,
+    backend: Arc<dyn Backend>,
+) -> Result<Duration, SandboxError> {
+    let begun = Instant::now();
+    let manager = Manager::open(folder(around), backend, &[]).await?;
+    let sandbox = manager.make(Spec::default()).await?;
+    let done = sandbox.exec(Command::new("/bin/true")).await?.finish().await;
+    let took = begun.elapsed();
+    sandbox.end().await;
+    let outcome = done?.outcome;
+    if outcome.success() {
+        Ok(took)
+    } else {
+        Err(SandboxError::Broke(format!("`/bin/true` ended with {}", outcome.status())))
+    }
 }
 
 /// A path that the user typed, from where they are.

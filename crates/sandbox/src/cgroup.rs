@@ -281,3 +281,97 @@ fn count(text: &str, name: &str) -> u64 {
         .find_map(|(key, value)| if key == name { value.trim().parse().ok() } else { None })
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "\
+30 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+31 30 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+32 30 0:28 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+33 30 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn groups_of_the_first_version_are_made_below_our_own() {
+        let own = "9:memory:/process/1\n8:pids:/\n7:cpu,cpuacct:/\n0::/\n";
+        let groups = Groups::find_in(V1, own, |_| true);
+        let folder = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(
+            groups,
+            Groups::V1 {
+                memory: folder("/sys/fs/cgroup/memory/process/1"),
+                pids: folder("/sys/fs/cgroup/pids"),
+                cpu: folder("/sys/fs/cgroup/cpu,cpuacct"),
+            }
+        );
+        let none = Groups::find_in(V1, own, |_| false);
+        assert!(matches!(none, Groups::None(_)), "{none:?}");
+        assert!(matches!(Groups::find_in("", "", |_| true), Groups::None(_)));
+        // In a container only a part of the tree is mounted.
+        let mounts = "31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let found = Groups::find_in(mounts, "9:memory:/docker/abc/x\n", |_| true);
+        let Groups::V1 { memory, .. } = found else { panic!("{found:?}") };
+        assert_eq!(memory, folder("/sys/fs/cgroup/memory/x"));
+    }
+
+    /// A tree as systemd lays it out, in which a user's terminal runs.
+    fn unified() -> (tempfile::TempDir, String) {
+        let root = tempfile::tempdir().unwrap();
+        let service = "user.slice/user-1000.slice/user@1000.service";
+        for (group, handed) in [
+            ("", "cpuset cpu io memory pids"),
+            ("user.slice", "cpu memory pids"),
+            ("user.slice/user-1000.slice", "memory pids"),
+            (service, "memory pids"),
+            (&format!("{service}/app.slice"), "memory pids"),
+            (&format!("{service}/app.slice/terminal.scope"), ""),
+        ] {
+            let folder = root.path().join(group);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("cgroup.subtree_control"), handed).unwrap();
+        }
+        let mounts = format!("30 23 0:26 / {} rw - cgroup2 cgroup2 rw\n", root.path().display());
+        (root, mounts)
+    }
+
+    #[test]
+    fn groups_of_the_second_version_are_made_beside_our_own_where_they_were_handed_to_us() {
+        let (root, mounts) = unified();
+        let service = "/user.slice/user-1000.slice/user@1000.service";
+        let own = format!("0::{service}/app.slice/terminal.scope\n");
+        let ours = root.path().join(&service[1..]);
+        let found = Groups::find_in(&mounts, &own, |folder| folder.starts_with(&ours));
+        let kinds = vec!["memory".to_owned(), "pids".to_owned()];
+        assert_eq!(found, Groups::V2 { folder: ours.join("app.slice"), kinds });
+        // From a plain login, nothing on the way up is the user's own.
+        let session = "0::/user.slice/user-1000.slice/session-1.scope\n";
+        let none = Groups::find_in(&mounts, session, |folder| folder.starts_with(&ours));
+        assert_eq!(none, Groups::None("no control group was handed to this user".to_owned()));
+        // Root may make them anywhere.
+        let found = Groups::find_in(&mounts, session, |_| true);
+        assert!(matches!(found, Groups::V2 { folder, .. } if folder.ends_with("user-1000.slice")));
+    }
+
+    #[test]
+    fn limits_are_written_and_the_account_is_read() {
+        let (root, _) = unified();
+        let groups = Groups::V2 {
+            folder: root.path().to_owned(),
+            kinds: ["memory", "pids", "cpu"].map(str::to_owned).into(),
+        };
+        let group = groups.make("m-1", &Limits::default()).unwrap();
+        let folder = root.path().join("assize-m-1");
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!((read("memory.max"), read("memory.swap.max")), ("268435456".into(), "0".into()));
+        assert_eq!((read("pids.max"), read("cpu.max")), ("129".into(), "50000 100000".into()));
+        let mut setup = Setup::default();
+        group.furnish(&mut setup);
+        assert_eq!((setup.groups_v1.len(), setup.group_v2.is_some()), (0, true));
+        fs::write(folder.join("memory.peak"), "12345\n").unwrap();
+        fs::write(folder.join("memory.events"), "low 0\noom 3\noom_kill 2\n").unwrap();
+        assert_eq!(group.account(), Account { peak_memory: Some(12345), out_of_memory: 2 });
+    }
+}

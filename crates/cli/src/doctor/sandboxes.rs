@@ -1,9 +1,8 @@
 //! Which sandboxes can be made here, and what each limit rests on.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use assize_sandbox::{Backend, Command, Enforcement, Isolation, Language, SandboxError, Spec};
+use assize_sandbox::{Enforcement, Isolation, Language, SandboxError};
 use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
@@ -37,33 +36,15 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
         backends.push(match walls::backend(isolation, config, around) {
             Ok(backend) => {
                 let enforcement = Some(backend.enforcement());
-                Finding { isolation, tried: attempt(around, backend).await, enforcement }
+                Finding { isolation, tried: walls::attempt(around, backend).await, enforcement }
             }
             Err(error) => Finding { isolation, tried: Err(error), enforcement: None },
         });
     }
-    let used = walls::choose(config, around)
+    let used = walls::choose(config, around, &[])
         .map(|chosen| (chosen.backend.isolation(), chosen.why))
         .map_err(|failure| failure.render());
     Sandboxes { backends, interpreters: interpreters.into(), used }
-}
-
-async fn attempt(
-    around: &Surroundings,
-    backend: Arc<dyn Backend>,
-) -> Result<Duration, SandboxError> {
-    let begun = Instant::now();
-    let manager = assize_sandbox::Manager::open(walls::folder(around), backend, &[]).await?;
-    let sandbox = manager.make(Spec::default()).await?;
-    let done = sandbox.exec(Command::new("/bin/true")).await?.finish().await;
-    let took = begun.elapsed();
-    sandbox.end().await;
-    let outcome = done?.outcome;
-    if outcome.success() {
-        Ok(took)
-    } else {
-        Err(SandboxError::Broke(format!("`/bin/true` ended with {}", outcome.status())))
-    }
 }
 
 impl Sandboxes {

@@ -11,6 +11,7 @@ mod runs;
 mod sandboxes;
 mod settings;
 mod trust;
+mod walls;
 
 use std::fs;
 use std::io::Write;

@@ -423,3 +423,33 @@ impl Cell for JailCell {
 
 /// How long we listen to what a guest that is gone had to say.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where groups of the second version are mounted and may be made, if they are.
+    fn unified() -> Option<PathBuf> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+        let root = PathBuf::from(line.split(' ').nth(4)?);
+        let probe = root.join(format!("assize-probe-{}", std::process::id()));
+        std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)).ok()?;
+        Some(root)
+    }
+
+    #[tokio::test]
+    async fn a_jail_is_born_into_a_group_of_the_second_version() {
+        let Some(root) = unified() else { return };
+        let groups = Groups::V2 { folder: root.clone(), kinds: Vec::new() };
+        let jail = Jail { interpreters: Vec::new(), groups, users: Others::find() };
+        let maker = format!("test{}", std::process::id());
+        let identity = Identity { maker: maker.clone(), id: "1".to_owned() };
+        let started = jail.start(&identity, &Spec::default()).await.unwrap();
+        let group = root.join(format!("assize-{maker}-1"));
+        let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+        assert_eq!(members.lines().count(), 1, "{members}");
+        started.cell.end().await;
+        assert!(!group.exists());
+    }
+}

@@ -1,0 +1,213 @@
+//! `assize attack`: the sandboxes themselves on trial.
+
+use std::sync::Arc;
+
+use assize_attack::{Attack, AttackError, Finding, Group, Options, Outcome, Scorecard};
+use assize_sandbox::{Backend, Isolation, Language, SandboxError, Wanted};
+use serde_json::{Value, json};
+
+use crate::args::AttackArgs;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{
+    self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint, warn,
+};
+use crate::walls;
+
+/// How many probes run at once.
+const AT_ONCE: usize = 4;
+
+pub(crate) async fn run(
+    args: AttackArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: assize_types::Cancel,
+) -> Result<(), Failure> {
+    config.refuse_withheld()?;
+    let mut backends = Vec::new();
+    let mut skipped = Vec::new();
+    for isolation in wanted(args.isolation.as_deref())? {
+        match available(isolation, config, around).await {
+            Ok(backend) => backends.push(backend),
+            // What was asked for by name is not left out.
+            Err(error) if args.isolation.is_some() => return Err(error.into()),
+            Err(error) => skipped.push((isolation, error.to_string())),
+        }
+    }
+    let python = walls::interpreter(Language::Python, config, around).map_err(|why| {
+        let message = format!("the probes are written in Python: {why}");
+        Failure::new(FailureKind::Sandbox, message)
+    })?;
+    let options =
+        Options { interpreter: python.program, only: args.only.clone(), at_once: AT_ONCE };
+    let attack = Attack::new(options).await?;
+    let mut cards = Vec::new();
+    for backend in backends {
+        let name = backend.isolation();
+        let mut progress =
+            Progress { name, done: 0, all: attack.probes(), draws: terminal::can_draw() };
+        let attacked = attack.run(backend, |finding| progress.tell(finding));
+        let card = tokio::select! {
+            card = attacked => card,
+            reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
+        };
+        terminal::draw(&[]);
+        if !args.json {
+            out_line(&as_text(&card, args.verbose))?;
+        }
+        cards.push(card);
+    }
+    if args.json {
+        out_json(&as_json(&cards, &skipped))?;
+    } else {
+        for (isolation, reason) in &skipped {
+            out_line(&format!("{isolation} skipped: {}", harmless(reason)))?;
+        }
+    }
+    verdict(&cards)
+}
+
+fn wanted(asked: Option<&str>) -> Result<Vec<Isolation>, Failure> {
+    let wanted: Wanted = asked
+        .unwrap_or("auto")
+        .parse()
+        .map_err(|error| Failure::from_error(FailureKind::Usage, &error))?;
+    Ok(match wanted {
+        Wanted::Auto => Isolation::ALL.into(),
+        Wanted::Exactly(isolation) => vec![isolation],
+        Wanted::AtLeast(floor) => {
+            Isolation::ALL.into_iter().filter(|each| *each >= floor).collect()
+        }
+    })
+}
+
+/// A backend that can make sandboxes, shown by making one.
+async fn available(
+    isolation: Isolation,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Arc<dyn Backend>, SandboxError> {
+    let backend = walls::backend(isolation, config, around)?;
+    walls::attempt(around, Arc::clone(&backend)).await?;
+    Ok(backend)
+}
+
+struct Progress {
+    name: Isolation,
+    done: usize,
+    all: usize,
+    draws: bool,
+}
+
+impl Progress {
+    fn tell(&mut self, finding: &Finding) {
+        self.done += 1;
+        if finding.outcome == Outcome::Escaped {
+            warn(&format!("{} escaped: {}", finding.name, finding.detail));
+        }
+        if self.draws {
+            let line = format!("{} · {} of {} · {}", self.name, self.done, self.all, finding.name);
+            terminal::draw(&[paint(DIM, line)]);
+        }
+    }
+}
+
+fn as_text(card: &Scorecard, verbose: bool) -> String {
+    let count = card.count();
+    let mut lines = vec![format!(
+        "{}  {} probes in {:.0} s",
+        paint(BOLD, &card.backend),
+        card.findings.len(),
+        card.took.as_secs_f64()
+    )];
+    let counts = card.by_group();
+    lines.push(paint(
+        DIM,
+        format!("  {:<30} {:>8} {:>8} {:>15}", "", "blocked", "escaped", "not applicable"),
+    ));
+    for group in Group::ALL {
+        let Some(count) = counts.get(&group) else { continue };
+        let mark = match (count.escaped, count.broke) {
+            (0, 0) => paint(GOOD, "✓"),
+            (0, _) => paint(WARN, "?"),
+            _ => paint(BAD, "✗"),
+        };
+        let broke =
+            if count.broke > 0 { format!("  {} broke", count.broke) } else { String::new() };
+        lines.push(format!(
+            "{mark} {:<30} {:>8} {:>8} {:>15}{broke}",
+            group.title(),
+            count.blocked,
+            count.escaped,
+            count.not_applicable
+        ));
+    }
+    for finding in &card.findings {
+        let style = match finding.outcome {
+            Outcome::Escaped => BAD.bold(),
+            Outcome::Broke => WARN,
+            Outcome::Blocked | Outcome::NotApplicable if !verbose => continue,
+            Outcome::Blocked | Outcome::NotApplicable => DIM,
+        };
+        let outcome = match finding.outcome {
+            Outcome::Blocked => "blocked",
+            Outcome::Escaped => "ESCAPED",
+            Outcome::NotApplicable => "not applicable",
+            Outcome::Broke => "broke",
+        };
+        let text =
+            format!("  {outcome:<14} {}: {} ({})", finding.name, finding.what, finding.detail);
+        lines.push(paint(style, harmless(&text)));
+    }
+    let verdict = match count.escaped {
+        0 => paint(GOOD.bold(), format!("nothing got out: {} blocked", count.blocked)),
+        escaped => paint(BAD.bold(), format!("{escaped} got out")),
+    };
+    lines.push(format!("  {verdict}, {} not applicable here", count.not_applicable));
+    lines.join("\n")
+}
+
+fn as_json(cards: &[Scorecard], skipped: &[(Isolation, String)]) -> Value {
+    let backends: Vec<Value> = cards
+        .iter()
+        .map(|card| {
+            json!({
+                "backend": card.backend, "seconds": card.took.as_secs_f64(), "count": card.count(),
+                "probes": card.findings,
+            })
+        })
+        .collect();
+    let skipped: Vec<Value> = skipped
+        .iter()
+        .map(|(isolation, reason)| json!({"backend": isolation, "reason": reason}))
+        .collect();
+    json!({"backends": backends, "skipped": skipped})
+}
+
+/// Whatever got out, or could not be tried, is told by the exit code.
+fn verdict(cards: &[Scorecard]) -> Result<(), Failure> {
+    let sum = |count: fn(&Scorecard) -> usize| cards.iter().map(count).sum::<usize>();
+    let (escaped, broke) = (sum(|card| card.count().escaped), sum(|card| card.count().broke));
+    if escaped > 0 {
+        return Err(Failure::new(
+            FailureKind::Verdict,
+            format!("{escaped} probes got out of a sandbox"),
+        )
+        .hint("do not run what you do not trust in it; please report this"));
+    }
+    if broke > 0 {
+        let message = format!("{broke} probes could not be tried, as the sandbox broke");
+        return Err(Failure::new(FailureKind::Sandbox, message));
+    }
+    Ok(())
+}
+
+impl From<AttackError> for Failure {
+    fn from(error: AttackError) -> Failure {
+        let kind = match &error {
+            AttackError::NoneCalled(_) => FailureKind::Usage,
+            AttackError::Interpreter(_) | AttackError::Fixtures(_) => FailureKind::Environment,
+        };
+        Failure::from_error(kind, &error)
+    }
+}

@@ -1,0 +1,143 @@
+//! Containers and attacks, from the built binary.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::Value;
+
+use crate::exec::{DAEMON, home, makers, processes_with, until};
+use crate::{Home, Ran};
+
+/// A home from which Docker is reached, if it is there and its image is built.
+fn with_docker() -> Option<Home> {
+    let home = home();
+    let Ran { code, out, err } =
+        home.run_with_input(&["exec", "--isolation", "docker", "-"], b"print(1)");
+    if (code, out.as_str()) == (0, "1\n") {
+        return Some(home);
+    }
+    let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
+    assert!(!required.contains("docker"), "docker is required: {err}");
+    skipped(&err);
+    None
+}
+
+#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+fn skipped(reason: &str) {
+    eprintln!("skipped: {reason}");
+}
+
+#[test]
+fn docker_runs_code_with_the_same_words() {
+    let Some(home) = with_docker() else { return };
+    home.write("code.py", "import os, sys\nprint(sys.argv[1], sys.stdin.read())\nopen('left', 'w').write('x')\nsys.exit(9)");
+    let args = ["exec", "--isolation", "at-least=docker", "--json", "--out", "out", "code.py", "a"];
+    let Ran { code, out, err } = home.run_with_input(&args, b"given");
+    assert_eq!(code, 9, "{err}");
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&told["stdout"], &told["isolation"]), (&"a given\n".into(), &"docker".into()));
+    assert!(home.work().join("out/left").exists());
+    let late = home.run_with_input(
+        &["exec", "--isolation", "docker", "--timeout", "1", "-"],
+        b"while True: pass",
+    );
+    assert_eq!(
+        (late.code, late.err.contains("its time of 1 s is up")),
+        (124, true),
+        "{}",
+        late.err
+    );
+    let more = b"data = []\nwhile True: data.append(bytearray(1 << 20))";
+    let more = home.run_with_input(
+        &["exec", "--isolation", "docker", "--memory", "64M", "--disk", "8M", "-"],
+        more,
+    );
+    assert_eq!(
+        (more.code, more.err.contains("out of memory, it had 64M")),
+        (137, true),
+        "{}",
+        more.err
+    );
+    let unknown = home
+        .run_with_input(&["exec", "--isolation", "docker", "--image", "no/such:1", "-"], b"pass");
+    assert_eq!(unknown.code, 125);
+    assert!(unknown.err.contains("the engine has no image `no/such:1`"), "{}", unknown.err);
+    let images: Value = serde_json::from_str(&home.run(&["image", "ls", "--json"]).out).unwrap();
+    assert!(images.as_array().unwrap().iter().any(|image| image["current"] == true), "{images}");
+}
+
+#[test]
+fn an_engine_that_is_not_there_is_named() {
+    let home = home().set("DOCKER_HOST", "unix:///nonexistent/docker.sock");
+    let Ran { code, out, err } =
+        home.run_with_input(&["exec", "--isolation", "docker", "-"], b"print(1)");
+    assert_eq!((code, out.as_str()), (125, ""));
+    assert!(
+        err.contains(
+            "no docker sandbox can be made here: no engine listens at `/nonexistent/docker.sock`"
+        ),
+        "{err}"
+    );
+    assert_eq!(home.run(&["image", "build"]).code, 125);
+}
+
+#[test]
+fn when_assize_is_killed_its_container_goes_and_the_next_start_cleans_up() {
+    let Some(home) = with_docker() else { return };
+    home.write("daemon.py", DAEMON);
+    let seconds = format!("{}.75", fastrand::u32(100_000..1_000_000));
+    let mut child =
+        home.command(&["exec", "--isolation", "docker", "daemon.py", &seconds]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    until("the daemon", || processes_with(&seconds) > 0);
+    let maker = makers(&home).pop().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the end of its processes", || processes_with(&seconds) == 0);
+    let filter = format!("label=assize.maker={maker}");
+    until("the end of its container", || {
+        let mut list = std::process::Command::new("docker");
+        list.args(["ps", "-aq", "--filter", &filter]).output().unwrap().stdout.is_empty()
+    });
+    assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
+    assert_eq!(makers(&home), [] as [String; 0]);
+}
+
+#[test]
+fn a_container_is_held_and_used_by_different_processes() {
+    let Some(home) = with_docker() else { return };
+    assert_eq!(home.run(&["sandbox", "create", "box", "--isolation", "docker"]).code, 0);
+    assert!(home.run(&["sandbox", "ls"]).out.contains("docker"));
+    assert_eq!(home.run(&["sandbox", "exec", "box", "sh", "-c", "echo kept > file"]).code, 0);
+    assert_eq!(home.run(&["sandbox", "exec", "box", "cat", "file"]).out, "kept\n");
+    assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
+    until("the end of its maker", || makers(&home).is_empty());
+}
+
+#[test]
+fn an_attack_prints_a_scorecard() {
+    let home = home();
+    let Ran { code, out, err } =
+        home.run(&["attack", "--isolation", "jail", "--only", "network/unix", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let told: Value = serde_json::from_str(&out).unwrap();
+    let probe = &told["backends"][0]["probes"][0];
+    assert_eq!(
+        (&probe["outcome"], &probe["control"]),
+        (&"blocked".into(), &"reached".into()),
+        "{probe}"
+    );
+    for field in ["name", "group", "backend", "detail", "what"] {
+        assert!(probe[field].as_str().is_some_and(|text| !text.is_empty()), "{field}");
+    }
+    let text =
+        home.run(&["attack", "--isolation", "jail", "--only", "network/unix", "--verbose"]).out;
+    assert!(
+        text.contains("nothing got out") && text.contains("blocked        network/unix"),
+        "{text}"
+    );
+    let none = home.run(&["attack", "--only", "no such probe"]);
+    assert_eq!(none.code, 2, "{}", none.err);
+    assert_eq!(home.run(&["attack", "--isolation", "microvm"]).code, 125);
+}
