@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
@@ -23,31 +24,25 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    pub(crate) async fn run(&self) -> Result<(), String> {
-        match self {
-            Contestant::Warm(pool) => {
-                let sandbox =
-                    pool.take(&Spec::default()).await.map_err(|error| error.to_string())?;
-                let done = run_code(&sandbox).await;
-                pool.discard(sandbox);
-                done
-            }
-            Contestant::Cold(manager) => {
-                let sandbox =
-                    manager.make(Spec::default()).await.map_err(|error| error.to_string())?;
-                let done = run_code(&sandbox).await;
-                tokio::spawn(async move { sandbox.end().await });
-                done
-            }
+    /// Runs it once, and says how long it took; what is cleaned up afterwards does not count.
+    pub(crate) async fn run(&self) -> (Duration, Result<(), String>) {
+        let begun = Instant::now();
+        let made = match self {
+            Contestant::Warm(pool) => pool.take(&Spec::default()).await,
+            Contestant::Cold(manager) => manager.make(Spec::default()).await,
             Contestant::Peer(words) => {
-                let output = tokio::process::Command::new(&words[0])
-                    .args(&words[1..])
-                    .stdin(Stdio::null())
-                    .output()
-                    .await
-                    .map_err(|error| error.to_string())?;
-                judge(&output.stdout, output.status.success(), &output.stderr)
+                let done = run_program(words).await;
+                return (begun.elapsed(), done);
             }
+        };
+        match made {
+            Ok(sandbox) => {
+                let done = run_code(&sandbox).await;
+                let took = begun.elapsed();
+                sandbox.end().await;
+                (took, done)
+            }
+            Err(error) => (begun.elapsed(), Err(error.to_string())),
         }
     }
 
@@ -57,6 +52,13 @@ impl Contestant {
             let _ = pool.ready().await;
         }
     }
+}
+
+async fn run_program(words: &[String]) -> Result<(), String> {
+    let mut command = tokio::process::Command::new(&words[0]);
+    let output = command.args(&words[1..]).stdin(Stdio::null()).output().await;
+    let output = output.map_err(|error| error.to_string())?;
+    judge(&output.stdout, output.status.success(), &output.stderr)
 }
 
 async fn run_code(sandbox: &Sandbox) -> Result<(), String> {

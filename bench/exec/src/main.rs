@@ -98,7 +98,7 @@ fn heading(way: Way, args: &Args) -> String {
     let count = args.iterations;
     match way {
         Way::Sequential => {
-            format!("One after the other, {count} each (the warm ones when all wait again)")
+            format!("One after the other in turns, {count} each, nothing else under way")
         }
         Way::Staggered => format!("One every {} ms, {count} each", args.interval),
         Way::Burst => format!("All {count} at once"),
@@ -132,8 +132,11 @@ async fn measure(contestants: &Contestants, way: Way, args: &Args) -> Vec<Figure
         // In turns, so that what else the machine does falls on all of them.
         for _ in 0..args.iterations {
             for (index, contestant) in there() {
-                contestant.rest().await;
-                all[index].add(once(contestant).await);
+                // Nobody's sandboxes are being made while another is measured.
+                for (_, other) in there() {
+                    other.rest().await;
+                }
+                all[index].add(contestant.run().await);
             }
         }
         return all;
@@ -144,18 +147,12 @@ async fn measure(contestants: &Contestants, way: Way, args: &Args) -> Vec<Figure
         let runs = (0..args.iterations).map(|number| async move {
             let pause = Duration::from_millis(interval) * u32::try_from(number).unwrap_or(0);
             tokio::time::sleep(pause).await;
-            once(contestant).await
+            contestant.run().await
         });
         let done = futures_util::future::join_all(runs).await;
         done.into_iter().for_each(|done| all[index].add(done));
     }
     all
-}
-
-async fn once(contestant: &Contestant) -> (Duration, Result<(), String>) {
-    let begun = Instant::now();
-    let done = contestant.run().await;
-    (begun.elapsed(), done)
 }
 
 /// What we set out to reach, and what it came to.

@@ -29,6 +29,8 @@ fn the_readme_shows_what_is_printed() {
                 "assize debate --fork",
                 "assize runs list",
                 "assize doctor --offline",
+                "assize exec",
+                "assize sandbox",
                 "echo ",
             ];
             let elsewhere = command.contains("--stream") || command.contains("--estimate");
