@@ -5,9 +5,9 @@
 //! through is an escape, and once outside as its own control. A probe that does not get through even
 //! there has nothing to say about the sandbox: it is *not applicable here*, and does not count.
 //!
-//! What a probe looks for are [`fixtures`] that a helper process holds on the host: files, sockets,
+//! What a probe looks for are `fixtures` that a helper process holds on the host: files, sockets,
 //! shared memory and the like, with numbers in them that are nowhere else. Most probes prove that
-//! they got through by such a number; what they cannot tell themselves is [`judge`]d from outside.
+//! they got through by such a number; what they cannot tell themselves is judged from outside.
 //! Controls are bounded, and leave the host as it was.
 
 mod attack;
