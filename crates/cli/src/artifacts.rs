@@ -1,17 +1,24 @@
 //! Files into a sandbox and out of it. What comes out is hostile: names, kinds, sizes, numbers.
 
-use std::collections::BTreeSet;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use assize_sandbox::{Entry, EntryKind, Sandbox};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use crate::failure::{Failure, FailureKind};
 
 /// The most files that are taken out at once, and the deepest folder.
 const MOST_FILES: usize = 1000;
 const DEEPEST: usize = 16;
+const MOST_FOLDERS: usize = 1000;
+
+/// How long it may take to look for them.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// What was taken out, and what was left and why.
 #[derive(Debug, Default)]
@@ -21,7 +28,8 @@ pub(crate) struct Taken {
 }
 
 /// Takes the plain files of a folder in the sandbox into a folder here. `except` are left, by their
-/// names below it.
+/// names below it. Nothing that is here already is written over, and what cannot be taken is left: it
+/// says nothing about the code.
 pub(crate) async fn take(
     sandbox: &Sandbox,
     from: &str,
@@ -29,29 +37,95 @@ pub(crate) async fn take(
     except: &BTreeSet<String>,
 ) -> Result<Taken, Failure> {
     let mut taken = Taken::default();
-    let most = sandbox.spec().limits.disk;
-    let mut left = most;
-    let mut folders = vec![String::new()];
-    while let Some(below) = folders.pop() {
-        for entry in sandbox.list(&join(from, &below)).await? {
+    let target = Target::open(to)?;
+    let mut left = sandbox.spec().limits.disk;
+    let mut folders = VecDeque::from([String::new()]);
+    let begun = Instant::now();
+    let mut seen = 0;
+    while let Some(below) = folders.pop_front() {
+        // What still runs in there could make folders for ever.
+        seen += 1;
+        if seen > MOST_FOLDERS || begun.elapsed() > LONGEST {
+            taken.left.push(format!("`{below}` and others were left: they are too many"));
+            break;
+        }
+        let entries = match sandbox.list(&join(from, &below)).await {
+            Ok(entries) => entries,
+            Err(error) if error.cause().is_some() => {
+                taken.left.push(format!("`{below}` was left: {error}"));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for entry in entries {
             let name = join(&below, &entry.name).trim_start_matches('/').to_owned();
             if except.contains(&name) {
                 continue;
             }
             match verdict(&entry, &name, left, taken.files.len()) {
                 Err(why) => taken.left.push(format!("`{name}` was left: {why}")),
-                Ok(()) if entry.kind == EntryKind::Folder => folders.push(name),
-                Ok(()) => {
-                    let bytes = sandbox.read(&join(from, &name), left).await?;
-                    left -= bytes.len() as u64;
-                    write(&to.join(&name), &bytes)?;
-                    taken.files.push((name, bytes.len() as u64));
-                }
+                Ok(()) if entry.kind == EntryKind::Folder => folders.push_back(name),
+                Ok(()) => match sandbox.read(&join(from, &name), left).await {
+                    Ok(bytes) => match target.write(&name, &bytes) {
+                        Ok(()) => {
+                            left -= bytes.len() as u64;
+                            taken.files.push((name, bytes.len() as u64));
+                        }
+                        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                            taken.left.push(format!("`{name}` was left: it is here already"));
+                        }
+                        Err(error) => return Err(cannot_write(&to.join(&name), &error)),
+                    },
+                    Err(error) if error.cause().is_some() => {
+                        taken.left.push(format!("`{name}` was left: {error}"));
+                    }
+                    Err(error) => return Err(error.into()),
+                },
             }
         }
     }
     taken.files.sort();
     Ok(taken)
+}
+
+/// A folder of this machine that files are written below, through no link and over nothing.
+struct Target(OwnedFd);
+
+impl Target {
+    fn open(folder: &Path) -> Result<Target, Failure> {
+        let failed = |error: std::io::Error| cannot_write(folder, &error);
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::open(folder, flags, Mode::empty())
+            .map(Target)
+            .map_err(|error| failed(error.into()))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let mut folder = self.0.try_clone()?;
+        let mut parts = name.split('/').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_some() {
+                match rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+                folder = rustix::fs::openat2(&folder, part, flags, Mode::empty(), beneath)?;
+            } else {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(0o644);
+                let file = rustix::fs::openat2(&folder, part, flags, mode, beneath)?;
+                std::fs::File::from(file).write_all(bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::Environment, format!("cannot write `{}`: {error}", path.display()))
 }
 
 fn join(folder: &str, name: &str) -> String {
@@ -61,6 +135,10 @@ fn join(folder: &str, name: &str) -> String {
 /// Whether something may be taken, and why not.
 fn verdict(entry: &Entry, name: &str, left: u64, count: usize) -> Result<(), String> {
     let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    if entry.name.starts_with('.') {
+        // Settings of shells, editors and version control, which nobody looks at before they act.
+        return Err("its name begins with a dot".to_owned());
+    }
     let sound = !entry.name.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
     if !plain || !sound || entry.name.contains(['/', '\\']) {
         return Err("its name is not sound".to_owned());
@@ -78,26 +156,14 @@ fn verdict(entry: &Entry, name: &str, left: u64, count: usize) -> Result<(), Str
     }
 }
 
-/// Writes a file, through no link.
+/// Writes a file that the user named, through no link.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    const NO_LINK: i32 = 0o400_000;
-    let failed = |error: std::io::Error| {
-        Failure::new(
-            FailureKind::Environment,
-            format!("cannot write `{}`: {error}", path.display()),
-        )
-    };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(NO_LINK)
-        .open(path)
-        .map_err(failed)?;
-    file.write_all(bytes).map_err(failed)
+    let failed = |error: std::io::Error| cannot_write(path, &error);
+    let flags =
+        OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644));
+    let file = file.map_err(|error| failed(error.into()))?;
+    std::fs::File::from(file).write_all(bytes).map_err(failed)
 }
 
 /// Reads a file to be given to a sandbox, of at most so many bytes.
@@ -156,11 +222,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_is_written_over_and_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
+        std::fs::create_dir_all(&outside).unwrap();
+        let target = Target::open(&out).unwrap();
+        target.write("a/b.txt", b"one").unwrap();
+        assert_eq!(target.write("a/b.txt", b"two").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(out.join("a/b.txt")).unwrap(), b"one");
+        std::os::unix::fs::symlink(&outside, out.join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.join("planted"), out.join("file")).unwrap();
+        assert!(target.write("link/planted", b"x").is_err());
+        assert!(target.write("file", b"x").is_err());
+        assert!(target.write("../outside/planted", b"x").is_err());
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
     fn only_sound_plain_files_are_taken() {
         let entry = |name: &str, kind| Entry { name: name.to_owned(), kind, size: 10, mode: 0o644 };
         let check = |name: &str, kind| verdict(&entry(name, kind), name, 100, 0);
         assert!(check("plot.png", EntryKind::File).is_ok());
-        for name in ["..", "a\\b", "a\nb", "\u{fffd}x", "\u{1b}[2J"] {
+        for name in ["..", ".bashrc", "a\\b", "a\nb", "\u{fffd}x", "\u{1b}[2J"] {
             assert!(check(name, EntryKind::File).is_err(), "{name:?}");
         }
         assert!(check("link", EntryKind::Link).is_err());

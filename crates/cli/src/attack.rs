@@ -26,11 +26,13 @@ pub(crate) async fn run(
     config.refuse_withheld()?;
     let mut backends = Vec::new();
     let mut skipped = Vec::new();
-    for isolation in wanted(args.isolation.as_deref())? {
+    let wanted = wanted(args.isolation.as_deref())?;
+    let one = wanted.len() == 1;
+    for isolation in wanted {
         match available(isolation, config, around).await {
             Ok(backend) => backends.push(backend),
             // What was asked for by name is not left out.
-            Err(error) if args.isolation.is_some() => return Err(error.into()),
+            Err(error) if one => return Err(error.into()),
             Err(error) => skipped.push((isolation, error.to_string())),
         }
     }
@@ -88,7 +90,7 @@ async fn available(
     around: &Surroundings,
 ) -> Result<Arc<dyn Backend>, SandboxError> {
     let backend = walls::backend(isolation, config, around)?;
-    walls::attempt(around, Arc::clone(&backend)).await?;
+    walls::attempt(config, around, Arc::clone(&backend)).await?;
     Ok(backend)
 }
 
@@ -187,6 +189,10 @@ fn as_json(cards: &[Scorecard], skipped: &[(Isolation, String)]) -> Value {
 /// Whatever got out, or could not be tried, is told by the exit code.
 fn verdict(cards: &[Scorecard]) -> Result<(), Failure> {
     let sum = |count: fn(&Scorecard) -> usize| cards.iter().map(count).sum::<usize>();
+    if cards.is_empty() {
+        let message = "no sandbox can be made here, so none was attacked";
+        return Err(Failure::new(FailureKind::Sandbox, message).hint("`assize doctor` says why"));
+    }
     let (escaped, broke) = (sum(|card| card.count().escaped), sum(|card| card.count().broke));
     if escaped > 0 {
         return Err(Failure::new(

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 
 use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, SandboxError, WORKSPACE};
 use assize_types::Cancel;
@@ -40,12 +41,22 @@ pub(crate) async fn run(
     };
     let spec = walls::spec(&args.sandbox, config)?;
     let chosen = walls::choose(config, around, &[language])?;
-    let (isolation, enforcement) = (chosen.backend.isolation(), chosen.backend.enforcement());
-    let manager = walls::manager(config, around, chosen.backend).await?;
-    let sandbox = manager.make(spec.clone()).await?;
+    let isolation = chosen.backend.isolation();
+    let backend = Arc::clone(&chosen.backend);
+    let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);
+    let made = async {
+        let manager = walls::manager(config, around, chosen.backend).await?;
+        let sandbox = manager.make(spec.clone()).await?;
+        Ok::<_, Failure>((manager, sandbox))
+    };
+    let (_manager, sandbox) = tokio::select! {
+        made = made => made?,
+        reason = cancel.cancelled() => return Err(interrupted(reason)),
+    };
+    let enforcement = backend.enforcement();
     let done = tokio::select! {
         done = trial(&sandbox, &args, language, &code, &inputs) => done,
-        reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
+        reason = cancel.cancelled() => Err(interrupted(reason)),
     };
     sandbox.end().await;
     let (Followed { stdout, stderr, outcome }, taken) = done?;
@@ -70,7 +81,7 @@ pub(crate) async fn run(
 pub(crate) fn exit_code(outcome: &Outcome) -> u8 {
     match outcome {
         Outcome { timed_out: true, .. } => TIMED_OUT,
-        Outcome { out_of_memory: true, .. } => OUT_OF_MEMORY,
+        Outcome { out_of_memory: true, signal: Some(9), .. } => OUT_OF_MEMORY,
         outcome => u8::try_from(outcome.status()).unwrap_or(u8::MAX),
     }
 }
@@ -224,7 +235,14 @@ pub(crate) fn tell_limits(outcome: &Outcome, limits: &Limits) {
             format!("stopped: its time of {seconds} s is up (`--timeout` gives it more)"),
         ),
         (
-            outcome.out_of_memory,
+            outcome.out_of_memory && outcome.signal != Some(9),
+            format!(
+                "something in it ran out of memory, it had {} (`--memory` gives it more)",
+                show_size(limits.memory)
+            ),
+        ),
+        (
+            outcome.out_of_memory && outcome.signal == Some(9),
             format!(
                 "stopped: out of memory, it had {} (`--memory` gives it more)",
                 show_size(limits.memory)

@@ -27,6 +27,8 @@ pub(crate) enum FailureKind {
     Sandbox,
     /// The user stopped it.
     Interrupted,
+    /// Whoever read our output has gone; there is nobody to be told.
+    Unread,
 }
 
 impl FailureKind {
@@ -40,6 +42,7 @@ impl FailureKind {
             FailureKind::Internal => 70,
             FailureKind::Sandbox => 125,
             FailureKind::Interrupted => 130,
+            FailureKind::Unread => 141,
         }
     }
 }

@@ -41,7 +41,9 @@ fn main() -> ExitCode {
         Err(_) => ExitCode::from(FailureKind::Internal.exit_code()),
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(failure)) => {
-            terminal::fail(&failure);
+            if failure.kind != FailureKind::Unread {
+                terminal::fail(&failure);
+            }
             ExitCode::from(failure.kind.exit_code())
         }
     }

@@ -1,11 +1,11 @@
 //! What goes in and out of a program in a sandbox, on its way from and to our own terminal.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use assize_sandbox::{Event, Outcome, Output, Running, Stdin};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::terminal;
 
 /// What becomes of a program's output.
@@ -31,18 +31,19 @@ pub(crate) struct Followed {
 pub(crate) async fn follow(mut running: Running, show: Show) -> Result<Followed, Failure> {
     let mut followed = Followed::default();
     let careful = |terminal: bool| terminal && show == Show::Harmless;
-    let mut stdout = Way::new(std::io::stdout(), careful(std::io::stdout().is_terminal()));
-    let mut stderr = Way::new(std::io::stderr(), careful(std::io::stderr().is_terminal()));
+    // Whoever does not read what we write must not keep us from hearing that we are to end.
+    let mut stdout = Way::new(tokio::io::stdout(), careful(std::io::stdout().is_terminal()));
+    let mut stderr = Way::new(tokio::io::stderr(), careful(std::io::stderr().is_terminal()));
     loop {
         match (running.next().await?, show) {
             (Event::Wrote(Output::Stdout, bytes), Show::Keep) => followed.stdout.extend(bytes),
             (Event::Wrote(Output::Stderr, bytes), Show::Keep) => followed.stderr.extend(bytes),
-            (Event::Wrote(Output::Stdout, bytes), _) => stdout.pass(&bytes)?,
-            (Event::Wrote(Output::Stderr, bytes), _) => stderr.pass(&bytes)?,
+            (Event::Wrote(Output::Stdout, bytes), _) => stdout.pass(&bytes).await?,
+            (Event::Wrote(Output::Stderr, bytes), _) => stderr.pass(&bytes).await?,
             (Event::Said(_), _) => {}
             (Event::Ended(outcome), _) => {
-                stdout.finish()?;
-                stderr.finish()?;
+                stdout.finish().await?;
+                stderr.finish().await?;
                 return Ok(Followed { outcome, ..followed });
             }
         }
@@ -57,28 +58,37 @@ struct Way<W> {
     pending: Vec<u8>,
 }
 
-impl<W: Write> Way<W> {
+impl<W: AsyncWrite + Unpin> Way<W> {
     fn new(to: W, careful: bool) -> Way<W> {
         Way { to, careful, pending: Vec::new() }
     }
 
-    fn pass(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    async fn pass(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         if !self.careful {
-            return self.write(bytes);
+            return self.write(bytes).await;
         }
         self.pending.extend_from_slice(bytes);
         let rest = self.pending.split_off(whole_characters(&self.pending));
         let text = std::mem::replace(&mut self.pending, rest);
-        self.write(terminal::harmless(&String::from_utf8_lossy(&text)).as_bytes())
+        self.write(terminal::harmless(&String::from_utf8_lossy(&text)).as_bytes()).await
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    async fn finish(&mut self) -> Result<(), Failure> {
         let rest = std::mem::take(&mut self.pending);
-        self.write(String::from_utf8_lossy(&rest).as_bytes())
+        self.write(String::from_utf8_lossy(&rest).as_bytes()).await
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(terminal::write_failed)
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = async {
+            self.to.write_all(bytes).await?;
+            self.to.flush().await
+        };
+        written.await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::BrokenPipe => {
+                Failure::new(FailureKind::Unread, "nobody reads what it writes any more")
+            }
+            _ => terminal::write_failed(error),
+        })
     }
 }
 
@@ -113,23 +123,23 @@ pub(crate) async fn pass_input(to: Stdin) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn characters_that_come_in_pieces_are_shown_whole() {
+    #[tokio::test]
+    async fn characters_that_come_in_pieces_are_shown_whole() {
         let text = "aä€😀z\u{1b}[31m";
         for split in 0..=text.len() {
             let mut shown = Vec::new();
             let mut way = Way::new(&mut shown, true);
-            way.pass(&text.as_bytes()[..split]).unwrap();
-            way.pass(&text.as_bytes()[split..]).unwrap();
-            way.finish().unwrap();
+            way.pass(&text.as_bytes()[..split]).await.unwrap();
+            way.pass(&text.as_bytes()[split..]).await.unwrap();
+            way.finish().await.unwrap();
             assert_eq!(String::from_utf8(shown).unwrap(), "aä€😀z\u{fffd}[31m", "{split}");
         }
         let mut shown = Vec::new();
         let mut way = Way::new(&mut shown, true);
         for byte in [0xff, b'a', 0xe2, 0x82] {
-            way.pass(&[byte]).unwrap();
+            way.pass(&[byte]).await.unwrap();
         }
-        way.finish().unwrap();
+        way.finish().await.unwrap();
         assert_eq!(String::from_utf8(shown).unwrap(), "\u{fffd}a\u{fffd}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{Cause, Command, Key, Language, Manager, Record, Sandbox, Spec};
+use assize_sandbox::{Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Spec};
 use assize_types::Cancel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -67,7 +67,7 @@ async fn visitor(config: &Config, around: &Surroundings) -> Result<Manager, Fail
 }
 
 fn no_such(name: &str) -> Failure {
-    assize_sandbox::SandboxError::NotFound(name.to_owned()).into()
+    SandboxError::NotFound(name.to_owned()).into()
 }
 
 async fn find(manager: &Manager, name: &str) -> Result<Sandbox, Failure> {
@@ -94,9 +94,12 @@ async fn exec(
 /// Has another process make the sandbox and hold it.
 async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Result<(), Failure> {
     let key = Key::new(None, &args.name)?;
-    walls::spec(&args.sandbox, config)?;
+    let spec = walls::spec(&args.sandbox, config)?;
     let chosen = walls::choose(config, around, &[])?;
-    if find_record(&visitor(config, around).await?, &key)?.is_some() {
+    if let Some(found) = find_record(&visitor(config, around).await?, &key)? {
+        if !found.is(&spec, chosen.backend.isolation()) {
+            return Err(SandboxError::Different(args.name.clone()).into());
+        }
         note(&format!("`{}` is there already", args.name));
         return out_line(&args.name);
     }
@@ -112,7 +115,6 @@ async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Re
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
-        .process_group(0)
         .spawn()
         .map_err(failed)?;
     let mut line = String::new();

@@ -153,12 +153,7 @@ pub(crate) async fn manager(
     around: &Surroundings,
     backend: Arc<dyn Backend>,
 ) -> Result<Manager, Failure> {
-    // Nobody is spoken to unless somebody left something there.
-    let other: Arc<dyn Backend> = match backend.isolation() {
-        Isolation::Jail => Arc::new(docker(config, around)),
-        Isolation::Docker | Isolation::Microvm => Arc::new(Jail::new(Vec::new())),
-    };
-    Manager::open(folder(around), backend, &[other]).await.map_err(|error| {
+    open(config, around, backend).await.map_err(|error| {
         let failure = Failure::from(error);
         failure.hint(
             "assize keeps a note of its sandboxes there; name another place with XDG_STATE_HOME",
@@ -166,13 +161,27 @@ pub(crate) async fn manager(
     })
 }
 
+async fn open(
+    config: &Config,
+    around: &Surroundings,
+    backend: Arc<dyn Backend>,
+) -> Result<Manager, SandboxError> {
+    // Nobody is spoken to unless somebody left something there.
+    let other: Arc<dyn Backend> = match backend.isolation() {
+        Isolation::Jail => Arc::new(docker(config, around)),
+        Isolation::Docker | Isolation::Microvm => Arc::new(Jail::new(Vec::new())),
+    };
+    Manager::open(folder(around), backend, &[other]).await
+}
+
 /// Makes a sandbox and runs something in it: nothing less shows that it can be done.
 pub(crate) async fn attempt(
+    config: &Config,
     around: &Surroundings,
     backend: Arc<dyn Backend>,
 ) -> Result<Duration, SandboxError> {
     let begun = Instant::now();
-    let manager = Manager::open(folder(around), backend, &[]).await?;
+    let manager = open(config, around, backend).await?;
     let sandbox = manager.make(Spec::default()).await?;
     let done = sandbox.exec(Command::new("/bin/true")).await?.finish().await;
     let took = begun.elapsed();

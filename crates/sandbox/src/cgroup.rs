@@ -42,8 +42,7 @@ impl Groups {
         if memory.is_some() || pids.is_some() {
             return Groups::V1 { memory, pids, cpu };
         }
-        if let Some((root, folder)) = own_folder(mounts, own, None).zip(own_root(mounts)) {
-            let (own, root) = (root, folder);
+        if let Some((own, root)) = own_folder(mounts, own, None).zip(own_root(mounts)) {
             // A group with processes in it hands nothing on, so ours is made beside our own.
             for folder in
                 own.ancestors().skip(usize::from(own != root)).take_while(|f| f.starts_with(&root))

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use assize_protocol::{
     Decoder, Frame, Hello, Kind, Reply, Request, StreamId, VERSION, WINDOW, Welcome, port,
@@ -13,6 +14,13 @@ use assize_protocol::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
+
+/// How long the guest may take to do what should take no time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many pieces may wait to be taken: with what is written in turns on two ports, each write is a
+/// piece.
+const MOST_PIECES: usize = 64 * 1024;
 
 /// Why a channel is of no more use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -144,9 +152,13 @@ impl Inbox {
         }
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         *window = window.checked_sub(size).ok_or("more data than there was room for")?;
+        let many = self.pieces.len() >= MOST_PIECES;
         match self.pieces.back_mut() {
             // Many small frames take no more room than one large one.
             Some(last) if last.port == port => last.bytes.extend_from_slice(bytes),
+            _ if many => {
+                return Err("data in far too small pieces".to_owned());
+            }
             _ => self.pieces.push_back(Piece { port, bytes: bytes.to_vec() }),
         }
         Ok(())
@@ -369,14 +381,13 @@ impl Stream {
         }
     }
 
-    /// Everything that comes, kept only where it is wanted, and the reply.
-    pub(crate) async fn reply(&mut self) -> Result<(Vec<u8>, Reply), Gone> {
-        let mut bytes = Vec::new();
-        loop {
-            match self.next().await? {
-                Next::Piece(piece) => bytes.extend_from_slice(&piece.bytes),
-                Next::Reply(reply) => return Ok((bytes, reply)),
-            }
+    /// The reply to a request for which nothing else comes.
+    pub(crate) async fn reply(&mut self) -> Result<Reply, Gone> {
+        match tokio::time::timeout(PATIENCE, self.next()).await {
+            Ok(Ok(Next::Reply(reply))) => Ok(reply),
+            Ok(Ok(Next::Piece(_))) => Err(Gone("the guest sent what nobody asked for".to_owned())),
+            Ok(Err(gone)) => Err(gone),
+            Err(_) => Err(Gone("the guest does not answer".to_owned())),
         }
     }
 

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::{Backend, Identity, Isolation};
 use crate::error::SandboxError;
 use crate::pool::{Pool, PoolOptions};
-use crate::registry::{Key, Record, Registry, ShortPath, unix_seconds};
+use crate::registry::{Gone, Key, Record, Registry, ShortPath, unix_seconds};
 use crate::sandbox::Sandbox;
 use crate::spec::Spec;
 use crate::visit::{self, Host};
@@ -105,18 +105,7 @@ impl Manager {
     ) -> Result<Manager, SandboxError> {
         let registry = Arc::new(Registry::join(&folder)?);
         for gone in registry.gone()? {
-            let mut clean = true;
-            for backend in others.iter().chain([&backend]) {
-                if gone.used(backend.isolation())
-                    && let Err(error) = backend.clean_up(&gone.maker).await
-                {
-                    tracing::warn!(%error, maker = gone.maker, "what a maker left cannot be removed yet");
-                    clean = false;
-                }
-            }
-            if clean && let Err(error) = gone.forget() {
-                tracing::warn!(%error, "the folder of a maker that is gone cannot be removed");
-            }
+            clean_up(gone, &backend, others).await;
         }
         let maker = Arc::new(Maker { backend, registry, count: Arc::new(AtomicU64::new(1)) });
         let shared = Arc::new(Shared { maker, own: Mutex::default() });
@@ -162,24 +151,22 @@ impl Manager {
                 None => Err(SandboxError::Broke("it went as we were about to use it".to_owned())),
             };
         };
-        let made = self.shared.maker.make_as(&record.id, spec).await;
-        match made {
-            Ok(sandbox) => {
-                let _ = ready.send(State::Ready(sandbox.clone()));
-                self.tasks.spawn(look_after(
-                    Arc::clone(&self.shared),
-                    record,
-                    sandbox.clone(),
-                    self.stop.clone(),
-                ));
-                Ok(sandbox)
+        let own = Owned { record: record.clone(), ready: ready.subscribe() };
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        // Whoever asked may go away; others may be waiting for the same by then.
+        self.tasks.spawn(async move {
+            match shared.maker.make_as(&record.id, spec).await {
+                Ok(sandbox) => {
+                    let _ = ready.send(State::Ready(sandbox.clone()));
+                    look_after(shared, record, sandbox, stop).await;
+                }
+                Err(error) => {
+                    shared.forget(&record.id);
+                    let _ = ready.send(State::Failed(error));
+                }
             }
-            Err(error) => {
-                self.shared.forget(&record.id);
-                let _ = ready.send(State::Failed(error.clone()));
-                Err(error)
-            }
-        }
+        });
+        own.sandbox().await
     }
 
     /// Takes the name, unless somebody has it.
@@ -187,11 +174,8 @@ impl Manager {
         let _held = self.shared.registry().hold()?;
         let isolation = self.isolation();
         if let Some((found, _)) = self.find(key)? {
-            return if found.spec.build() == spec.build() && found.isolation == isolation {
-                Ok(None)
-            } else {
-                Err(SandboxError::Different(key.name.clone()))
-            };
+            let same = found.is(spec, isolation);
+            return if same { Ok(None) } else { Err(SandboxError::Different(key.name.clone())) };
         }
         self.open_door()?;
         self.shared.registry().note_use(isolation)?;
@@ -232,9 +216,13 @@ impl Manager {
                     () = stop.cancelled() => return,
                     visitor = listener.accept() => visitor,
                 };
-                if let Ok((connection, _)) = visitor {
-                    let host = Arc::clone(&shared) as Arc<dyn Host>;
-                    tasks.spawn(visit::answer(host, connection, stop.clone()));
+                match visitor {
+                    Ok((connection, _)) => {
+                        let host = Arc::clone(&shared) as Arc<dyn Host>;
+                        tasks.spawn(visit::answer(host, connection, stop.clone()));
+                    }
+                    // Too many descriptors are open; some will close.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
             }
         });
@@ -343,6 +331,30 @@ impl Host for Shared {
             sandbox.end().await;
         }
         self.forget(id);
+    }
+}
+
+/// How long a backend may take to clean up after somebody else; what is left is the next one's.
+const CLEANING: Duration = Duration::from_secs(10);
+
+/// Removes what a maker left, if all the backends that it used are at hand.
+async fn clean_up(gone: Gone, backend: &Arc<dyn Backend>, others: &[Arc<dyn Backend>]) {
+    for isolation in Isolation::ALL.into_iter().filter(|isolation| gone.used(*isolation)) {
+        let mut known = others.iter().chain([backend]);
+        let Some(backend) = known.find(|backend| backend.isolation() == isolation) else {
+            return gone.leave();
+        };
+        let cleaned = tokio::time::timeout(CLEANING, backend.clean_up(&gone.maker)).await;
+        let error = match cleaned {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("{isolation} takes too long"),
+        };
+        tracing::warn!(error, maker = gone.maker, "what a maker left cannot be removed yet");
+        return gone.leave();
+    }
+    if let Err(error) = gone.forget() {
+        tracing::warn!(%error, "the folder of a maker that is gone cannot be removed");
     }
 }
 

@@ -142,7 +142,8 @@ impl Pool {
     }
 
     pub fn metrics(&self) -> PoolMetrics {
-        let depth = self.shared.lane().waiting.len();
+        let alive = |sandbox: &&Sandbox| !sandbox.is_gone();
+        let depth = self.shared.lane().waiting.iter().filter(alive).count();
         PoolMetrics {
             hits: self.shared.hits.load(Ordering::Relaxed),
             misses: self.shared.misses.load(Ordering::Relaxed),
@@ -157,11 +158,21 @@ impl Pool {
     /// # Errors
     /// When they cannot be made.
     pub async fn ready(&self) -> Result<(), SandboxError> {
+        {
+            // Whoever waits for them wants them.
+            let mut lane = self.shared.lane();
+            lane.wanted = true;
+            lane.used = Instant::now();
+        }
+        self.shared.changed.notify_waiters();
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
+                if self.stop.is_cancelled() {
+                    return Err(SandboxError::Broke("the pool is closed".to_owned()));
+                }
                 let lane = self.shared.lane();
                 if lane.waiting.len() >= self.shared.options.size {
                     return Ok(());

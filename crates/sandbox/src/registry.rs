@@ -23,6 +23,8 @@ const LOCK: &str = "lock";
 const SOCKET: &str = "door";
 /// A folder that is being made; one that stays so for long was given up.
 const UNFINISHED: &str = ".new-";
+/// A folder of a maker that is gone, which somebody cleans up after or could not yet.
+const GONE: &str = ".gone-";
 const GIVEN_UP: Duration = Duration::from_secs(60);
 
 /// Who a sandbox is: no two runs share one, whatever its name.
@@ -65,6 +67,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether it is what is asked for; labels and the like are only said about it.
+    pub fn is(&self, spec: &Spec, isolation: Isolation) -> bool {
+        self.spec.build() == spec.build() && self.isolation == isolation
+    }
+
     pub fn has_labels(&self, labels: &BTreeMap<String, String>) -> bool {
         labels.iter().all(|(name, value)| self.spec.labels.get(name) == Some(value))
     }
@@ -101,7 +108,7 @@ impl Drop for Own {
     }
 }
 
-/// A maker that is gone, and whose folder we hold now.
+/// A maker that is gone, and whose folder we hold now, out of the others' sight.
 #[derive(Debug)]
 pub(crate) struct Gone {
     pub(crate) maker: String,
@@ -110,7 +117,7 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// The backends it made sandboxes with.
+    /// Whether it made sandboxes with a backend.
     pub(crate) fn used(&self, isolation: Isolation) -> bool {
         self.folder.join(isolation.name()).exists()
     }
@@ -119,6 +126,9 @@ impl Gone {
     pub(crate) fn forget(self) -> io::Result<()> {
         fs::remove_dir_all(&self.folder)
     }
+
+    /// Leaves it to whoever comes next.
+    pub(crate) fn leave(self) {}
 }
 
 impl Registry {
@@ -133,7 +143,7 @@ impl Registry {
         builder.recursive(false).create(&unfinished).map_err(failed("making", &unfinished))?;
         let path = unfinished.join(LOCK);
         let lock = File::create_new(&path).map_err(failed("making", &path))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| failed("locking", &path)(error.into()))?;
         let folder = root.join(&maker);
         fs::rename(&unfinished, &folder).map_err(failed("making", &folder))?;
@@ -185,40 +195,58 @@ impl Registry {
         let _ = fs::remove_file(self.own.folder.join(format!("{id}.json")));
     }
 
-    /// The folders of all makers; those who are gone apart.
-    fn makers(&self) -> Result<(Vec<PathBuf>, Vec<Gone>), SandboxError> {
-        let (mut alive, mut gone) = (Vec::new(), Vec::new());
+    fn folders(&self) -> Result<Vec<(String, PathBuf)>, SandboxError> {
         let entries = fs::read_dir(&self.root).map_err(failed("reading", &self.root))?;
-        for folder in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
-            let maker = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if maker == self.own.maker {
-                alive.push(folder);
-                continue;
-            }
-            let unfinished = maker.starts_with(UNFINISHED);
-            match File::open(folder.join(LOCK)) {
-                Ok(lock) if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() => {
-                    if !unfinished || is_old(&folder) {
-                        gone.push(Gone { maker, folder, _lock: lock });
-                    }
-                }
-                Ok(_) => alive.push(folder),
-                // It was never finished, or is being removed by its maker right now.
-                Err(_) if is_old(&folder) => drop(fs::remove_dir_all(&folder)),
-                Err(_) => {}
-            }
-        }
-        Ok((alive, gone))
+        let named = entries
+            .flatten()
+            .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        Ok(named.filter(|(_, path)| path.is_dir()).collect())
     }
 
+    /// Takes hold of what makers that are gone have left.
     pub(crate) fn gone(&self) -> Result<Vec<Gone>, SandboxError> {
-        Ok(self.makers()?.1)
+        let mut gone = Vec::new();
+        for (name, folder) in self.folders()? {
+            if name == self.own.maker || (name.starts_with(UNFINISHED) && !is_old(&folder)) {
+                continue;
+            }
+            let Ok(lock) = File::open(folder.join(LOCK)) else {
+                // It was never finished, or is being removed right now.
+                if is_old(&folder) {
+                    let _ = fs::remove_dir_all(&folder);
+                }
+                continue;
+            };
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+                continue;
+            }
+            let maker = name.strip_prefix(GONE).unwrap_or(&name).to_owned();
+            let hidden = self.root.join(format!("{GONE}{maker}"));
+            if hidden == folder || fs::rename(&folder, &hidden).is_ok() {
+                gone.push(Gone { maker, folder: hidden, _lock: lock });
+            }
+        }
+        Ok(gone)
+    }
+
+    /// The folders of makers that are alive.
+    fn alive(&self) -> Result<Vec<PathBuf>, SandboxError> {
+        let mut folders = self.folders()?;
+        folders.retain(|(name, folder)| {
+            let is_alive = || {
+                let lock = File::open(folder.join(LOCK));
+                // Its maker has it for itself; whoever only looks shares it.
+                lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
+            };
+            *name == self.own.maker || (!name.starts_with('.') && is_alive())
+        });
+        Ok(folders.into_iter().map(|(_, folder)| folder).collect())
     }
 
     /// All named sandboxes of living makers, with the door of each.
     pub(crate) fn records(&self) -> Result<Vec<(Record, PathBuf)>, SandboxError> {
         let mut records = Vec::new();
-        for folder in self.makers()?.0 {
+        for folder in self.alive()? {
             let files =
                 fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
             for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "json"))
@@ -283,8 +311,11 @@ mod tests {
         let gone = ours.gone().unwrap().pop().unwrap();
         assert_eq!(gone.maker, maker);
         assert!(gone.used(Isolation::Docker) && !gone.used(Isolation::Jail));
-        // Two who find it do not both clean up.
+        // Two who find it do not both clean up, and what could not be is found again.
         assert_eq!(ours.gone().unwrap().len(), 0);
+        gone.leave();
+        let gone = ours.gone().unwrap().pop().unwrap();
+        assert_eq!(gone.maker, maker);
         gone.forget().unwrap();
         assert_eq!(ours.gone().unwrap().len(), 0);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

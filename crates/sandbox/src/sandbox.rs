@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use assize_protocol::{
     Ended, Entry, Exec, ExecLimits, GuestLimits, Hello, Prepare, Reply, Request, VERSION, port,
@@ -11,7 +11,7 @@ use assize_protocol::{
 use serde::{Deserialize, Serialize};
 
 use crate::backend::{Account, Backend, Isolation, Started};
-use crate::channel::{Channel, Next, Sender, Stream};
+use crate::channel::{Channel, Next, PATIENCE, Sender, Stream};
 use crate::error::SandboxError;
 use crate::interpreter::Language;
 use crate::registry::Record;
@@ -104,6 +104,8 @@ pub struct Outcome {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub timed_out: bool,
+    /// Something in the sandbox was ended for want of memory meanwhile: the program itself, if it was
+    /// ended by signal 9, or one that it started.
     pub out_of_memory: bool,
     /// It wrote more than was allowed, and the rest was thrown away.
     pub output_cut: bool,
@@ -142,7 +144,7 @@ mod millis {
 
 impl Outcome {
     pub fn success(&self) -> bool {
-        self.exit_code == Some(0) && !self.timed_out && !self.out_of_memory
+        self.exit_code == Some(0) && !self.timed_out
     }
 
     /// What a shell would call its end: its exit code, or 128 and the signal.
@@ -171,6 +173,7 @@ pub struct Sandbox {
 #[derive(Debug)]
 struct Inner {
     started: Started,
+    isolation: Isolation,
     backend: Arc<dyn Backend>,
     spec: Spec,
     made: Instant,
@@ -194,6 +197,7 @@ impl Sandbox {
         let started = backend.start(identity, &spec).await?;
         let inner = Inner {
             started,
+            isolation: backend.isolation(),
             backend,
             spec,
             made: Instant::now(),
@@ -213,6 +217,7 @@ impl Sandbox {
         let started = visit::visit(door, &record.id, &hello).await?;
         let inner = Inner {
             started,
+            isolation: record.isolation,
             backend,
             spec: record.spec.clone(),
             made: Instant::now(),
@@ -235,7 +240,7 @@ impl Sandbox {
     }
 
     pub fn isolation(&self) -> Isolation {
-        self.inner.backend.isolation()
+        self.inner.isolation
     }
 
     pub fn spec(&self) -> &Spec {
@@ -271,7 +276,8 @@ impl Sandbox {
         let stream = self.open(&Request::Exec(exec)).await?;
         let deadline = tokio::time::Instant::now() + wall + GRACE;
         let written = [0; port::COUNT];
-        Ok(Running { sandbox: self.clone(), stream, deadline, before, written })
+        let begun = Instant::now();
+        Ok(Running { sandbox: self.clone(), stream, deadline, before, begun, written })
     }
 
     /// Puts code at its place and runs it. Both are said in one breath.
@@ -309,6 +315,10 @@ impl Sandbox {
                     let waits = self.inner.prepared.swap(false, Ordering::AcqRel);
                     prepared = waits && !command.env.keys().any(|name| name.starts_with("PYTHON"));
                     env.insert("PYTHONPATH".to_owned(), format!("{PYTHON_FOLDER}:{WORKSPACE}"));
+                }
+                if self.inner.isolation != self.inner.backend.isolation() {
+                    // Where its interpreters are, only its maker knows.
+                    return Err(SandboxError::NoInterpreter(*language, self.inner.isolation));
                 }
                 let program = self.inner.backend.interpreter(*language)?;
                 let flags = language.flags().iter().map(|flag| (*flag).to_owned());
@@ -372,17 +382,18 @@ impl Sandbox {
     ) -> Result<Stream, SandboxError> {
         let stream = self.open(&Request::Write { path: path.to_owned(), mode }).await?;
         let sender = stream.sender();
-        match sender.send(bytes).await {
+        match tokio::time::timeout(PATIENCE, sender.send(bytes)).await {
             // Refused before all was sent; the reply says why.
-            Ok(_) => sender.close(),
-            Err(gone) => return Err(self.why_gone(gone.0).await),
+            Ok(Ok(_)) => sender.close(),
+            Ok(Err(gone)) => return Err(self.why_gone(gone.0).await),
+            Err(_) => return Err(SandboxError::Broke("the guest does not answer".to_owned())),
         }
         Ok(stream)
     }
 
     async fn finish(&self, mut stream: Stream) -> Result<(), SandboxError> {
         match stream.reply().await {
-            Ok((_, reply)) => read_reply(reply).map(drop),
+            Ok(reply) => read_reply(reply).map(drop),
             Err(gone) => Err(self.why_gone(gone.0).await),
         }
     }
@@ -395,7 +406,11 @@ impl Sandbox {
         let mut stream = self.open(&Request::Read { path: path.to_owned(), limit }).await?;
         let mut bytes = Vec::new();
         loop {
-            match stream.next().await {
+            let next = match tokio::time::timeout(PATIENCE, stream.next()).await {
+                Ok(next) => next,
+                Err(_) => return Err(SandboxError::Broke("the guest does not answer".to_owned())),
+            };
+            match next {
                 Ok(Next::Piece(piece)) => {
                     bytes.extend_from_slice(&piece.bytes);
                     if bytes.len() as u64 > limit {
@@ -429,6 +444,17 @@ impl Sandbox {
         self.ask(&Request::Remove { path: path.to_owned() }).await.map(drop)
     }
 
+    /// Gives fresh randomness and the right time to a machine that woke up from a snapshot.
+    ///
+    /// # Errors
+    /// When the sandbox has no clock of its own: it shares the host's.
+    pub async fn reseed(&self, entropy: &[u8], now: SystemTime) -> Result<(), SandboxError> {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let unix_nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        let entropy = entropy.to_vec();
+        self.ask(&Request::Reseed { entropy, unix_nanos }).await.map(drop)
+    }
+
     /// Ends everything in it at once, and waits until nothing of it is left.
     pub async fn end(&self) {
         self.inner.started.cell.end().await;
@@ -449,7 +475,7 @@ impl Sandbox {
     async fn ask(&self, request: &Request) -> Result<Reply, SandboxError> {
         let mut stream = self.open(request).await?;
         match stream.reply().await {
-            Ok((_, reply)) => read_reply(reply),
+            Ok(reply) => read_reply(reply),
             Err(gone) => Err(self.why_gone(gone.0).await),
         }
     }
@@ -477,6 +503,7 @@ pub struct Running {
     stream: Stream,
     deadline: tokio::time::Instant,
     before: Account,
+    begun: Instant,
     /// How much it wrote, by port.
     written: [u64; port::COUNT],
 }
@@ -496,7 +523,9 @@ impl Running {
     /// # Errors
     /// When it could not be started, or the sandbox broke.
     pub async fn next(&mut self) -> Result<Event, SandboxError> {
-        match tokio::time::timeout_at(self.deadline, self.stream.next()).await {
+        // Whoever takes long to read does not make the program late.
+        let latest = self.deadline.max(tokio::time::Instant::now() + GRACE);
+        match tokio::time::timeout_at(latest, self.stream.next()).await {
             Ok(Ok(Next::Piece(piece))) => {
                 let written = &mut self.written[usize::from(piece.port)];
                 *written += piece.bytes.len() as u64;
@@ -531,8 +560,7 @@ impl Running {
             // The guest should have ended it long ago.
             Err(_) => {
                 self.sandbox.end().await;
-                let wall = self.sandbox.spec().limits.wall;
-                let micros = u64::try_from((wall + GRACE).as_micros()).unwrap_or(u64::MAX);
+                let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
                 let ended = Ended { signal: Some(9), timed_out: true, micros, ..Ended::default() };
                 Ok(Event::Ended(self.outcome(ended).await))
             }

@@ -96,6 +96,7 @@ pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream, stop: Ca
     if let (Ok(Wish::Use { .. }), Some(sandbox)) = (wish, sandbox) {
         tokio::select! {
             () = stop.cancelled() => {}
+            () = sandbox.gone() => {}
             () = relay(&sandbox, input, output) => {}
         }
     }
@@ -175,6 +176,7 @@ async fn hear(
                 }
                 request => request,
             };
+            passed.retain(|_, passed| !passed.input.is_closed());
             let stream = sandbox.channel().open(&request).ok()?;
             let room = [(); port::COUNT].map(|()| Arc::new(Semaphore::new(WINDOW as usize)));
             let stop = CancellationToken::new();
@@ -183,8 +185,9 @@ async fn hear(
                 id,
                 Passed { guests: stream.id(), input, room: room.clone(), stop: stop.clone() },
             );
-            tasks.spawn(pass_on(stream.sender(), id, to_pass, outgoing.clone()));
-            tasks.spawn(pass_back(stream, id, room, stop, outgoing.clone()));
+            let over = CancellationToken::new();
+            tasks.spawn(pass_on(stream.sender(), id, to_pass, outgoing.clone(), over.clone()));
+            tasks.spawn(pass_back(stream, id, room, stop, outgoing.clone(), over.drop_guard()));
         }
         Kind::Data => {
             let (_, bytes) = frame.on_port().ok()?;
@@ -217,8 +220,9 @@ async fn pass_on(
     id: StreamId,
     mut input: mpsc::UnboundedReceiver<Option<Vec<u8>>>,
     outgoing: mpsc::Sender<Vec<u8>>,
+    over: CancellationToken,
 ) {
-    while let Some(bytes) = input.recv().await {
+    while let Some(Some(bytes)) = over.run_until_cancelled(input.recv()).await {
         let Some(bytes) = bytes else { return sender.close() };
         if sender.send(&bytes).await.is_err() {
             return;
@@ -238,6 +242,7 @@ async fn pass_back(
     room: [Arc<Semaphore>; port::COUNT],
     stop: CancellationToken,
     outgoing: mpsc::Sender<Vec<u8>>,
+    _over: tokio_util::sync::DropGuard,
 ) {
     let mut stopped = false;
     loop {

@@ -72,7 +72,16 @@ impl Sandbox {
         command.talk = true;
         let mut running = self.exec(command).await?;
         let door = running.talk();
-        let (answered, mut to_say) = mpsc::channel::<Vec<u8>>(work.at_once.max(1));
+        // Said in the background: whoever does not listen is not waited for.
+        let (answered, mut to_say) = mpsc::channel::<Vec<u8>>(work.at_once.max(1) + 1);
+        let mut saying = JoinSet::new();
+        saying.spawn(async move {
+            while let Some(bytes) = to_say.recv().await {
+                if !matches!(door.send(&bytes).await, Ok(true)) {
+                    return;
+                }
+            }
+        });
         let mut calls = JoinSet::new();
         let mut desk = Desk { work, answers, decoder: Decoder::new(), asked: 0, told: 0 };
         let mut finished = Finished::default();
@@ -85,14 +94,10 @@ impl Sandbox {
                     cancelled = true;
                     let mut bytes = Vec::new();
                     let _ = Frame::put(&mut bytes, Kind::Cancel, 0, &[reason.as_bytes()]);
-                    door.send(&bytes).await?;
+                    let answered = answered.clone();
+                    saying.spawn(async move { drop(answered.send(bytes).await) });
                     continue;
                 }
-                Some(bytes) = to_say.recv() => {
-                    door.send(&bytes).await?;
-                    continue;
-                }
-                Some(_) = calls.join_next() => continue,
             };
             match event {
                 Event::Wrote(Output::Stdout, bytes) => finished.stdout.extend(bytes),
@@ -160,6 +165,7 @@ impl Desk {
         if self.asked > self.work.most_calls {
             return Err(format!("more than {} calls", self.work.most_calls));
         }
+        while calls.try_join_next().is_some() {}
         if calls.len() >= self.work.at_once {
             return Err(format!("more than {} calls at once", self.work.at_once));
         }

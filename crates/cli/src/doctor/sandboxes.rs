@@ -1,5 +1,6 @@
 //! Which sandboxes can be made here, and what each limit rests on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_sandbox::{Enforcement, Isolation, Language, SandboxError};
@@ -35,8 +36,9 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
     for isolation in Isolation::ALL {
         backends.push(match walls::backend(isolation, config, around) {
             Ok(backend) => {
-                let enforcement = Some(backend.enforcement());
-                Finding { isolation, tried: walls::attempt(around, backend).await, enforcement }
+                let tried = walls::attempt(config, around, Arc::clone(&backend)).await;
+                // Some of it is known only once one was made.
+                Finding { isolation, tried, enforcement: Some(backend.enforcement()) }
             }
             Err(error) => Finding { isolation, tried: Err(error), enforcement: None },
         });

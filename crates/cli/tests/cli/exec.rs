@@ -139,6 +139,67 @@ except PermissionError: print('read-only')
 }
 
 #[test]
+fn artifacts_write_over_nothing_and_never_cost_the_outcome() {
+    let home = home();
+    let config = home.write("repo/.git/config", "[core]\n");
+    let kept = home.write("repo/kept.txt", "mine");
+    let code = r"
+import os, sys
+os.makedirs('.git'); open('.git/config', 'w').write('[core]\n fsmonitor = touch /tmp/planted\n')
+open('kept.txt', 'w').write('theirs'); open('new.txt', 'w').write('new')
+open('closed', 'w').close(); os.chmod('closed', 0)
+os.mkdir('many')
+for number in range(4100): open(f'many/{number}', 'w').close()
+sys.exit(6)
+";
+    let Ran { code, err, .. } =
+        home.run_with_input(&["exec", "--out", "repo", "-"], code.as_bytes());
+    assert_eq!(code, 6, "{err}");
+    assert_eq!(fs::read_to_string(config).unwrap(), "[core]\n");
+    assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
+    assert_eq!(fs::read_to_string(home.work().join("repo/new.txt")).unwrap(), "new");
+    insta::assert_snapshot!(err, @r"
+    warning: `.git` was left: its name begins with a dot
+    warning: `closed` was left: `/workspace/closed`: Permission denied (os error 13)
+    warning: `kept.txt` was left: it is here already
+    warning: `many` was left: `/workspace/many` has more than 4000 entries
+    1 file taken into `repo`
+    ");
+}
+
+#[test]
+fn what_a_program_starts_may_run_out_of_memory_without_it() {
+    let code = r"
+import subprocess, sys
+child = subprocess.run([sys.executable, '-c', 'data = []\nwhile True: data.append(bytearray(1 << 20))'])
+print(child.returncode)
+";
+    let Ran { code, out, err } = exec(code, &["--memory", "64M", "--disk", "4M"]);
+    assert_eq!((code, out.as_str()), (0, "-9\n"), "{err}");
+    assert!(err.contains("something in it ran out of memory, it had 64M"), "{err}");
+}
+
+#[test]
+fn when_nobody_reads_any_more_the_sandbox_ends() {
+    let home = home();
+    home.write("flood.py", "while True: print('x' * 1000)");
+    let mut child = home.command(&["exec", "flood.py"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert_eq!(makers(&home), [] as [String; 0]);
+
+    // One who stopped reading does not keep us from being stopped.
+    let mut child = home.command(&["exec", "flood.py"]).spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(reader);
+}
+
+#[test]
 fn files_that_cannot_be_given_are_named() {
     let home = home();
     home.write("a/x", "");

@@ -40,6 +40,13 @@ fn a_sandbox_is_made_used_and_removed_by_different_processes() {
     assert!(made.err.contains("jail") && made.err.contains("removed after 10m"), "{}", made.err);
     let again = home.run(&["sandbox", "create", "box"]);
     assert_eq!((again.code, again.err.as_str()), (0, "`box` is there already\n"));
+    let other = home.run(&["sandbox", "create", "box", "--memory", "512M"]);
+    assert_eq!(other.code, 2);
+    assert!(
+        other.err.contains("is there already, and is another one than was asked for"),
+        "{}",
+        other.err
+    );
 
     let listed = list(&home, &["--label", "ticker=NVDA"]);
     assert_eq!(
@@ -105,6 +112,20 @@ fn mistakes_are_named() {
 
     hint: name a file in a sandbox as in `my-sandbox:/workspace/file`
     ");
+}
+
+#[test]
+fn what_cannot_be_cleaned_up_yet_is_not_forgotten() {
+    let home = home().set("DOCKER_HOST", "/nonexistent/docker.sock");
+    let gone = home.folder.path().join(".local/state/assize/sandboxes/left");
+    fs::create_dir_all(&gone).unwrap();
+    for name in ["lock", "docker", "jail"] {
+        fs::write(gone.join(name), "").unwrap();
+    }
+    for command in [&["sandbox", "ls"][..], &["doctor", "--offline"], &["sandbox", "ls"]] {
+        home.run(command);
+        assert_eq!(makers(&home), [".gone-left"], "{command:?}");
+    }
 }
 
 #[test]

@@ -73,7 +73,11 @@ fn host_config(client: &Client, spec: &Spec, image: &Image) -> HostConfig {
     let mut disks = HashMap::from([("/tmp".to_owned(), disk_options(client, limits))]);
     // What an image calls a volume would be a disk without a limit.
     disks.extend(
-        image.volumes.iter().map(|at| (at.clone(), "ro,nosuid,nodev,noexec,size=4k".to_owned())),
+        image
+            .volumes
+            .iter()
+            .filter(|at| *at != "/tmp")
+            .map(|at| (at.clone(), "ro,nosuid,nodev,noexec,size=4k".to_owned())),
     );
     HostConfig {
         auto_remove: Some(true),

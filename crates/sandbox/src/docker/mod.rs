@@ -245,7 +245,12 @@ impl Backend for Docker {
             ("label", vec![derive::KIND.to_owned()]),
             ("status", vec!["created".to_owned()]),
         ]);
-        for (filters, latest) in [(theirs, i64::MAX), (never_run, old.cast_signed())] {
+        let never_begun = HashMap::from([
+            ("label", vec![container::MAKER.to_owned()]),
+            ("status", vec!["created".to_owned()]),
+        ]);
+        let (all, old) = (i64::MAX, old.cast_signed());
+        for (filters, latest) in [(theirs, all), (never_run, old), (never_begun, old)] {
             let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
             let list = || client.api.list_containers(Some(options.clone()));
             let mut found = client.retry("listing containers", list).await?;

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_protocol::jail::{Built, File, Link, Piece, Setup, Users};
 use assize_protocol::{GuestLimits, Hello, VERSION};
@@ -42,12 +43,19 @@ pub struct Jail {
     interpreters: Vec<Interpreter>,
     groups: Groups,
     users: Others,
+    /// The last one made could have no `/proc`, and so no watch over its memory.
+    without_proc: AtomicBool,
 }
 
 impl Jail {
     /// With these interpreters inside.
     pub fn new(interpreters: Vec<Interpreter>) -> Jail {
-        Jail { interpreters, groups: Groups::find(), users: Others::find() }
+        Jail {
+            interpreters,
+            groups: Groups::find(),
+            users: Others::find(),
+            without_proc: AtomicBool::new(false),
+        }
     }
 
     fn setup(&self, id: &str, spec: &Spec, group: &Group) -> Setup {
@@ -117,8 +125,8 @@ impl Jail {
             watch_memory: (!accounts.memory).then_some(limits.memory),
             // The guest is one of them where it is of the same user.
             processes: Some(u64::from(limits.processes) + u64::from(self.users == Others::None)),
-            cpu_seconds: (!accounts.cpu)
-                .then(|| (wall * u64::from(limits.cpu_millis)).div_ceil(1000)),
+            // Its share cannot be held, but one process has no more time than all of them.
+            cpu_seconds: (!accounts.cpu).then_some(wall + 1),
         }
     }
 
@@ -314,7 +322,10 @@ impl Backend for Jail {
         let answer = told.await.unwrap_or_default();
         cell.keeper.get_mut().life = Some(life);
         match serde_json::from_str(&answer) {
-            Ok(Built::Ready { .. }) => Ok(Started { channel, cell: Box::new(cell) }),
+            Ok(Built::Ready { proc, .. }) => {
+                self.without_proc.store(!proc, Ordering::Relaxed);
+                Ok(Started { channel, cell: Box::new(cell) })
+            }
             Ok(Built::Failed { step, errno, message }) => {
                 cell.end().await;
                 Err(self.refused(&step, errno, &message))
@@ -346,8 +357,11 @@ impl Backend for Jail {
             if kept { accounts.by.to_owned() } else { format!("best effort: {otherwise} ({why})") }
         };
         Enforcement {
-            memory: or(accounts.memory, "a watch every 25 ms and a limit for each process"),
-            cpu: or(accounts.cpu, "a limit of processor time for each process"),
+            memory: match self.without_proc.load(Ordering::Relaxed) {
+                false => or(accounts.memory, "a watch every 25 ms and a limit for each process"),
+                true => or(accounts.memory, "a limit for each process, of twice as much"),
+            },
+            cpu: or(accounts.cpu, "no share, only an end to each process"),
             processes: if accounts.processes {
                 accounts.by.to_owned()
             } else {
@@ -442,7 +456,12 @@ mod tests {
     async fn a_jail_is_born_into_a_group_of_the_second_version() {
         let Some(root) = unified() else { return };
         let groups = Groups::V2 { folder: root.clone(), kinds: Vec::new() };
-        let jail = Jail { interpreters: Vec::new(), groups, users: Others::find() };
+        let jail = Jail {
+            interpreters: Vec::new(),
+            groups,
+            users: Others::find(),
+            without_proc: AtomicBool::new(false),
+        };
         let maker = format!("test{}", std::process::id());
         let identity = Identity { maker: maker.clone(), id: "1".to_owned() };
         let started = jail.start(&identity, &Spec::default()).await.unwrap();

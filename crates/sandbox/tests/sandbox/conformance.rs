@@ -76,6 +76,7 @@ for_every_backend!(
     layers_are_seen_and_cannot_be_written,
     subprocesses_and_multiprocessing_work,
     common_libraries_work,
+    only_a_machine_of_its_own_has_a_clock,
     a_sandbox_that_ended_says_so,
     limits_must_make_sense,
     an_unknown_image_is_refused,
@@ -744,6 +745,17 @@ print(len(uuid.uuid4().hex), hashlib.sha256(b'').hexdigest()[:8], datetime.datet
         "{}",
         text(&done.stderr)
     );
+}
+
+async fn only_a_machine_of_its_own_has_a_clock(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let reseeded = sandbox.reseed(&[7; 32], std::time::SystemTime::UNIX_EPOCH).await;
+    match sandbox.isolation() {
+        Isolation::Microvm => reseeded.unwrap(),
+        _ => assert_eq!(reseeded.unwrap_err().cause(), Some(Cause::Denied)),
+    }
+    let year = python(&sandbox, "import time; print(time.gmtime().tm_year > 2000)").await;
+    assert_eq!(text(&year.stdout), "True\n");
 }
 
 async fn a_sandbox_that_ended_says_so(bench: Bench) {

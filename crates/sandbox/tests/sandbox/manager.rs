@@ -71,6 +71,19 @@ async fn many_who_ask_for_one_name_get_one_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_goes_away_while_a_sandbox_is_made_leaves_it_to_the_next() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let key = key(None, "left");
+        let made = bench.manager.create_if_not_exists(&key, Spec::default());
+        assert!(tokio::time::timeout(Duration::from_micros(1), made).await.is_err());
+        let sandbox = bench.manager.create_if_not_exists(&key, Spec::default()).await.unwrap();
+        assert_eq!(text(&shell(&sandbox, "echo there").await.stdout), "there\n");
+        assert!(bench.manager.delete(&key).await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sandboxes_are_listed_by_their_labels() {
     run(Isolation::Jail, |bench: Bench| async move {
         let labels = [("ticker", "NVDA"), ("move", "m1")];

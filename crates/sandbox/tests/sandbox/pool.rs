@@ -107,6 +107,13 @@ async fn when_nobody_comes_none_wait_until_somebody_does() {
         let sandbox = pool.take(&Spec::default()).await.unwrap();
         assert!(!python(&sandbox, "pass").await.outcome.warm);
         pool.ready().await.unwrap();
+        while pool.metrics().depth > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // Whoever waits for them is somebody, too.
+        pool.ready().await.unwrap();
+        pool.close().await;
+        assert!(pool.ready().await.is_err());
     })
     .await;
 }

@@ -131,6 +131,19 @@ async fn whoever_asks_for_what_is_not_its_own_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn work_that_does_not_listen_runs_out_of_time_like_any_other() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let sandbox = bench.with(|limits| limits.wall = std::time::Duration::from_secs(2)).await;
+        let host = Arc::new(Host::default());
+        let code =
+            "for n in range(4): call(n, f'm3/{n}', 'x' * 600_000)\nwhile True: print('y' * 10_000)";
+        let done = work(&sandbox, &host, code).await.unwrap();
+        assert!(done.outcome.timed_out, "{:?}", done.outcome);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn work_hears_that_it_is_cancelled() {
     run(Isolation::Jail, |bench: Bench| async move {
         let (sandbox, host) = (bench.sandbox().await, Arc::new(Host::default()));
