@@ -250,15 +250,24 @@ fn hint(errno: i32) -> Option<String> {
     if says("/proc/sys/user/max_user_namespaces", "0") {
         return Some("allow it with `sudo sysctl user.max_user_namespaces=10000`".to_owned());
     }
+    let old = !is_at_least(&read("/proc/sys/kernel/osrelease"), (5, 12));
     match rustix::io::Errno::from_raw_os_error(errno) {
-        rustix::io::Errno::NOSYS => Some("the jail needs Linux 5.12 or newer".to_owned()),
-        rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => Some(
+        _ if old => Some("the jail needs Linux 5.12 or newer".to_owned()),
+        // A filter of system calls may answer that the kernel does not know them.
+        rustix::io::Errno::PERM | rustix::io::Errno::ACCESS | rustix::io::Errno::NOSYS => Some(
             "inside a container, namespaces have to be allowed from outside (Docker: `--security-opt \
              seccomp=unconfined --security-opt apparmor=unconfined`); or use `--isolation docker`"
                 .to_owned(),
         ),
         _ => None,
     }
+}
+
+/// Whether a release such as `6.1.0-13-amd64` is this one or newer.
+fn is_at_least(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= wanted
 }
 
 fn apparmor_profile() -> String {
@@ -441,6 +450,12 @@ const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        assert!(is_at_least("5.12.0", (5, 12)) && is_at_least("6.1.0-13-amd64", (5, 12)));
+        assert!(!is_at_least("5.4.0-150-generic", (5, 12)) && !is_at_least("", (5, 12)));
+    }
 
     /// Where groups of the second version are mounted and may be made, if they are.
     fn unified() -> Option<PathBuf> {
