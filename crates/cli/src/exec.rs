@@ -40,7 +40,7 @@ pub(crate) async fn run(
         input::from_file("the code", LONGEST, &args.code)?
     };
     let spec = walls::spec(&args.sandbox, config)?;
-    let chosen = walls::choose(config, around, &[language])?;
+    let chosen = walls::choose(config, around, &[language]).await?;
     let isolation = chosen.backend.isolation();
     let backend = Arc::clone(&chosen.backend);
     let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);

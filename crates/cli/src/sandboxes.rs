@@ -95,7 +95,7 @@ async fn exec(
 async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Result<(), Failure> {
     let key = Key::new(None, &args.name)?;
     let spec = walls::spec(&args.sandbox, config)?;
-    let chosen = walls::choose(config, around, &[])?;
+    let chosen = walls::choose(config, around, &[]).await?;
     if let Some(found) = find_record(&visitor(config, around).await?, &key)? {
         if !found.is(&spec, chosen.backend.isolation()) {
             return Err(SandboxError::Different(args.name.clone()).into());
@@ -155,7 +155,7 @@ async fn hold(
         time_to_live: Some(args.ttl),
         ..walls::spec(&args.sandbox, config)?
     };
-    let chosen = walls::choose(config, around, &Language::ALL)?;
+    let chosen = walls::choose(config, around, &Language::ALL).await?;
     let manager = walls::manager(config, around, chosen.backend).await?;
     manager.create_if_not_exists(&key, spec).await?;
     out_line(&args.name)?;

@@ -21,7 +21,7 @@ pub(crate) struct Chosen {
 }
 
 /// Takes the backend that the settings ask for, or says why it is not to be had.
-pub(crate) fn choose(
+pub(crate) async fn choose(
     config: &Config,
     around: &Surroundings,
     languages: &[Language],
@@ -32,15 +32,45 @@ pub(crate) fn choose(
         .unwrap_or("auto")
         .parse()
         .map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
+    let asked = format!("asked for: {wanted}");
     let (isolation, why) = match wanted {
+        // That it cannot be had is said when one is made: a try would cost as much.
         Wanted::Auto => {
             (Isolation::Jail, "auto: the jail needs no daemon and is the fastest here".to_owned())
         }
-        Wanted::Exactly(isolation) | Wanted::AtLeast(isolation) => {
-            (isolation, format!("asked for: {wanted}"))
-        }
+        Wanted::Exactly(isolation) => (isolation, asked),
+        Wanted::AtLeast(floor) => first_from(floor, config, around, asked).await?,
     };
     Ok(Chosen { backend: backend_for(languages, isolation, config, around)?, why })
+}
+
+/// The first that can be had from a floor upwards, and why not those before it.
+async fn first_from(
+    floor: Isolation,
+    config: &Config,
+    around: &Surroundings,
+    mut why: String,
+) -> Result<(Isolation, String), SandboxError> {
+    let mut first = None;
+    for isolation in Isolation::ALL.into_iter().filter(|isolation| *isolation >= floor) {
+        let there = match isolation {
+            Isolation::Jail => {
+                let jail = Arc::new(Jail::new(Vec::new()));
+                attempt(config, around, jail).await.map(drop)
+            }
+            Isolation::Docker => docker(config, around).is_ready().await,
+            Isolation::Microvm => backend(isolation, config, around).map(drop),
+        };
+        match there {
+            Ok(()) => return Ok((isolation, why)),
+            Err(error) => {
+                why = format!("{why}; {error}");
+                first.get_or_insert(error);
+            }
+        }
+    }
+    // There is one at least, the floor itself.
+    Err(first.unwrap_or_else(|| SandboxError::Name(floor.to_string())))
 }
 
 /// One backend, with all interpreters that are found.

@@ -44,6 +44,7 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
         });
     }
     let used = walls::choose(config, around, &[])
+        .await
         .map(|chosen| (chosen.backend.isolation(), chosen.why))
         .map_err(|failure| failure.render());
     Sandboxes { backends, interpreters: interpreters.into(), used }

@@ -78,6 +78,15 @@ fn an_engine_that_is_not_there_is_named() {
         "{err}"
     );
     assert_eq!(home.run(&["image", "build"]).code, 125);
+    // A floor is met from below upwards, and nothing beneath it will do.
+    let floor = |floor: &str| {
+        home.run_with_input(&["exec", "--isolation", floor, "--json", "-"], b"print(1)")
+    };
+    let met: Value = serde_json::from_str(&floor("at-least=jail").out).unwrap();
+    assert_eq!((&met["isolation"], &met["stdout"]), (&"jail".into(), &"1\n".into()));
+    let missed = floor("at-least=docker");
+    assert_eq!((missed.code, missed.out.as_str()), (125, ""));
+    assert!(missed.err.contains("no engine listens at"), "{}", missed.err);
 }
 
 #[test]

@@ -62,6 +62,14 @@ fn base_name() -> String {
     format!("{BASE}:{}", rootfs::digest())
 }
 
+pub(super) fn not_built() -> SandboxError {
+    SandboxError::Unavailable {
+        isolation: Isolation::Docker,
+        reason: "its image is not built yet".to_owned(),
+        hint: Some("run `assize image build`".to_owned()),
+    }
+}
+
 /// Whether it can be a name: it becomes part of what the engine is asked.
 fn is_name(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
@@ -93,11 +101,7 @@ impl Docker {
         }
         let from = format!("{ROOTFS}:latest");
         if inspect(client, &from).await?.is_none() {
-            return Err(SandboxError::Unavailable {
-                isolation: Isolation::Docker,
-                reason: "its image is not built yet".to_owned(),
-                hint: Some("run `assize image build`".to_owned()),
-            });
+            return Err(not_built());
         }
         // Only the guest is new.
         derive(client, &from, &image.name, "base").await?;

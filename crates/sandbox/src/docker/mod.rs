@@ -105,6 +105,17 @@ impl Docker {
         }
     }
 
+    /// Whether sandboxes can be made: the engine answers, and the image is there.
+    ///
+    /// # Errors
+    /// When not, and what to do about it.
+    pub async fn is_ready(&self) -> Result<(), SandboxError> {
+        match self.probe().await?.image {
+            Ok(_) => Ok(()),
+            Err(_) => Err(image::not_built()),
+        }
+    }
+
     async fn ask(&self) -> Result<ProbeInfo, SandboxError> {
         let client = self.engine.client().await?;
         let info =
