@@ -295,7 +295,9 @@ mod tests {
 
     #[test]
     fn only_names_become_part_of_a_request() {
-        for name in ["python:3.12", "registry.example/a/b@sha256:00ff", "localhost:5000/x_y", "0123abcd"] {
+        for name in
+            ["python:3.12", "registry.example/a/b@sha256:00ff", "localhost:5000/x_y", "0123abcd"]
+        {
             assert!(is_name(name), "{name}");
         }
         for other in ["", "../containers", "a/../b", "a b", "a?x=1", "a#b", "/a", "a//b", "a%2fb"] {
