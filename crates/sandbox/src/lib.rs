@@ -7,6 +7,7 @@
 mod backend;
 mod cgroup;
 mod channel;
+mod command;
 pub mod docker;
 mod error;
 mod guest;
@@ -23,11 +24,12 @@ mod work;
 
 pub use assize_protocol::{Cause, Entry, EntryKind};
 pub use backend::{Backend, Enforcement, Identity, Isolation, Started, UnknownIsolation, Wanted};
+pub use command::{Command, Outcome, Output};
 pub use error::SandboxError;
 pub use interpreter::{Interpreter, Language};
 pub use manager::{Manager, TIME_TO_LIVE};
 pub use pool::{Pool, PoolMetrics, PoolOptions};
 pub use registry::{Key, Record};
-pub use sandbox::{Command, Event, Finished, Outcome, Output, Running, Sandbox, Stdin, WORKSPACE};
+pub use sandbox::{Event, Finished, Running, Sandbox, Stdin, WORKSPACE};
 pub use spec::{LAYERS, LEAST_MEMORY, Layer, Limits, Spec};
 pub use work::{Answers, Work};

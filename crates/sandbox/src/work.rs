@@ -14,8 +14,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::command::{Command, Output};
 use crate::error::SandboxError;
-use crate::sandbox::{Command, Event, Finished, Output, Sandbox};
+use crate::sandbox::{Event, Finished, Sandbox};
 
 /// What one unit of work may ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
