@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_sandbox::Backend;
+use assize_sandbox::Manager;
 use futures_util::StreamExt;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -89,9 +88,9 @@ impl Attack {
         self.fixtures.folder()
     }
 
-    /// Attacks sandboxes of a backend, and tells each finding as it comes.
-    pub async fn run(&self, backend: Arc<dyn Backend>, report: impl FnMut(&Finding)) -> Scorecard {
-        self.run_in(&Inside::new(backend), report).await
+    /// Attacks sandboxes, and tells each finding as it comes.
+    pub async fn run(&self, manager: &Manager, report: impl FnMut(&Finding)) -> Scorecard {
+        self.run_in(&Inside(manager), report).await
     }
 
     /// Attacks no walls at all, as if the host were a sandbox: whoever gets through as a control gets

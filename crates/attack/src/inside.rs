@@ -1,10 +1,8 @@
 //! Probes in sandboxes: each in one of its own.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use assize_sandbox::{Backend, Command, Identity, Language, Limits, Sandbox, SandboxError, Spec};
+use assize_sandbox::{Command, Language, Limits, Manager, Sandbox, SandboxError, Spec};
 use async_trait::async_trait;
 
 use crate::catalog::{Promise, Room};
@@ -20,27 +18,15 @@ pub(crate) const TIGHT_WALL: Duration = Duration::from_secs(2);
 /// When we give up on a sandbox altogether.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Sandboxes of one backend.
+/// Sandboxes that a manager makes.
 #[derive(Debug)]
-pub(crate) struct Inside {
-    backend: Arc<dyn Backend>,
-    maker: String,
-    last: AtomicU64,
-}
+pub(crate) struct Inside<'a>(pub(crate) &'a Manager);
 
-impl Inside {
-    pub(crate) fn new(backend: Arc<dyn Backend>) -> Inside {
-        let maker = format!("attack{:08x}", fastrand::u32(..));
-        Inside { backend, maker, last: AtomicU64::new(0) }
-    }
-
+impl Inside<'_> {
     async fn run_in_one(&self, run: &Run<'_>) -> Result<Ran, Failed> {
-        let id = self.last.fetch_add(1, Ordering::Relaxed);
-        let identity = Identity { maker: self.maker.clone(), id: id.to_string() };
         let spec = Spec { limits: limits(run.probe.room), ..Spec::default() };
-        let sandbox = Sandbox::start(Arc::clone(&self.backend), &identity, spec)
-            .await
-            .map_err(|error| Failed::Start(error.to_string()))?;
+        let made = self.0.make(spec).await;
+        let sandbox = made.map_err(|error| Failed::Start(error.to_string()))?;
         let began = Instant::now();
         let ran = run_program(&sandbox, run).await;
         let took = began.elapsed();
@@ -91,9 +77,9 @@ fn limits(room: Room) -> Limits {
 }
 
 #[async_trait]
-impl Place for Inside {
+impl Place for Inside<'_> {
     fn name(&self) -> String {
-        self.backend.isolation().to_string()
+        self.0.isolation().to_string()
     }
 
     fn guest(&self) -> Option<i32> {
@@ -101,7 +87,7 @@ impl Place for Inside {
     }
 
     fn best_effort(&self, promise: Promise) -> Option<String> {
-        let enforcement = self.backend.enforcement();
+        let enforcement = self.0.backend().enforcement();
         let by = match promise {
             Promise::Memory => enforcement.memory,
             Promise::Processes => enforcement.processes,

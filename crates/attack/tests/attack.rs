@@ -9,7 +9,7 @@ use std::sync::Arc;
 use assize_attack::{Attack, Control, Group, Options, Outcome, Scorecard};
 use assize_sandbox::docker::Docker;
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{Backend, Interpreter, Language};
+use assize_sandbox::{Backend, Interpreter, Language, Manager};
 
 fn python() -> Interpreter {
     Interpreter::find(Language::Python, None, std::env::var_os("PATH").as_deref()).unwrap()
@@ -53,8 +53,10 @@ fn skipped(reason: &str) {
 
 async fn nothing_gets_out_of(backend: Arc<dyn Backend>) {
     let attack = Attack::new(options(None)).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::open(folder.path().to_owned(), backend, &[]).await.unwrap();
     let mut told = 0;
-    let card = attack.run(backend, |_| told += 1).await;
+    let card = attack.run(&manager, |_| told += 1).await;
     assert_eq!(told, attack.probes());
     assert_eq!(lines(&card, Outcome::Escaped), "");
     assert_eq!(lines(&card, Outcome::Broke), "");

@@ -230,6 +230,8 @@ pub(crate) enum SandboxCommand {
     },
     /// Run a program in a sandbox
     Exec {
+        #[command(flatten)]
+        run: OfRun,
         /// The sandbox
         name: String,
         /// The program and its arguments
@@ -250,6 +252,8 @@ pub(crate) enum SandboxCommand {
     },
     /// Copy a file or folder into a sandbox or out of it
     Cp {
+        #[command(flatten)]
+        run: OfRun,
         /// PATH, or SANDBOX:PATH
         from: String,
         /// PATH, or SANDBOX:PATH
@@ -257,6 +261,8 @@ pub(crate) enum SandboxCommand {
     },
     /// Remove sandboxes, with all that runs in them
     Rm {
+        #[command(flatten)]
+        run: OfRun,
         /// Their names
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
@@ -264,6 +270,19 @@ pub(crate) enum SandboxCommand {
     /// Hold a sandbox that `create` asked for
     #[command(hide = true)]
     Hold(Box<CreateArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OfRun {
+    /// Sandboxes of this run, instead of those that were made by hand
+    #[arg(long, value_name = "ID")]
+    pub(crate) run: Option<String>,
+}
+
+impl OfRun {
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.run.as_deref()
+    }
 }
 
 #[derive(Debug, Args)]

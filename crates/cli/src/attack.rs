@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use assize_attack::{Attack, AttackError, Finding, Group, Options, Outcome, Scorecard};
-use assize_sandbox::{Backend, Isolation, Language, SandboxError, Wanted};
+use assize_sandbox::{Isolation, Language, Manager, SandboxError, Wanted};
 use serde_json::{Value, json};
 
 use crate::args::AttackArgs;
@@ -24,13 +24,13 @@ pub(crate) async fn run(
     cancel: assize_types::Cancel,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;
-    let mut backends = Vec::new();
+    let mut managers = Vec::new();
     let mut skipped = Vec::new();
     let wanted = wanted(args.isolation.as_deref())?;
     let one = wanted.len() == 1;
     for isolation in wanted {
         match available(isolation, config, around).await {
-            Ok(backend) => backends.push(backend),
+            Ok(manager) => managers.push(manager),
             // What was asked for by name is not left out.
             Err(error) if one => return Err(error.into()),
             Err(error) => skipped.push((isolation, error.to_string())),
@@ -44,11 +44,11 @@ pub(crate) async fn run(
         Options { interpreter: python.program, only: args.only.clone(), at_once: AT_ONCE };
     let attack = Attack::new(options).await?;
     let mut cards = Vec::new();
-    for backend in backends {
-        let name = backend.isolation();
+    for manager in managers {
+        let name = manager.isolation();
         let mut progress =
             Progress { name, done: 0, all: attack.probes(), draws: terminal::can_draw() };
-        let attacked = attack.run(backend, |finding| progress.tell(finding));
+        let attacked = attack.run(&manager, |finding| progress.tell(finding));
         let card = tokio::select! {
             card = attacked => card,
             reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
@@ -83,15 +83,15 @@ fn wanted(asked: Option<&str>) -> Result<Vec<Isolation>, Failure> {
     })
 }
 
-/// A backend that can make sandboxes, shown by making one.
+/// One that can make sandboxes, shown by making one.
 async fn available(
     isolation: Isolation,
     config: &Config,
     around: &Surroundings,
-) -> Result<Arc<dyn Backend>, SandboxError> {
+) -> Result<Manager, SandboxError> {
     let backend = walls::backend(isolation, config, around)?;
     walls::attempt(config, around, Arc::clone(&backend)).await?;
-    Ok(backend)
+    walls::open(config, around, backend).await
 }
 
 struct Progress {

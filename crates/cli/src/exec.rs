@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Arc;
 
 use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, SandboxError, WORKSPACE};
 use assize_types::Cancel;
@@ -40,20 +39,15 @@ pub(crate) async fn run(
         input::from_file("the code", LONGEST, &args.code)?
     };
     let spec = walls::spec(&args.sandbox, config)?;
-    let chosen = walls::choose(config, around, &[language]).await?;
-    let isolation = chosen.backend.isolation();
-    let backend = Arc::clone(&chosen.backend);
     let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);
-    let made = async {
-        let manager = walls::manager(config, around, chosen.backend).await?;
-        let sandbox = manager.make(spec.clone()).await?;
-        Ok::<_, Failure>((manager, sandbox))
-    };
-    let (_manager, sandbox) = tokio::select! {
+    let languages = [language];
+    let made = walls::make(config, around, &languages, &spec);
+    let (manager, sandbox, why) = tokio::select! {
         made = made => made?,
         reason = cancel.cancelled() => return Err(interrupted(reason)),
     };
-    let enforcement = backend.enforcement();
+    let isolation = manager.isolation();
+    let enforcement = manager.backend().enforcement();
     let done = tokio::select! {
         done = trial(&sandbox, &args, language, &code, &inputs) => done,
         reason = cancel.cancelled() => Err(interrupted(reason)),
@@ -66,12 +60,12 @@ pub(crate) async fn run(
             "out_of_memory": outcome.out_of_memory, "output_cut": outcome.output_cut, "disk_full": outcome.disk_full,
             "duration_ms": json!(outcome)["duration_ms"], "peak_memory_bytes": outcome.peak_memory,
             "stdout": String::from_utf8_lossy(&stdout), "stderr": String::from_utf8_lossy(&stderr),
-            "language": language.name(), "isolation": isolation, "why": chosen.why, "warm": outcome.warm,
+            "language": language.name(), "isolation": isolation, "why": why, "warm": outcome.warm,
             "limits": spec.limits.as_json(), "enforcement": enforcement,
             "artifacts": taken.as_json(),
         }))?;
     } else if !args.quiet {
-        let about = format!("{isolation} ({})", chosen.why);
+        let about = format!("{isolation} ({why})");
         tell(&outcome, &spec.limits, &taken, args.out.as_deref(), &about);
     }
     Ok(exit_code(&outcome))

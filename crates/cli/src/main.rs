@@ -75,11 +75,15 @@ fn run(cli: Cli) -> Result<u8, Failure> {
                 return sandboxes::run(command, &config, &around, cancel).await;
             }
             Command::Attack(args) => attack::run(args, &config, &around, cancel).await,
-            Command::Image(command) => image::run(command, &config, &around).await,
+            Command::Image(command) => {
+                until_cancelled(&cancel, image::run(command, &config, &around)).await
+            }
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
             Command::Runs(command) => runs::run(command, &config, &around).await,
-            Command::Doctor(args) => doctor::run(args, &config, &around).await,
+            Command::Doctor(args) => {
+                until_cancelled(&cancel, doctor::run(args, &config, &around)).await
+            }
             Command::Config(command) => config_command::run(command, &config, &around),
             Command::Completions { .. } => unreachable!("answered above"),
         };
@@ -88,6 +92,17 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     // Someone may still be waiting for standard input.
     runtime.shutdown_background();
     outcome
+}
+
+/// For work that has nothing to put in order: it is dropped where it stands.
+pub(crate) async fn until_cancelled<T>(
+    cancel: &Cancel,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        done = work => done,
+        reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
+    }
 }
 
 /// The first signal to end ends the work in good order, the second at once.

@@ -22,7 +22,7 @@ use crate::exec::{exit_code, tell_limits};
 use crate::failure::{Failure, FailureKind};
 use crate::passing::{Show, follow, pass_input};
 use crate::terminal::{BOLD, harmless, note, out_json, out_line, paint, warn};
-use crate::walls;
+use crate::{until_cancelled, walls};
 
 pub(crate) async fn run(
     command: SandboxCommand,
@@ -31,14 +31,18 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     match command {
-        SandboxCommand::Create(args) => create(&args, config, around).await.map(|()| 0),
+        SandboxCommand::Create(args) => {
+            // Whoever holds it then finds nobody to tell that it is there, and ends.
+            until_cancelled(&cancel, create(&args, config, around)).await.map(|()| 0)
+        }
         SandboxCommand::Hold(args) => hold(&args, config, around, cancel).await.map(|()| 0),
         SandboxCommand::Ls { labels, json } => {
             let records = visitor(config, around).await?.list(&labels.into_iter().collect())?;
             show(&records, json).map(|()| 0)
         }
-        SandboxCommand::Exec { name, program, cwd, env, timeout, raw } => {
-            let sandbox = find(&visitor(config, around).await?, &name).await?;
+        SandboxCommand::Exec { run, name, program, cwd, env, timeout, raw } => {
+            let key = Key::new(run.id(), &name)?;
+            let sandbox = find(&visitor(config, around).await?, &key).await?;
             let mut words = program.into_iter();
             let mut command =
                 Command::new(words.next().unwrap_or_default()).args(words).stdin(true);
@@ -48,11 +52,14 @@ pub(crate) async fn run(
             let show = if raw { Show::Raw } else { Show::Harmless };
             exec(&sandbox, command, show, cancel).await
         }
-        SandboxCommand::Cp { from, to } => copy(&from, &to, config, around).await.map(|()| 0),
-        SandboxCommand::Rm { names } => {
+        SandboxCommand::Cp { run, from, to } => {
+            let visitor = visitor(config, around).await?;
+            copy(&visitor, run.id(), &from, &to, around).await.map(|()| 0)
+        }
+        SandboxCommand::Rm { run, names } => {
             let manager = visitor(config, around).await?;
             for name in &names {
-                if !manager.delete(&Key::new(None, name)?).await? {
+                if !manager.delete(&Key::new(run.id(), name)?).await? {
                     return Err(no_such(name));
                 }
             }
@@ -70,8 +77,8 @@ fn no_such(name: &str) -> Failure {
     SandboxError::NotFound(name.to_owned()).into()
 }
 
-async fn find(manager: &Manager, name: &str) -> Result<Sandbox, Failure> {
-    manager.get(&Key::new(None, name)?).await?.ok_or_else(|| no_such(name))
+async fn find(manager: &Manager, key: &Key) -> Result<Sandbox, Failure> {
+    manager.get(key).await?.ok_or_else(|| no_such(&key.name))
 }
 
 async fn exec(
@@ -194,11 +201,16 @@ impl<'a> Side<'a> {
     }
 }
 
-async fn copy(from: &str, to: &str, config: &Config, around: &Surroundings) -> Result<(), Failure> {
-    let manager = visitor(config, around).await?;
+async fn copy(
+    manager: &Manager,
+    run: Option<&str>,
+    from: &str,
+    to: &str,
+    around: &Surroundings,
+) -> Result<(), Failure> {
     match (Side::of(from), Side::of(to)) {
         (Side::Here(from), Side::There { name, path }) => {
-            let sandbox = find(&manager, name).await?;
+            let sandbox = find(manager, &Key::new(run, name)?).await?;
             let from = walls::typed(around, from.as_ref());
             let to = into_folder(&sandbox, path, &from).await;
             let count = artifacts::put(&sandbox, &from, &to).await?;
@@ -208,7 +220,7 @@ async fn copy(from: &str, to: &str, config: &Config, around: &Surroundings) -> R
             Ok(())
         }
         (Side::There { name, path }, Side::Here(to)) => {
-            let sandbox = find(&manager, name).await?;
+            let sandbox = find(manager, &Key::new(run, name)?).await?;
             let to = walls::typed(around, to.as_ref());
             take(&sandbox, path, &to).await
         }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Command, Interpreter, Isolation, Language, Limits, Manager, SandboxError, Spec, Wanted,
+    Backend, Command, Interpreter, Isolation, Language, Limits, Manager, Sandbox, SandboxError,
+    Spec, Wanted,
 };
 
 use crate::args::SandboxArgs;
@@ -20,6 +21,9 @@ pub(crate) struct Chosen {
     pub(crate) why: String,
 }
 
+/// Why the jail is taken where nothing was asked for.
+const AUTO: &str = "auto: the jail needs no daemon and is the fastest here";
+
 /// Takes the backend that the settings ask for, or says why it is not to be had.
 pub(crate) async fn choose(
     config: &Config,
@@ -27,21 +31,47 @@ pub(crate) async fn choose(
     languages: &[Language],
 ) -> Result<Chosen, Failure> {
     config.refuse_withheld()?;
-    let wanted: Wanted = config
-        .text("sandbox.isolation")
-        .unwrap_or("auto")
-        .parse()
-        .map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
+    let wanted = wanted(config)?;
     let asked = format!("asked for: {wanted}");
     let (isolation, why) = match wanted {
-        // That it cannot be had is said when one is made: a try would cost as much.
-        Wanted::Auto => {
-            (Isolation::Jail, "auto: the jail needs no daemon and is the fastest here".to_owned())
-        }
+        Wanted::Auto => first_from(Isolation::Jail, config, around, AUTO).await?,
         Wanted::Exactly(isolation) => (isolation, asked),
-        Wanted::AtLeast(floor) => first_from(floor, config, around, asked).await?,
+        Wanted::AtLeast(floor) => first_from(floor, config, around, &asked).await?,
     };
     Ok(Chosen { backend: backend_for(languages, isolation, config, around)?, why })
+}
+
+/// A sandbox such as the settings ask for, who made it, and why it is of that kind.
+///
+/// The same as to [`choose`] and to make one, but for a jail that nobody asked for by name: that it
+/// can be had is not tried before, as the try would cost as much.
+pub(crate) async fn make(
+    config: &Config,
+    around: &Surroundings,
+    languages: &[Language],
+    spec: &Spec,
+) -> Result<(Manager, Sandbox, String), Failure> {
+    config.refuse_withheld()?;
+    let chosen = match wanted(config)? {
+        Wanted::Auto => {
+            let backend = backend_for(languages, Isolation::Jail, config, around)?;
+            let manager = manager(config, around, backend).await?;
+            match manager.make(spec.clone()).await {
+                Ok(sandbox) => return Ok((manager, sandbox, AUTO.to_owned())),
+                Err(SandboxError::Unavailable { .. }) => choose(config, around, languages).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Wanted::Exactly(_) | Wanted::AtLeast(_) => choose(config, around, languages).await?,
+    };
+    let manager = manager(config, around, chosen.backend).await?;
+    let sandbox = manager.make(spec.clone()).await?;
+    Ok((manager, sandbox, chosen.why))
+}
+
+fn wanted(config: &Config) -> Result<Wanted, Failure> {
+    let name = config.text("sandbox.isolation").unwrap_or("auto");
+    name.parse().map_err(|error| Failure::from_error(FailureKind::Settings, &error))
 }
 
 /// The first that can be had from a floor upwards, and why not those before it.
@@ -49,9 +79,10 @@ async fn first_from(
     floor: Isolation,
     config: &Config,
     around: &Surroundings,
-    mut why: String,
+    why: &str,
 ) -> Result<(Isolation, String), SandboxError> {
     let mut first = None;
+    let mut why = why.to_owned();
     for isolation in Isolation::ALL.into_iter().filter(|isolation| *isolation >= floor) {
         let there = match isolation {
             Isolation::Jail => {
@@ -64,7 +95,9 @@ async fn first_from(
         match there {
             Ok(()) => return Ok((isolation, why)),
             Err(error) => {
-                why = format!("{why}; {error}");
+                // Not the reason for the first any more, but the reason against it.
+                why =
+                    if why == AUTO { format!("auto: {error}") } else { format!("{why}; {error}") };
                 first.get_or_insert(error);
             }
         }
@@ -191,7 +224,7 @@ pub(crate) async fn manager(
     })
 }
 
-async fn open(
+pub(crate) async fn open(
     config: &Config,
     around: &Surroundings,
     backend: Arc<dyn Backend>,

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use assize_protocol::{Cause, Ended, Exec, ExecLimits, Failure, Prepare, StreamId, port};
+use assize_protocol::{Cause, Ended, Exec, Failure, Prepare, StreamId, port};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -46,7 +46,7 @@ impl Starter {
             let second = ours.try_clone().map_err(|error| cannot("make a door", &error))?;
             started.talk = Some((ours, second));
         }
-        Ok(Program::new(stream, started, &exec.limits, false))
+        Ok(Program::new(stream, started, exec, false))
     }
 
     /// Starts a program that waits at its gate.
@@ -177,12 +177,14 @@ pub(crate) struct Program {
     deadline: Instant,
     ended: Option<Ended>,
     prepared: bool,
+    pub(crate) ends_all: bool,
     pub(crate) timed_out: bool,
     pub(crate) out_of_memory: bool,
 }
 
 impl Program {
-    fn new(stream: StreamId, started: Started, limits: &ExecLimits, prepared: bool) -> Program {
+    fn new(stream: StreamId, started: Started, exec: &Exec, prepared: bool) -> Program {
+        let limits = &exec.limits;
         let began = Instant::now();
         let mut inputs = vec![Input::new(started.stdin, port::IN)];
         let mut outputs = vec![
@@ -203,6 +205,7 @@ impl Program {
             deadline: began + Duration::from_millis(limits.wall_millis),
             ended: None,
             prepared,
+            ends_all: exec.ends_all,
             timed_out: false,
             out_of_memory: false,
         }
@@ -221,7 +224,7 @@ impl Program {
         let Prepared { pid, stdin, stdout, stderr, .. } = waiting;
         let stdin = exec.stdin.then_some(stdin);
         let started = Started { pid, stdin, stdout, stderr, talk: None };
-        Some(Program::new(stream, started, &exec.limits, true))
+        Some(Program::new(stream, started, exec, true))
     }
 
     /// What to wait for: its output where the host has room.

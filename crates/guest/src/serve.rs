@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use assize_protocol::{
-    Cause, Exec, Failure, Frame, FrameError, Hello, Kind, Reply, Request, StreamId, VERSION,
-    Welcome, port,
+    Cause, Exec, Failure, Frame, FrameError, Hello, Kind, Prepare, Reply, Request, StreamId,
+    VERSION, Welcome, port,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -34,6 +34,7 @@ struct Server {
     user: Option<u32>,
     /// Known once the host has said hello.
     starter: Option<Starter>,
+    env: BTreeMap<String, String>,
     watch_memory: Option<u64>,
     streams: BTreeMap<StreamId, Stream>,
     /// The program that waits, and the stream that waits for it to be ready.
@@ -55,6 +56,7 @@ pub(crate) fn serve(user: Option<u32>) -> Result<(), String> {
         link: Link::new()?,
         user,
         starter: None,
+        env: BTreeMap::new(),
         watch_memory: None,
         streams: BTreeMap::new(),
         prepared: None,
@@ -220,17 +222,21 @@ impl Server {
 
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
         self.watch_memory = hello.limits.watch_memory;
+        self.env = hello.env;
         let confinement = Confinement::new(hello.limits).map_err(FrameError::Unreadable)?;
         self.starter = Some(Starter { confinement: Rc::new(confinement), user: self.user });
-        let welcome = Welcome {
-            version: VERSION,
-            own_user: self.user.is_some(),
-            landlock: sys::landlock_version(),
-        };
+        let welcome = Welcome { version: VERSION };
         Frame::put_message(self.link.out(), Kind::Hello, 0, &welcome)
     }
 
-    fn open(&mut self, id: StreamId, request: Request) -> Result<(), Failure> {
+    fn open(&mut self, id: StreamId, mut request: Request) -> Result<(), Failure> {
+        if let Request::Exec(Exec { env, .. }) | Request::Prepare(Prepare { env, .. }) =
+            &mut request
+        {
+            for (name, value) in &self.env {
+                env.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
         let invalid =
             |message: &str| Failure { cause: Cause::Invalid, message: message.to_owned() };
         let starter =
@@ -294,13 +300,17 @@ impl Server {
     fn look_after_programs(&mut self) {
         let mut signals = [0; 256];
         while rustix::io::read(&self.children, &mut signals).is_ok() {}
+        let mut late = Vec::new();
         while let Some(reaped) = sys::reap() {
             let program = self.streams.values_mut().find_map(|stream| match stream {
                 Stream::Program(program) if program.pid == reaped.pid => Some(program),
                 _ => None,
             });
             match program {
-                Some(program) => program.note_end(&reaped),
+                Some(program) => {
+                    program.note_end(&reaped);
+                    late.extend(program.ends_all.then_some(program.pid));
+                }
                 None => drop(self.prepared.take_if(|waiting| waiting.pid == reaped.pid)),
             }
         }
@@ -318,7 +328,6 @@ impl Server {
             .watch_memory
             .filter(|_| self.programs().any(Program::runs))
             .is_some_and(|limit| watch::memory_in_use().is_some_and(|bytes| bytes > limit));
-        let mut late = Vec::new();
         for stream in self.streams.values_mut() {
             let Stream::Program(program) = stream else { continue };
             program.move_bytes(&mut self.buffer, &mut self.link);

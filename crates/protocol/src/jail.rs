@@ -68,6 +68,8 @@ pub enum Built {
     Ready {
         pid: u32,
         proc: bool,
+        /// The version of Landlock that programs in it are under; 0 for none.
+        landlock: u32,
     },
     Failed {
         step: String,

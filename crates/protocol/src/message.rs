@@ -10,16 +10,15 @@ pub struct Hello {
     pub version: u32,
     /// What holds for everything that runs in this sandbox.
     pub limits: GuestLimits,
+    /// The environment of every program, unless it is told otherwise.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
 }
 
 /// What the guest answers to it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Welcome {
     pub version: u32,
-    /// Programs run under another user than the guest.
-    pub own_user: bool,
-    /// The version of Landlock's rules that are laid on programs; 0 for none.
-    pub landlock: u32,
 }
 
 /// Limits that the guest itself lays on every program it starts.
@@ -65,7 +64,7 @@ pub enum Request {
 pub struct Exec {
     /// The program, by its whole path, and its arguments.
     pub argv: Vec<String>,
-    /// All of its environment.
+    /// Its environment, besides what every program has.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub cwd: String,
@@ -78,6 +77,10 @@ pub struct Exec {
     /// Use the program that was prepared, if it still waits, with these arguments after its own.
     #[serde(default)]
     pub prepared: bool,
+    /// What it started ends with it, as everything does that runs by then, unless another program
+    /// that was asked for still runs.
+    #[serde(default)]
+    pub ends_all: bool,
 }
 
 /// Limits of one execution.

@@ -39,6 +39,21 @@ pub struct Sandbox {
     inner: Arc<Inner>,
 }
 
+/// What every program in a sandbox has in its environment. Programs are looked for in these folders
+/// before the usual ones.
+pub(crate) fn environment(folders: &[String]) -> BTreeMap<String, String> {
+    const USUAL: [&str; 6] =
+        ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    let before = folders.iter().map(String::as_str).filter(|folder| !USUAL.contains(folder));
+    let mut path: Vec<&str> = before.collect();
+    path.dedup();
+    path.extend(USUAL);
+    let path = path.join(":");
+    [("PATH", path.as_str()), ("HOME", WORKSPACE), ("LANG", "C.UTF-8"), ("TMPDIR", "/tmp")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
 #[derive(Debug)]
 struct Inner {
     started: Started,
@@ -82,7 +97,8 @@ impl Sandbox {
         backend: Arc<dyn Backend>,
     ) -> Result<Sandbox, SandboxError> {
         // Its limits were laid on when it was made.
-        let hello = Hello { version: VERSION, limits: GuestLimits::default() };
+        let hello =
+            Hello { version: VERSION, limits: GuestLimits::default(), env: BTreeMap::new() };
         let started = visit::visit(door, &record.id, &hello).await?;
         let inner = Inner {
             started,
@@ -149,7 +165,8 @@ impl Sandbox {
         Ok(Running { sandbox: self.clone(), stream, deadline, before, begun, written })
     }
 
-    /// Puts code at its place and runs it. Both are said in one breath.
+    /// Puts code at its place and runs it. Both are said in one breath. What the code started ends
+    /// with it, so that nothing changes any more when it is over.
     ///
     /// # Errors
     /// As [`Sandbox::exec`], and when there is no room for the code.
@@ -167,14 +184,7 @@ impl Sandbox {
 
     fn exec_request(&self, command: &Command) -> Result<Exec, SandboxError> {
         let limits = &self.inner.spec.limits;
-        let mut env: BTreeMap<String, String> = [
-            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-            ("HOME", WORKSPACE),
-            ("LANG", "C.UTF-8"),
-            ("TMPDIR", "/tmp"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
+        let mut env = BTreeMap::new();
         let mut prepared = false;
         let argv = match &command.run {
             Run::Program(program) => vec![program.clone()],
@@ -218,6 +228,7 @@ impl Sandbox {
             },
             talk: command.talk,
             prepared,
+            ends_all: matches!(command.run, Run::Code(_)),
         })
     }
 

@@ -153,15 +153,9 @@ async fn hear(
     let id = frame.stream;
     match frame.kind {
         Kind::Hello => {
-            let welcome = sandbox.channel().welcome().await.ok()?;
+            sandbox.channel().welcome().await.ok()?;
             let mut bytes = Vec::new();
-            Frame::put_message(
-                &mut bytes,
-                Kind::Hello,
-                0,
-                &Welcome { version: VERSION, ..welcome },
-            )
-            .ok()?;
+            Frame::put_message(&mut bytes, Kind::Hello, 0, &Welcome { version: VERSION }).ok()?;
             outgoing.send(bytes).await.ok()?;
         }
         Kind::Open => {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{Key, Manager, Spec};
 use serde_json::Value;
 
 use crate::exec::{DAEMON, groups, home, makers, processes_with, until};
@@ -73,6 +75,50 @@ fn a_sandbox_is_made_used_and_removed_by_different_processes() {
 
     assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
     until("the end of its maker", || makers(&home).is_empty());
+    assert!(list(&home, &[]).is_empty());
+}
+
+#[test]
+fn programs_are_found_where_the_interpreter_is() {
+    let home = home();
+    home.write("env/pyvenv.cfg", "home = /usr/bin\n");
+    fs::create_dir(home.work().join("env/bin")).unwrap();
+    let python = home.work().join("env/bin/python3");
+    std::os::unix::fs::symlink("/usr/bin/python3", &python).unwrap();
+    let setting = format!("{}:/usr/bin:/bin", python.parent().unwrap().display());
+    let home = home.set("PATH", &setting);
+    assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
+    let _made = Made(&home, "box");
+    let Ran { out, err, .. } =
+        home.run(&["sandbox", "exec", "box", "sh", "-c", "command -v python3"]);
+    assert_eq!(out, "~/work/env/bin/python3\n", "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_of_a_run_is_reached_by_its_run() {
+    let home = home();
+    let folder = home.folder.path().join(".local/state/assize/sandboxes");
+    fs::create_dir_all(&folder).unwrap();
+    let jail = std::sync::Arc::new(Jail::new(Vec::new()));
+    let manager = Manager::open(folder, jail, &[]).await.unwrap();
+    let key = Key::new(Some("run-1"), "box").unwrap();
+    manager.create_if_not_exists(&key, Spec::default()).await.unwrap();
+    let home = tokio::task::spawn_blocking(move || {
+        let run = |args: &[&str]| {
+            let Ran { code, out, .. } = home.run(&[&["sandbox"], args].concat());
+            (code, out)
+        };
+        assert_eq!(run(&["exec", "box", "echo", "hi"]).0, 2);
+        assert_eq!(run(&["exec", "--run", "run-1", "box", "echo", "hi"]), (0, "hi\n".to_owned()));
+        home.write("file", "text");
+        assert_eq!(run(&["cp", "--run", "run-1", "file", "box:/workspace/"]).0, 0);
+        assert_eq!(run(&["exec", "--run", "run-1", "box", "cat", "file"]).1, "text");
+        assert_eq!(run(&["rm", "box"]).0, 2);
+        assert_eq!(run(&["rm", "--run", "run-1", "box"]).0, 0);
+        home
+    })
+    .await
+    .unwrap();
     assert!(list(&home, &[]).is_empty());
 }
 

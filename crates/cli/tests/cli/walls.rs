@@ -89,6 +89,47 @@ fn an_engine_that_is_not_there_is_named() {
     assert!(missed.err.contains("no engine listens at"), "{}", missed.err);
 }
 
+/// Where namespaces are refused, as they are to whoever lives in another root than the system's.
+#[test]
+fn without_a_jail_the_next_stronger_walls_are_taken_and_it_is_said() {
+    let Some(home) = with_docker() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root may live in another root");
+    }
+    let root = home.work().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let elsewhere = |home: &Home, args: &[&str]| {
+        let inside = home.command(args);
+        let mut outside = std::process::Command::new("unshare");
+        let script = "mount --rbind / \"$0\" && exec /usr/sbin/chroot \"$0\" \"$@\"";
+        outside.args(["--mount", "sh", "-c", script]).arg(&root);
+        outside.arg(inside.get_program()).args(inside.get_args()).env_clear();
+        outside.envs(inside.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let code = home.write("code.py", "print(1)");
+        let ran = outside.arg(code).output().unwrap();
+        (
+            ran.status.code(),
+            String::from_utf8(ran.stdout).unwrap(),
+            String::from_utf8(ran.stderr).unwrap(),
+        )
+    };
+    let (code, out, err) = elsewhere(&home, &["exec", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&told["stdout"], &told["isolation"]), (&"1\n".into(), &"docker".into()));
+    let why = told["why"].as_str().unwrap();
+    assert!(why.starts_with("auto: no jail sandbox can be made here"), "{why}");
+    // Not where the jail was asked for.
+    let (code, _, err) = elsewhere(&home, &["exec", "--isolation", "jail"]);
+    assert_eq!(code, Some(125));
+    assert!(err.contains("no jail sandbox can be made here"), "{err}");
+    // And where nothing can be had, that is about the first.
+    let home = home.set("DOCKER_HOST", "unix:///nonexistent/docker.sock");
+    let (code, _, err) = elsewhere(&home, &["exec"]);
+    assert_eq!(code, Some(125));
+    assert!(err.contains("no jail sandbox can be made here"), "{err}");
+}
+
 #[test]
 fn when_assize_is_killed_its_container_goes_and_the_next_start_cleans_up() {
     let Some(home) = with_docker() else { return };

@@ -58,7 +58,11 @@ pub(crate) fn keep() -> Result<(), String> {
         serde_json::from_str(&line).map_err(|error| format!("the host sent no jail: {error}"))?;
     let built = build(&setup);
     let answer = match &built {
-        Ok(jail) => Built::Ready { pid: jail.pid.cast_unsigned(), proc: jail.has_proc },
+        Ok(jail) => Built::Ready {
+            pid: jail.pid.cast_unsigned(),
+            proc: jail.has_proc,
+            landlock: sys::landlock_version(),
+        },
         Err(step) => Built::Failed {
             step: step.name.clone(),
             errno: step.error.raw_os_error().unwrap_or(0),

@@ -37,6 +37,8 @@ pub(crate) fn enter(setup: &Setup) -> Result<bool, Step> {
         users::become_guest()?;
     }
     begin()?;
+    // Before the pieces, some of which may lie within: an environment in `/tmp` is one, too.
+    writable(setup)?;
     for (piece, tree) in &pieces {
         place(piece, tree)?;
     }
@@ -50,7 +52,6 @@ pub(crate) fn enter(setup: &Setup) -> Result<bool, Step> {
         make_parents(at)?;
         std::fs::write(at, &file.text).step(format!("writing `{}`", file.at))?;
     }
-    writable(setup)?;
     let has_proc = proc()?;
     finish(setup)?;
     Ok(has_proc)

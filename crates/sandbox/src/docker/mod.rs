@@ -31,6 +31,7 @@ use crate::backend::{Backend, Cell, Enforcement, Identity, Isolation, Started};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::interpreter::Language;
+use crate::sandbox::environment;
 use crate::spec::Spec;
 use attached::Words;
 use cell::DockerCell;
@@ -197,7 +198,8 @@ impl Backend for Docker {
         let limits = GuestLimits { file_bytes: spec.limits.disk, ..GuestLimits::default() };
         let words = Words::default();
         let connection = attached::connection(launched.attached, words.clone());
-        let channel = Channel::over(connection, &Hello { version: VERSION, limits });
+        let channel =
+            Channel::over(connection, &Hello { version: VERSION, limits, env: environment(&[]) });
         let (memory, welcome) = tokio::join!(
             cell::memory_of(&client.api, &launched.id),
             tokio::time::timeout(WELCOME, channel.welcome()),

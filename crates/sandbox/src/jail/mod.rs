@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use assize_protocol::jail::{Built, File, Link, Piece, Setup, Users};
 use assize_protocol::{GuestLimits, Hello, VERSION};
@@ -23,7 +23,7 @@ use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::guest::GuestFile;
 use crate::interpreter::{Interpreter, Language, SYSTEM};
-use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE};
+use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
 use crate::spec::{Limits, Spec};
 
 /// Devices that every program expects, and none that leads anywhere.
@@ -37,6 +37,12 @@ const PAIRS: u32 = 50_000_000;
 /// In containers with the usual sixty-five thousand users, all jails have the same two.
 const FEW_USERS: Users = Users { guest: 65_532, program: 65_533 };
 
+/// What a jail's files are.
+const PIECES: &str = "mount namespace of read-only pieces";
+
+/// No jail was made yet that could have told.
+const UNKNOWN: u32 = u32::MAX;
+
 /// Makes jails.
 #[derive(Debug)]
 pub struct Jail {
@@ -45,6 +51,8 @@ pub struct Jail {
     users: Others,
     /// The last one made could have no `/proc`, and so no watch over its memory.
     without_proc: AtomicBool,
+    /// The version of Landlock that the last one made has; 0 for none.
+    landlock: AtomicU32,
 }
 
 impl Jail {
@@ -55,6 +63,7 @@ impl Jail {
             groups: Groups::find(),
             users: Others::find(),
             without_proc: AtomicBool::new(false),
+            landlock: AtomicU32::new(UNKNOWN),
         }
     }
 
@@ -326,12 +335,19 @@ impl Backend for Jail {
             reader.read_line(&mut answer).await?;
             Ok::<_, std::io::Error>(answer)
         };
-        let hello = Hello { version: VERSION, limits: self.guest_limits(&spec.limits) };
+        let folders = self.interpreters.iter().filter_map(|one| one.program.parent());
+        let folders: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
+        let hello = Hello {
+            version: VERSION,
+            limits: self.guest_limits(&spec.limits),
+            env: environment(&folders),
+        };
         let channel = Channel::over(from_std(channel)?, &hello);
         let answer = told.await.unwrap_or_default();
         cell.keeper.get_mut().life = Some(life);
         match serde_json::from_str(&answer) {
-            Ok(Built::Ready { proc, .. }) => {
+            Ok(Built::Ready { proc, landlock, .. }) => {
+                self.landlock.store(landlock, Ordering::Relaxed);
                 self.without_proc.store(!proc, Ordering::Relaxed);
                 Ok(Started { channel, cell: Box::new(cell) })
             }
@@ -381,8 +397,11 @@ impl Backend for Jail {
             wall: "guest, and the host after it".to_owned(),
             network: "network namespace with nothing in it".to_owned(),
             system_calls: "seccomp, a list of what is allowed".to_owned(),
-            files: "mount namespace of read-only pieces, and Landlock where the kernel has it"
-                .to_owned(),
+            files: match self.landlock.load(Ordering::Relaxed) {
+                UNKNOWN => format!("{PIECES}, and Landlock where the kernel has it"),
+                0 => format!("{PIECES}; this kernel has no Landlock"),
+                version => format!("{PIECES}, and Landlock (version {version})"),
+            },
         }
     }
 
@@ -476,6 +495,7 @@ mod tests {
             groups,
             users: Others::find(),
             without_proc: AtomicBool::new(false),
+            landlock: AtomicU32::new(UNKNOWN),
         };
         let maker = format!("test{}", std::process::id());
         let identity = Identity { maker: maker.clone(), id: "1".to_owned() };

@@ -67,6 +67,7 @@ for_every_backend!(
     the_first_process_cannot_be_killed_or_looked_into,
     two_programs_run_at_once,
     what_one_program_leaves_the_next_one_finds,
+    what_code_started_ends_with_it,
     a_time_out_spares_other_programs,
     a_signal_can_be_sent,
     a_program_can_be_killed,
@@ -611,6 +612,27 @@ async fn what_one_program_leaves_the_next_one_finds(bench: Bench) {
     let pid = text(&done.stdout).trim();
     let next = shell(&sandbox, &format!("cat /workspace/file; kill -0 {pid} && echo alive")).await;
     assert_eq!(text(&next.stdout), "kept\nalive\n");
+}
+
+async fn what_code_started_ends_with_it(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let other = Command::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true);
+    let mut other = sandbox.exec(other).await.unwrap();
+    assert!(matches!(other.next().await.unwrap(), Event::Wrote(..)));
+    let code = "
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True: print('still here', file=open('/workspace/file', 'a'))
+    os._exit(0)
+while not os.path.exists('/workspace/file'): time.sleep(0.01)";
+    assert!(python(&sandbox, code).await.outcome.success());
+    let gone = "while cat /proc/[0-9]*/comm | grep -q python; do :; done; echo gone";
+    assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
+    // Others who were asked to run are none of it.
+    assert!(other.stdin().write(b"me too\n").await.unwrap());
+    assert_eq!(text(&other.finish().await.unwrap().stdout), "me too\n");
 }
 
 async fn a_time_out_spares_other_programs(bench: Bench) {
