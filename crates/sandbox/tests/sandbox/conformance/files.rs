@@ -1,0 +1,124 @@
+//! Files in a sandbox, from outside.
+
+use assize_sandbox::{Cause, EntryKind, SandboxError};
+
+use crate::bench::{Bench, python, shell, text};
+
+pub(super) async fn a_file_is_written_and_read(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
+    sandbox.write("/workspace/data.bin", &bytes).await.unwrap();
+    assert!(sandbox.read("/workspace/data.bin", 2_000_000).await.unwrap() == bytes);
+    let done = python(&sandbox, "print(sum(open('data.bin', 'rb').read()))").await;
+    let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
+    assert_eq!(text(&done.stdout).trim(), sum.to_string());
+    sandbox.write("/tmp/empty", b"").await.unwrap();
+    assert_eq!(sandbox.read("/tmp/empty", 10).await.unwrap(), b"");
+}
+
+pub(super) async fn writing_makes_folders_and_replaces_files(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let path = "/workspace/logs/deep/i1.json";
+    sandbox.write(path, b"a long first text").await.unwrap();
+    sandbox.write(path, b"short").await.unwrap();
+    assert_eq!(sandbox.read(path, 100).await.unwrap(), b"short");
+    // Programs own what the host wrote, but for what it made read-only.
+    sandbox.write_with_mode("/workspace/given", b"x", 0o444).await.unwrap();
+    let script = format!(
+        "echo more >> {path} && ls -l /workspace/given | cut -c1-10; echo y > /workspace/given"
+    );
+    let done = shell(&sandbox, &script).await;
+    assert_eq!(text(&done.stdout), "-r--r--r--\n");
+    assert!(text(&done.stderr).contains("given"), "{}", text(&done.stderr));
+    assert_eq!(sandbox.read(path, 100).await.unwrap(), b"shortmore\n");
+}
+
+pub(super) async fn reading_says_what_is_wrong(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let cause = |result: Result<Vec<u8>, SandboxError>| result.unwrap_err().cause();
+    assert_eq!(cause(sandbox.read("/workspace/none", 10).await), Some(Cause::NotFound));
+    assert_eq!(cause(sandbox.read("/workspace", 10).await), Some(Cause::WrongKind));
+    sandbox.write("/tmp/long", &[0; 1000]).await.unwrap();
+    let long = sandbox.read("/tmp/long", 999).await.unwrap_err();
+    assert_eq!(long.to_string(), "`/tmp/long` has 1000 bytes, and 999 are allowed");
+    shell(&sandbox, "chmod 000 /tmp/long").await;
+    assert_eq!(cause(sandbox.read("/tmp/long", 1000).await), Some(Cause::Denied));
+}
+
+pub(super) async fn what_is_no_plain_file_is_not_read(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let script = "cd /workspace; mkfifo pipe; ln -s /dev/zero zero; ln -s loop loop; ln -s /proc/self/environ own; \
+                  ln -s /proc/1/mem memory; ln -s /etc/passwd plain";
+    assert!(shell(&sandbox, script).await.outcome.success());
+    for name in ["pipe", "zero", "loop", "own", "memory"] {
+        let error = sandbox.read(&format!("/workspace/{name}"), 1 << 20).await.unwrap_err();
+        assert!(error.cause().is_some(), "{name}: {error}");
+    }
+    // A link to what a program could read itself is no secret.
+    assert!(sandbox.read("/workspace/plain", 1 << 20).await.is_ok());
+}
+
+pub(super) async fn what_the_host_writes_goes_through_no_door_of_the_kernel(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let script = "cd /workspace; ln -s /proc/self/fd/1 out; ln -s /proc/1/oom_score_adj score; mkfifo pipe; \
+                  ln -s /usr/planted planted; ln -s /proc/self/cwd/made here";
+    assert!(shell(&sandbox, script).await.outcome.success());
+    for name in ["out", "score", "pipe", "planted", "here"] {
+        let error = sandbox.write(&format!("/workspace/{name}"), b"x").await.unwrap_err();
+        assert!(error.cause().is_some(), "{name}: {error}");
+    }
+    assert_eq!(text(&shell(&sandbox, "echo fine").await.stdout), "fine\n");
+}
+
+pub(super) async fn a_folder_is_listed(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    sandbox.write("/workspace/b.txt", b"four").await.unwrap();
+    shell(
+        &sandbox,
+        "cd /workspace; mkdir a; ln -s b.txt c; mkfifo d; touch \"$(printf 'e\\377')\"",
+    )
+    .await;
+    let entries = sandbox.list("/workspace").await.unwrap();
+    let told: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
+    let kinds =
+        [EntryKind::Folder, EntryKind::File, EntryKind::Link, EntryKind::Other, EntryKind::File];
+    assert_eq!(
+        told,
+        ["a", "b.txt", "c", "d", "e\u{fffd}"].into_iter().zip(kinds).collect::<Vec<_>>()
+    );
+    assert_eq!(entries[1].size, 4);
+    assert_eq!(sandbox.list("/none").await.unwrap_err().cause(), Some(Cause::NotFound));
+    assert_eq!(sandbox.list("/workspace/b.txt").await.unwrap_err().cause(), Some(Cause::WrongKind));
+    shell(&sandbox, "mkdir /tmp/many; cd /tmp/many; for i in $(seq 4001); do : > $i; done").await;
+    assert_eq!(sandbox.list("/tmp/many").await.unwrap_err().cause(), Some(Cause::TooLarge));
+    let long = "mkdir /tmp/long; cd /tmp/long; for i in $(seq 1000 4990); do : > $i$(printf %0240d 0); done";
+    assert!(shell(&sandbox, long).await.outcome.success());
+    assert_eq!(sandbox.list("/tmp/long").await.unwrap_err().cause(), Some(Cause::TooLarge));
+}
+
+pub(super) async fn files_and_folders_are_removed(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    sandbox.write("/workspace/a/b/c", b"x").await.unwrap();
+    sandbox.write("/workspace/d", b"x").await.unwrap();
+    shell(&sandbox, "ln -s /usr /workspace/a/system").await;
+    sandbox.remove("/workspace/a").await.unwrap();
+    sandbox.remove("/workspace/d").await.unwrap();
+    assert_eq!(sandbox.list("/workspace").await.unwrap(), []);
+    assert_eq!(sandbox.remove("/workspace/d").await.unwrap_err().cause(), Some(Cause::NotFound));
+    assert!(sandbox.remove("/usr/bin").await.is_err());
+    assert!(
+        sandbox.list("/usr/bin").await.is_ok()
+            || sandbox.read("/usr/bin/env", 1 << 24).await.is_ok()
+    );
+}
+
+pub(super) async fn paths_are_whole(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    for path in ["relative", "", "/workspace/../usr/x", "/..", "/tmp/a\0b"] {
+        let invalid = Some(Cause::Invalid);
+        assert_eq!(sandbox.write(path, b"x").await.unwrap_err().cause(), invalid, "{path:?}");
+        assert_eq!(sandbox.read(path, 10).await.unwrap_err().cause(), invalid, "{path:?}");
+        assert_eq!(sandbox.list(path).await.unwrap_err().cause(), invalid, "{path:?}");
+        assert_eq!(sandbox.remove(path).await.unwrap_err().cause(), invalid, "{path:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! What each limit means.
+
+use std::time::Duration;
+
+use assize_sandbox::{Cause, Command};
+
+use crate::bench::{Bench, python, shell, text};
+
+pub(super) async fn time_runs_out(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.wall = Duration::from_millis(700)).await;
+    let done = python(&sandbox, "print('on it')\nwhile True: pass").await;
+    assert!(done.outcome.timed_out && !done.outcome.success());
+    assert_eq!((done.outcome.signal, text(&done.stdout)), (Some(9), "on it\n"));
+}
+
+pub(super) async fn time_runs_out_for_what_ignores_signals_and_leaves_the_tree(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(2)).await;
+    let code = r"
+import os, signal, time
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setsid()
+            os.close(1); os.close(2)
+            time.sleep(1000)
+        os._exit(0)
+time.sleep(1000)
+";
+    let done = python(&sandbox, code).await;
+    assert!(done.outcome.timed_out);
+    // Whatever it left would be there for the next one.
+    let gone = "while cat /proc/[0-9]*/comm | grep -q python; do :; done; echo gone";
+    assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
+}
+
+pub(super) async fn a_shorter_time_can_be_asked_for_and_no_longer_one(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(2)).await;
+    let wait = |wall| Command::new("/bin/sleep").args(["1000"]).wall(wall);
+    for wall in [Duration::from_millis(200), Duration::from_secs(1000)] {
+        let done = sandbox.exec(wait(wall)).await.unwrap().finish().await.unwrap();
+        assert!(done.outcome.timed_out);
+        assert!(done.outcome.duration >= wall.min(Duration::from_secs(2)));
+    }
+}
+
+pub(super) async fn memory_runs_out(bench: Bench) {
+    let sandbox = bench.with(|limits| {
+        limits.memory = 48 << 20;
+        limits.disk = 8 << 20;
+    });
+    let code = "data = []\nwhile True: data.append(bytearray(1 << 20))";
+    let done = python(&sandbox.await, code).await;
+    assert!(done.outcome.out_of_memory && !done.outcome.success(), "{:?}", done.outcome);
+    assert!(!done.outcome.timed_out);
+}
+
+pub(super) async fn a_crash_is_not_for_want_of_memory(bench: Bench) {
+    let done = bench.python("import ctypes; ctypes.string_at(0)").await;
+    assert_eq!((done.outcome.signal, done.outcome.out_of_memory), (Some(11), false));
+    let done = bench.python("import os; os.kill(os.getpid(), 9)").await;
+    assert_eq!(
+        (done.outcome.signal, done.outcome.out_of_memory, done.outcome.timed_out),
+        (Some(9), false, false)
+    );
+}
+
+pub(super) async fn memory_is_counted_for_all_processes_together(bench: Bench) {
+    let sandbox = bench.with(|limits| {
+        limits.memory = 64 << 20;
+        limits.disk = 8 << 20;
+    });
+    let code = r"
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        data = bytearray(b'x' * (30 << 20))
+        time.sleep(1000)
+time.sleep(3)
+print('all there')
+";
+    let done = python(&sandbox.await, code).await;
+    assert!(done.outcome.out_of_memory, "{:?}", done.outcome);
+}
+
+pub(super) async fn processes_are_limited(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.processes = 20).await;
+    let code = r"
+import os, time
+count = 0
+try:
+    while count < 100:
+        if os.fork() == 0: time.sleep(1000)
+        count += 1
+except BlockingIOError: pass
+print(count)
+";
+    let done = python(&sandbox, code).await;
+    assert_eq!(text(&done.stdout), "19\n");
+}
+
+pub(super) async fn the_disk_runs_full(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.disk = 4 << 20).await;
+    let code = r"
+import errno
+written = 0
+try:
+    for number in range(16):
+        with open(f'/tmp/{number}', 'wb', buffering=0) as file:
+            written += file.write(b'x' * (1 << 20))
+except OSError as error:
+    print(errno.errorcode[error.errno], written <= 4 << 20)
+";
+    let done = python(&sandbox, code).await;
+    assert_eq!(text(&done.stdout), "ENOSPC True\n");
+    assert!(done.outcome.disk_full);
+    // What does not fit whole is not left in part.
+    sandbox.remove("/tmp/0").await.unwrap();
+    let full = sandbox.write("/workspace/more", &[0; 3 << 20]).await.unwrap_err();
+    assert_eq!(full.cause(), Some(Cause::Full), "{full}");
+    assert_eq!(
+        sandbox.read("/workspace/more", 10).await.unwrap_err().cause(),
+        Some(Cause::NotFound)
+    );
+    sandbox.write("/workspace/less", &[0; 500_000]).await.unwrap();
+}
+
+pub(super) async fn files_are_limited_in_number(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.disk = 4 << 20).await;
+    let code = r"
+import os, errno
+try:
+    for number in range(100_000): os.close(os.open(f'/tmp/{number}', os.O_CREAT | os.O_WRONLY))
+except OSError as error:
+    print(errno.errorcode[error.errno], number < 5000)
+";
+    let done = python(&sandbox, code).await;
+    assert_eq!(text(&done.stdout), "ENOSPC True\n");
+    assert!(done.outcome.disk_full);
+}
+
+pub(super) async fn the_workspace_is_on_the_same_disk(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.disk = 4 << 20).await;
+    let code = r"
+import os
+written = 0
+for folder in ('/tmp', '/workspace'):
+    try:
+        for number in range(8):
+            fd = os.open(f'{folder}/{number}', os.O_CREAT | os.O_WRONLY)
+            written += os.write(fd, b'x' * (1 << 20))
+    except OSError: pass
+print(written <= 4 << 20)
+";
+    assert_eq!(text(&python(&sandbox, code).await.stdout), "True\n");
+}

@@ -1,0 +1,228 @@
+//! Several programs, their ends, and what they need.
+
+use std::time::Duration;
+
+use assize_sandbox::{Cause, Command, Event, Isolation, Language, Layer, SandboxError, Spec};
+
+use crate::bench::{Bench, python, shell, text, try_python};
+
+pub(super) async fn two_programs_run_at_once(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    // Each waits for the other.
+    let script = |own: &str, other: &str| {
+        format!("touch /tmp/{own}; while [ ! -e /tmp/{other} ]; do sleep 0.01; done; echo {own}")
+    };
+    let (one, two) = (script("one", "two"), script("two", "one"));
+    let (one, two) = tokio::join!(shell(&sandbox, &one), shell(&sandbox, &two));
+    assert_eq!((text(&one.stdout), text(&two.stdout)), ("one\n", "two\n"));
+}
+
+pub(super) async fn what_one_program_leaves_the_next_one_finds(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let done =
+        shell(&sandbox, "echo kept > /workspace/file; sleep 1000 >/dev/null 2>&1 & echo $!").await;
+    // The end of the first is not the end of what it left running, and is not held up by it.
+    let pid = text(&done.stdout).trim();
+    let next = shell(&sandbox, &format!("cat /workspace/file; kill -0 {pid} && echo alive")).await;
+    assert_eq!(text(&next.stdout), "kept\nalive\n");
+}
+
+pub(super) async fn what_code_started_ends_with_it(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let other = Command::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true);
+    let mut other = sandbox.exec(other).await.unwrap();
+    assert!(matches!(other.next().await.unwrap(), Event::Wrote(..)));
+    let code = "
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True: print('still here', file=open('/workspace/file', 'a'))
+    os._exit(0)
+while not os.path.exists('/workspace/file'): time.sleep(0.01)";
+    assert!(python(&sandbox, code).await.outcome.success());
+    let gone = "while cat /proc/[0-9]*/comm | grep -q python; do :; done; echo gone";
+    assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
+    // Others who were asked to run are none of it.
+    assert!(other.stdin().write(b"me too\n").await.unwrap());
+    assert_eq!(text(&other.finish().await.unwrap().stdout), "me too\n");
+}
+
+pub(super) async fn a_time_out_spares_other_programs(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let mut long = sandbox
+        .exec(Command::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true))
+        .await
+        .unwrap();
+    assert!(matches!(long.next().await.unwrap(), Event::Wrote(..)));
+    let short = Command::new("/bin/sh").args(["-c", "sleep 1000 & setsid sleep 1001 & sleep 1002"]);
+    let short =
+        sandbox.exec(short.wall(Duration::from_millis(500))).await.unwrap().finish().await.unwrap();
+    assert!(short.outcome.timed_out);
+    assert!(long.stdin().write(b"still here\n").await.unwrap());
+    assert_eq!(text(&long.finish().await.unwrap().stdout), "still here\n");
+    let gone = "while cat /proc/[0-9]*/comm | grep -q sleep; do :; done; echo gone";
+    assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
+}
+
+pub(super) async fn a_signal_can_be_sent(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let code = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(5))\nprint('set')\nsignal.pause()";
+    let mut running =
+        sandbox.run(Language::Python, code.as_bytes(), Command::default()).await.unwrap();
+    assert!(matches!(running.next().await.unwrap(), Event::Wrote(..)));
+    running.signal(15).await.unwrap();
+    assert_eq!(running.finish().await.unwrap().outcome.exit_code, Some(5));
+}
+
+pub(super) async fn a_program_can_be_killed(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let running = sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
+    running.kill();
+    let outcome = running.finish().await.unwrap().outcome;
+    assert_eq!((outcome.signal, outcome.timed_out), (Some(9), false));
+}
+
+pub(super) async fn a_program_that_nobody_waits_for_is_killed(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    drop(sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap());
+    let gone =
+        shell(&sandbox, "while cat /proc/[0-9]*/comm | grep -q sleep; do :; done; echo gone").await;
+    assert_eq!(text(&gone.stdout), "gone\n");
+}
+
+pub(super) async fn a_missing_program_is_named(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let error = sandbox.exec(Command::new("/no/such")).await.unwrap().finish().await.unwrap_err();
+    assert_eq!(error.cause(), Some(Cause::NotFound));
+    assert_eq!(error.to_string(), "there is no program `/no/such` in the sandbox");
+    sandbox.write("/tmp/plain", b"text").await.unwrap();
+    let error = sandbox.exec(Command::new("/tmp/plain")).await.unwrap().finish().await.unwrap_err();
+    assert_eq!(error.cause(), Some(Cause::Denied), "{error}");
+    // By its name alone it is looked for in the usual folders.
+    let done =
+        sandbox.exec(Command::new("echo").args(["found"])).await.unwrap().finish().await.unwrap();
+    assert_eq!(text(&done.stdout), "found\n");
+}
+
+pub(super) async fn bash_and_javascript_run_too(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let code = b"a=(one two); echo ${a[1]} $1";
+    let done = sandbox.run(Language::Bash, code, Command::default().args(["three"])).await.unwrap();
+    assert_eq!(text(&done.finish().await.unwrap().stdout), "two three\n");
+    let code = b"console.log([1, 2].map(x => x * 2), process.argv[2])";
+    match sandbox.run(Language::JavaScript, code, Command::default().args(["x"])).await {
+        Ok(running) => {
+            let done = running.finish().await;
+            match done {
+                Ok(done) => {
+                    assert_eq!(text(&done.stdout), "[ 2, 4 ] x\n", "{}", text(&done.stderr))
+                }
+                Err(error) => assert_eq!(error.cause(), Some(Cause::NotFound)),
+            }
+        }
+        Err(error) => assert!(
+            matches!(error, SandboxError::NoInterpreter(Language::JavaScript, _)),
+            "{error}"
+        ),
+    }
+}
+
+pub(super) async fn layers_are_seen_and_cannot_be_written(bench: Bench) {
+    let folder = bench.folder.path().join("layer");
+    std::fs::create_dir_all(folder.join("package")).unwrap();
+    std::fs::write(folder.join("package/__init__.py"), "ANSWER = 42").unwrap();
+    let layer = Layer::of(&folder).unwrap();
+    let at = layer.at.clone();
+    let spec = Spec { layers: vec![layer], ..Spec::default() };
+    let sandbox = bench.manager.make(spec).await.unwrap();
+    let command = Command::default().env("PYTHONPATH", &at);
+    let done =
+        try_python(&sandbox, "import package; print(package.ANSWER)", command).await.unwrap();
+    assert_eq!(text(&done.stdout), "42\n", "{}", text(&done.stderr));
+    assert!(!shell(&sandbox, &format!("touch {at}/x")).await.outcome.success());
+    assert!(!folder.join("x").exists());
+}
+
+pub(super) async fn subprocesses_and_multiprocessing_work(bench: Bench) {
+    let code = r"
+import subprocess, multiprocessing, threading, tempfile, asyncio
+print(subprocess.run(['echo', 'sub'], capture_output=True, text=True).stdout.strip())
+def double(n): return n * 2
+async def main(): return (await asyncio.create_subprocess_exec('true')).pid > 0
+if __name__ == '__main__':
+    with multiprocessing.Pool(2) as pool: print(pool.map(double, [1, 2, 3]))
+    with tempfile.TemporaryDirectory() as folder: print(folder.startswith('/tmp/'))
+    print(asyncio.run(main()))
+    thread = threading.Thread(target=print, args=('thread',)); thread.start(); thread.join()
+";
+    let done = bench.python(code).await;
+    assert_eq!(
+        text(&done.stdout),
+        "sub\n[2, 4, 6]\nTrue\nTrue\nthread\n",
+        "{}",
+        text(&done.stderr)
+    );
+}
+
+pub(super) async fn common_libraries_work(bench: Bench) {
+    let code = r"
+import json, sqlite3, decimal, datetime, hashlib, uuid, zlib, platform, getpass, os, ssl, ctypes, socket, select
+db = sqlite3.connect('/workspace/x.db'); db.execute('create table t(a)'); db.execute('insert into t values(1)'); db.commit()
+print(db.execute('select * from t').fetchall(), getpass.getuser(), os.path.expanduser('~'), socket.gethostname() != '')
+print(len(uuid.uuid4().hex), hashlib.sha256(b'').hexdigest()[:8], datetime.datetime.now().year > 2000)
+";
+    let done = bench.python(code).await;
+    let told = text(&done.stdout);
+    assert_eq!(
+        told,
+        "[(1,)] sandbox /workspace True\n32 e3b0c442 True\n",
+        "{}",
+        text(&done.stderr)
+    );
+}
+
+pub(super) async fn only_a_machine_of_its_own_has_a_clock(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let reseeded = sandbox.reseed(&[7; 32], std::time::SystemTime::UNIX_EPOCH).await;
+    match sandbox.isolation() {
+        Isolation::Microvm => reseeded.unwrap(),
+        _ => assert_eq!(reseeded.unwrap_err().cause(), Some(Cause::Denied)),
+    }
+    let year = python(&sandbox, "import time; print(time.gmtime().tm_year > 2000)").await;
+    assert_eq!(text(&year.stdout), "True\n");
+}
+
+pub(super) async fn a_sandbox_that_ended_says_so(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let running = sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
+    sandbox.end().await;
+    sandbox.end().await;
+    let error = running.finish().await.unwrap_err();
+    assert!(matches!(error, SandboxError::Broke(_)) && error.is_infrastructure(), "{error}");
+    assert!(matches!(sandbox.write("/tmp/x", b"").await, Err(SandboxError::Broke(_))));
+    assert!(matches!(sandbox.exec(Command::default()).await, Err(SandboxError::Broke(_))));
+}
+
+pub(super) async fn limits_must_make_sense(bench: Bench) {
+    let mut spec = Spec::default();
+    spec.limits.memory = 1;
+    let error = bench.manager.make(spec).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the limits of the sandbox make no sense: memory must be at least 16 MB"
+    );
+}
+
+pub(super) async fn an_unknown_image_is_refused(bench: Bench) {
+    let spec = Spec { image: Some("no/such-image:latest".to_owned()), ..Spec::default() };
+    let error = bench.manager.make(spec).await.unwrap_err();
+    assert!(error.to_string().contains("no/such-image:latest"), "{error}");
+}
+
+pub(super) async fn duration_and_memory_are_told(bench: Bench) {
+    let code = "import time; data = b'x' * (40 << 20); time.sleep(0.2)";
+    let outcome = bench.python(code).await.outcome;
+    assert!(outcome.duration >= Duration::from_millis(200), "{outcome:?}");
+    assert!((40 << 20..256 << 20).contains(&outcome.peak_memory), "{outcome:?}");
+}

@@ -1,0 +1,174 @@
+//! What goes in and out of a program, and how it ends.
+
+use assize_sandbox::{Cause, Command, Event, Language, Output};
+
+use crate::bench::{Bench, python, text, try_python};
+
+pub(super) async fn a_program_prints_and_ends(bench: Bench) {
+    let done = bench.python("print('hello')").await;
+    assert_eq!((text(&done.stdout), text(&done.stderr)), ("hello\n", ""));
+    assert!(done.outcome.success());
+    assert!(!done.outcome.timed_out && !done.outcome.out_of_memory && !done.outcome.output_cut);
+}
+
+pub(super) async fn output_and_errors_are_told_apart(bench: Bench) {
+    let done = bench.python("import sys; print('out'); print('err', file=sys.stderr)").await;
+    assert_eq!((text(&done.stdout), text(&done.stderr)), ("out\n", "err\n"));
+}
+
+pub(super) async fn an_exit_code_is_passed_on(bench: Bench) {
+    let done = bench.python("raise SystemExit(42)").await;
+    assert_eq!((done.outcome.exit_code, done.outcome.signal), (Some(42), None));
+    assert_eq!(done.outcome.status(), 42);
+    assert!(!done.outcome.success());
+}
+
+pub(super) async fn a_signal_is_told(bench: Bench) {
+    let done = bench.python("import os; os.kill(os.getpid(), 15)").await;
+    assert_eq!((done.outcome.exit_code, done.outcome.signal), (None, Some(15)));
+    assert_eq!(done.outcome.status(), 143);
+}
+
+pub(super) async fn an_exception_reads_as_it_does_anywhere(bench: Bench) {
+    let done = bench.python("def f():\n    return 1 / 0\nf()\n").await;
+    assert_eq!(done.outcome.exit_code, Some(1));
+    let errors = text(&done.stderr);
+    assert!(
+        errors.starts_with(
+            "Traceback (most recent call last):\n  File \"/tmp/code.py\", line 3, in <module>"
+        ),
+        "{errors}"
+    );
+    assert!(errors.ends_with("ZeroDivisionError: division by zero\n"), "{errors}");
+}
+
+pub(super) async fn arguments_arrive_as_they_are(bench: Bench) {
+    let arguments = ["a b", "", "'\"$(id)`", "ä\n", "--flag", "*"];
+    let sandbox = bench.sandbox().await;
+    let code = "import sys, json; print(json.dumps(sys.argv))";
+    let done = try_python(&sandbox, code, Command::default().args(arguments)).await.unwrap();
+    let told: Vec<String> = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told[0], "/tmp/code.py");
+    assert_eq!(told[1..], arguments);
+}
+
+pub(super) async fn the_environment_is_what_was_given(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let code = "import os, json; print(json.dumps(dict(os.environ)))";
+    let command = Command::default().env("GIVEN", "yes = ä").env("PATH", "/bin:/usr/bin");
+    let done = try_python(&sandbox, code, command).await.unwrap();
+    let told: std::collections::BTreeMap<String, String> =
+        serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told["GIVEN"], "yes = ä");
+    assert_eq!(told["PATH"], "/bin:/usr/bin");
+    let names: Vec<&str> =
+        told.keys().map(String::as_str).filter(|name| *name != "LC_CTYPE").collect();
+    assert_eq!(names, ["GIVEN", "HOME", "LANG", "PATH", "PYTHONPATH", "TMPDIR"]);
+    let wrong = try_python(&sandbox, code, Command::default().env("A=B", "x")).await;
+    assert!(wrong.unwrap_err().to_string().contains("cannot be a variable"));
+}
+
+pub(super) async fn the_working_folder_is_the_workspace_or_another(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let pwd = |folder: Option<&str>| {
+        let command = Command::new("/bin/sh").args(["-c", "pwd -P"]);
+        folder.map_or(command.clone(), |folder| command.cwd(folder))
+    };
+    let own = sandbox.exec(pwd(None)).await.unwrap().finish().await.unwrap();
+    // It may be a link to a folder of the disk.
+    assert!(text(&own.stdout).trim_end().ends_with("/workspace"), "{}", text(&own.stdout));
+    let other = sandbox.exec(pwd(Some("/usr"))).await.unwrap().finish().await.unwrap();
+    assert_eq!(text(&other.stdout), "/usr\n");
+    let missing = sandbox.exec(pwd(Some("/nowhere"))).await.unwrap().finish().await.unwrap_err();
+    assert_eq!(missing.cause(), Some(Cause::NotFound));
+    assert_eq!(missing.to_string(), "there is no folder `/nowhere` in the sandbox");
+}
+
+pub(super) async fn input_is_passed_through_both_ways(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.output = 64 << 20).await;
+    let running = sandbox.exec(Command::new("/bin/cat").stdin(true)).await.unwrap();
+    let sent: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let (stdin, bytes) = (running.stdin(), sent.clone());
+    let writer = tokio::spawn(async move {
+        assert!(stdin.write(&bytes).await.unwrap());
+        stdin.close();
+    });
+    let done = running.finish().await.unwrap();
+    writer.await.unwrap();
+    assert_eq!(done.outcome.exit_code, Some(0));
+    assert!(done.stdout == sent, "{} of {} bytes", done.stdout.len(), sent.len());
+}
+
+pub(super) async fn without_input_there_is_none(bench: Bench) {
+    let done = bench.python("import sys; print(repr(sys.stdin.read()))").await;
+    assert_eq!(text(&done.stdout), "''\n");
+}
+
+pub(super) async fn input_that_nobody_reads_is_no_trouble(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let running = sandbox.exec(Command::new("/bin/true").stdin(true)).await.unwrap();
+    let stdin = running.stdin();
+    let writer = tokio::spawn(async move {
+        // Taken for a while, and then it does not want any more.
+        while stdin.write(&[0; 65536]).await.unwrap() {}
+    });
+    assert!(running.finish().await.unwrap().outcome.success());
+    writer.await.unwrap();
+}
+
+pub(super) async fn output_comes_as_it_is_written(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let code = "print('ready'); print('you said', input())";
+    let command = Command::default().stdin(true);
+    let mut running = sandbox.run(Language::Python, code.as_bytes(), command).await.unwrap();
+    let Event::Wrote(Output::Stdout, first) = running.next().await.unwrap() else {
+        panic!("no output")
+    };
+    assert_eq!(text(&first), "ready\n");
+    let stdin = running.stdin();
+    assert!(stdin.write(b"yes\n").await.unwrap());
+    assert_eq!(text(&running.finish().await.unwrap().stdout), "you said yes\n");
+}
+
+pub(super) async fn much_output_comes_whole(bench: Bench) {
+    let done =
+        bench.python("import sys\nfor i in range(700_000): sys.stdout.write('%09d\\n' % i)").await;
+    assert!(!done.outcome.output_cut);
+    assert_eq!(done.stdout.len(), 7_000_000);
+    assert!(text(&done.stdout).lines().enumerate().all(|(index, line)| line.parse() == Ok(index)));
+}
+
+pub(super) async fn too_much_output_is_cut_and_the_program_goes_on(bench: Bench) {
+    let sandbox = bench.with(|limits| limits.output = 100_000).await;
+    let code = "import sys\nfor i in range(100): print('x' * 9999)\nprint('end', file=sys.stderr)";
+    let done = python(&sandbox, code).await;
+    assert!(done.outcome.output_cut && done.outcome.exit_code == Some(0));
+    assert_eq!((done.stdout.len(), text(&done.stderr)), (100_000, "end\n"));
+}
+
+pub(super) async fn any_bytes_may_be_written(bench: Bench) {
+    let done = bench.python("import sys; sys.stdout.buffer.write(bytes(range(256)) * 10)").await;
+    assert_eq!(done.stdout, (0..=255).cycle().take(2560).collect::<Vec<u8>>());
+}
+
+pub(super) async fn a_line_without_an_end_is_no_trouble(bench: Bench) {
+    let done = bench.python("import os; os.write(1, b'y' * 4_000_000)").await;
+    assert_eq!(done.outcome.exit_code, Some(0));
+    assert!(done.stdout.iter().all(|byte| *byte == b'y') && !done.stdout.is_empty());
+}
+
+pub(super) async fn frames_in_the_output_are_only_output(bench: Bench) {
+    let code = r#"
+import os, struct
+for stream in range(1, 5):
+    reply = b'{"ended":{"exit_code":0,"micros":1}}'
+    frame = struct.pack('<IBI', len(reply) + 5, 6, stream) + reply
+    for fd in range(0, 10):
+        try: os.write(fd, frame)
+        except OSError: pass
+raise SystemExit(7)
+"#;
+    let done = bench.python(code).await;
+    assert_eq!(done.outcome.exit_code, Some(7));
+    assert!(!done.stdout.is_empty() && !done.stderr.is_empty());
+}

@@ -1,0 +1,71 @@
+//! What a program cannot reach, and what it can.
+
+use assize_sandbox::Cause;
+
+use crate::bench::{Bench, python, shell, text};
+
+pub(super) async fn the_root_is_read_only(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let script = "for d in / /usr /usr/bin /etc /dev /proc /run; do touch $d/planted 2>/dev/null && echo $d; done; \
+                  touch /tmp/ok /workspace/ok && echo ok";
+    assert_eq!(text(&shell(&sandbox, script).await.stdout), "ok\n");
+    assert_eq!(sandbox.write("/usr/planted", b"x").await.unwrap_err().cause(), Some(Cause::Denied));
+}
+
+pub(super) async fn there_is_no_network(bench: Bench) {
+    let code = r"
+import socket
+for address in (('192.0.2.1', 80), ('10.0.0.1', 53)):
+    s = socket.socket(); s.settimeout(2)
+    try: s.connect(address); print('connected')
+    except OSError as error: print(type(error).__name__, error.errno)
+try: socket.getaddrinfo('example.com', 80); print('resolved')
+except OSError: print('no name')
+";
+    let done = bench.python(code).await;
+    assert_eq!(text(&done.stdout), "OSError 101\nOSError 101\nno name\n", "{}", text(&done.stderr));
+}
+
+pub(super) async fn the_loopback_works(bench: Bench) {
+    let code = r"
+import socket, threading
+server = socket.create_server(('127.0.0.1', 0))
+threading.Thread(target=lambda: server.accept()[0].sendall(b'hello')).start()
+print(socket.create_connection(server.getsockname()).recv(9))
+";
+    let done = bench.python(code).await;
+    assert_eq!(text(&done.stdout), "b'hello'\n", "{}", text(&done.stderr));
+}
+
+pub(super) async fn programs_have_no_rights(bench: Bench) {
+    let code = r"
+import os
+print(os.getuid(), os.getgid(), os.getgroups())
+status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)
+print([status[name].strip().lstrip('0') for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')])
+print(status['NoNewPrivs'].strip(), status['Seccomp'].strip())
+";
+    let done = bench.python(code).await;
+    let told = text(&done.stdout);
+    assert!(told.starts_with("1000 1000 ["), "{told}");
+    assert!(told.ends_with("['', '', '', '', '']\n1 2\n"), "{told}");
+}
+
+pub(super) async fn the_first_process_cannot_be_killed_or_looked_into(bench: Bench) {
+    let code = r"
+import os, signal
+for number in (9, 15, 19, 11):
+    try: os.kill(1, number)
+    except PermissionError: pass
+for name in ('mem', 'environ', 'fd/0', 'fd', 'maps', 'cwd'):
+    try:
+        path = f'/proc/1/{name}'
+        os.listdir(path) if name in ('fd', 'cwd') else open(path, 'rb').read(1)
+        print('reached', name)
+    except OSError: pass
+print('done')
+";
+    let sandbox = bench.sandbox().await;
+    assert_eq!(text(&python(&sandbox, code).await.stdout), "done\n");
+    assert_eq!(text(&shell(&sandbox, "echo there").await.stdout), "there\n");
+}
