@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -330,16 +330,23 @@ pub(crate) fn makers(home: &Home) -> Vec<String> {
     names.filter(|name| name != "lock").collect()
 }
 
-#[test]
-fn when_assize_is_killed_nothing_of_its_sandbox_is_left() {
-    let home = home();
+/// Runs code with a daemon that leaves its tree, until it is there. It is known by how long it sleeps.
+pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
     home.write("daemon.py", DAEMON);
-    let seconds = format!("{}.125", fastrand::u32(100_000..1_000_000));
-    let mut child = home.command(&["exec", "daemon.py", &seconds]).spawn().unwrap();
+    let seconds = format!("{}.25", fastrand::u32(100_000..1_000_000));
+    let args = [&["exec"], flags, &["daemon.py", &seconds]].concat();
+    let mut child = home.command(&args).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "up\n");
     until("the daemon", || processes_with(&seconds) > 0);
+    (child, seconds)
+}
+
+#[test]
+fn when_assize_is_killed_nothing_of_its_sandbox_is_left() {
+    let home = home();
+    let (mut child, seconds) = start_daemon(&home, &[]);
     let maker = makers(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -355,12 +362,7 @@ fn when_assize_is_killed_nothing_of_its_sandbox_is_left() {
 #[test]
 fn an_interrupt_ends_the_sandbox() {
     let home = home();
-    home.write("daemon.py", DAEMON);
-    let seconds = format!("{}.25", fastrand::u32(100_000..1_000_000));
-    let mut child = home.command(&["exec", "daemon.py", &seconds]).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    until("the daemon", || processes_with(&seconds) > 0);
+    let (mut child, seconds) = start_daemon(&home, &[]);
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -1,10 +1,8 @@
 //! Containers and attacks, from the built binary.
 
-use std::io::{BufRead, BufReader};
-
 use serde_json::Value;
 
-use crate::exec::{DAEMON, home, makers, processes_with, until};
+use crate::exec::{home, makers, processes_with, start_daemon, until};
 use crate::{Home, Ran};
 
 /// A home from which Docker is reached, if it is there and its image is built.
@@ -133,14 +131,7 @@ fn without_a_jail_the_next_stronger_walls_are_taken_and_it_is_said() {
 #[test]
 fn when_assize_is_killed_its_container_goes_and_the_next_start_cleans_up() {
     let Some(home) = with_docker() else { return };
-    home.write("daemon.py", DAEMON);
-    let seconds = format!("{}.75", fastrand::u32(100_000..1_000_000));
-    let mut child =
-        home.command(&["exec", "--isolation", "docker", "daemon.py", &seconds]).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "up\n");
-    until("the daemon", || processes_with(&seconds) > 0);
+    let (mut child, seconds) = start_daemon(&home, &["--isolation", "docker"]);
     let maker = makers(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
