@@ -138,6 +138,29 @@ def sysv_memory_hog(given):
             libc.shmctl(segment, 0, None)
 
 
+@probe("exhaustion/memory-in-connections", "leaves memory in connections that nobody reads", limits="tight", promise="memory")
+def memory_in_connections(given):
+    held, full, total = [], 0, 0
+    door = socket.create_server(("127.0.0.1", 0))
+    while total < MEMORY * MB and full < 20 and len(held) < 400:
+        near = socket.create_connection(door.getsockname())
+        far, _ = door.accept()
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MB)
+        before = total
+        for end in (near, far):
+            end.setblocking(False)
+            # What is sent is on its way for a moment before there is room for more.
+            for _ in range(20):
+                try:
+                    while total < MEMORY * MB:
+                        total += end.send(bytes(65536))
+                except BlockingIOError:
+                    time.sleep(0.0005)
+        full += total - before < MB // 4
+        held += [near, far]
+    return total >= MEMORY * MB, f"{total >> 20} MB"
+
+
 @probe("exhaustion/memory-of-many", "spreads its memory over several processes", limits="tight", promise="memory")
 def memory_of_many(given):
     ours, theirs = os.pipe()

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use assize_sandbox::{Entry, EntryKind, Sandbox};
+use assize_types::text::is_invisible;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -16,6 +17,8 @@ use crate::failure::{Failure, FailureKind};
 const MOST_FILES: usize = 1000;
 const DEEPEST: usize = 16;
 const MOST_FOLDERS: usize = 1000;
+/// The most that is told of what was left.
+const MOST_LEFT: usize = 100;
 
 /// How long it may take to look for them.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -25,6 +28,29 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub(crate) struct Taken {
     pub(crate) files: Vec<(String, u64)>,
     pub(crate) left: Vec<String>,
+    /// What was left besides, and is not told one by one.
+    more: usize,
+}
+
+impl Taken {
+    fn leave(&mut self, name: &str, why: impl std::fmt::Display) {
+        if self.left.len() < MOST_LEFT {
+            // A name is no message of ours.
+            let line = format!("`{name}` was left: {why}");
+            let line = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+            self.left.push(line.collect());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn done(mut self) -> Taken {
+        if self.more > 0 {
+            self.left.push(format!("{} more were left", self.more));
+        }
+        self.files.sort();
+        self
+    }
 }
 
 /// Takes the plain files of a folder in the sandbox into a folder here. `except` are left, by their
@@ -46,13 +72,13 @@ pub(crate) async fn take(
         // What still runs in there could make folders for ever.
         seen += 1;
         if seen > MOST_FOLDERS || begun.elapsed() > LONGEST {
-            taken.left.push(format!("`{below}` and others were left: they are too many"));
+            taken.leave(&below, "there are too many folders, and others were left as well");
             break;
         }
         let entries = match sandbox.list(&join(from, &below)).await {
             Ok(entries) => entries,
             Err(error) if error.cause().is_some() => {
-                taken.left.push(format!("`{below}` was left: {error}"));
+                taken.leave(&below, error);
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -63,7 +89,7 @@ pub(crate) async fn take(
                 continue;
             }
             match verdict(&entry, &name, left, taken.files.len()) {
-                Err(why) => taken.left.push(format!("`{name}` was left: {why}")),
+                Err(why) => taken.leave(&name, why),
                 Ok(()) if entry.kind == EntryKind::Folder => folders.push_back(name),
                 Ok(()) => match sandbox.read(&join(from, &name), left).await {
                     Ok(bytes) => match target.write(&name, &bytes) {
@@ -71,21 +97,26 @@ pub(crate) async fn take(
                             left -= bytes.len() as u64;
                             taken.files.push((name, bytes.len() as u64));
                         }
-                        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                            taken.left.push(format!("`{name}` was left: it is here already"));
+                        Err(error) if is_in_the_way(&error) => {
+                            taken.leave(&name, "something of that name is here already");
                         }
                         Err(error) => return Err(cannot_write(&to.join(&name), &error)),
                     },
                     Err(error) if error.cause().is_some() => {
-                        taken.left.push(format!("`{name}` was left: {error}"));
+                        taken.leave(&name, error);
                     }
                     Err(error) => return Err(error.into()),
                 },
             }
         }
     }
-    taken.files.sort();
-    Ok(taken)
+    Ok(taken.done())
+}
+
+/// Whether something is where a file would go, or its folder: it says nothing about the others.
+fn is_in_the_way(error: &std::io::Error) -> bool {
+    let link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+    link || matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory)
 }
 
 /// A folder of this machine that files are written below, through no link and over nothing.
@@ -139,8 +170,10 @@ fn verdict(entry: &Entry, name: &str, left: u64, count: usize) -> Result<(), Str
         // Settings of shells, editors and version control, which nobody looks at before they act.
         return Err("its name begins with a dot".to_owned());
     }
-    let sound = !entry.name.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
-    if !plain || !sound || entry.name.contains(['/', '\\']) {
+    let sound = |c: char| !c.is_control() && !is_invisible(c) && c != char::REPLACEMENT_CHARACTER;
+    // A shell would take these for something else.
+    let taken_for_other = entry.name.starts_with(['-', '~']) || entry.name.contains(['/', '\\']);
+    if !plain || taken_for_other || !entry.name.chars().all(sound) {
         return Err("its name is not sound".to_owned());
     }
     match entry.kind {
@@ -243,7 +276,9 @@ mod tests {
         let entry = |name: &str, kind| Entry { name: name.to_owned(), kind, size: 10, mode: 0o644 };
         let check = |name: &str, kind| verdict(&entry(name, kind), name, 100, 0);
         assert!(check("plot.png", EntryKind::File).is_ok());
-        for name in ["..", ".bashrc", "a\\b", "a\nb", "\u{fffd}x", "\u{1b}[2J"] {
+        let wrong =
+            ["..", ".bashrc", "a\\b", "a\nb", "\u{fffd}x", "\u{1b}[2J", "-rf", "~", "a\u{202e}b"];
+        for name in wrong {
             assert!(check(name, EntryKind::File).is_err(), "{name:?}");
         }
         assert!(check("link", EntryKind::Link).is_err());

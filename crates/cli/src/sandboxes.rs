@@ -87,6 +87,8 @@ async fn exec(
     show: Show,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
+    let mut limits = sandbox.spec().limits.clone();
+    limits.wall = command.wall.map_or(limits.wall, |wall| wall.min(limits.wall));
     let running = sandbox.exec(command).await?;
     tokio::spawn(pass_input(running.stdin()));
     // Dropped, the program is killed; the sandbox stays.
@@ -94,7 +96,7 @@ async fn exec(
         followed = follow(running, show) => followed?.outcome,
         reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
     };
-    tell_limits(&outcome, &sandbox.spec().limits);
+    tell_limits(&outcome, &limits);
     Ok(exit_code(&outcome))
 }
 

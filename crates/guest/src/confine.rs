@@ -45,8 +45,6 @@ impl Confinement {
 
     /// Lays everything on this process, which is about to become the program.
     pub(crate) fn apply(&self) -> io::Result<()> {
-        // The first to go when memory runs out. Without a `/proc` it is the largest, which will do.
-        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         self.set_limits()?;
         rustix::thread::set_no_new_privs(true)?;
         self.landlock.try_clone()?.restrict_self().map_err(io::Error::other)?;
@@ -58,8 +56,9 @@ impl Confinement {
         let mut all = vec![
             // Not 0: where crashes go to a program, only 1 keeps the kernel from starting it.
             (Resource::Core, 1),
-            // Half of what a user of the host commonly has, who may be the same.
-            (Resource::Nofile, 512),
+            // Half of what a user of the host commonly has. Less where that may be the same user, and
+            // nobody keeps an account: what watches over descriptors grows with their square.
+            (Resource::Nofile, if limits.watch_memory.is_some() { 256 } else { 512 }),
             // Nobody's share of the processor is beside the point.
             (Resource::Rtprio, 0),
             (Resource::Nice, 0),

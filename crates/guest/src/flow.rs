@@ -152,7 +152,11 @@ impl Output {
                 true
             }
             Err(Errno::INTR) => true,
-            Err(Errno::AGAIN) => false,
+            Err(Errno::AGAIN) => {
+                // Somebody else has read what was owed.
+                self.owed = self.owed.map(|_| 0);
+                false
+            }
             Err(_) => {
                 self.pipe = None;
                 false

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use assize_protocol::{Cause, Ended, Exec, Failure, Prepare, StreamId, port};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::confine::Confinement;
 use crate::files;
@@ -83,8 +84,11 @@ impl Starter {
         };
         let mut command = Command::new(name);
         command.args(arguments).env_clear().envs(env).current_dir(cwd);
-        command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (stdout, their_stdout) = pipe_from_program()?;
+        let (stderr, their_stderr) = pipe_from_program()?;
+        let (their_stdin, stdin) = stdin.then(pipe_to_program).transpose()?.unzip();
+        command.stdin(their_stdin.map_or_else(Stdio::null, Stdio::from));
+        command.stdout(their_stdout).stderr(their_stderr);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
@@ -97,24 +101,45 @@ impl Starter {
             }
             confinement.get().apply()
         });
-        let mut child = command.spawn().map_err(|error| not_started(name, cwd, &error))?;
-        let pipes = (child.stdout.take(), child.stderr.take());
-        let (Some(stdout), Some(stderr)) = pipes else {
-            return Err(cannot("make a pipe", &Errno::BADF.into()));
-        };
-        let started = Started {
-            pid: child.id().cast_signed(),
-            stdin: child.stdin.take().map(OwnedFd::from),
-            stdout: stdout.into(),
-            stderr: stderr.into(),
-            talk: None,
-        };
+        let child = command.spawn().map_err(|error| not_started(name, cwd, &error))?;
+        let pid = child.id().cast_signed();
+        self.offer_to_the_kernel(pid);
+        let started = Started { pid, stdin, stdout, stderr, talk: None };
         for pipe in started.stdin.iter().chain([&started.stdout, &started.stderr]) {
             rustix::io::ioctl_fionbio(pipe, true)
                 .map_err(|error| cannot("use a pipe", &error.into()))?;
         }
         Ok(started)
     }
+
+    /// Has it be the first to go when memory runs out. Without a `/proc` it is the largest that goes,
+    /// which will do.
+    fn offer_to_the_kernel(&self, pid: Pid) {
+        let write = || std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
+        let _ = match self.user {
+            Some(user) => sys::as_user(user, write),
+            None => write(),
+        };
+    }
+}
+
+/// A pipe that a program writes to: our end and its own, which it may open again by its name, to
+/// write and not to take back what it wrote.
+fn pipe_from_program() -> Result<(OwnedFd, OwnedFd), Failure> {
+    pipe_with_mode(0o222)
+}
+
+/// A pipe that a program reads from: its own end, and ours.
+fn pipe_to_program() -> Result<(OwnedFd, OwnedFd), Failure> {
+    pipe_with_mode(0o444)
+}
+
+fn pipe_with_mode(mode: u32) -> Result<(OwnedFd, OwnedFd), Failure> {
+    let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reading, writing)| {
+        rustix::fs::fchmod(&reading, rustix::fs::Mode::from_raw_mode(mode))?;
+        Ok((reading, writing))
+    });
+    made.map_err(|error| cannot("make a pipe", &error.into()))
 }
 
 /// What a closure that runs in the child needs: the guest has one thread, and the child is a copy.

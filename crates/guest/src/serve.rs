@@ -210,14 +210,10 @@ impl Server {
 
     /// Does something to files as the user that programs run under.
     fn as_program<T>(&self, act: impl FnOnce() -> T) -> T {
-        if let Some(user) = self.user {
-            sys::touch_files_as(user);
+        match self.user {
+            Some(user) => sys::as_user(user, act),
+            None => act(),
         }
-        let done = act();
-        if self.user.is_some() {
-            sys::touch_files_as(0);
-        }
-        done
     }
 
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
@@ -327,7 +323,7 @@ impl Server {
         let over_memory = self
             .watch_memory
             .filter(|_| self.programs().any(Program::runs))
-            .is_some_and(|limit| watch::memory_in_use().is_some_and(|bytes| bytes > limit));
+            .is_some_and(watch::is_over);
         for stream in self.streams.values_mut() {
             let Stream::Program(program) = stream else { continue };
             program.move_bytes(&mut self.buffer, &mut self.link);
@@ -440,10 +436,10 @@ fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
         };
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        let (state, parent) = (fields.next(), fields.next());
-        if let Some(parent) =
-            parent.and_then(|field| field.parse().ok()).filter(|_| state != Some("Z"))
-        {
+        let (state, parent, threads) = (fields.next(), fields.next(), fields.nth(15));
+        // One whose first thread has ended looks dead while others go on.
+        let dead = state == Some("Z") && threads == Some("1");
+        if let Some(parent) = parent.and_then(|field| field.parse().ok()).filter(|_| !dead) {
             parents.insert(pid, parent);
         }
     }

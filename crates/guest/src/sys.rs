@@ -65,14 +65,29 @@ pub(crate) fn set_mount_attributes(
     Ok(())
 }
 
-/// Opens files as another user until it is called again.
-pub(crate) fn touch_files_as(user: u32) {
-    // SAFETY: both calls only take numbers, and cannot fail other than by changing nothing, which
-    // leaves us with fewer rights on the program's files, never with more.
-    unsafe {
-        libc::setfsgid(user);
-        libc::setfsuid(user);
+/// Does something to files as another user, and is root again after it.
+pub(crate) fn as_user<T>(user: u32, act: impl FnOnce() -> T) -> T {
+    let touch_files_as = |user| {
+        // SAFETY: both calls only take numbers, and cannot fail other than by changing nothing, which
+        // leaves us with fewer rights on the program's files, never with more.
+        unsafe {
+            libc::setfsgid(user);
+            libc::setfsuid(user);
+        }
+    };
+    // The kernel forgets both when a process becomes somebody else, be it for files alone.
+    let death = rustix::process::parent_process_death_signal().ok().flatten();
+    let dumpable = rustix::process::dumpable_behavior().ok();
+    touch_files_as(user);
+    let done = act();
+    touch_files_as(0);
+    if let Some(signal) = death {
+        let _ = rustix::process::set_parent_process_death_signal(Some(signal));
     }
+    if let Some(dumpable) = dumpable {
+        let _ = rustix::process::set_dumpable_behavior(dumpable);
+    }
+    done
 }
 
 /// A descriptor that is readable whenever a child has ended; the signal itself is blocked.

@@ -181,6 +181,14 @@ impl Memory {
         }
     }
 
+    /// The buffers of connections have an account of their own in the first version, which most who
+    /// make groups forget. Where it is not ours to limit, nothing is.
+    pub(crate) fn limit_connections(&self, limits: &Limits) {
+        if let Memory::V1(folder) = self {
+            let _ = write(folder, "memory.kmem.tcp.limit_in_bytes", limits.memory / 4);
+        }
+    }
+
     /// What it says now; `None` when it cannot be read, or not any more.
     pub(crate) fn read(&self) -> Option<Account> {
         let (peak, events) = match self {
@@ -212,7 +220,9 @@ impl Group {
                     // Without an account of swap there is none to limit.
                     let _ = write(&folder, "memory.memsw.limit_in_bytes", limits.memory);
                     let _ = write(&folder, "memory.swappiness", 0);
-                    self.memory = Some(Memory::V1(folder));
+                    let memory = Memory::V1(folder);
+                    memory.limit_connections(limits);
+                    self.memory = Some(memory);
                 }
                 "pids" => write(&folder, "pids.max", processes(limits))?,
                 _ => {
@@ -253,10 +263,13 @@ impl Group {
         self.memory.as_ref().and_then(Memory::read).unwrap_or_default()
     }
 
-    pub(crate) fn remove(&self) {
-        for folder in self.first.iter().chain(&self.second) {
-            let _ = fs::remove_dir(folder);
-        }
+    /// `false` while somebody is still in one of them.
+    pub(crate) fn remove(&self) -> bool {
+        let removed = self.first.iter().chain(&self.second).map(fs::remove_dir);
+        let busy = removed.filter(|result| {
+            result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+        });
+        busy.count() == 0
     }
 }
 

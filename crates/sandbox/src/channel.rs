@@ -18,10 +18,6 @@ use tokio_util::sync::CancellationToken;
 /// How long the guest may take to do what should take no time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many pieces may wait to be taken: with what is written in turns on two ports, each write is a
-/// piece.
-const MOST_PIECES: usize = 64 * 1024;
-
 /// Why a channel is of no more use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -60,7 +56,9 @@ struct State {
 /// What has come for one stream and was not taken yet.
 #[derive(Debug)]
 struct Inbox {
-    pieces: VecDeque<Piece>,
+    /// From which port it is, and how many bytes: written in turns on two ports, each may be one.
+    order: VecDeque<(u8, u32)>,
+    bytes: [VecDeque<u8>; port::COUNT],
     /// What may still come on each port.
     windows: [u32; port::COUNT],
     /// What may still be sent on each port.
@@ -152,16 +150,20 @@ impl Inbox {
         }
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         *window = window.checked_sub(size).ok_or("more data than there was room for")?;
-        let many = self.pieces.len() >= MOST_PIECES;
-        match self.pieces.back_mut() {
+        self.bytes[usize::from(port)].extend(bytes);
+        match self.order.back_mut() {
             // Many small frames take no more room than one large one.
-            Some(last) if last.port == port => last.bytes.extend_from_slice(bytes),
-            _ if many => {
-                return Err("data in far too small pieces".to_owned());
-            }
-            _ => self.pieces.push_back(Piece { port, bytes: bytes.to_vec() }),
+            Some((last, count)) if *last == port => *count += size,
+            _ => self.order.push_back((port, size)),
         }
         Ok(())
+    }
+
+    fn next(&mut self) -> Option<Piece> {
+        let (port, count) = self.order.pop_front()?;
+        let bytes = self.bytes[usize::from(port)].drain(..count as usize).collect();
+        self.windows[usize::from(port)] += count;
+        Some(Piece { port, bytes })
     }
 }
 
@@ -229,7 +231,8 @@ impl Channel {
         let id = state.last;
         let told = Arc::new(Told::default());
         let inbox = Inbox {
-            pieces: VecDeque::new(),
+            order: VecDeque::new(),
+            bytes: Default::default(),
             windows: [0, WINDOW, WINDOW, WINDOW],
             credit: [WINDOW, 0, 0, WINDOW],
             reply: None,
@@ -363,9 +366,8 @@ impl Stream {
                 let Some(inbox) = state.streams.get_mut(&self.end.id) else {
                     return Err(gone.unwrap_or_else(|| Gone("the stream is over".to_owned())));
                 };
-                if let Some(piece) = inbox.pieces.pop_front() {
+                if let Some(piece) = inbox.next() {
                     let size = u32::try_from(piece.bytes.len()).unwrap_or(0);
-                    inbox.windows[usize::from(piece.port)] += size;
                     drop(state);
                     self.end.send(|out, id| Frame::put_credit(out, id, piece.port, size));
                     return Ok(Next::Piece(piece));

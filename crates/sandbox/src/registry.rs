@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -136,6 +136,12 @@ impl Registry {
     pub(crate) fn join(root: &Path) -> Result<Registry, SandboxError> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(root).map_err(failed("making", root))?;
+        // What is recorded there is believed, and who listens there is told everything.
+        let owner = fs::metadata(root).map_err(failed("looking at", root))?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            let foreign = io::Error::other("it belongs to another user");
+            return Err(failed("using", root)(foreign));
+        }
         let maker: String = std::iter::repeat_with(fastrand::alphanumeric).take(10).collect();
         let maker = maker.to_lowercase();
         // It has its name only once it is locked: nobody takes it for one that is given up.

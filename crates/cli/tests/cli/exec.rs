@@ -359,6 +359,25 @@ fn when_assize_is_killed_nothing_of_its_sandbox_is_left() {
     assert_eq!(makers(&home), [] as [String; 0]);
 }
 
+/// As when memory runs out on the host, and the kernel takes whoever it likes.
+#[test]
+fn when_the_keeper_is_killed_the_jail_ends_and_it_is_said() {
+    let home = home();
+    let (child, seconds) = start_daemon(&home, &[]);
+    let maker = makers(&home).pop().unwrap();
+    let path = format!("/proc/{0}/task/{0}/children", child.id());
+    let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
+    let children = threads.map(|one| fs::read_to_string(one.path().join("children")).unwrap());
+    let keeper = children.collect::<String>().trim().parse().unwrap_or_else(|_| panic!("{path}"));
+    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(125));
+    assert!(String::from_utf8(done.stderr).unwrap().contains("the guest is gone"));
+    assert_eq!(processes_with(&seconds), 0);
+    assert!(!groups().iter().any(|group| group.contains(&maker)));
+}
+
 #[test]
 fn an_interrupt_ends_the_sandbox() {
     let home = home();

@@ -141,6 +141,11 @@ fn open_groups(setup: &Setup) -> Result<OpenGroups, Step> {
     Ok(OpenGroups { first: first.collect::<Result<_, _>>()?, second: second.transpose()? })
 }
 
+fn die_with_the_keeper() -> Result<(), Step> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .step("tying its life to ours")
+}
+
 /// The life of the jail's first process: it builds the rest around itself, and serves.
 fn inside(
     setup: &Setup,
@@ -149,17 +154,15 @@ fn inside(
     mut to_parent: fs::File,
 ) -> ! {
     let mut go = [0; 1];
-    let outcome =
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-            .step("tying its life to ours")
-            .and_then(|()| {
-                groups
-                    .iter()
-                    .try_for_each(|mut group| group.write_all(b"0"))
-                    .step("entering the groups")
-            })
-            .and_then(|()| from_parent.read_exact(&mut go).step("waiting for its users"))
-            .and_then(|()| root::enter(setup));
+    let outcome = die_with_the_keeper()
+        .and_then(|()| {
+            groups
+                .iter()
+                .try_for_each(|mut group| group.write_all(b"0"))
+                .step("entering the groups")
+        })
+        .and_then(|()| from_parent.read_exact(&mut go).step("waiting for its users"))
+        .and_then(|()| root::enter(setup));
     let told = match &outcome {
         Ok(true) => "proc".to_owned(),
         Ok(false) => "no proc".to_owned(),

@@ -35,6 +35,8 @@ pub(crate) fn enter(setup: &Setup) -> Result<bool, Step> {
     let pieces = gather(&setup.pieces)?;
     if setup.users.is_some() {
         users::become_guest()?;
+        // Which the kernel forgets when a process becomes somebody else.
+        super::die_with_the_keeper()?;
     }
     begin()?;
     // Before the pieces, some of which may lie within: an environment in `/tmp` is one, too.

@@ -15,7 +15,7 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         libc::SYS_dup3, libc::SYS_flock, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6,
         libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2,
         libc::SYS_eventfd2, libc::SYS_signalfd4, libc::SYS_sendfile, libc::SYS_splice,
-        libc::SYS_tee, libc::SYS_vmsplice, libc::SYS_copy_file_range,
+        libc::SYS_tee, libc::SYS_copy_file_range,
     ],
     // Files and folders. What can be reached was decided by the mounts, and by Landlock after them.
     &[
@@ -26,7 +26,7 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         libc::SYS_linkat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_mknodat,
         libc::SYS_truncate, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fchmod,
         libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat,
-        libc::SYS_utimensat, libc::SYS_umask, libc::SYS_fsync, libc::SYS_fdatasync,
+        libc::SYS_utimensat, libc::SYS_umask,
         libc::SYS_fadvise64, libc::SYS_readahead, libc::SYS_getxattr, libc::SYS_lgetxattr,
         libc::SYS_fgetxattr, libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr,
         libc::SYS_listxattr, libc::SYS_llistxattr, libc::SYS_flistxattr, libc::SYS_removexattr,
@@ -35,7 +35,7 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
     // Memory: the loader, allocators, just-in-time compilers.
     &[
         libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
-        libc::SYS_mincore, libc::SYS_msync, libc::SYS_mlock, libc::SYS_mlock2, libc::SYS_munlock,
+        libc::SYS_mincore, libc::SYS_mlock, libc::SYS_mlock2, libc::SYS_munlock,
         libc::SYS_mlockall, libc::SYS_munlockall, libc::SYS_membarrier, libc::SYS_pkey_alloc,
         libc::SYS_pkey_free, libc::SYS_pkey_mprotect, libc::SYS_get_mempolicy,
     ],
@@ -50,7 +50,7 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         libc::SYS_sched_getaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler,
         libc::SYS_sched_getattr, libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min,
         libc::SYS_sched_rr_get_interval, libc::SYS_getpriority, libc::SYS_prctl,
-        libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_getrusage, libc::SYS_times,
+        libc::SYS_getrlimit, libc::SYS_getrusage, libc::SYS_times,
         libc::SYS_getcpu,
     ],
     // Signals and timers.
@@ -78,8 +78,8 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
         libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvfrom,
         libc::SYS_recvmsg, libc::SYS_recvmmsg, libc::SYS_shutdown,
-        libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl, libc::SYS_semget, libc::SYS_semop,
-        libc::SYS_semtimedop, libc::SYS_semctl, libc::SYS_msgget, libc::SYS_msgsnd,
+        libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl, libc::SYS_semop,
+        libc::SYS_semtimedop, libc::SYS_semctl, libc::SYS_msgsnd,
         libc::SYS_msgrcv, libc::SYS_msgctl, libc::SYS_mq_open, libc::SYS_mq_unlink,
         libc::SYS_mq_timedsend, libc::SYS_mq_timedreceive, libc::SYS_mq_notify,
         libc::SYS_mq_getsetattr,
@@ -122,9 +122,15 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | 0x80) // CLONE_NEWTIME
     .cast_unsigned();
 
+/// Streams, datagrams, and what may be said with them: not to be waited for, to be closed.
+const KINDS: i32 = libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+
+/// What is asked of bridges and virtual networks, for which the kernel looks for a module.
+const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983];
+
 /// Those that depend on what they are asked to do.
 pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
-    use Check::{Is, IsNot, Without};
+    use Check::{Is, IsNot, UpperIs, Without};
     let number = |number: i32| number.cast_unsigned();
     let all = |checks: Vec<Check>| Verdict::If(vec![checks]);
     // Sockets within the sandbox. The kernel's own (netlink, packets, crypto, machines) are not, nor
@@ -133,12 +139,15 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
     let mut sockets = vec![local.clone()];
     for family in [libc::AF_INET, libc::AF_INET6] {
         for protocol in [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
-            sockets.push(vec![Is(0, number(family)), Is(2, number(protocol))]);
+            let plain = Without(1, !number(KINDS));
+            sockets.push(vec![Is(0, number(family)), plain, Is(2, number(protocol))]);
         }
     }
     #[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of it")]
     let typing =
         [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD].map(|request| IsNot(1, request as u32));
+    let loading = LOADS_MODULES.map(|request| IsNot(1, request));
+    let core = libc::RLIMIT_CORE;
     let mut calls = vec![
         // New processes and threads, not new namespaces; of the newer call a filter cannot read the
         // flags, and libraries use this one when it is not there.
@@ -152,8 +161,9 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
             libc::SYS_fcntl,
             all(vec![IsNot(1, number(libc::F_SETLEASE)), IsNot(1, number(libc::F_NOTIFY))]),
         ),
-        // Devices and terminals, but not typing into one.
-        (libc::SYS_ioctl, all(typing.into())),
+        // Devices and terminals, but not typing into one; sockets, but not having the host load what
+        // they might be about.
+        (libc::SYS_ioctl, all(typing.into_iter().chain(loading).collect())),
         // Asking for the execution domain, or setting the plain one.
         (libc::SYS_personality, Verdict::If(vec![vec![Is(0, 0)], vec![Is(0, u32::MAX)]])),
         // Memory, but none of the pages that the host has put aside.
@@ -163,23 +173,35 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
         (libc::SYS_sync, Verdict::Nothing),
         (libc::SYS_syncfs, Verdict::Nothing),
         (libc::SYS_sync_file_range, Verdict::Nothing),
+        (libc::SYS_fsync, Verdict::Nothing),
+        (libc::SYS_fdatasync, Verdict::Nothing),
+        (libc::SYS_msync, Verdict::Nothing),
+        // What becomes of a crash is not a program's to say: see where its limit is set.
+        (libc::SYS_setrlimit, all(vec![IsNot(0, core)])),
+        (
+            libc::SYS_prlimit64,
+            Verdict::If(vec![
+                vec![IsNot(0, 1), IsNot(1, core)],
+                vec![IsNot(0, 1), Is(2, 0), UpperIs(2, 0)],
+            ]),
+        ),
         (libc::SYS_setpriority, all(vec![Is(0, libc::PRIO_PROCESS), IsNot(1, 1)])),
     ];
     // Limits and priorities, but not the guest's, which may have the same user.
     let of_others = [
-        libc::SYS_prlimit64,
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_setparam,
         libc::SYS_sched_setscheduler,
         libc::SYS_sched_setattr,
     ];
     if all_in_sight {
-        // Files without a place and segments without a process, which no watch can see.
+        // Files without a place, which no watch can see.
         calls.retain(|(call, _)| *call != libc::SYS_memfd_create);
-        calls.push((libc::SYS_shmget, Verdict::Missing));
-    } else {
-        calls.push((libc::SYS_shmget, Verdict::Allowed));
     }
+    // Nor what belongs to no process, or to a pipe.
+    let out_of_sight = [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_vmsplice];
+    let verdict = if all_in_sight { Verdict::Missing } else { Verdict::Allowed };
+    calls.extend(out_of_sight.map(|call| (call, verdict.clone())));
     calls.extend(of_others.map(|call| (call, all(vec![IsNot(0, 1)]))));
     calls
 }

@@ -27,10 +27,12 @@ enum Verdict {
     If(Vec<Vec<Check>>),
 }
 
-/// Something about the lower half of an argument; of those looked at here there is no other.
+/// Something about the lower half of an argument; where the kernel looks at the upper half too, it
+/// has a check of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Check {
     Is(u32, u32),
+    UpperIs(u32, u32),
     IsNot(u32, u32),
     /// None of these bits.
     Without(u32, u32),
@@ -162,18 +164,21 @@ fn block(verdict: &Verdict) -> Vec<sock_filter> {
                 for (index, check) in checks.iter().enumerate() {
                     // Past the checks that are left, each of two words, and the leave.
                     let next = u8::try_from(2 * (checks.len() - index - 1) + 1).unwrap_or(u8::MAX);
-                    let (argument, test) = match *check {
+                    let (half, test) = match *check {
                         Check::Is(argument, value) => {
-                            (argument, branch(JUMP_IF_EQUAL, value, 0, next))
+                            (2 * argument, branch(JUMP_IF_EQUAL, value, 0, next))
+                        }
+                        Check::UpperIs(argument, value) => {
+                            (2 * argument + 1, branch(JUMP_IF_EQUAL, value, 0, next))
                         }
                         Check::IsNot(argument, value) => {
-                            (argument, branch(JUMP_IF_EQUAL, value, next, 0))
+                            (2 * argument, branch(JUMP_IF_EQUAL, value, next, 0))
                         }
                         Check::Without(argument, bits) => {
-                            (argument, branch(JUMP_IF_ANY, bits, next, 0))
+                            (2 * argument, branch(JUMP_IF_ANY, bits, next, 0))
                         }
                     };
-                    words.extend([word(LOAD, ARGUMENTS + 8 * argument), test]);
+                    words.extend([word(LOAD, ARGUMENTS + 4 * half), test]);
                 }
                 words.push(word(RETURN, ALLOW));
             }
@@ -192,7 +197,7 @@ mod tests {
     const HERE: u32 = 7;
 
     /// What the kernel would answer.
-    fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u32; 6]) -> u32 {
+    fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let (mut at, mut loaded) = (0_usize, 0_u32);
         loop {
             let word = program[at];
@@ -203,7 +208,10 @@ mod tests {
                     loaded = match word.k {
                         NUMBER => number,
                         ARCHITECTURE => architecture,
-                        offset => arguments[((offset - ARGUMENTS) / 8) as usize],
+                        offset => {
+                            let half = (offset - ARGUMENTS) / 4;
+                            (arguments[(half / 2) as usize] >> (32 * (half % 2))) as u32
+                        }
                     }
                 }
                 JUMP => at += word.k as usize,
@@ -216,7 +224,7 @@ mod tests {
         }
     }
 
-    fn call(number: c_long, arguments: [u32; 6]) -> u32 {
+    fn call(number: c_long, arguments: [u64; 6]) -> u32 {
         run(&assemble(HERE, &verdicts(false)), HERE, u32::try_from(number).unwrap(), arguments)
     }
 
@@ -250,7 +258,7 @@ mod tests {
         let of = |number, arguments: &[i64]| {
             let mut all = [0; 6];
             for (place, value) in all.iter_mut().zip(arguments) {
-                *place = *value as u32;
+                *place = value.cast_unsigned();
             }
             call(number, all)
         };
@@ -261,7 +269,10 @@ mod tests {
         assert_eq!(of(libc::SYS_socket, &[1, 1, 77]), ALLOW);
         assert_eq!(of(libc::SYS_socket, &[2, 1, 6]), ALLOW);
         assert_eq!(of(libc::SYS_socket, &[10, 2, 17]), ALLOW);
-        for wrong in [[16, 3, 0], [2, 1, 262], [2, 3, 1], [17, 3, 0], [40, 1, 0]] {
+        assert_eq!(of(libc::SYS_socket, &[2, 0x8_0802, 0]), ALLOW);
+        for wrong in
+            [[16, 3, 0], [2, 1, 262], [2, 3, 1], [17, 3, 0], [40, 1, 0], [2, 6, 0], [10, 5, 0]]
+        {
             assert_eq!(of(libc::SYS_socket, &wrong), REFUSED, "{wrong:?}");
         }
         assert_eq!(of(libc::SYS_socketpair, &[2, 1, 0]), REFUSED);
@@ -271,6 +282,14 @@ mod tests {
         assert_eq!(of(libc::SYS_fcntl, &[0, 1030]), ALLOW);
         assert_eq!(of(libc::SYS_prlimit64, &[1]), REFUSED);
         assert_eq!(of(libc::SYS_prlimit64, &[0]), ALLOW);
+        // How large what is left of a crash may be can be asked, and not be set.
+        assert_eq!(of(libc::SYS_prlimit64, &[0, 4, 0, 0x7fff_0000]), ALLOW);
+        for pointer in [0x7fff_0000, 0x1_0000_0000] {
+            assert_eq!(of(libc::SYS_prlimit64, &[0, 4, pointer]), REFUSED);
+            assert_eq!(of(libc::SYS_prlimit64, &[0, 7, pointer]), ALLOW);
+        }
+        assert_eq!(of(libc::SYS_setrlimit, &[4]), REFUSED);
+        assert_eq!(of(libc::SYS_fsync, &[1]), ERROR);
         assert_eq!(of(libc::SYS_setpriority, &[1, 0]), REFUSED);
         assert_eq!(of(libc::SYS_personality, &[0xffff_ffff]), ALLOW);
         assert_eq!(of(libc::SYS_personality, &[0x0004_0000]), REFUSED);

@@ -208,6 +208,9 @@ impl Backend for Docker {
             let _ = self.counted.set(memory.is_some());
         }
         let memory = memory.ok().flatten();
+        if let Some(memory) = &memory {
+            memory.limit_connections(&spec.limits);
+        }
         let cell = DockerCell::new(client.api.clone(), launched.id, memory, words);
         let why = match welcome {
             Ok(Ok(_)) => return Ok(Started { channel, cell: Box::new(cell) }),

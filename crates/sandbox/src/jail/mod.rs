@@ -383,7 +383,11 @@ impl Backend for Jail {
         };
         Enforcement {
             memory: match self.without_proc.load(Ordering::Relaxed) {
-                false => or(accounts.memory, "a watch every 25 ms and a limit for each process"),
+                false => or(
+                    accounts.memory,
+                    "a limit for each process, and a watch every 25 ms over what all of them hold, \
+                     not over what the kernel holds for them",
+                ),
                 true => or(accounts.memory, "a limit for each process, of twice as much"),
             },
             cpu: or(accounts.cpu, "no share, only an end to each process"),
@@ -448,9 +452,15 @@ impl Cell for JailCell {
     async fn end(&self) {
         let mut keeper = self.keeper.lock().await;
         keeper.life = None;
-        // It ends the jail, removes the groups and goes.
+        // It ends the jail, removes the groups and goes. One that was killed leaves that to us, and
+        // nobody tells when the last process of a group is gone.
         let _ = keeper.child.wait().await;
-        self.group.remove();
+        for _ in 0..100 {
+            if self.group.remove() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
     }
 
     async fn last_words(&self) -> Option<String> {

@@ -65,6 +65,45 @@ pub(super) async fn a_time_out_spares_other_programs(bench: Bench) {
     assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
 }
 
+pub(super) async fn a_process_that_looks_dead_is_ended_too(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let mut other = sandbox
+        .exec(Command::new("/bin/sh").args(["-c", "echo up; read x"]).stdin(true))
+        .await
+        .unwrap();
+    assert!(matches!(other.next().await.unwrap(), Event::Wrote(..)));
+    // Its first thread ends, and another goes on.
+    let code = "
+import ctypes, os, threading, time
+if os.fork() == 0:
+    os.setsid()
+    def work():
+        while True:
+            open('/workspace/alive', 'w').close()
+            time.sleep(0.01)
+    threading.Thread(target=work).start()
+    ctypes.CDLL(None).pthread_exit(None)
+time.sleep(1000)";
+    sandbox.write("/workspace/code.py", code.as_bytes()).await.unwrap();
+    let command = Command::new("python3").args(["/workspace/code.py"]);
+    let done =
+        sandbox.exec(command.wall(Duration::from_secs(1))).await.unwrap().finish().await.unwrap();
+    assert!(done.outcome.timed_out && sandbox.remove("/workspace/alive").await.is_ok());
+    let gone =
+        "while cat /proc/[0-9]*/comm | grep -q python; do :; done; test -e alive || echo gone";
+    assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
+    drop(other);
+}
+
+pub(super) async fn programs_are_the_first_to_go(bench: Bench) {
+    // Said of them as soon as they have begun.
+    let code = "
+import time
+while open('/proc/self/oom_score_adj').read() != '1000\\n': time.sleep(0.01)
+print('first')";
+    assert_eq!(text(&bench.python(code).await.stdout), "first\n");
+}
+
 pub(super) async fn a_signal_can_be_sent(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let code = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(5))\nprint('set')\nsignal.pause()";

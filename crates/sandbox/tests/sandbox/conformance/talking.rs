@@ -1,5 +1,7 @@
 //! What goes in and out of a program, and how it ends.
 
+use std::time::Duration;
+
 use assize_sandbox::{Cause, Command, Event, Language, Output};
 
 use crate::bench::{Bench, python, text, try_python};
@@ -114,6 +116,53 @@ pub(super) async fn input_that_nobody_reads_is_no_trouble(bench: Bench) {
     });
     assert!(running.finish().await.unwrap().outcome.success());
     writer.await.unwrap();
+}
+
+pub(super) async fn input_and_output_can_be_opened_by_name(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let script =
+        "cat /dev/stdin; echo out > /dev/stdout; echo err > /dev/stderr; echo more >> /dev/stderr";
+    let command = Command::new("/bin/sh").args(["-c", script]).stdin(true);
+    let running = sandbox.exec(command).await.unwrap();
+    let stdin = running.stdin();
+    assert!(stdin.write(b"in\n").await.unwrap());
+    stdin.close();
+    let done = running.finish().await.unwrap();
+    assert_eq!((text(&done.stdout), text(&done.stderr)), ("in\nout\n", "err\nmore\n"));
+}
+
+pub(super) async fn what_was_written_cannot_be_taken_back(bench: Bench) {
+    let code = "
+import os
+for flags in (os.O_RDONLY, os.O_RDWR):
+    try: os.open('/proc/self/fd/1', flags | os.O_NONBLOCK)
+    except PermissionError: print('refused')";
+    assert_eq!(text(&bench.python(code).await.stdout), "refused\nrefused\n");
+}
+
+/// However slow they are read.
+pub(super) async fn a_byte_here_and_a_byte_there_is_no_trouble(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let code = "
+import os
+for _ in range(70000): os.write(1, b'o'); os.write(2, b'e')
+os.mkdir('/workspace/done')
+os.write(1, b'!')";
+    let mut running =
+        sandbox.run(Language::Python, code.as_bytes(), Command::default()).await.unwrap();
+    while sandbox.list("/workspace/done").await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let (mut out, mut err) = (0, 0);
+    let outcome = loop {
+        match running.next().await.unwrap() {
+            Event::Wrote(Output::Stdout, bytes) => out += bytes.len(),
+            Event::Wrote(Output::Stderr, bytes) => err += bytes.len(),
+            Event::Said(_) => {}
+            Event::Ended(outcome) => break outcome,
+        }
+    };
+    assert_eq!((out, err, outcome.success()), (70001, 70000, true));
 }
 
 pub(super) async fn output_comes_as_it_is_written(bench: Bench) {
