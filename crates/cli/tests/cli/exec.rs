@@ -129,8 +129,7 @@ except PermissionError: print('read-only')
     assert_eq!(fs::read_to_string(home.work().join("out/plots/total.txt")).unwrap(), "12");
     assert_eq!(fs::read_dir(home.work().join("out")).unwrap().count(), 1);
     insta::assert_snapshot!(err, @r"
-    warning: `a
-    b` was left: its name is not sound
+    warning: `a�b` was left: its name is not sound
     warning: `bad�` was left: its name is not sound
     warning: `link` was left: it is a link
     warning: `pipe` was left: it is no plain file
@@ -143,12 +142,13 @@ fn artifacts_write_over_nothing_and_never_cost_the_outcome() {
     let home = home();
     let config = home.write("repo/.git/config", "[core]\n");
     let kept = home.write("repo/kept.txt", "mine");
+    home.write("repo/file", "not a folder");
     let code = r"
 import os, sys
 os.makedirs('.git'); open('.git/config', 'w').write('[core]\n fsmonitor = touch /tmp/planted\n')
 open('kept.txt', 'w').write('theirs'); open('new.txt', 'w').write('new')
 open('closed', 'w').close(); os.chmod('closed', 0)
-os.mkdir('many')
+os.mkdir('many'); os.mkdir('file'); open('file/inside', 'w').close()
 for number in range(4100): open(f'many/{number}', 'w').close()
 sys.exit(6)
 ";
@@ -161,7 +161,8 @@ sys.exit(6)
     insta::assert_snapshot!(err, @r"
     warning: `.git` was left: its name begins with a dot
     warning: `closed` was left: `/workspace/closed`: Permission denied (os error 13)
-    warning: `kept.txt` was left: it is here already
+    warning: `kept.txt` was left: something of that name is here already
+    warning: `file/inside` was left: something of that name is here already
     warning: `many` was left: `/workspace/many` has more than 4000 entries
     1 file taken into `repo`
     ");
