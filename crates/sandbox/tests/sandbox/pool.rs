@@ -68,7 +68,8 @@ os.environ['LEFT'] = 'x'
 json.left = 'x'
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
-shm = libc.shmget(4242, 4096, 0o1666); assert shm >= 0, ctypes.get_errno()
+# There are none where nothing would keep an account of them.
+shm = libc.shmget(4242, 4096, 0o1666); assert shm >= 0 or ctypes.get_errno() == 38
 if os.fork() == 0:
     os.setsid(); time.sleep(1000)
 print('planted')
