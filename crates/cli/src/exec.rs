@@ -65,7 +65,9 @@ pub(crate) async fn run(
             "artifacts": taken.as_json(),
         }))?;
     } else if !args.quiet {
-        let about = format!("{isolation} ({why})");
+        let loose = enforcement.memory.starts_with("best effort");
+        let loose = if loose { " · memory limit: best effort" } else { "" };
+        let about = format!("{isolation} ({why}){loose}");
         tell(&outcome, &spec.limits, &taken, args.out.as_deref(), &about);
     }
     Ok(exit_code(&outcome))

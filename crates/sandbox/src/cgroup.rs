@@ -29,11 +29,19 @@ pub(crate) enum Groups {
 }
 
 impl Groups {
-    /// Looks where this process may make groups.
+    /// Looks where this process may make groups, and has the kernel keep all accounts there that we
+    /// need, as the engines of containers do.
     pub(crate) fn find() -> Groups {
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        let (mounts, own) = (read("/proc/self/mountinfo"), read("/proc/self/cgroup"));
-        Groups::find_in(&mounts, &own, may_make_groups)
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mut groups = Groups::find_in(&mounts(), &own, may_make_groups);
+        if let Groups::V2 { folder, kinds } = &mut groups {
+            for kind in NEEDED.into_iter().filter(|kind| !has(kinds, kind)).collect::<Vec<_>>() {
+                if write(folder, "cgroup.subtree_control", format!("+{kind}")).is_ok() {
+                    kinds.push(kind.to_owned());
+                }
+            }
+        }
+        groups
     }
 
     fn find_in(mounts: &str, own: &str, may: impl Fn(&Path) -> bool) -> Groups {
@@ -43,23 +51,28 @@ impl Groups {
             return Groups::V1 { memory, pids, cpu };
         }
         if let Some((own, root)) = own_folder(mounts, own, None).zip(own_root(mounts)) {
-            // A group with processes in it hands nothing on, so ours is made beside our own.
-            for folder in
-                own.ancestors().skip(usize::from(own != root)).take_while(|f| f.starts_with(&root))
-            {
+            // A group with processes in it hands nothing on, so ours is made beside our own; where most
+            // is handed on, and else where it is the nearest.
+            let above = own.ancestors().skip(usize::from(own != root));
+            let mut best: Option<(usize, Groups)> = None;
+            for folder in above.take_while(|folder| folder.starts_with(&root)) {
                 let handed =
                     fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
                 let kinds: Vec<String> = handed.split_whitespace().map(str::to_owned).collect();
-                if kinds.iter().any(|kind| kind == "memory") && may(folder) {
-                    return Groups::V2 { folder: folder.to_owned(), kinds };
+                let count = NEEDED.iter().filter(|kind| has(&kinds, kind)).count();
+                let better = best.as_ref().is_none_or(|(most, _)| count > *most);
+                if has(&kinds, "memory") && better && may(folder) {
+                    best = Some((count, Groups::V2 { folder: folder.to_owned(), kinds }));
                 }
             }
-            return Groups::None("no control group was handed to this user".to_owned());
+            let none = "no control group was handed to this user; `systemd-run --user --scope assize …` \
+                        has one where there is systemd";
+            return best.map_or_else(|| Groups::None(none.to_owned()), |(_, groups)| groups);
         }
         if mounts.contains(" - cgroup ") {
             return Groups::None("the control groups of this machine belong to root".to_owned());
         }
-        Groups::None("no control groups are mounted".to_owned())
+        Groups::None("our own control group is not to be seen here".to_owned())
     }
 
     /// Makes the groups of one jail.
@@ -79,23 +92,40 @@ impl Groups {
             }
         }
     }
+}
 
-    /// Removes the groups of a maker that is gone, which nobody is in any more.
-    pub(crate) fn clean_up(&self, maker: &str) {
-        let prefix = format!("{PREFIX}{maker}-");
-        let folders: Vec<&PathBuf> = match self {
-            Groups::V1 { memory, pids, cpu } => [memory, pids, cpu].into_iter().flatten().collect(),
-            Groups::V2 { folder, .. } => vec![folder],
-            Groups::None(_) => Vec::new(),
-        };
-        for entry in
-            folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten()
-        {
+/// Removes the groups of a maker that is gone, which nobody is in any more. They are beside wherever it
+/// was, which may be elsewhere than we are.
+pub(crate) fn clean_up(maker: &str) {
+    let prefix = format!("{PREFIX}{maker}-");
+    let mounts = mounts();
+    let mut folders: Vec<PathBuf> = mounts.lines().filter_map(place_of_groups).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
                 let _ = fs::remove_dir(entry.path());
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
             }
         }
     }
+}
+
+/// The accounts that a jail needs.
+const NEEDED: [&str; 3] = ["memory", "pids", "cpu"];
+
+fn has(kinds: &[String], kind: &str) -> bool {
+    kinds.iter().any(|each| each == kind)
+}
+
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
+}
+
+/// Where groups of whatever kind are mounted, if this is about such a mount.
+fn place_of_groups(line: &str) -> Option<PathBuf> {
+    let (front, back) = line.split_once(" - ")?;
+    back.starts_with("cgroup").then(|| front.split(' ').nth(4).map(PathBuf::from)).flatten()
 }
 
 /// Whether we may make a group here and move processes of ours into it.
@@ -337,7 +367,7 @@ mod tests {
             ("", "cpuset cpu io memory pids"),
             ("user.slice", "cpu memory pids"),
             ("user.slice/user-1000.slice", "memory pids"),
-            (service, "memory pids"),
+            (service, "cpu memory pids"),
             (&format!("{service}/app.slice"), "memory pids"),
             (&format!("{service}/app.slice/terminal.scope"), ""),
         ] {
@@ -356,15 +386,17 @@ mod tests {
         let own = format!("0::{service}/app.slice/terminal.scope\n");
         let ours = root.path().join(&service[1..]);
         let found = Groups::find_in(&mounts, &own, |folder| folder.starts_with(&ours));
-        let kinds = vec!["memory".to_owned(), "pids".to_owned()];
-        assert_eq!(found, Groups::V2 { folder: ours.join("app.slice"), kinds });
+        // Not in the nearest one, which keeps no account of the processor.
+        let kinds = ["cpu", "memory", "pids"].map(str::to_owned).into();
+        assert_eq!(found, Groups::V2 { folder: ours, kinds });
+        let ours = root.path().join(&service[1..]);
         // From a plain login, nothing on the way up is the user's own.
         let session = "0::/user.slice/user-1000.slice/session-1.scope\n";
         let none = Groups::find_in(&mounts, session, |folder| folder.starts_with(&ours));
-        assert_eq!(none, Groups::None("no control group was handed to this user".to_owned()));
+        assert!(matches!(none, Groups::None(why) if why.contains("no control group was handed")));
         // Root may make them anywhere.
         let found = Groups::find_in(&mounts, session, |_| true);
-        assert!(matches!(found, Groups::V2 { folder, .. } if folder.ends_with("user-1000.slice")));
+        assert!(matches!(found, Groups::V2 { folder, .. } if folder.ends_with("user.slice")));
     }
 
     #[test]

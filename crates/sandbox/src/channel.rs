@@ -260,7 +260,7 @@ async fn receive<R: AsyncRead>(input: R, shared: Arc<Shared>, open: Cancellation
             read = input.read(&mut buffer) => match read {
                 Ok(0) => break "the guest is gone".to_owned(),
                 Ok(count) => count,
-                Err(error) => break format!("the channel broke: {error}"),
+                Err(error) => break why_broken(&error),
             },
         };
         decoder.push(&buffer[..count]);
@@ -277,6 +277,15 @@ async fn receive<R: AsyncRead>(input: R, shared: Arc<Shared>, open: Cancellation
     };
     shared.fail(reason);
     open.cancel();
+}
+
+fn why_broken(error: &std::io::Error) -> String {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    // How one hears that it went with something left to read.
+    if matches!(error.kind(), BrokenPipe | ConnectionReset) {
+        return "the guest is gone".to_owned();
+    }
+    format!("the channel broke: {error}")
 }
 
 async fn send<W: AsyncWrite>(
@@ -300,7 +309,7 @@ async fn send<W: AsyncWrite>(
             written = async { output.write_all(&bytes).await?; output.flush().await } => written,
         };
         if let Err(error) = written {
-            shared.fail(format!("the channel broke: {error}"));
+            shared.fail(why_broken(&error));
             break;
         }
     }

@@ -270,7 +270,11 @@ async fn make_waiting(shared: &Shared) -> Result<Sandbox, SandboxError> {
 fn add(shared: &Shared, made: Result<Sandbox, SandboxError>) {
     let mut lane = shared.lane();
     match made {
-        Ok(sandbox) => lane.waiting.push_back(sandbox),
+        Ok(sandbox) => {
+            lane.waiting.push_back(sandbox);
+            // However long it took, whoever waits for it is given time to come.
+            lane.used = Instant::now();
+        }
         Err(error) => {
             tracing::warn!(%error, "no sandbox could be made to wait");
             lane.trouble = Some(error);

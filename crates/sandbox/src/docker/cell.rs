@@ -133,9 +133,22 @@ pub(super) async fn remove(api: &bollard::Docker, name: &str) -> bool {
     tokio::time::timeout(END, removed).await.unwrap_or(false)
 }
 
-/// Where the kernel's account of a container can be read, if its first process is on this machine.
-pub(super) async fn memory_of(api: &bollard::Docker, id: &str) -> Result<Option<Memory>, Error> {
+/// What the engine made of what was asked for.
+pub(super) struct Made {
+    /// Where the kernel's account can be read, if its first process is on this machine.
+    pub(super) memory: Option<Memory>,
+    /// The limits that it does not hold, whatever it was asked.
+    pub(super) unlimited: Vec<&'static str>,
+}
+
+pub(super) async fn look_at(api: &bollard::Docker, id: &str) -> Result<Made, Error> {
     let found = api.inspect_container(id, None::<InspectContainerOptions>).await?;
     let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
-    Ok(pid.and_then(|pid| Memory::of_process(pid, id)))
+    let memory = pid.and_then(|pid| Memory::of_process(pid, id));
+    let host = found.host_config.unwrap_or_default();
+    let limits =
+        [("memory", host.memory), ("processes", host.pids_limit), ("processor", host.cpu_quota)];
+    let none = |limit: Option<i64>| limit.is_none_or(|limit| limit <= 0);
+    let unlimited = limits.into_iter().filter(|(_, limit)| none(*limit)).map(|(name, _)| name);
+    Ok(Made { memory, unlimited: unlimited.collect() })
 }

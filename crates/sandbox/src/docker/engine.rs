@@ -52,6 +52,11 @@ impl Engine {
         self.client.get_or_try_init(|| self.connect()).await
     }
 
+    /// The engine that answered, if one was asked yet.
+    pub(crate) fn known(&self) -> Option<&Client> {
+        self.client.get()
+    }
+
     async fn connect(&self) -> Result<Client, SandboxError> {
         let mut first = None;
         for host in &self.hosts {

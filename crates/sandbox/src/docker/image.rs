@@ -256,8 +256,9 @@ async fn list(client: &Client) -> Result<Vec<ImageInfo>, SandboxError> {
             image.repo_tags.push(UNNAMED.to_owned());
         }
         for name in image.repo_tags {
-            // Podman says that it was made here.
-            let name = name.strip_prefix("localhost/").unwrap_or(&name).to_owned();
+            // Podman says that it was made here, or that it might have been fetched.
+            let own = ["localhost/", "docker.io/"].iter().find_map(|from| name.strip_prefix(from));
+            let name = own.unwrap_or(&name).to_owned();
             images.push(ImageInfo {
                 current: name == base_name(),
                 name,

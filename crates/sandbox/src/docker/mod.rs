@@ -200,18 +200,32 @@ impl Backend for Docker {
         let connection = attached::connection(launched.attached, words.clone());
         let channel =
             Channel::over(connection, &Hello { version: VERSION, limits, env: environment(&[]) });
-        let (memory, welcome) = tokio::join!(
-            cell::memory_of(&client.api, &launched.id),
+        let (made, welcome) = tokio::join!(
+            cell::look_at(&client.api, &launched.id),
             tokio::time::timeout(WELCOME, channel.welcome()),
         );
-        if let Ok(memory) = &memory {
-            let _ = self.counted.set(memory.is_some());
+        // It may be gone already, and then says why by its last words.
+        let made = made.ok();
+        if let Some(made) = &made {
+            let _ = self.counted.set(made.memory.is_some());
         }
-        let memory = memory.ok().flatten();
+        let (memory, unlimited) =
+            made.map(|made| (made.memory, made.unlimited)).unwrap_or_default();
         if let Some(memory) = &memory {
             memory.limit_connections(&spec.limits);
         }
         let cell = DockerCell::new(client.api.clone(), launched.id, memory, words);
+        if !unlimited.is_empty() {
+            cell.end().await;
+            let reason = format!("the engine holds no limit of {}", unlimited.join(", "));
+            let hint = "it cannot make control groups, as without root on a machine with those of the \
+                        first version; use one that can, or the jail";
+            return Err(SandboxError::Unavailable {
+                isolation: Isolation::Docker,
+                reason,
+                hint: Some(hint.to_owned()),
+            });
+        }
         let why = match welcome {
             Ok(Ok(_)) => return Ok(Started { channel, cell: Box::new(cell) }),
             Ok(Err(gone)) => gone.0,
@@ -241,7 +255,10 @@ impl Backend for Docker {
             },
             cpu: GROUP.to_owned(),
             processes: GROUP.to_owned(),
-            disk: "size of the memory disk".to_owned(),
+            disk: match self.engine.known().is_some_and(Client::is_podman) {
+                true => "size of the memory disk; not the number of files (Podman)".to_owned(),
+                false => "size of the memory disk".to_owned(),
+            },
             output: "guest".to_owned(),
             wall: "guest, and the host after it".to_owned(),
             network: "network namespace with nothing in it".to_owned(),

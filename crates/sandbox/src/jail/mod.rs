@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use assize_protocol::jail::{Built, File, Link, Piece, Setup, Users};
@@ -18,7 +19,7 @@ use tokio::process::Child;
 use tokio::sync::Mutex;
 
 use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Isolation, Started};
-use crate::cgroup::{Group, Groups};
+use crate::cgroup::{self, Group, Groups};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::guest::GuestFile;
@@ -47,7 +48,8 @@ const UNKNOWN: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Jail {
     interpreters: Vec<Interpreter>,
-    groups: Groups,
+    /// Found when they are first needed.
+    groups: OnceLock<Groups>,
     users: Others,
     /// The last one made could have no `/proc`, and so no watch over its memory.
     without_proc: AtomicBool,
@@ -60,11 +62,15 @@ impl Jail {
     pub fn new(interpreters: Vec<Interpreter>) -> Jail {
         Jail {
             interpreters,
-            groups: Groups::find(),
+            groups: OnceLock::new(),
             users: Others::find(),
             without_proc: AtomicBool::new(false),
             landlock: AtomicU32::new(UNKNOWN),
         }
+    }
+
+    fn groups(&self) -> &Groups {
+        self.groups.get_or_init(Groups::find)
     }
 
     fn setup(&self, id: &str, spec: &Spec, group: &Group) -> Setup {
@@ -127,7 +133,7 @@ impl Jail {
     }
 
     fn guest_limits(&self, limits: &Limits) -> GuestLimits {
-        let accounts = Accounts::of(&self.groups);
+        let accounts = Accounts::of(self.groups());
         let wall = limits.wall.as_secs().max(1);
         GuestLimits {
             file_bytes: limits.disk,
@@ -304,7 +310,7 @@ impl Backend for Jail {
         let guest = GuestFile::get()?;
         let id = format!("{}-{}", identity.maker, identity.id);
         let group =
-            self.groups.make(&id, &spec.limits).map_err(failed("making a control group"))?;
+            self.groups().make(&id, &spec.limits).map_err(failed("making a control group"))?;
         let (life, keepers_life) = pair()?;
         let (channel, keepers_channel) = pair()?;
         let spawned = tokio::process::Command::new(guest.path())
@@ -373,8 +379,8 @@ impl Backend for Jail {
     }
 
     fn enforcement(&self) -> Enforcement {
-        let accounts = Accounts::of(&self.groups);
-        let why = match &self.groups {
+        let accounts = Accounts::of(self.groups());
+        let why = match self.groups() {
             Groups::None(why) => why.as_str(),
             _ => "not handed to us",
         };
@@ -410,7 +416,7 @@ impl Backend for Jail {
     }
 
     async fn clean_up(&self, maker: &str) -> Result<(), SandboxError> {
-        self.groups.clean_up(maker);
+        cgroup::clean_up(maker);
         Ok(())
     }
 }
@@ -499,7 +505,7 @@ mod tests {
     #[tokio::test]
     async fn a_jail_is_born_into_a_group_of_the_second_version() {
         let Some(root) = unified() else { return };
-        let groups = Groups::V2 { folder: root.clone(), kinds: Vec::new() };
+        let groups = OnceLock::from(Groups::V2 { folder: root.clone(), kinds: Vec::new() });
         let jail = Jail {
             interpreters: Vec::new(),
             groups,
