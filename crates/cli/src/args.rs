@@ -1,9 +1,12 @@
 //! What can be typed.
 
+mod run;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::run::RunArgs;
 use crate::failure::EXIT_CODES;
 
 /// Puts what models propose on trial, in a sandbox, before it touches anything you care about.
@@ -32,6 +35,9 @@ pub(crate) struct LogArgs {
 pub(crate) enum Command {
     /// Ask a model one question
     Ask(Box<AskArgs>),
+    /// Have a program written for a task and put on trial: run in a sandbox, criticised where it fails,
+    /// and written again. Every step is kept, so that a run can be stopped and go on
+    Run(Box<RunArgs>),
     /// Run code that you have in a fresh sandbox: no network, no files but those you give, limits on
     /// everything
     Exec(Box<ExecArgs>),
@@ -461,6 +467,17 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         events: bool,
         /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go on with a run that was stopped
+    Resume {
+        /// Its name, or the beginning of it
+        run: String,
+        /// Even if a process works on it, or may
+        #[arg(long)]
+        take_over: bool,
+        /// Print what it comes to as JSON
         #[arg(long)]
         json: bool,
     },

@@ -1,116 +1,40 @@
-//! Files into a sandbox and out of it. What comes out is hostile: names, kinds, sizes, numbers.
+//! Files into a sandbox and out of it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
-use assize_sandbox::{Entry, EntryKind, Sandbox};
-use assize_types::text::is_invisible;
+use assize_sandbox::{Harvest, Sandbox};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, FailureKind};
-
-/// The most files that are taken out at once, and the deepest folder.
-const MOST_FILES: usize = 1000;
-const DEEPEST: usize = 16;
-const MOST_FOLDERS: usize = 1000;
-/// The most that is told of what was left.
-const MOST_LEFT: usize = 100;
-
-/// How long it may take to look for them.
-const LONGEST: Duration = Duration::from_secs(30);
 
 /// What was taken out, and what was left and why.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) files: Vec<(String, u64)>,
     pub(crate) left: Vec<String>,
-    /// What was left besides, and is not told one by one.
-    more: usize,
-}
-
-impl Taken {
-    fn leave(&mut self, name: &str, why: impl std::fmt::Display) {
-        if self.left.len() < MOST_LEFT {
-            // A name is no message of ours.
-            let line = format!("`{name}` was left: {why}");
-            let line = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
-            self.left.push(line.collect());
-        } else {
-            self.more += 1;
-        }
-    }
-
-    fn done(mut self) -> Taken {
-        if self.more > 0 {
-            self.left.push(format!("{} more were left", self.more));
-        }
-        self.files.sort();
-        self
-    }
 }
 
 /// Takes the plain files of a folder in the sandbox into a folder here. `except` are left, by their
-/// names below it. Nothing that is here already is written over, and what cannot be taken is left: it
-/// says nothing about the code.
+/// names below it.
 pub(crate) async fn take(
     sandbox: &Sandbox,
     from: &str,
     to: &Path,
     except: &BTreeSet<String>,
 ) -> Result<Taken, Failure> {
-    let mut taken = Taken::default();
+    // Before the work, not after it.
     let target = Target::open(to)?;
-    let mut left = sandbox.spec().limits.disk;
-    let mut folders = VecDeque::from([String::new()]);
-    let begun = Instant::now();
-    let mut seen = 0;
-    while let Some(below) = folders.pop_front() {
-        // What still runs in there could make folders for ever.
-        seen += 1;
-        if seen > MOST_FOLDERS || begun.elapsed() > LONGEST {
-            taken.leave(&below, "there are too many folders, and others were left as well");
-            break;
-        }
-        let entries = match sandbox.list(&join(from, &below)).await {
-            Ok(entries) => entries,
-            Err(error) if error.cause().is_some() => {
-                taken.leave(&below, error);
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for entry in entries {
-            let name = join(&below, &entry.name).trim_start_matches('/').to_owned();
-            if except.contains(&name) {
-                continue;
-            }
-            match verdict(&entry, &name, left, taken.files.len()) {
-                Err(why) => taken.leave(&name, why),
-                Ok(()) if entry.kind == EntryKind::Folder => folders.push_back(name),
-                Ok(()) => match sandbox.read(&join(from, &name), left).await {
-                    Ok(bytes) => match target.write(&name, &bytes) {
-                        Ok(()) => {
-                            left -= bytes.len() as u64;
-                            taken.files.push((name, bytes.len() as u64));
-                        }
-                        Err(error) if is_in_the_way(&error) => {
-                            taken.leave(&name, "something of that name is here already");
-                        }
-                        Err(error) => return Err(cannot_write(&to.join(&name), &error)),
-                    },
-                    Err(error) if error.cause().is_some() => {
-                        taken.leave(&name, error);
-                    }
-                    Err(error) => return Err(error.into()),
-                },
-            }
-        }
-    }
-    Ok(taken.done())
+    target.fill(to, sandbox.harvest(from, except).await?)
+}
+
+/// Writes what was taken out of a sandbox into a folder here. Nothing that is here already is written
+/// over.
+pub(crate) fn keep(harvest: Harvest, to: &Path) -> Result<Taken, Failure> {
+    Target::open(to)?.fill(to, harvest)
 }
 
 /// Whether something is where a file would go, or its folder: it says nothing about the others.
@@ -130,6 +54,21 @@ impl Target {
         rustix::fs::open(folder, flags, Mode::empty())
             .map(Target)
             .map_err(|error| failed(error.into()))
+    }
+
+    fn fill(&self, folder: &Path, mut harvest: Harvest) -> Result<Taken, Failure> {
+        let mut taken = Taken::default();
+        for (name, bytes) in std::mem::take(&mut harvest.files) {
+            match self.write(&name, &bytes) {
+                Ok(()) => taken.files.push((name, bytes.len() as u64)),
+                Err(error) if is_in_the_way(&error) => {
+                    harvest.leave(&name, "something of that name is here already");
+                }
+                Err(error) => return Err(cannot_write(&folder.join(&name), &error)),
+            }
+        }
+        taken.left = harvest.left();
+        Ok(taken)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
@@ -161,32 +100,6 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 
 fn join(folder: &str, name: &str) -> String {
     if name.is_empty() { folder.to_owned() } else { format!("{folder}/{name}") }
-}
-
-/// Whether something may be taken, and why not.
-fn verdict(entry: &Entry, name: &str, left: u64, count: usize) -> Result<(), String> {
-    let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-    if entry.name.starts_with('.') {
-        // Settings of shells, editors and version control, which nobody looks at before they act.
-        return Err("its name begins with a dot".to_owned());
-    }
-    let sound = |c: char| !c.is_control() && !is_invisible(c) && c != char::REPLACEMENT_CHARACTER;
-    // A shell would take these for something else.
-    let taken_for_other = entry.name.starts_with(['-', '~']) || entry.name.contains(['/', '\\']);
-    if !plain || taken_for_other || !entry.name.chars().all(sound) {
-        return Err("its name is not sound".to_owned());
-    }
-    match entry.kind {
-        EntryKind::Folder if name.matches('/').count() >= DEEPEST => {
-            Err("it is in too many folders".to_owned())
-        }
-        EntryKind::Folder => Ok(()),
-        EntryKind::File if count >= MOST_FILES => Err(format!("{MOST_FILES} files are enough")),
-        EntryKind::File if entry.size > left => Err("it is too large".to_owned()),
-        EntryKind::File => Ok(()),
-        EntryKind::Link => Err("it is a link".to_owned()),
-        EntryKind::Other => Err("it is no plain file".to_owned()),
-    }
 }
 
 /// Writes a file that the user named, through no link.
@@ -269,22 +182,5 @@ mod tests {
         assert!(target.write("file", b"x").is_err());
         assert!(target.write("../outside/planted", b"x").is_err());
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn only_sound_plain_files_are_taken() {
-        let entry = |name: &str, kind| Entry { name: name.to_owned(), kind, size: 10, mode: 0o644 };
-        let check = |name: &str, kind| verdict(&entry(name, kind), name, 100, 0);
-        assert!(check("plot.png", EntryKind::File).is_ok());
-        let wrong =
-            ["..", ".bashrc", "a\\b", "a\nb", "\u{fffd}x", "\u{1b}[2J", "-rf", "~", "a\u{202e}b"];
-        for name in wrong {
-            assert!(check(name, EntryKind::File).is_err(), "{name:?}");
-        }
-        assert!(check("link", EntryKind::Link).is_err());
-        assert!(verdict(&entry("big", EntryKind::File), "big", 9, 0).is_err());
-        assert!(verdict(&entry("many", EntryKind::File), "many", 100, MOST_FILES).is_err());
-        let deep = "a/".repeat(DEEPEST) + "b";
-        assert!(verdict(&entry("b", EntryKind::Folder), &deep, 100, 0).is_err());
     }
 }

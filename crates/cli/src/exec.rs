@@ -32,7 +32,7 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let language = language(&args)?;
-    let inputs = inputs(&args, around)?;
+    let inputs = inputs(&args.files, around)?;
     let code = if args.code == Path::new("-") {
         input::from_standard_input("the code", LONGEST, &cancel).await?
     } else {
@@ -104,13 +104,18 @@ impl AsJson for Taken {
     }
 }
 
+/// The language of that name.
+pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
+    Language::from_name(name).ok_or_else(|| {
+        let message = format!("`{name}` is no language that can be run");
+        Failure::new(FailureKind::Usage, message).hint("use python, bash or javascript")
+    })
+}
+
 fn language(args: &ExecArgs) -> Result<Language, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     match &args.language {
-        Some(name) => Language::from_name(name).ok_or_else(|| {
-            usage(format!("`{name}` is no language that can be run"))
-                .hint("use python, bash or javascript")
-        }),
+        Some(name) => language_named(name),
         None if args.code == Path::new("-") => Ok(Language::Python),
         None => Language::of_file(&args.code).ok_or_else(|| {
             let message = format!("`{}` does not say what it is written in", args.code.display());
@@ -120,15 +125,16 @@ fn language(args: &ExecArgs) -> Result<Language, Failure> {
 }
 
 /// A file for the sandbox: where it is here, and its name there.
-struct Input {
-    path: std::path::PathBuf,
-    name: String,
+pub(crate) struct Input {
+    pub(crate) path: std::path::PathBuf,
+    pub(crate) name: String,
 }
 
-fn inputs(args: &ExecArgs, around: &Surroundings) -> Result<Vec<Input>, Failure> {
+/// The files that were named, as `PATH` or `PATH=NAME`.
+pub(crate) fn inputs(files: &[String], around: &Surroundings) -> Result<Vec<Input>, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     let mut inputs: Vec<Input> = Vec::new();
-    for given in &args.files {
+    for given in files {
         let (path, name) = match given.rsplit_once('=') {
             // A file may have such a name itself.
             Some((path, name)) if !walls::typed(around, given.as_ref()).exists() => {

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use assize_graph::{Outcome, Record};
+use assize_llm::Response;
 use assize_store::{
     Access, Durability, Run, RunFilter, RunId, RunStatus, SqliteStore, Store, StoreError,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::choose::Already;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 
@@ -167,4 +170,18 @@ pub(crate) fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(),
 /// Says to go on with a run by its name.
 pub(crate) fn how_to_resume(kind: &str, id: &RunId) -> String {
     format!("kept as {id}; go on with `assize {kind} --resume {id}`")
+}
+
+/// What a run itself has spent before, which counts against what it may.
+pub(crate) fn spent(own: &[Record], inherited: &[Record]) -> Already {
+    let mut already = Already::default();
+    for record in own.iter().filter(|record| !inherited.contains(record)) {
+        if let Outcome::Done(text) = &record.outcome
+            && let Ok(response) = serde_json::from_str::<Response>(text)
+        {
+            already.cost += response.cost.known().unwrap_or_default();
+            already.tokens += response.usage.unwrap_or_default().total();
+        }
+    }
+    already
 }

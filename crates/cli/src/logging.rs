@@ -11,8 +11,11 @@ use crate::config::Config;
 /// is no business of our users: only ours are heard.
 pub(crate) fn start(config: &Config) {
     let level = config.text("log.level").unwrap_or("warn");
-    let rooms = ["attack", "cli", "debate", "gateway", "graph", "llm", "sandbox", "store", "types"]
-        .map(|room| format!("assize_{room}={level}"));
+    let rooms = [
+        "attack", "calls", "cli", "code", "debate", "gateway", "graph", "llm", "sandbox", "store",
+        "types",
+    ]
+    .map(|room| format!("assize_{room}={level}"));
     let directives = format!("assize={level},{}", rooms.join(","));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives))

@@ -18,8 +18,10 @@ mod input;
 mod kept;
 mod logging;
 mod passing;
+mod run;
 mod runs;
 mod sandboxes;
+mod sitting;
 mod terminal;
 mod walls;
 
@@ -29,14 +31,14 @@ use assize_types::Cancel;
 use clap::{CommandFactory, Parser};
 use etcetera::BaseStrategy;
 
-use crate::args::{Cli, Command, SandboxCommand};
+use crate::args::{Cli, Command, RunsCommand, SandboxCommand};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // What went wrong has been told by then.
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cli)));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| begin(cli)));
     match outcome {
         Err(_) => ExitCode::from(FailureKind::Internal.exit_code()),
         Ok(Ok(code)) => ExitCode::from(code),
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs one command; gives the exit code, which is 0 unless code that was run had another.
-fn run(cli: Cli) -> Result<u8, Failure> {
+fn begin(cli: Cli) -> Result<u8, Failure> {
     if let Command::Completions { shell } = cli.command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
@@ -71,6 +73,10 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         tokio::spawn(interrupt(cancel.clone()));
         let done = match cli.command {
             Command::Exec(args) => return exec::run(*args, &config, &around, cancel).await,
+            Command::Run(args) => return run::run(*args, &config, &around, cancel).await,
+            Command::Runs(RunsCommand::Resume { run, take_over, json }) => {
+                return resume(&run, take_over, json, &config, &around, cancel).await;
+            }
             Command::Sandbox(command) => {
                 return sandboxes::run(command, &config, &around, cancel).await;
             }
@@ -92,6 +98,31 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     // Someone may still be waiting for standard input.
     runtime.shutdown_background();
     outcome
+}
+
+/// Goes on with a run by the command that made it.
+async fn resume(
+    name: &str,
+    take_over: bool,
+    json: bool,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    let store = kept::open_to_read(config, around)?.ok_or_else(|| kept::no_such_run(name))?;
+    let found = kept::find(&*store, name).await?;
+    drop(store);
+    let mut words = vec!["assize", &found.kind, "--resume", found.id.as_str()];
+    words.extend(take_over.then_some("--take-over"));
+    words.extend(json.then_some("--json"));
+    match Cli::try_parse_from(words).map(|cli| cli.command) {
+        Ok(Command::Run(args)) => run::run(*args, config, around, cancel).await,
+        Ok(Command::Debate(args)) => debate::run(*args, config, around, cancel).await.map(|()| 0),
+        _ => {
+            let message = format!("`{}` cannot be taken up again", found.id);
+            Err(Failure::new(FailureKind::Usage, message))
+        }
+    }
 }
 
 /// For work that has nothing to put in order: it is dropped where it stands.
@@ -137,6 +168,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
     let mut flags = match &cli.command {
         Command::Ask(args) => args.model.settings(),
         Command::Debate(args) => args.model.settings(),
+        Command::Run(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
         Command::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
             args.sandbox.settings()

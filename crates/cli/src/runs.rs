@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use assize_code::Attempt;
 use assize_debate::{Verdict, conversation_logs};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Outcome, Record};
@@ -38,6 +39,8 @@ pub(crate) async fn run(
             let run = kept::find(&*store, &run).await?;
             show(&*store, run, transcripts, events, json).await
         }
+        // It is gone on with by the command that made it.
+        RunsCommand::Resume { run, .. } => Err(kept::no_such_run(&run)),
         RunsCommand::Export { run, output } => {
             let store = named(&run)?;
             let run = kept::find(&*store, &run).await?;
@@ -75,7 +78,7 @@ async fn list(
     if runs.is_empty() {
         note(match filtered {
             true => "no runs like that; `assize runs list` shows all",
-            false => "no runs; `assize debate MOVE.md` makes one",
+            false => "no runs; `assize run \"Calculate fibonacci(10)\"` makes one",
         });
         return Ok(());
     }
@@ -98,9 +101,17 @@ async fn list(
 /// The title, what it came to, and what must be known of that.
 fn summary(run: &Run) -> String {
     let score = run.result.as_ref().and_then(|result| result["total_score"].as_u64());
+    let code = run.result.as_ref().filter(|_| run.kind == "run").map(|result| {
+        let how = if result["success"] == true { "succeeded" } else { "failed" };
+        match result["attempts"].as_u64().unwrap_or_default() {
+            1 => format!("{how} at once"),
+            attempts => format!("{how} after {attempts} attempts"),
+        }
+    });
     let partial = run.result.as_ref().is_some_and(|result| !result["partial"].is_null());
     let marks = [
         score.map(|score| format!("{score} of 120")),
+        code,
         partial.then(|| "partial".to_owned()),
         is_rehearsal(run).then(|| "rehearsal".to_owned()),
     ];
@@ -146,6 +157,9 @@ async fn show(
         if transcripts && run.kind == "debate" {
             value["conversation_logs"] = json!(conversation_logs(&records));
         }
+        if run.kind == "run" && run.result.is_none() {
+            value["history"] = json!(assize_code::history(&records));
+        }
         if events {
             value["events"] = json!(told);
         }
@@ -169,8 +183,10 @@ async fn show(
         }
     }
     out_line(&terminal::harmless(&lines.join("\n")))?;
-    if run.kind == "debate" {
-        show_debate(&run, &records, transcripts)?;
+    match run.kind.as_str() {
+        "debate" => show_debate(&run, &records, transcripts)?,
+        "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
+        _ => {}
     }
     for event in told {
         let line =
@@ -201,6 +217,32 @@ fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), F
     }
     if transcripts {
         terminal::out_untrusted(&show::transcripts(&logs))?;
+    }
+    Ok(())
+}
+
+fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Failure> {
+    if is_rehearsal(run) {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    out_line("")?;
+    for line in crate::run::show::attempts(history) {
+        out_line(&line)?;
+    }
+    for attempt in history.iter().filter(|_| transcripts) {
+        let mut text = format!("\n=== attempt {}", attempt.attempt);
+        let _ = writeln!(text, "\n{}", attempt.code.as_deref().unwrap_or("(no code)"));
+        if let Some(execution) = &attempt.execution {
+            for (name, output) in [("output", &execution.stdout), ("errors", &execution.stderr)] {
+                if !output.is_empty() {
+                    let _ = writeln!(text, "--- {name}\n{}", output.trim_end());
+                }
+            }
+        }
+        terminal::out_untrusted(&text)?;
+    }
+    if !transcripts && !history.is_empty() {
+        note(&paint(DIM, format!("code and output: `assize runs show {} --transcripts`", run.id)));
     }
     Ok(())
 }

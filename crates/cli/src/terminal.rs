@@ -14,6 +14,8 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const KEYWORD: Style = AnsiColor::Blue.on_default();
+pub(crate) const NUMBER: Style = AnsiColor::Cyan.on_default();
 
 /// Text in a style, for terminals that have it; elsewhere the style is taken out again.
 pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {

@@ -15,7 +15,6 @@
 //! pattern, and else are a neutral 5, marked as such. A conversation that grows out of the context
 //! window keeps its first round, its last three, and a summary of those between.
 
-mod ask;
 mod nodes;
 mod personas;
 mod place;
@@ -34,8 +33,7 @@ pub use personas::{DECISION_MAKERS, DecisionMaker};
 pub use place::{Part, Place, conversation_logs};
 pub use score::{FULL_SCORE, METRICS, ScoreCard};
 pub use state::{
-    ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, Partial, Spent, Summary,
-    Update,
+    ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, Partial, Summary, Update,
 };
 pub use verdict::Verdict;
 

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use assize_calls::{Asking, declined};
 use assize_graph::{Context, Event, NodeError};
-use assize_llm::{AnswerError, ErrorKind, Model, ModelError, Request, Response, Stop};
+use assize_llm::{
+    Answer, AnswerError, ErrorKind, JsonAsk, Model, ModelError, Request, Response, Stop,
+};
 use assize_types::text::shorten;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::Options;
-use crate::ask::{Asking, Told};
 use crate::prompt::{Words, likely_tokens};
+use crate::score::ScoreCard;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update};
 
 type Updates = Result<Vec<Update>, NodeError>;
@@ -59,7 +62,8 @@ impl Room {
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let told = Told { log: None, round: 1, status: "critic_responded" };
         let key = "round-1/critic".to_owned();
-        let asking = Asking::new(&context, &*self.model, key, Some(told)).insisting();
+        let told = told.event(context.state());
+        let asking = Asking::new(&context, &*self.model, key).telling([told]).insisting();
         // Without these words there is nothing to debate: any failure ends the run, and can be
         // tried again.
         let response = asking.answer(&self.words(&context).opening()).await??;
@@ -120,15 +124,15 @@ impl Room {
         let (summary, mut updates) = self
             .fitting(context, log, &key("score-summary"), |summary| words.scoring(log, summary))
             .await?;
-        let mut asking = Asking::new(context, &*self.model, key("score"), None);
-        let mut answer = asking.scores(words.scoring(log, summary.as_ref())).await?;
+        let mut asking = Asking::new(context, &*self.model, key("score"));
+        let mut answer = scores(&asking, words.scoring(log, summary.as_ref())).await?;
         if let Err(AnswerError::Model(error)) = &answer
             && let Some((shorter, more)) = self
                 .after_overflow(&asking, error, log, summary.as_ref(), &key("score-summary-2"))
                 .await?
         {
-            asking = Asking::new(context, &*self.model, key("score-shorter"), None);
-            answer = asking.scores(words.scoring(log, Some(&shorter))).await?;
+            asking = Asking::new(context, &*self.model, key("score-shorter"));
+            answer = scores(&asking, words.scoring(log, Some(&shorter))).await?;
             updates.extend(more);
         }
         let answer = answer?;
@@ -153,7 +157,8 @@ impl Room {
         let (summary, mut updates) =
             self.fitting(context, log, &key("summary"), |summary| request(words, summary)).await?;
         let told = Told { log: Some(log), round, status };
-        let mut asking = Asking::new(context, &*self.model, key(role), Some(told));
+        let event = told.event(context.state());
+        let mut asking = Asking::new(context, &*self.model, key(role)).telling([event.clone()]);
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
         if let Err(error) = &answer
             && let Some((shorter, more)) = self
@@ -161,7 +166,7 @@ impl Room {
                 .await?
         {
             let shorter_key = key(&format!("{role}-shorter"));
-            asking = Asking::new(context, &*self.model, shorter_key, Some(told));
+            asking = Asking::new(context, &*self.model, shorter_key).telling([event]);
             answer = asking.answer(&request(words, Some(&shorter))).await?;
             updates.extend(more);
         }
@@ -210,7 +215,7 @@ impl Room {
     /// can be summed up: the summary to ask once more with.
     async fn after_overflow(
         &self,
-        asking: &Asking<'_>,
+        asking: &Asking<'_, DebateState>,
         error: &ModelError,
         log: LogName,
         known: Option<&Summary>,
@@ -234,7 +239,7 @@ impl Room {
         up_to_round: u32,
         key: &str,
     ) -> Result<(Summary, Vec<Update>), NodeError> {
-        let asking = Asking::new(context, &*self.model, key.to_owned(), None);
+        let asking = Asking::new(context, &*self.model, key);
         let text = match asking.answer(&self.words(context).summing_up(log, up_to_round)).await? {
             Ok(response) if response.stop != Stop::Refused => Some(response.text),
             Ok(_) => None,
@@ -277,8 +282,38 @@ pub(crate) fn said(role: &'static str, round: u32, response: &Response) -> Conve
     }
 }
 
-pub(crate) fn declined() -> ModelError {
-    ModelError::new(ErrorKind::Declined, "the model declined to answer")
+/// Something that has happened in a round.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// In this conversation, or in all.
+    log: Option<LogName>,
+    round: u32,
+    status: &'static str,
+}
+
+impl Told {
+    fn event(self, state: &DebateState) -> Event {
+        let Told { log, round, status } = self;
+        let move_id = &state.move_document().move_id;
+        let mut payload = json!({"move": move_id, "round": round, "status": status});
+        if let Some(log) = log {
+            payload["log"] = json!(log);
+        }
+        Event::new("sandbox_round", payload)
+    }
+}
+
+/// Asks for scores, and looks for them in whatever is answered.
+async fn scores(
+    asking: &Asking<'_, DebateState>,
+    request: Request,
+) -> Result<Result<Answer<ScoreCard>, AnswerError>, NodeError> {
+    let reader = ScoreCard::reader().ok_or(AnswerError::Schema)?;
+    let ask = JsonAsk::new(request)
+        .read_by(reader)
+        .extract(&ScoreCard::find)
+        .or_default(ScoreCard::neutral());
+    asking.value(ask).await
 }
 
 /// The opening words of what was said in these rounds.

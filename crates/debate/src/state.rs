@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_graph::State;
-use assize_llm::{Block, Provenance, Response, Turn};
-use assize_types::{Cost, Money, Usage};
+use assize_llm::{Block, Provenance, Spent, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::personas::{DECISION_MAKERS, DecisionMaker};
@@ -79,47 +78,6 @@ pub struct JudgeScore {
     pub card: ScoreCard,
     /// How the scores were read; where no model gave them in so many words, this says so.
     pub provenance: Provenance,
-}
-
-/// What the calls of a debate took, over all its lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
-    pub calls: u64,
-    /// Of the calls that said.
-    pub usage: Usage,
-    pub cost: Cost,
-    /// Whether any answer is a rehearsal.
-    pub rehearsal: bool,
-}
-
-impl Default for Spent {
-    fn default() -> Spent {
-        Spent {
-            calls: 0,
-            usage: Usage::default(),
-            cost: Cost::Known(Money::ZERO),
-            rehearsal: false,
-        }
-    }
-}
-
-impl Spent {
-    pub(crate) fn add(&mut self, response: &Response) {
-        *self = self.plus(Spent {
-            calls: 1,
-            usage: response.usage.unwrap_or_default(),
-            cost: response.cost,
-            rehearsal: response.rehearsal,
-        });
-    }
-
-    pub(crate) fn plus(mut self, other: Spent) -> Spent {
-        self.calls += other.calls;
-        self.usage += other.usage;
-        self.cost = self.cost + other.cost;
-        self.rehearsal |= other.rehearsal;
-        self
-    }
 }
 
 /// What a debate has come to.

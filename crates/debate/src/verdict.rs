@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use assize_llm::Spent;
 use serde::{Deserialize, Serialize};
 
 use crate::score::FULL_SCORE;
-use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Partial, Spent, Summary};
+use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Partial, Summary};
 
 /// The outcome of a debate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

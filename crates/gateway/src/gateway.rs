@@ -19,7 +19,7 @@ use crate::estimate::{self, Estimate};
 use crate::http::{HttpClient, HttpWire};
 use crate::pace::{Limits, Pacer};
 use crate::provider::Endpoint;
-use crate::rehearsal::{Rehearsal, RehearsalWire};
+use crate::rehearsal::{Rehearsal, RehearsalWire, Script};
 use crate::retry::RetryPolicy;
 use crate::wire::{OnText, Sending, Wire};
 
@@ -46,6 +46,8 @@ pub struct Options {
     /// What the user says the model costs, which beats the catalog.
     pub price: Option<Price>,
     pub observer: Option<Observer>,
+    /// What the rehearsal model knows by heart; it makes up the rest.
+    pub script: Option<Script>,
 }
 
 impl Default for Options {
@@ -57,6 +59,7 @@ impl Default for Options {
             cassette: None,
             price: None,
             observer: None,
+            script: None,
         }
     }
 }
@@ -144,7 +147,7 @@ impl Gateway {
 
     /// A gateway to the rehearsal model.
     pub fn to_rehearsal(rehearsal: Rehearsal, options: Options) -> Gateway {
-        let wire = RehearsalWire::new(rehearsal, options.price);
+        let wire = RehearsalWire::new(rehearsal, options.price, options.script.clone());
         Gateway::over(Some(Arc::new(wire)), options)
     }
 

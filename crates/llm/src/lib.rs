@@ -37,4 +37,4 @@ pub use error::{ErrorKind, ModelError};
 pub use model::{Call, Delta, Model};
 pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn};
 pub use request::{Delivery, Request, Schema, SchemaError, Tool};
-pub use response::{Response, Stop};
+pub use response::{Response, Spent, Stop};

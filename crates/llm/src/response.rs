@@ -55,6 +55,47 @@ impl Response {
     }
 }
 
+/// What several calls took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    pub calls: u64,
+    /// Of the calls that said.
+    pub usage: Usage,
+    pub cost: Cost,
+    /// Whether any answer is a rehearsal.
+    pub rehearsal: bool,
+}
+
+impl Default for Spent {
+    fn default() -> Spent {
+        Spent {
+            calls: 0,
+            usage: Usage::default(),
+            cost: Cost::Known(Money::ZERO),
+            rehearsal: false,
+        }
+    }
+}
+
+impl Spent {
+    pub fn add(&mut self, response: &Response) {
+        *self = self.plus(Spent {
+            calls: 1,
+            usage: response.usage.unwrap_or_default(),
+            cost: response.cost,
+            rehearsal: response.rehearsal,
+        });
+    }
+
+    pub fn plus(mut self, other: Spent) -> Spent {
+        self.calls += other.calls;
+        self.usage += other.usage;
+        self.cost = self.cost + other.cost;
+        self.rehearsal |= other.rehearsal;
+        self
+    }
+}
+
 fn once() -> u32 {
     1
 }

@@ -28,6 +28,8 @@ pub(crate) enum Run {
     Program(String),
     /// The code that is put at the language's usual place.
     Code(Language),
+    /// Code at another place.
+    Script(Language, String),
 }
 
 impl Default for Run {
@@ -40,6 +42,11 @@ impl Command {
     /// A program, by its path or by a name that is looked for in the usual folders.
     pub fn new(program: impl Into<String>) -> Command {
         Command { run: Run::Program(program.into()), ..Command::default() }
+    }
+
+    /// Code that is in the sandbox already, by the interpreter of its language.
+    pub fn script(language: Language, path: impl Into<String>) -> Command {
+        Command { run: Run::Script(language, path.into()), ..Command::default() }
     }
 
     pub(crate) fn code(language: Language) -> Command {

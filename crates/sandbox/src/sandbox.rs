@@ -193,17 +193,10 @@ impl Sandbox {
                     // What only the start of an interpreter heeds cannot be told to one that waits.
                     let waits = self.inner.prepared.swap(false, Ordering::AcqRel);
                     prepared = waits && !command.env.keys().any(|name| name.starts_with("PYTHON"));
-                    env.insert("PYTHONPATH".to_owned(), format!("{PYTHON_FOLDER}:{WORKSPACE}"));
                 }
-                if self.inner.isolation != self.inner.backend.isolation() {
-                    // Where its interpreters are, only its maker knows.
-                    return Err(SandboxError::NoInterpreter(*language, self.inner.isolation));
-                }
-                let program = self.inner.backend.interpreter(*language)?;
-                let flags = language.flags().iter().map(|flag| (*flag).to_owned());
-                let code = language.code_path().to_owned();
-                [program].into_iter().chain(flags).chain([code]).collect()
+                self.interpret(*language, language.code_path(), &mut env)?
             }
+            Run::Script(language, path) => self.interpret(*language, path, &mut env)?,
         };
         for (name, value) in &command.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -228,8 +221,27 @@ impl Sandbox {
             },
             talk: command.talk,
             prepared,
-            ends_all: matches!(command.run, Run::Code(_)),
+            ends_all: !matches!(command.run, Run::Program(_)),
         })
+    }
+
+    /// The words that have code interpreted, and what its interpreter needs in its environment.
+    fn interpret(
+        &self,
+        language: Language,
+        path: &str,
+        env: &mut BTreeMap<String, String>,
+    ) -> Result<Vec<String>, SandboxError> {
+        if language == Language::Python {
+            env.insert("PYTHONPATH".to_owned(), format!("{PYTHON_FOLDER}:{WORKSPACE}"));
+        }
+        if self.inner.isolation != self.inner.backend.isolation() {
+            // Where its interpreters are, only its maker knows.
+            return Err(SandboxError::NoInterpreter(language, self.inner.isolation));
+        }
+        let program = self.inner.backend.interpreter(language)?;
+        let flags = language.flags().iter().map(|flag| (*flag).to_owned());
+        Ok([program].into_iter().chain(flags).chain([path.to_owned()]).collect())
     }
 
     /// Writes a file, with the folders on the way to it.

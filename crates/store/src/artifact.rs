@@ -17,12 +17,22 @@ impl ArtifactId {
         ArtifactId(Fingerprint::from_bytes(Sha256::digest(bytes).into()))
     }
 
+    pub fn fingerprint(self) -> Fingerprint {
+        self.0
+    }
+
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> ArtifactId {
         ArtifactId(Fingerprint::from_bytes(bytes))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
+    }
+}
+
+impl From<Fingerprint> for ArtifactId {
+    fn from(fingerprint: Fingerprint) -> ArtifactId {
+        ArtifactId(fingerprint)
     }
 }
 

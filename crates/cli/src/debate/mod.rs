@@ -7,13 +7,11 @@ pub(crate) mod show;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::Duration;
 
 use assize_debate::{DebateState, MoveDocument, Options, Verdict, graph};
 use assize_gateway::{Gateway, Rehearsal};
-use assize_graph::{Fork, Graph, Journal, JournalError, Record, RunError, RunOptions};
-use assize_llm::{AnswerError, ModelError};
-use assize_store::{Ending, Run, RunJournal, StoreError};
+use assize_graph::{Fork, Graph, Journal, Record, RunError, RunOptions};
+use assize_store::{Ending, Run, RunJournal};
 use assize_types::{Cancel, Money, trail};
 use serde_json::json;
 
@@ -23,12 +21,10 @@ use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::kept::{self, Holder};
+use crate::sitting;
 use crate::terminal::{self, DIM, WARN, grouped, note, out, out_json, paint};
 use plan::{Input, Plan};
 use progress::{Manner, Progress};
-
-/// How long the last word of a run that was stopped may take: whoever stopped it waits.
-const LAST_WORD: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(
     args: DebateArgs,
@@ -61,7 +57,7 @@ pub(crate) async fn run(
     };
     let inherited = plan.inherited(&*store).await?;
     let already = match &plan.resumed {
-        Some(run) => plan::spent(&store.records(&run.id).await?, &inherited),
+        Some(run) => kept::spent(&store.records(&run.id).await?, &inherited),
         None => Already::default(),
     };
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
@@ -188,12 +184,7 @@ impl Sitting<'_> {
     }
 
     async fn fail(&self, error: RunError) -> Result<(), Failure> {
-        let ending = match &error {
-            RunError::Cancelled { reason } => Ending::Cancelled { reason: reason.clone() },
-            error => Ending::Failed { error: error.to_string() },
-        };
-        // The journal holds all that matters; without its last word the run counts as stopped.
-        let _ = tokio::time::timeout(LAST_WORD, self.journal.finish(ending, Vec::new())).await;
+        sitting::note_end(&self.journal, &error).await;
         let totals = self.gateway.ledger().totals();
         if !self.args.quiet {
             note(&paint(DIM, format!("spent: {}", account(&totals))));
@@ -202,11 +193,11 @@ impl Sitting<'_> {
             let (cost, tokens) = (self.already.cost, grouped(self.already.tokens));
             note(&paint(DIM, format!("spent on it before: {tokens} tokens, {cost}")));
         }
-        let failure = self.failure(error);
-        if let Some(how) = failure.1 {
+        let (failure, how) = sitting::explain(error, "debate", &self.run.id);
+        if let Some(how) = how {
             note(&how);
         }
-        Err(failure.0)
+        Err(failure)
     }
 
     fn show(&self, verdict: &Verdict) -> Result<(), Failure> {
@@ -251,51 +242,5 @@ impl Sitting<'_> {
             note(&paint(WARN, format!("a conversation ended early; {again}")));
         }
         Ok(())
-    }
-
-    /// What a failed run means to the user, and how to go on with it, where one can.
-    fn failure(&self, error: RunError) -> (Failure, Option<String>) {
-        let id = &self.run.id;
-        let resume = Some(kept::how_to_resume("debate", id));
-        match error {
-            RunError::Cancelled { reason } => {
-                (Failure::new(FailureKind::Interrupted, reason), resume)
-            }
-            RunError::Node { node, source, .. } => (of_node(node, source), resume),
-            RunError::Changed { .. } | RunError::GraphChanged { .. } => {
-                let message = format!("{error}; this version of assize asks otherwise");
-                let fork = format!("start a new run from it: `assize debate --fork {id}`");
-                (Failure::new(FailureKind::Usage, message).hint(fork), None)
-            }
-            RunError::Unreadable { .. } => {
-                (Failure::from_error(FailureKind::Environment, &error), None)
-            }
-            RunError::Journal(JournalError::Fenced) => {
-                let message = format!("another process has taken `{id}` over");
-                (Failure::new(FailureKind::Environment, message).hint("it goes on there"), None)
-            }
-            RunError::Journal(JournalError::Failed(source)) => {
-                match source.downcast::<StoreError>() {
-                    Ok(gone) if matches!(*gone, StoreError::NoSuchRun(_)) => ((*gone).into(), None),
-                    Ok(error) => ((*error).into(), resume),
-                    Err(source) => {
-                        (Failure::new(FailureKind::Environment, source.to_string()), resume)
-                    }
-                }
-            }
-            error => (Failure::from_error(FailureKind::Internal, &error), resume),
-        }
-    }
-}
-
-/// What the failure of a node means to the user.
-fn of_node(node: &str, source: Box<dyn std::error::Error + Send + Sync>) -> Failure {
-    let source = match source.downcast::<ModelError>() {
-        Ok(error) => return (*error).into(),
-        Err(source) => source,
-    };
-    match source.downcast::<AnswerError>() {
-        Ok(error) => (*error).into(),
-        Err(source) => Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")),
     }
 }

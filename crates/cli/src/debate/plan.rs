@@ -2,8 +2,8 @@
 
 use assize_debate::{Place, ROUNDS};
 use assize_gateway::Gateway;
-use assize_graph::{Outcome, Record};
-use assize_llm::{Request, Response};
+use assize_graph::Record;
+use assize_llm::Request;
 use assize_store::{NewRun, Run, Store, StoreError};
 use assize_types::Cancel;
 use assize_types::text::{is_invisible, shorten};
@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::DebateArgs;
-use crate::choose::Already;
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal;
@@ -293,20 +292,6 @@ fn title(content: &str) -> String {
     let mut lines = plain.lines().map(|line| line.trim().trim_start_matches('#').trim());
     let line = lines.find(|line| line.contains(char::is_alphanumeric)).unwrap_or("a move");
     shorten(&terminal::harmless(&line.replace('\t', " ")), 80)
-}
-
-/// What a run itself has spent before, which counts against what it may.
-pub(super) fn spent(own: &[Record], inherited: &[Record]) -> Already {
-    let mut already = Already::default();
-    for record in own.iter().filter(|record| !inherited.contains(record)) {
-        if let Outcome::Done(text) = &record.outcome
-            && let Ok(response) = serde_json::from_str::<Response>(text)
-        {
-            already.cost += response.cost.known().unwrap_or_default();
-            already.tokens += response.usage.unwrap_or_default().total();
-        }
-    }
-    already
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod debate;
 mod exec;
 mod killed;
 mod readme;
+mod run;
 mod runs;
 mod sandboxes;
 mod settings;

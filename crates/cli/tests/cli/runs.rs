@@ -50,7 +50,7 @@ fn without_any_runs_nothing_is_made() {
     let home = Home::new();
     let Ran { code, out, err } = home.run(&["runs", "list"]);
     assert_eq!((code, out.as_str()), (0, ""));
-    assert!(err.contains("no runs; `assize debate MOVE.md` makes one"), "{err}");
+    assert!(err.contains("no runs; `assize run \"Calculate fibonacci(10)\"` makes one"), "{err}");
     assert_eq!(home.run(&["runs", "list", "--json"]).out, "[]\n");
     for command in ["show", "export", "rm"] {
         let Ran { code, err, .. } = home.run(&["runs", command, "debate-x"]);

@@ -1,57 +1,34 @@
-//! Calls to the model, each of them an effect of the run: made once, and answered from the journal
+//! Calls to a model, each of them an effect of the run: made once, and answered from the journal
 //! ever after.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use assize_graph::{Context, EffectError, Event, FailedEffect, NodeError, RunError};
+use assize_graph::{Context, EffectError, Event, FailedEffect, NodeError, RunError, State};
 use assize_llm::{
     Answer, AnswerError, Call, ErrorKind, JsonAsk, Model, ModelError, ModelExt, Request, Response,
-    Stop,
+    Spent, Stop,
 };
 use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-
-use crate::nodes::declined;
-use crate::score::ScoreCard;
-use crate::state::{DebateState, LogName, Spent};
 
 /// A call that got no answer, as it is written down.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct CallFailure {
+struct CallFailure {
     kind: ErrorKind,
     message: String,
 }
 
-/// Something that has happened in a round.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
-    /// In this conversation, or in all.
-    pub(crate) log: Option<LogName>,
-    pub(crate) round: u32,
-    pub(crate) status: &'static str,
-}
-
-impl Told {
-    pub(crate) fn event(self, state: &DebateState) -> Event {
-        let Told { log, round, status } = self;
-        let move_id = &state.move_document().move_id;
-        let mut payload = json!({"move": move_id, "round": round, "status": status});
-        if let Some(log) = log {
-            payload["log"] = json!(log);
-        }
-        Event::new("sandbox_round", payload)
-    }
-}
-
-/// A model as one turn of the debate sees it.
-pub(crate) struct Asking<'a> {
-    context: &'a Context<DebateState>,
+/// A model as one step of a run sees it. What is asked more than once for one answer is kept under the
+/// step's key and a number.
+pub struct Asking<'a, S: State> {
+    context: &'a Context<S>,
     model: &'a dyn Model,
     key: String,
     /// What is told once the first answer is there.
-    told: Option<Told>,
+    told: Vec<Event>,
     /// Whether a model that declines has failed, so that it can be asked again.
     insists: bool,
     held: Mutex<Held>,
@@ -67,28 +44,41 @@ struct Held {
     failed: Option<FailedEffect<CallFailure>>,
 }
 
-impl<'a> Asking<'a> {
-    pub(crate) fn new(
-        context: &'a Context<DebateState>,
-        model: &'a dyn Model,
-        key: String,
-        told: Option<Told>,
-    ) -> Asking<'a> {
+impl<S: State> std::fmt::Debug for Asking<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asking").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl<'a, S: State> Asking<'a, S> {
+    pub fn new(context: &'a Context<S>, model: &'a dyn Model, key: impl Into<String>) -> Self {
+        let (key, told) = (key.into(), Vec::new());
         Asking { context, model, key, told, insists: false, held: Mutex::default() }
     }
 
-    pub(crate) fn context(&self) -> &'a Context<DebateState> {
-        self.context
+    /// What to tell with the first answer.
+    #[must_use]
+    pub fn telling(mut self, events: impl IntoIterator<Item = Event>) -> Self {
+        self.told.extend(events);
+        self
     }
 
     /// Takes no refusal for an answer.
-    pub(crate) fn insisting(mut self) -> Self {
+    #[must_use]
+    pub fn insisting(mut self) -> Self {
         self.insists = true;
         self
     }
 
-    /// Asks for one answer. The inner failure is one that the debate may go on from.
-    pub(crate) async fn answer(
+    pub fn context(&self) -> &'a Context<S> {
+        self.context
+    }
+
+    /// Asks for one answer. The inner failure is one that the run may go on from.
+    ///
+    /// # Errors
+    /// When the run is over.
+    pub async fn answer(
         &self,
         request: &Request,
     ) -> Result<Result<Response, ModelError>, NodeError> {
@@ -97,16 +87,17 @@ impl<'a> Asking<'a> {
         Ok(answer)
     }
 
-    /// Asks for scores, and looks for them in whatever is answered.
-    pub(crate) async fn scores(
+    /// Asks for a value.
+    ///
+    /// # Errors
+    /// When the run is over.
+    pub async fn value<T>(
         &self,
-        request: Request,
-    ) -> Result<Result<Answer<ScoreCard>, AnswerError>, NodeError> {
-        let reader = ScoreCard::reader().ok_or(AnswerError::Schema)?;
-        let ask = JsonAsk::new(request)
-            .read_by(reader)
-            .extract(&ScoreCard::find)
-            .or_default(ScoreCard::neutral());
+        ask: JsonAsk<'_, T>,
+    ) -> Result<Result<Answer<T>, AnswerError>, NodeError>
+    where
+        T: DeserializeOwned + JsonSchema + Send + Sync,
+    {
         let answer = self.generate_json(ask, self.call()).await;
         self.still_going()?;
         Ok(answer)
@@ -117,7 +108,10 @@ impl<'a> Asking<'a> {
     }
 
     /// Goes on although the last call failed, which is written down.
-    pub(crate) async fn go_on(&self) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub async fn go_on(&self) -> Result<(), RunError> {
         let failed = self.held().failed.take();
         if let Some(failed) = failed {
             self.context.go_on(failed).await?;
@@ -133,7 +127,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    pub(crate) fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spent {
         self.held().spent
     }
 
@@ -142,15 +136,20 @@ impl<'a> Asking<'a> {
     }
 }
 
+/// The failure of a model that declined.
+pub fn declined() -> ModelError {
+    ModelError::new(ErrorKind::Declined, "the model declined to answer")
+}
+
 #[async_trait]
-impl Model for Asking<'_> {
+impl<S: State> Model for Asking<'_, S> {
     async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
         let (key, told) = {
             let mut held = self.held();
             held.calls += 1;
             match held.calls {
-                1 => (self.key.clone(), self.told),
-                number => (format!("{}-{number}", self.key), None),
+                1 => (self.key.clone(), self.told.clone()),
+                number => (format!("{}-{number}", self.key), Vec::new()),
             }
         };
         let mut original = None;
@@ -166,8 +165,7 @@ impl Model for Asking<'_> {
                 failure
             })
         };
-        let event = |told: Told| told.event(self.context.state());
-        let tell = |_: &Response| told.map(event).into_iter().collect();
+        let tell = |_: &Response| told;
         let outcome = self.context.effect(&key, || request.fingerprint(), asked, tell).await;
         let mut held = self.held();
         match outcome {

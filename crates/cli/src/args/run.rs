@@ -1,0 +1,68 @@
+//! `assize run`: what can be typed.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ModelArgs, SandboxArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The task, in your own words; `-` reads it from standard input
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub(crate) task: Option<String>,
+
+    /// What the program is to be written in: python, bash or javascript
+    #[arg(long, short, value_name = "LANGUAGE", default_value = "python")]
+    pub(crate) language: String,
+
+    /// How often it may be tried
+    #[arg(long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
+    pub(crate) max_attempts: u32,
+
+    /// Tests that the program must pass; Python tests import it as `solution`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tests: Option<PathBuf>,
+
+    /// What its output must contain; between slashes, a pattern that it must fit, such as /^55$/
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) expect: Option<String>,
+
+    /// Give it a file, read-only, as /workspace/NAME; can be repeated
+    #[arg(long = "file", value_name = "PATH[=NAME]")]
+    pub(crate) files: Vec<String>,
+
+    /// Take the files that the program leaves in /workspace into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Write the program to this file, which must not exist
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Print the program after its answer, also where nobody looks on
+    #[arg(long)]
+    pub(crate) show_code: bool,
+
+    /// Print answer, program and all attempts as one JSON object
+    #[arg(long, conflicts_with = "show_code")]
+    pub(crate) json: bool,
+
+    /// Say nothing but the answer
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Go on with a run that was stopped
+    #[arg(long, value_name = "RUN")]
+    pub(crate) resume: Option<String>,
+
+    /// With `--resume`: even if a process works on it, or may
+    #[arg(long, requires = "resume")]
+    pub(crate) take_over: bool,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}

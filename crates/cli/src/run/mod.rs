@@ -1,0 +1,308 @@
+//! `assize run`: code on trial.
+
+mod highlight;
+mod plan;
+mod progress;
+pub(crate) mod show;
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_code::{CannotKeep, CodeState, Court, Keep, LeftFile, Options, Task, Verdict, graph};
+use assize_gateway::{Gateway, REHEARSAL_LABEL};
+use assize_graph::{RunError, RunOptions};
+use assize_sandbox::{Harvest, Manager, Pool, PoolOptions, Spec};
+use assize_store::{ArtifactId, Ending, Run, RunId, RunJournal, Store, StoreError};
+use assize_types::{Cancel, Fingerprint, trail};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::account::{account, dollars};
+use crate::args::RunArgs;
+use crate::artifacts::{self, Taken};
+use crate::choose::{self, Already};
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::kept::{self, Holder};
+use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
+use crate::{sitting, walls};
+use plan::{Input, Plan};
+use progress::Progress;
+
+/// The most sandboxes that wait for one run, which needs them one after the other.
+const MOST_WAITING: u64 = 2;
+
+/// Gives 0 for success, and 1 for a task that was tried and not done.
+pub(crate) async fn run(
+    args: RunArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    if let Some(path) = &args.save {
+        refuse_existing(path)?;
+    }
+    // What cannot be tried leaves no store behind.
+    let fresh = match args.resume {
+        None => Some(Plan::fresh(&args, config, around, &cancel).await?),
+        Some(_) => None,
+    };
+    let store = kept::open(config, around)?;
+    let plan = match fresh {
+        Some(plan) => plan,
+        None => Plan::resumed(&args, &*store).await?,
+    };
+    let already = match &plan.resumed {
+        Some(run) => kept::spent(&store.records(&run.id).await?, &[]),
+        None => Already::default(),
+    };
+    let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
+    if gateway.name().0 == "rehearsal" && !assize_code::rehearsal::knows(&plan.task.task) {
+        return Err(assize_code::rehearsal::unknown().into());
+    }
+    let input = plan.input(&args, config, &gateway)?;
+    let chosen = walls::choose(config, around, &[plan.task.language]).await?;
+    let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
+    let manager = walls::manager(config, around, chosen.backend).await?;
+    let holder = Holder::this_process().to_text();
+    let (run, journal) = match &plan.resumed {
+        Some(run) => {
+            // Only as it was when it was looked at, unless it is to be taken from whoever has it.
+            let seen = (!args.take_over).then_some(run.epoch);
+            let claim = store.claim(&run.id, &holder, seen).await?;
+            (run.clone(), RunJournal::open(store.clone(), claim).await?)
+        }
+        None => {
+            let (run, claim) = store.create_run(plan.new_run(&input), &holder).await?;
+            (run, RunJournal::fresh(store.clone(), claim))
+        }
+    };
+    let sitting = Sitting {
+        args: &args,
+        pool: pool(&manager, &input, config),
+        store,
+        run,
+        input,
+        gateway: Arc::new(gateway),
+        journal: Arc::new(journal),
+        why,
+    };
+    trail::workflow_started(&plan.task.task, sitting.gateway.name().0);
+    let outcome = sitting.try_task(plan.task, cancel).await;
+    sitting.pool.close().await;
+    sitting.finish(outcome?).await
+}
+
+fn pool(manager: &Manager, input: &Input, config: &Config) -> Arc<Pool> {
+    let size = config.whole("sandbox.pool").unwrap_or(MOST_WAITING).min(MOST_WAITING);
+    let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
+    let defaults = PoolOptions::default();
+    let options = PoolOptions {
+        size: usize::try_from(size).unwrap_or(defaults.size),
+        idle: idle.unwrap_or(defaults.idle),
+    };
+    Arc::new(manager.pool(spec(input), options))
+}
+
+fn spec(input: &Input) -> Spec {
+    Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() }
+}
+
+/// One trial, in one of its lives.
+struct Sitting<'a> {
+    args: &'a RunArgs,
+    run: Run,
+    input: Input,
+    store: Arc<dyn Store>,
+    pool: Arc<Pool>,
+    gateway: Arc<Gateway>,
+    journal: Arc<RunJournal>,
+    /// Which walls were taken, and why.
+    why: String,
+}
+
+/// Keeps the files that programs leave with the run.
+struct WithTheRun {
+    store: Arc<dyn Store>,
+    run: RunId,
+}
+
+#[async_trait]
+impl Keep for WithTheRun {
+    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
+        let failed = |error: StoreError| CannotKeep(error.to_string());
+        let id = self.store.put_artifact(&self.run, name, bytes).await.map_err(failed)?;
+        Ok(id.fingerprint())
+    }
+}
+
+impl Sitting<'_> {
+    async fn try_task(
+        &self,
+        task: Task,
+        cancel: Cancel,
+    ) -> Result<Result<CodeState, RunError>, Failure> {
+        let options = Options {
+            temperature: self.input.temperature as f32,
+            max_tokens: self.input.max_output_tokens,
+            spec: spec(&self.input),
+        };
+        let keep = WithTheRun { store: self.store.clone(), run: self.run.id.clone() };
+        let court = Court::new(self.gateway.clone(), self.pool.clone(), options);
+        let graph = graph(Arc::new(court.keeping(Arc::new(keep))))
+            .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
+        let progress = Arc::new(Progress::new(
+            self.heading(),
+            task.max_attempts,
+            self.gateway.ledger().clone(),
+            self.args.quiet,
+        ));
+        let seen = progress.clone();
+        let run_options = RunOptions {
+            journal: Some(self.journal.clone()),
+            observer: Some(Arc::new(move |signal| seen.see(signal))),
+            cancel,
+            ..RunOptions::default()
+        };
+        let outcome = tokio::select! {
+            outcome = graph.run(CodeState::new(task), run_options) => outcome,
+            () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
+        };
+        terminal::draw(&[]);
+        Ok(outcome)
+    }
+
+    fn heading(&self) -> String {
+        let who = match self.gateway.name() {
+            (provider, model) if provider == model => provider.to_owned(),
+            (provider, model) => format!("{provider} {model}"),
+        };
+        terminal::harmless(&format!("{} · {} · {who}", self.run.id, self.run.title))
+    }
+
+    /// Writes down how it ended, and shows it.
+    async fn finish(&self, outcome: Result<CodeState, RunError>) -> Result<u8, Failure> {
+        let verdict = match outcome {
+            Ok(state) => Verdict::from(&state),
+            Err(error) => return Err(self.fail(error).await),
+        };
+        trail::workflow_completed(verdict.success, verdict.attempts);
+        let kept = self.journal.finish(Ending::Done { result: json!(verdict) }, Vec::new()).await;
+        // It is paid for: it is shown even if it cannot be kept.
+        let shown = self.show(&verdict).await;
+        kept.map_err(|error| {
+            note(&kept::how_to_resume("run", &self.run.id));
+            Failure::from(error)
+        })?;
+        shown?;
+        Ok(if verdict.success { 0 } else { FailureKind::Verdict.exit_code() })
+    }
+
+    async fn fail(&self, error: RunError) -> Failure {
+        sitting::note_end(&self.journal, &error).await;
+        trail::workflow_completed(false, 0);
+        let totals = self.gateway.ledger().totals();
+        if !self.args.quiet && totals.calls > 0 {
+            note(&paint(DIM, format!("spent: {}", account(&totals))));
+        }
+        let (failure, how) = sitting::explain(error, "run", &self.run.id);
+        if let Some(how) = how {
+            note(&how);
+        }
+        failure
+    }
+
+    async fn show(&self, verdict: &Verdict) -> Result<(), Failure> {
+        let args = self.args;
+        let taken = self.take_files(verdict).await?;
+        if let (Some(path), true, Some(code)) = (&args.save, verdict.success, &verdict.code) {
+            save(path, code)?;
+        }
+        if args.json {
+            return out_json(&self.as_json(verdict, &taken));
+        }
+        if verdict.spent.rehearsal && !args.quiet {
+            note(&paint(DIM, format!("[{REHEARSAL_LABEL}]")));
+        }
+        if let Some(answer) = &verdict.answer {
+            terminal::out_untrusted(answer)?;
+        }
+        let watched = std::io::stdout().is_terminal();
+        if let Some(code) = verdict.code.as_deref().filter(|_| verdict.success) {
+            match (watched, args.show_code) {
+                (true, _) if args.show_code || !args.quiet => {
+                    out_line("")?;
+                    out(&highlight::code(code, self.input.language))?;
+                }
+                (false, true) => terminal::out_untrusted(code)?,
+                _ => {}
+            }
+        }
+        taken.left.iter().for_each(|left| terminal::warn(left));
+        if args.quiet {
+            return Ok(());
+        }
+        show::attempts(&verdict.history).iter().for_each(|line| note(line));
+        if let (Some(folder), true) = (&args.out, verdict.success) {
+            let files = if taken.files.len() == 1 { "file" } else { "files" };
+            note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
+        }
+        let totals = self.gateway.ledger().totals();
+        note(&paint(DIM, format!("{} · {} · {}", self.run.id, self.why, account(&totals))));
+        Ok(())
+    }
+
+    fn as_json(&self, verdict: &Verdict, taken: &Taken) -> serde_json::Value {
+        let mut shown = json!(verdict);
+        shown["run"] = json!(self.run.id);
+        shown["task"] = json!(self.run.title);
+        shown["isolation"] = json!(self.why);
+        shown["cost_usd"] = dollars(verdict.spent.cost);
+        let files = taken.files.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
+        shown["artifacts"] = json!({"files": files.collect::<Vec<_>>(), "left": taken.left});
+        if verdict.spent.rehearsal {
+            shown["label"] = json!(REHEARSAL_LABEL);
+        }
+        shown
+    }
+
+    /// Takes the files of the program that succeeded to where they are wanted.
+    async fn take_files(&self, verdict: &Verdict) -> Result<Taken, Failure> {
+        let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
+        let (Some(folder), Some(execution), true) = (&self.args.out, execution, verdict.success)
+        else {
+            return Ok(Taken::default());
+        };
+        let mut files = Vec::new();
+        for LeftFile { name, sha256, .. } in &execution.files {
+            let bytes = self.store.artifact(ArtifactId::from(*sha256)).await?;
+            files.push((name.clone(), bytes));
+        }
+        let mut taken = artifacts::keep(Harvest::from(files), folder)?;
+        taken.left.extend(execution.not_taken.iter().cloned());
+        Ok(taken)
+    }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), Failure> {
+    if path.symlink_metadata().is_ok() {
+        let message = format!("`{}` is there already", path.display());
+        return Err(
+            Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
+        );
+    }
+    Ok(())
+}
+
+/// Writes the program to a file that is not there yet.
+fn save(path: &Path, code: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let made = std::fs::File::create_new(path);
+    made.and_then(|mut file| file.write_all(code.as_bytes())).map_err(|error| {
+        let message = format!("cannot write `{}`: {error}", path.display());
+        Failure::new(FailureKind::Environment, message)
+            .hint("the program is kept with the run: `assize runs show RUN`")
+    })
+}

@@ -1,0 +1,204 @@
+//! What is to be tried: a new task, or a run that goes on.
+
+use std::sync::Arc;
+
+use assize_code::{Expect, InputFile, Task, UnknownExpectation};
+use assize_gateway::Gateway;
+use assize_llm::Request;
+use assize_sandbox::{Language, Limits};
+use assize_store::{NewRun, Run, Store};
+use assize_types::Cancel;
+use assize_types::text::shorten;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::args::RunArgs;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::{artifacts, exec, input, kept, terminal, walls};
+
+/// The longest task and the longest file of tests, in MiB: more would fit no model.
+const LONGEST: u64 = 1;
+
+/// The names of what is kept beside a run.
+const TASK: &str = "task.txt";
+const TESTS: &str = "tests";
+const INPUTS: &str = "input/";
+
+/// What a run needs to be run again; what is large is kept beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Input {
+    pub(super) language: Language,
+    pub(super) max_attempts: u32,
+    pub(super) expect: Option<String>,
+    pub(super) wants_files: bool,
+    pub(super) limits: Limits,
+    pub(super) image: Option<String>,
+    pub(super) temperature: f64,
+    pub(super) max_output_tokens: u32,
+    pub(super) provider: String,
+    pub(super) model: String,
+}
+
+/// A trial that is about to begin, or to go on.
+pub(super) struct Plan {
+    pub(super) task: Task,
+    limits: Limits,
+    /// What was asked for before, where this is not the first time.
+    before: Option<Input>,
+    /// The run to go on with.
+    pub(super) resumed: Option<Run>,
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Usage, message)
+}
+
+impl From<UnknownExpectation> for Failure {
+    fn from(error: UnknownExpectation) -> Failure {
+        usage(error.to_string()).hint("without the slashes it is taken as plain text")
+    }
+}
+
+impl Plan {
+    /// A new task.
+    pub(super) async fn fresh(
+        args: &RunArgs,
+        config: &Config,
+        around: &Surroundings,
+        cancel: &Cancel,
+    ) -> Result<Plan, Failure> {
+        let limits = walls::spec(&args.sandbox, config)?.limits;
+        let task = match args.task.as_deref() {
+            Some("-") => input::from_standard_input("the task", LONGEST, cancel).await?,
+            Some(task) => input::checked("the task", LONGEST, task)?,
+            None => return Err(usage("there is no task")),
+        };
+        let tests = match &args.tests {
+            Some(path) => Some(input::from_file("the file of tests", LONGEST, path)?),
+            None => None,
+        };
+        let expect = args.expect.as_deref().map(str::parse::<Expect>).transpose()?;
+        let mut inputs = Vec::new();
+        let mut room = limits.disk;
+        for file in exec::inputs(&args.files, around)? {
+            let bytes = artifacts::read(&file.path, room)?;
+            room = room.saturating_sub(bytes.len() as u64);
+            inputs.push(InputFile { name: file.name, bytes: bytes.into() });
+        }
+        let task = Task {
+            language: exec::language_named(&args.language)?,
+            max_attempts: args.max_attempts,
+            tests,
+            expect,
+            inputs,
+            wants_files: args.out.is_some(),
+            ..Task::new(task)
+        };
+        Ok(Plan { task, limits, before: None, resumed: None })
+    }
+
+    /// A run that goes on.
+    pub(super) async fn resumed(args: &RunArgs, store: &dyn Store) -> Result<Plan, Failure> {
+        let run = kept::find(store, args.resume.as_deref().unwrap_or_default()).await?;
+        if run.kind != "run" {
+            return Err(usage(format!("`{}` is no run of code but a {}", run.id, run.kind)));
+        }
+        if !args.take_over {
+            let instead = "wait for it, stop it, or take the run over with `--take-over`";
+            kept::refuse_if_held(&run, "taken up again", instead)?;
+        }
+        let lost = |what: &str| {
+            let message = format!("{what} of `{}` cannot be read", run.id);
+            Failure::new(FailureKind::Environment, message).hint("start it again: `assize run`")
+        };
+        let before: Input =
+            serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
+        let (mut task, mut tests, mut inputs) = (None, None, Vec::new());
+        for artifact in store.artifacts(&run.id).await? {
+            let bytes = store.artifact(artifact.id).await?;
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| lost("the task"));
+            match artifact.name.as_str() {
+                TASK => task = Some(text(bytes)?),
+                TESTS => tests = Some(text(bytes)?),
+                name => {
+                    if let Some(name) = name.strip_prefix(INPUTS) {
+                        inputs.push(InputFile { name: name.to_owned(), bytes: bytes.into() });
+                    }
+                }
+            }
+        }
+        let task = Task {
+            language: before.language,
+            max_attempts: before.max_attempts,
+            tests,
+            expect: before.expect.as_deref().map(str::parse::<Expect>).transpose()?,
+            inputs,
+            wants_files: before.wants_files,
+            ..Task::new(task.ok_or_else(|| lost("the task"))?)
+        };
+        let limits = before.limits.clone();
+        Ok(Plan { task, limits, before: Some(before), resumed: Some(run) })
+    }
+
+    /// What the run is to be run with: as before, where there was a before.
+    pub(super) fn input(
+        &self,
+        args: &RunArgs,
+        config: &Config,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
+            // A cassette answers in whoever's name it was recorded.
+            let same = args.model.replay.is_some()
+                || (before.provider.as_str(), before.model.as_str()) == (provider, model);
+            if same {
+                return Ok(before.clone());
+            }
+            let message = format!(
+                "`{}` was begun with {} {}, and {provider} {model} would answer now",
+                run.id, before.provider, before.model
+            );
+            return Err(Failure::new(FailureKind::Settings, message).hint(format!(
+                "go on with `--provider {} --model {}`",
+                before.provider, before.model
+            )));
+        }
+        let temperature = config.decimal("temperature");
+        let longest = config.whole("max_output_tokens");
+        Ok(Input {
+            language: self.task.language,
+            max_attempts: self.task.max_attempts,
+            expect: self.task.expect.as_ref().map(ToString::to_string),
+            wants_files: self.task.wants_files,
+            limits: self.limits.clone(),
+            image: args.sandbox.image.clone(),
+            temperature: temperature.unwrap_or_else(|| Request::TEMPERATURE.into()),
+            max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        })
+    }
+
+    pub(super) fn new_run(&self, input: &Input) -> NewRun {
+        let mut artifacts = vec![(TASK.to_owned(), self.task.task.clone().into_bytes())];
+        artifacts.extend(self.task.tests.clone().map(|text| (TESTS.to_owned(), text.into_bytes())));
+        artifacts.extend(self.task.inputs.iter().map(|InputFile { name, bytes }| {
+            (format!("{INPUTS}{name}"), Arc::clone(bytes).to_vec())
+        }));
+        NewRun {
+            kind: "run".to_owned(),
+            title: title(&self.task.task),
+            parent: None,
+            input: json!(input),
+            artifacts,
+        }
+    }
+}
+
+/// The first line of a task that says something.
+fn title(task: &str) -> String {
+    let line = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("a task");
+    shorten(&terminal::harmless(&line.replace('\t', " ")), 80)
+}

@@ -1,0 +1,88 @@
+//! How far a trial is: a line that changes in place on a terminal, plain lines elsewhere.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use assize_gateway::Ledger;
+use assize_graph::{EffectStage, Signal};
+
+use crate::account::account;
+use crate::terminal::{self, DIM, paint};
+
+/// Follows a trial and shows how far it is.
+pub(super) struct Progress {
+    heading: String,
+    attempts: u32,
+    ledger: Arc<dyn Ledger>,
+    begun: Instant,
+    manner: Manner,
+    doing: Mutex<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Live,
+    Lines,
+    Silent,
+}
+
+impl Progress {
+    pub(super) fn new(
+        heading: String,
+        attempts: u32,
+        ledger: Arc<dyn Ledger>,
+        quiet: bool,
+    ) -> Progress {
+        let manner = match (quiet, terminal::can_draw()) {
+            (true, _) => Manner::Silent,
+            (false, true) => Manner::Live,
+            (false, false) => Manner::Lines,
+        };
+        if manner == Manner::Lines {
+            terminal::note(&heading);
+        }
+        let (begun, doing) = (Instant::now(), Mutex::new("getting ready".to_owned()));
+        Progress { heading, attempts, ledger, begun, manner, doing }
+    }
+
+    /// Keeps the seconds going for as long as it is awaited.
+    pub(super) async fn tick(&self) {
+        loop {
+            if self.manner == Manner::Live {
+                self.draw(&self.doing());
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    pub(super) fn see(&self, signal: &Signal<'_>) {
+        let Signal::Effect { key, stage: EffectStage::Started } = signal else { return };
+        let key = key.to_string();
+        let place = key.strip_prefix("attempt-").and_then(|rest| rest.split_once('/'));
+        let Some((attempt, part)) = place else { return };
+        let doing = match part {
+            "generate" => "writing the program",
+            "execute" => "running it",
+            "critique" => "asking the critic",
+            _ => "asking once more",
+        };
+        let doing = format!("attempt {attempt} of {} · {doing}", self.attempts);
+        match self.manner {
+            Manner::Live => self.draw(&doing),
+            Manner::Lines => terminal::note(&paint(DIM, &doing)),
+            Manner::Silent => {}
+        }
+        *self.doing() = doing;
+    }
+
+    fn doing(&self) -> MutexGuard<'_, String> {
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn draw(&self, doing: &str) {
+        let seconds = self.begun.elapsed().as_secs();
+        let spent = account(&self.ledger.totals());
+        let line = format!("  {doing} · {seconds} s · {spent}");
+        terminal::draw(&[self.heading.clone(), paint(DIM, line)]);
+    }
+}

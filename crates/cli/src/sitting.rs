@@ -1,0 +1,75 @@
+//! Runs that end before they are done: what is written down, and what the user is told.
+
+use std::error::Error;
+use std::time::Duration;
+
+use assize_code::Trouble;
+use assize_graph::{JournalError, RunError};
+use assize_llm::{AnswerError, ModelError};
+use assize_store::{Ending, RunId, RunJournal, StoreError};
+
+use crate::failure::{Failure, FailureKind};
+use crate::kept;
+
+/// How long the last word of a run that was stopped may take: whoever stopped it waits.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// Writes down why a run ended.
+pub(crate) async fn note_end(journal: &RunJournal, error: &RunError) {
+    let ending = match error {
+        RunError::Cancelled { reason } => Ending::Cancelled { reason: reason.clone() },
+        error => Ending::Failed { error: error.to_string() },
+    };
+    // The journal holds all that matters; without its last word the run counts as stopped.
+    let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, Vec::new())).await;
+}
+
+/// What a failed run means to the user, and how to go on with it, where one can.
+pub(crate) fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Option<String>) {
+    let resume = Some(kept::how_to_resume(kind, id));
+    match error {
+        RunError::Cancelled { reason } => (Failure::new(FailureKind::Interrupted, reason), resume),
+        RunError::Node { node, source, .. } => (of_node(node, source), resume),
+        RunError::Changed { .. } | RunError::GraphChanged { .. } => {
+            let message = format!("{error}; this version of assize asks otherwise");
+            let failure = Failure::new(FailureKind::Usage, message);
+            let failure = match kind {
+                "debate" => {
+                    failure.hint(format!("start a new run from it: `assize debate --fork {id}`"))
+                }
+                _ => failure.hint("start a new run"),
+            };
+            (failure, None)
+        }
+        RunError::Unreadable { .. } => {
+            (Failure::from_error(FailureKind::Environment, &error), None)
+        }
+        RunError::Journal(JournalError::Fenced) => {
+            let message = format!("another process has taken `{id}` over");
+            (Failure::new(FailureKind::Environment, message).hint("it goes on there"), None)
+        }
+        RunError::Journal(JournalError::Failed(source)) => match source.downcast::<StoreError>() {
+            Ok(gone) if matches!(*gone, StoreError::NoSuchRun(_)) => ((*gone).into(), None),
+            Ok(error) => ((*error).into(), resume),
+            Err(source) => (Failure::new(FailureKind::Environment, source.to_string()), resume),
+        },
+        error => (Failure::from_error(FailureKind::Internal, &error), resume),
+    }
+}
+
+/// What the failure of a node means to the user.
+fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
+    let source = match source.downcast::<ModelError>() {
+        Ok(error) => return (*error).into(),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<AnswerError>() {
+        Ok(error) => return (*error).into(),
+        Err(source) => source,
+    };
+    match source.downcast::<Trouble>().map(|trouble| *trouble) {
+        Ok(Trouble::Sandbox(error)) => error.into(),
+        Ok(Trouble::Keep(error)) => Failure::from_error(FailureKind::Environment, &error),
+        Err(source) => Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")),
+    }
+}

@@ -1,0 +1,193 @@
+//! `assize run`: code on trial, from the built binary.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+
+use assize_testkit::{FakeProvider, Kind, Reply};
+use serde_json::{Value, json};
+
+use crate::exec::{home, makers, until};
+use crate::{Home, Ran};
+
+const FIBONACCI: &str = "Calculate fibonacci(10)";
+const USERS: &str = "Read data from users.json and print usernames";
+
+#[test]
+fn without_a_model_the_loop_can_be_seen() {
+    let home = home();
+    let Ran { code, out, err } = home.run(&["run", FIBONACCI]);
+    assert_eq!((code, out.as_str()), (0, "55\n"), "{err}");
+    assert!(err.contains("[rehearsal, no model was asked]"), "{err}");
+    assert!(err.contains("✓ attempt 1 succeeded") && err.contains("jail (auto:"), "{err}");
+
+    // One that fails first and corrects itself.
+    let Ran { code, out, err } = home.run(&["run", USERS, "--show-code"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("users.json is not there; these are sample data:\nada\n"), "{out}");
+    assert!(out.contains("import json"), "{out}");
+    assert!(err.contains("✗ attempt 1 failed: it ended with exit code 1"), "{err}");
+    assert!(
+        err.contains("FileNotFoundError") && err.contains("critic: The program opens"),
+        "{err}"
+    );
+
+    let given = home.write("users.json", r#"[{"username": "zoe"}]"#).display().to_string();
+    let Ran { out, err, .. } = home.run(&["run", USERS, "--file", &given, "--quiet"]);
+    assert_eq!((out.as_str(), err.as_str()), ("zoe\n", ""));
+    assert_eq!(makers(&home), [] as [String; 0]);
+}
+
+#[test]
+fn for_any_other_task_a_provider_is_asked_for() {
+    let home = home();
+    let Ran { code, out, err } = home.run(&["run", "Solve chess"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("knows only these tasks by heart: \"Calculate fibonacci(10)\""), "{err}");
+    assert!(err.contains("ANTHROPIC_API_KEY"), "{err}");
+    assert!(home.run(&["runs", "list"]).err.contains("no runs"));
+}
+
+#[test]
+fn what_cannot_be_tried_is_said_before_anything_is_done() {
+    let home = home();
+    home.write("taken.py", "");
+    let long = "x".repeat(2 << 20);
+    let told = |args: &[&str], input: &[u8]| {
+        let Ran { code, err, .. } = home.run_with_input(&[&["run"], args].concat(), input);
+        format!("{code} {}", err.trim_end())
+    };
+    let told = [
+        told(&[" \n"], b""),
+        told(&["-"], b""),
+        told(&["-"], long.as_bytes()),
+        told(&["-"], b"\xff\xfe"),
+        told(&["x", "--language", "cobol"], b""),
+        told(&["x", "--expect", "/(/"], b""),
+        told(&["x", "--file", "nowhere.csv"], b""),
+        told(&["x", "--tests", "nowhere.py"], b""),
+        told(&["x", "--save", "taken.py"], b""),
+        told(&["--resume", "run-nothing"], b""),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+fn with_provider(kind: Kind, fake: &FakeProvider) -> Home {
+    Home::with(kind, fake).set("PATH", "/usr/local/bin:/usr/bin:/bin")
+}
+
+fn program(code: &str) -> Value {
+    json!({"code": code, "dependencies": [], "reasoning": "so", "confidence": 0.5})
+}
+
+#[test]
+fn a_program_is_saved_and_its_files_are_taken() {
+    let home = home();
+    let args = [
+        "run",
+        "Draw a sine wave as an SVG file",
+        "--out",
+        "pictures",
+        "--save",
+        "sine.py",
+        "--json",
+    ];
+    let Ran { code, out, err } = home.run(&args);
+    assert_eq!(code, 0, "{err}");
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&told["success"], &told["attempts"]), (&true.into(), &1.into()));
+    assert_eq!(told["artifacts"]["files"][0]["name"], "sine.svg");
+    assert_eq!(told["label"], "rehearsal, no model was asked");
+    assert!(fs::read_to_string(home.work().join("pictures/sine.svg")).unwrap().starts_with("<svg"));
+    let saved = fs::read_to_string(home.work().join("sine.py")).unwrap();
+    assert_eq!(told["code"], saved);
+    // What is kept of it shows every attempt.
+    let run = told["run"].as_str().unwrap();
+    assert!(home.run(&["runs", "list"]).out.contains("(succeeded at once, rehearsal)"));
+    let shown = home.run(&["runs", "show", run, "--transcripts", "--events"]).out;
+    assert!(shown.contains("✓ attempt 1 succeeded") && shown.contains("import math"), "{shown}");
+    for event in ["code_generated", "execution_started", "execution_complete", "code_finished"] {
+        assert!(shown.contains(event), "{event}: {shown}");
+    }
+}
+
+#[test]
+fn tried_and_failed_has_an_exit_code_of_its_own() {
+    let home = home();
+    let tests = "from solution import fibonacci\ndef test_ten(): assert fibonacci(10) == 56";
+    home.write("tests.py", tests);
+    let args = ["run", FIBONACCI, "--tests", "tests.py", "--max-attempts", "2"];
+    let Ran { code, out, err } = home.run(&args);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("✗ attempt 2 failed: 1 of 1 tests failed"), "{err}");
+    let args = ["run", FIBONACCI, "--expect", "/^55$/", "--json"];
+    let told: Value = serde_json::from_str(&home.run(&args).out).unwrap();
+    assert_eq!(told["success"], true);
+}
+
+#[test]
+fn a_killed_run_goes_on_and_does_nothing_twice() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
+    // Killed while the critic is asked: the first program was written and run by then.
+    let mut child = home.command(&["run", USERS]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let asked = lines.find(|line| line.as_ref().unwrap().contains("asking the critic"));
+    assert!(asked.is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    assert_eq!(listed[0]["status"], "stopped");
+    let run = listed[0]["id"].as_str().unwrap().to_owned();
+    let shown = home.run(&["runs", "show", &run]);
+    assert!(shown.out.contains("✗ attempt 1 failed"), "{}", shown.out);
+    let Ran { code, out, err } = home.run(&["runs", "resume", &run]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("ada\n"), "{out}");
+    assert!(
+        !err.contains("attempt 1 of 3 · writing") && err.contains("attempt 2 of 3 · writing"),
+        "{err}"
+    );
+    // What is done cannot be taken up again.
+    let again = home.run(&["runs", "resume", &run]);
+    assert_eq!(again.code, 2, "{}", again.err);
+    until("the end of what it made", || makers(&home).is_empty());
+}
+
+#[test]
+fn a_real_provider_is_asked_in_the_asked_shape() {
+    let answers = [
+        program("print(1 / 0)"),
+        json!({"issues": ["division by zero"], "suggested_fixes": ["do not divide"]}),
+        program("print(42)"),
+    ];
+    let answers = answers.map(|answer| Reply::text(answer.to_string()));
+    for kind in [Kind::Anthropic, Kind::OpenAi, Kind::Ollama] {
+        let fake = FakeProvider::scripted(kind, answers.clone());
+        let home = with_provider(kind, &fake);
+        let Ran { code, out, err } = home.run(&["run", "The answer", "--expect", "42"]);
+        assert_eq!((code, out.as_str()), (0, "42\n"), "{err}");
+        assert_eq!(fake.captured().len(), 3);
+        assert_eq!(fake.take_complaints(), [] as [String; 0]);
+        assert!(err.contains("critic: division by zero"), "{err}");
+    }
+}
+
+#[test]
+fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
+    let critique = json!({"issues": ["it exits"], "suggested_fixes": ["do not"]});
+    let script = [
+        Reply::text(program("raise SystemExit(3)").to_string()),
+        Reply::status(401),
+        Reply::text(critique.to_string()),
+        Reply::text(program("print('done')").to_string()),
+    ];
+    let fake = FakeProvider::scripted(Kind::Anthropic, script);
+    let home = with_provider(Kind::Anthropic, &fake);
+    let Ran { code, err, .. } = home.run(&["run", "Do it"]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("go on with `assize run --resume run-"), "{err}");
+    let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    let run = listed[0]["id"].as_str().unwrap();
+    let Ran { code, out, err } = home.run(&["run", "--resume", run]);
+    assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
+    assert_eq!(fake.captured().len(), 4);
+}

@@ -1,0 +1,111 @@
+//! What the model is asked for, and how it is found in what it answers.
+
+use std::sync::LazyLock;
+
+use assize_llm::Schema;
+use assize_llm::answer::AnswerReader;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A program that a model proposes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GeneratedCode {
+    /// The whole program, as it is to be run.
+    pub code: String,
+    /// Packages that it needs besides what the sandbox has, by their names in the package index.
+    pub dependencies: Vec<String>,
+    /// Why it is written like this, in a sentence or two.
+    pub reasoning: String,
+    /// How likely it is to do what was asked, from 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub confidence: f64,
+}
+
+/// Why a program failed, in a model's words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Critique {
+    /// What is wrong with it, most serious first.
+    pub issues: Vec<String>,
+    /// What to change, in the same order.
+    pub suggested_fixes: Vec<String>,
+}
+
+/// A schema, and what reads answers by it: making one costs more than using it.
+pub(crate) struct Shape {
+    pub(crate) schema: Schema,
+    pub(crate) reader: Option<AnswerReader>,
+}
+
+impl Shape {
+    fn of<T: JsonSchema>() -> Shape {
+        let schema = Schema::of::<T>();
+        let reader = AnswerReader::new(&schema);
+        Shape { schema, reader }
+    }
+}
+
+pub(crate) static CODE: LazyLock<Shape> = LazyLock::new(Shape::of::<GeneratedCode>);
+pub(crate) static CRITIQUE: LazyLock<Shape> = LazyLock::new(Shape::of::<Critique>);
+
+/// The program, without the marks that some models put around it even here. `None` if there is none.
+pub(crate) fn program(code: &str) -> Option<String> {
+    let code = fenced(code).unwrap_or_else(|| code.to_owned());
+    let code = code.trim_end();
+    (!code.trim().is_empty()).then(|| format!("{code}\n"))
+}
+
+/// The longest block between fences in a text that is no answer of the asked shape.
+pub(crate) fn in_fences(text: &str) -> Option<String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Vec<&str>> = None;
+    for line in text.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        match (&mut open, is_fence) {
+            (None, true) => open = Some(Vec::new()),
+            (Some(lines), true) => {
+                blocks.push(lines.join("\n"));
+                open = None;
+            }
+            (Some(lines), false) => lines.push(line),
+            (None, false) => {}
+        }
+    }
+    blocks.into_iter().max_by_key(String::len).and_then(|block| program(&block))
+}
+
+/// What is between fences that begin and end a text.
+fn fenced(code: &str) -> Option<String> {
+    let inner = code.trim().strip_prefix("```")?.strip_suffix("```")?;
+    let (_, program) = inner.split_once('\n')?;
+    Some(program.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_with_and_without_fences() {
+        assert_eq!(program("print(1)").as_deref(), Some("print(1)\n"));
+        assert_eq!(program("```python\nprint(1)\n```\n").as_deref(), Some("print(1)\n"));
+        // Some are part of the program.
+        assert_eq!(program("x = '''\n```\n'''").as_deref(), Some("x = '''\n```\n'''\n"));
+        assert_eq!(program(" \n\n"), None);
+        assert_eq!(program("```python\n```"), None);
+        let prose =
+            "Here:\n```\na\n```\nor rather\n  ```python\nprint(2)\nprint(3)\n```\nGood luck";
+        assert_eq!(in_fences(prose).as_deref(), Some("print(2)\nprint(3)\n"));
+        assert_eq!(in_fences("I would rather not."), None);
+        assert_eq!(in_fences("```\nnever closed"), None);
+    }
+
+    #[test]
+    fn the_shapes_can_be_asked_for() {
+        assert!(CODE.reader.is_some() && CRITIQUE.reader.is_some());
+        let required = &CODE.schema.value["required"];
+        assert_eq!(
+            *required,
+            serde_json::json!(["code", "dependencies", "reasoning", "confidence"])
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! Where trials are held: the model that writes, and the sandboxes that its programs run in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use assize_llm::{Model, Request};
+use assize_sandbox::{
+    Command, Finished, Harvest, Language, Pool, Sandbox, SandboxError, Spec, WORKSPACE,
+};
+use assize_types::{Fingerprint, trail};
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
+
+use crate::execution::{Execution, LeftFile, TestReport, judge};
+use crate::harness;
+use crate::task::Task;
+
+/// How often the same code is run when the sandbox around it breaks.
+const TRIES: u32 = 3;
+
+/// The most names that the model is told of what can be imported.
+const MOST_MODULES: usize = 60;
+
+/// How the model is asked, and what programs may use.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub temperature: f32,
+    /// The longest answer, in tokens.
+    pub max_tokens: u32,
+    /// The sandboxes: their limits, and their image if it is not the usual one.
+    pub spec: Spec,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            temperature: Request::TEMPERATURE,
+            max_tokens: Request::MAX_TOKENS,
+            spec: Spec::default(),
+        }
+    }
+}
+
+/// Where the files that programs leave are kept.
+#[async_trait]
+pub trait Keep: Send + Sync {
+    /// Keeps a file of an attempt, and says by which hash it is found again.
+    ///
+    /// # Errors
+    /// When it cannot be kept, and why.
+    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep>;
+}
+
+/// A file that could not be kept.
+#[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
+#[error("what the program left cannot be kept: {0}")]
+pub struct CannotKeep(pub String);
+
+/// Where trials are held.
+pub struct Court {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) options: Options,
+    pool: Arc<Pool>,
+    keep: Option<Arc<dyn Keep>>,
+    /// What was found out about the sandboxes, by language.
+    facts: Mutex<BTreeMap<Language, Facts>>,
+}
+
+impl std::fmt::Debug for Court {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Court").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// What a program finds in its sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Of the interpreter.
+    pub version: String,
+    /// Packages besides the standard library; for Bash, programs.
+    pub modules: Vec<String>,
+}
+
+/// Why there is no execution to speak of: no fault of the code.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Trouble {
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Keep(#[from] CannotKeep),
+}
+
+impl Court {
+    pub fn new(model: Arc<dyn Model>, pool: Arc<Pool>, options: Options) -> Court {
+        Court { model, options, pool, keep: None, facts: Mutex::default() }
+    }
+
+    /// Keeps the files that programs leave, where a task wants them.
+    #[must_use]
+    pub fn keeping(mut self, keep: Arc<dyn Keep>) -> Court {
+        self.keep = Some(keep);
+        self
+    }
+
+    /// What a program finds in its sandbox.
+    ///
+    /// # Errors
+    /// When no sandbox can be made, or it has no such interpreter.
+    pub async fn facts(&self, language: Language) -> Result<Facts, SandboxError> {
+        // Held all the while: whoever else asks waits for the same answer.
+        let mut facts = self.facts.lock().await;
+        if let Some(known) = facts.get(&language) {
+            return Ok(known.clone());
+        }
+        let mut tries = Tries::default();
+        let found = loop {
+            let sandbox = self.pool.take(&self.options.spec).await;
+            let found = match &sandbox {
+                Ok(sandbox) => find_facts(sandbox, language).await,
+                Err(error) => Err(error.clone()),
+            };
+            self.throw_away(sandbox);
+            match found {
+                Err(error) if tries.again(&error) => {}
+                found => break found?,
+            }
+        };
+        facts.insert(language, found.clone());
+        Ok(found)
+    }
+
+    /// Runs a program and judges how it went. A sandbox that breaks is not the program's fault: it is
+    /// run again in another.
+    ///
+    /// # Errors
+    /// When no sandbox can be had, or one after the other breaks.
+    pub(crate) async fn run(
+        &self,
+        task: &Task,
+        attempt: u32,
+        code: &str,
+    ) -> Result<Execution, Trouble> {
+        let mut tries = Tries::default();
+        let Ran { finished, tests, harvest } = loop {
+            let sandbox = self.pool.take(&self.options.spec).await;
+            let ran = match &sandbox {
+                Ok(sandbox) => {
+                    trail::execution_started(&format!("{}-{attempt}", sandbox.isolation()));
+                    run_in(sandbox, task, code).await
+                }
+                Err(error) => Err(error.clone()),
+            };
+            self.throw_away(sandbox);
+            match ran {
+                Err(error) if tries.again(&error) => {}
+                ran => break ran?,
+            }
+        };
+        let Finished { stdout, stderr, outcome } = finished;
+        trail::execution_complete(outcome.status(), outcome.duration);
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (stdout, stderr) = (text(stdout), text(stderr));
+        let limits = &self.options.spec.limits;
+        let failure = judge(task, limits, &outcome, &stdout, tests.as_ref());
+        let not_taken = harvest.left();
+        let mut files = Vec::new();
+        if let Some(keep) = &self.keep {
+            for (name, bytes) in harvest.files {
+                let size = bytes.len() as u64;
+                let kept = format!("attempt-{attempt}/{name}");
+                let sha256 = keep.keep(&kept, bytes).await?;
+                files.push(LeftFile { name, bytes: size, sha256 });
+            }
+        }
+        Ok(Execution { failure, outcome, stdout, stderr, tests, files, not_taken })
+    }
+
+    fn throw_away(&self, sandbox: Result<Sandbox, SandboxError>) {
+        if let Ok(sandbox) = sandbox {
+            self.pool.discard(sandbox);
+        }
+    }
+}
+
+/// How often something was tried in a sandbox that broke.
+#[derive(Default)]
+struct Tries(u32);
+
+impl Tries {
+    /// Whether it should be tried once more, in another.
+    fn again(&mut self, error: &SandboxError) -> bool {
+        self.0 += 1;
+        let again = error.is_infrastructure() && self.0 < TRIES;
+        if again {
+            tracing::warn!(%error, tried = self.0, "a sandbox broke; trying again in another");
+        }
+        again
+    }
+}
+
+/// A program that was run.
+struct Ran {
+    finished: Finished,
+    tests: Option<TestReport>,
+    harvest: Harvest,
+}
+
+async fn run_in(sandbox: &Sandbox, task: &Task, code: &str) -> Result<Ran, SandboxError> {
+    for input in &task.inputs {
+        let path = format!("{WORKSPACE}/{}", input.name);
+        sandbox.write_with_mode(&path, &input.bytes, 0o444).await?;
+    }
+    let (finished, tests) = match &task.tests {
+        Some(tests) => harness::run(sandbox, task.language, code, tests).await?,
+        None => {
+            let running = sandbox.run(task.language, code.as_bytes(), Command::default()).await?;
+            (running.finish().await?, None)
+        }
+    };
+    let harvest = if task.wants_files {
+        let given = task.inputs.iter().map(|input| input.name.clone()).collect();
+        sandbox.harvest(WORKSPACE, &given).await?
+    } else {
+        Harvest::default()
+    };
+    Ok(Ran { finished, tests, harvest })
+}
+
+/// What identifies an execution: the code, and all that it is judged by.
+pub(crate) fn fingerprint(task: &Task, code: &str, spec: &Spec) -> Fingerprint {
+    let mut hasher = Sha256::new();
+    let mut add = |bytes: &[u8]| {
+        hasher.update((bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    add(code.as_bytes());
+    add(task.language.name().as_bytes());
+    add(task.tests.as_deref().unwrap_or_default().as_bytes());
+    let expected = task.expect.as_ref().map(ToString::to_string);
+    add(expected.unwrap_or_default().as_bytes());
+    for input in &task.inputs {
+        add(input.name.as_bytes());
+        add(&Sha256::digest(&input.bytes));
+    }
+    // Plain data: it can always be written.
+    add(&serde_json::to_vec(&spec.limits).unwrap_or_default());
+    Fingerprint::from_bytes(hasher.finalize().into())
+}
+
+async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<Facts, SandboxError> {
+    let code = match language {
+        Language::Python => {
+            "import sys, importlib.metadata\n\
+             print(sys.version.split()[0])\n\
+             for one in importlib.metadata.distributions(): print(one.metadata['Name'])"
+        }
+        Language::Bash => {
+            "echo \"${BASH_VERSION%%(*}\"\n\
+             for one in awk bc curl date diff find grep gzip jq perl python3 sed sort tar xargs; do\n\
+             command -v \"$one\" >/dev/null && echo \"$one\"; done; true"
+        }
+        Language::JavaScript => "console.log(process.version)",
+    };
+    let running = sandbox.run(language, code.as_bytes(), Command::default()).await?;
+    let finished = running.finish().await?;
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let mut lines = text.lines().map(str::trim).filter(|line| is_name(line));
+    let version = lines.next().unwrap_or("an unknown version").to_owned();
+    let modules: BTreeSet<String> = lines.map(str::to_owned).collect();
+    Ok(Facts { version, modules: modules.into_iter().take(MOST_MODULES).collect() })
+}
+
+/// What comes out of a sandbox goes into prompts: only what is a name does.
+fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+    (1..=60).contains(&text.len()) && text.chars().all(plain)
+}

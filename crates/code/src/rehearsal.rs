@@ -1,0 +1,145 @@
+//! What the rehearsal model knows to say about code: a handful of tasks of its own, by heart, so that the
+//! whole loop can be seen without a model.
+
+use assize_llm::{ErrorKind, ModelError, Request};
+use serde_json::json;
+
+use crate::answer::{CODE, CRITIQUE};
+
+/// A task that is known by heart.
+struct Scene {
+    task: &'static str,
+    /// The program of each attempt, and why it is written like this.
+    programs: &'static [(&'static str, &'static str, f64)],
+    /// What the critic says of those that fail: an issue and its fix.
+    critiques: &'static [(&'static str, &'static str)],
+}
+
+static SCENES: [Scene; 4] = [
+    Scene {
+        task: "Calculate fibonacci(10)",
+        programs: &[(
+            "def fibonacci(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a\n\n\nprint(fibonacci(10))\n",
+            "A loop needs no recursion and stays exact for any n.",
+            0.98,
+        )],
+        critiques: &[],
+    },
+    Scene {
+        task: "Read data from users.json and print usernames",
+        programs: &[
+            (
+                "import json\n\nwith open(\"users.json\") as file:\n    users = json.load(file)\nfor user in users:\n    print(user[\"username\"])\n",
+                "The file is read as the task says.",
+                0.7,
+            ),
+            (
+                "import json\nimport os\n\nSAMPLE = [{\"username\": \"ada\"}, {\"username\": \"grace\"}, {\"username\": \"linus\"}]\n\nif os.path.exists(\"users.json\"):\n    with open(\"users.json\") as file:\n        users = json.load(file)\nelse:\n    print(\"users.json is not there; these are sample data:\")\n    users = SAMPLE\nfor user in users:\n    print(user[\"username\"])\n",
+                "There is no such file in the sandbox, so sample data stand in for it, and the output says so.",
+                0.9,
+            ),
+        ],
+        critiques: &[(
+            "The program opens `users.json`, and no such file is in the sandbox.",
+            "Look whether the file is there; where it is not, work on a few sample records and say so.",
+        )],
+    },
+    Scene {
+        task: "Find the ten most common words in words.txt",
+        programs: &[
+            (
+                "from collections import Counter\n\ntext = open(\"words.txt\").read()\ncounts = Counter(text.lower().split())\nfor word, count in counts.most_common(10):\n    print(f\"{word} {count}\")\n",
+                "Counting words is what Counter is for.",
+                0.8,
+            ),
+            (
+                "from collections import Counter\nimport os\nimport re\n\nSAMPLE = \"the quick brown fox jumps over the lazy dog and the dog sleeps\"\n\nif os.path.exists(\"words.txt\"):\n    with open(\"words.txt\", encoding=\"utf-8\", errors=\"replace\") as file:\n        text = file.read()\nelse:\n    print(\"words.txt is not there; this is a sample sentence:\")\n    text = SAMPLE\nfor word, count in Counter(re.findall(r\"\\w+\", text.lower())).most_common(10):\n    print(f\"{word} {count}\")\n",
+                "Where the file is not given, a sample stands in for it; punctuation is not counted.",
+                0.9,
+            ),
+        ],
+        critiques: &[(
+            "`words.txt` was not given, so `open` fails.",
+            "Give it with `--file words.txt`, or count the words of a sample and say so.",
+        )],
+    },
+    Scene {
+        task: "Draw a sine wave as an SVG file",
+        programs: &[(
+            "import math\n\npoints = \" \".join(f\"{x},{60 - 50 * math.sin(x / 20):.1f}\" for x in range(0, 400, 4))\nsvg = (\n    '<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 400 120\">'\n    f'<polyline points=\"{points}\" fill=\"none\" stroke=\"black\"/></svg>'\n)\nwith open(\"sine.svg\", \"w\") as file:\n    file.write(svg)\nprint(f\"sine.svg, {len(svg)} bytes\")\n",
+            "An SVG is text, so no drawing library is needed.",
+            0.95,
+        )],
+        critiques: &[],
+    },
+];
+
+/// The tasks that are known by heart.
+pub fn tasks() -> Vec<&'static str> {
+    SCENES.iter().map(|scene| scene.task).collect()
+}
+
+/// Whether a task is one of them.
+pub fn knows(task: &str) -> bool {
+    scene(task).is_some()
+}
+
+fn scene(task: &str) -> Option<&'static Scene> {
+    let task = task.trim().trim_end_matches('.');
+    SCENES.iter().find(|scene| task.eq_ignore_ascii_case(scene.task))
+}
+
+/// What the rehearsal model answers to a request about code; `None` if it is about something else.
+///
+/// # Errors
+/// When the task is not one of its own.
+pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
+    let schema = request.schema.as_ref()?;
+    let writes = *schema == CODE.schema;
+    if !writes && *schema != CRITIQUE.schema {
+        return None;
+    }
+    let block = request.prompt.blocks.iter().find(|block| block.name == "task")?;
+    // The first line between its marks is all of such a task.
+    let Some(scene) = block.text.lines().nth(2).and_then(scene) else {
+        return Some(Err(unknown()));
+    };
+    let tried = request.prompt.transcript.len();
+    let answer = if writes {
+        let (code, reasoning, confidence) = scene.programs[tried.min(scene.programs.len() - 1)];
+        json!({"code": code, "dependencies": [], "reasoning": reasoning, "confidence": confidence})
+    } else {
+        let (issue, fix) = match scene.critiques.len() {
+            0 => ("The program should have worked.", "Try it once more."),
+            count => scene.critiques[tried.saturating_sub(1).min(count - 1)],
+        };
+        json!({"issues": [issue], "suggested_fixes": [fix]})
+    };
+    Some(Ok(answer.to_string()))
+}
+
+/// That a task is none of them, and what to do about it.
+pub fn unknown() -> ModelError {
+    let tasks: Vec<String> = tasks().into_iter().map(|task| format!("\"{task}\"")).collect();
+    let message = format!(
+        "no model is configured, and the rehearsal model knows only these tasks by heart: {}",
+        tasks.join(", ")
+    );
+    ModelError::new(ErrorKind::BadRequest, message).with_hint(
+        "set a provider's key, such as `ANTHROPIC_API_KEY`, or start Ollama; `assize doctor` shows what \
+         is configured",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scene_can_be_played_to_its_end() {
+        for scene in &SCENES {
+            assert!(!scene.programs.is_empty());
+            assert!(scene.critiques.len() + 1 >= scene.programs.len(), "{}", scene.task);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The loop itself.
+
+use std::sync::{Arc, Mutex};
+
+use assize_code::{CannotKeep, InputFile, Keep, Task};
+use assize_graph::MemoryJournal;
+use assize_llm::ErrorKind;
+use assize_sandbox::Language;
+use assize_types::Fingerprint;
+use async_trait::async_trait;
+
+use crate::bench::{Bench, Line, Script, code, critique};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_works_is_the_answer() {
+    let bench = Bench::new().await;
+    let model = Script::new([code("print(6 * 7)")]);
+    let tried = bench.try_task(&model, Task::new("Six times seven")).await;
+    let verdict = tried.verdict.unwrap();
+    assert!(verdict.success);
+    assert_eq!((verdict.attempts, verdict.answer.as_deref()), (1, Some("42\n")));
+    assert_eq!(verdict.code.as_deref(), Some("print(6 * 7)\n"));
+    assert_eq!(model.calls(), 1);
+    let events =
+        ["code_generated 1", "execution_started 1", "execution_complete 1", "code_finished"];
+    assert_eq!(tried.events, events);
+    // What the model is told about where it will run.
+    let told = model.told(0);
+    assert!(told.contains("Python 3.") && told.contains("There is no network"), "{told}");
+    assert!(told.contains("Six times seven") && told.contains("No files are given"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_and_why_goes_into_the_next_attempt() {
+    let bench = Bench::new().await;
+    let model = Script::new([
+        code("open('users.json')"),
+        critique("there is no users.json", "use sample data"),
+        code("print('ada')"),
+    ]);
+    let verdict = bench.try_task(&model, Task::new("Print users")).await.verdict.unwrap();
+    assert_eq!((verdict.success, verdict.attempts), (true, 2));
+    assert_eq!(verdict.answer.as_deref(), Some("ada\n"));
+    let first = &verdict.history[0];
+    assert_eq!(first.error.as_ref().unwrap().to_string(), "it ended with exit code 1");
+    assert_eq!(first.critique.as_ref().unwrap().issues, ["there is no users.json"]);
+    // The critic is told what happened, and the next attempt what the critic said.
+    for call in [1, 2] {
+        let told = model.told(call);
+        assert!(told.contains("open('users.json')"), "{told}");
+        assert!(told.contains("FileNotFoundError"), "{told}");
+        assert!(told.contains("it ended with exit code 1"), "{told}");
+    }
+    assert!(
+        !model.told(1).contains("use sample data")
+            && model.told(2).contains("fix: use sample data")
+    );
+    // What never changes comes first, byte for byte, so that providers can cache it.
+    let asked = model.asked.lock().unwrap();
+    assert!(asked.iter().all(|request| request.prompt.blocks == asked[0].prompt.blocks));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_gives_up_after_the_last_attempt() {
+    let bench = Bench::new().await;
+    let lines = ["raise SystemExit(1)", "raise SystemExit(2)"];
+    let model =
+        Script::new(lines.into_iter().flat_map(|line| [code(line), critique("it exits", "don't")]));
+    let task = Task { max_attempts: 2, ..Task::new("never") };
+    let tried = bench.try_task(&model, task).await;
+    let verdict = tried.verdict.unwrap();
+    assert!(!verdict.success);
+    assert_eq!((verdict.attempts, verdict.answer), (2, None));
+    assert_eq!(verdict.error.as_deref(), Some("it ended with exit code 2"));
+    assert!(verdict.history.iter().all(|attempt| attempt.critique.is_some()));
+    assert_eq!(tried.events.last().map(String::as_str), Some("code_finished"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_code_is_an_attempt_and_code_in_prose_is_found() {
+    let bench = Bench::new().await;
+    let prose = |text: &str| Line::Text(text.to_owned());
+    let model = Script::new([
+        // Twice: whoever answers in another shape is asked again.
+        prose("I would rather talk about it."),
+        prose("Really."),
+        prose("Sure!\n```python\nprint('found')\n```"),
+        prose("```python\nprint('found')\n```"),
+    ]);
+    let verdict = bench.try_task(&model, Task::new("x")).await.verdict.unwrap();
+    assert_eq!((verdict.success, verdict.answer.as_deref()), (true, Some("found\n")));
+    let [first, second] = &verdict.history[..] else { panic!("{verdict:?}") };
+    assert_eq!(first.error.as_ref().unwrap().to_string(), "the model's answer had no code in it");
+    assert!(first.execution.is_none() && first.critique.is_none());
+    assert!(second.found_in_prose && second.confidence.is_none());
+    assert!(model.told(2).contains("the answer had no program in it"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inputs_are_read_only_and_what_is_left_is_kept() {
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<(String, Vec<u8>)>>);
+    #[async_trait]
+    impl Keep for Kept {
+        async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
+            self.0.lock().unwrap().push((name.to_owned(), bytes));
+            Ok(Fingerprint::NONE)
+        }
+    }
+    let bench = Bench::new().await;
+    let program = "
+data = open('in/data.bin', 'rb').read()
+try: open('in/data.bin', 'ab')
+except PermissionError: print('read-only')
+open('out.bin', 'wb').write(data[::-1])";
+    let model = Script::new([code(program)]);
+    let kept = Arc::new(Kept::default());
+    let court = bench.court(model.clone()).keeping(kept.clone());
+    let task = Task {
+        inputs: vec![InputFile { name: "in/data.bin".to_owned(), bytes: Arc::from([0, 1, 255]) }],
+        wants_files: true,
+        ..Task::new("turn it round")
+    };
+    let verdict = bench.try_with(Arc::new(court), task, Default::default()).await.verdict.unwrap();
+    assert_eq!(verdict.answer.as_deref(), Some("read-only\n"), "{verdict:?}");
+    let files = &verdict.history[0].execution.as_ref().unwrap().files;
+    assert_eq!((files[0].name.as_str(), files[0].bytes), ("out.bin", 3));
+    assert_eq!(*kept.0.lock().unwrap(), [("attempt-1/out.bin".to_owned(), vec![255, 1, 0])]);
+    assert!(model.told(0).contains("`in/data.bin`, 3 bytes; it is not text"), "{}", model.told(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_languages_run_too() {
+    let bench = Bench::new().await;
+    for (language, program) in
+        [(Language::Bash, "echo $((6 * 7))"), (Language::JavaScript, "console.log(6 * 7)")]
+    {
+        if language == Language::JavaScript
+            && std::process::Command::new("node").arg("-v").output().is_err()
+        {
+            continue;
+        }
+        let model = Script::new([code(program)]);
+        let task = Task { language, ..Task::new("x") };
+        let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+        assert_eq!(verdict.answer.as_deref(), Some("42\n"), "{verdict:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_stopped_goes_on_and_does_nothing_twice() {
+    let bench = Bench::new().await;
+    let journal = Arc::new(MemoryJournal::default());
+    let model = Script::new([code("raise SystemExit(1)"), Line::Fail(ErrorKind::Overloaded)]);
+    let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
+    assert!(tried.verdict.is_err());
+    let model = Script::new([critique("a", "b"), code("print(2)")]);
+    let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
+    let verdict = tried.verdict.unwrap();
+    assert_eq!((verdict.success, verdict.attempts, model.calls()), (true, 2, 2));
+    // All of it is answered from the journal now, without a model and without a sandbox.
+    let nobody = Script::new([]);
+    bench.breaks(u32::MAX);
+    let again = bench.try_on(&nobody, Task::new("x"), journal).await.verdict.unwrap();
+    assert_eq!((again, nobody.calls()), (verdict, 0));
+}
