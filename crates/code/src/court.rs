@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::execution::{Execution, LeftFile, TestReport, judge};
 use crate::harness;
+use crate::nodes::Place;
 use crate::task::Task;
 
 /// How often the same code is run when the sandbox around it breaks.
@@ -62,6 +63,8 @@ pub struct CannotKeep(pub String);
 pub struct Court {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) options: Options,
+    /// Who answers, for the log.
+    pub(crate) provider: String,
     pool: Arc<Pool>,
     keep: Option<Arc<dyn Keep>>,
     /// What was found out about the sandboxes, by language.
@@ -93,8 +96,9 @@ pub enum Trouble {
 }
 
 impl Court {
-    pub fn new(model: Arc<dyn Model>, pool: Arc<Pool>, options: Options) -> Court {
-        Court { model, options, pool, keep: None, facts: Mutex::default() }
+    pub fn new(model: Arc<dyn Model>, provider: &str, pool: Arc<Pool>, options: Options) -> Court {
+        let (provider, facts) = (provider.to_owned(), Mutex::default());
+        Court { model, provider, options, pool, keep: None, facts }
     }
 
     /// Keeps the files that programs leave, where a task wants them.
@@ -139,7 +143,7 @@ impl Court {
     pub(crate) async fn run(
         &self,
         task: &Task,
-        attempt: u32,
+        place: Place,
         code: &str,
     ) -> Result<Execution, Trouble> {
         let mut tries = Tries::default();
@@ -147,7 +151,7 @@ impl Court {
             let sandbox = self.pool.take(&self.options.spec).await;
             let ran = match &sandbox {
                 Ok(sandbox) => {
-                    trail::execution_started(&format!("{}-{attempt}", sandbox.isolation()));
+                    trail::execution_started(&format!("{}/{place}", sandbox.isolation()));
                     run_in(sandbox, task, code).await
                 }
                 Err(error) => Err(error.clone()),
@@ -169,7 +173,7 @@ impl Court {
         if let Some(keep) = &self.keep {
             for (name, bytes) in harvest.files {
                 let size = bytes.len() as u64;
-                let kept = format!("attempt-{attempt}/{name}");
+                let kept = format!("{place}/{name}");
                 let sha256 = keep.keep(&kept, bytes).await?;
                 files.push(LeftFile { name, bytes: size, sha256 });
             }

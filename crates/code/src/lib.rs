@@ -48,8 +48,10 @@ pub fn graph(court: Arc<Court>) -> Result<Graph<CodeState>, InvalidGraph> {
         .node("critique", move |context| criticises.clone().critique(context))
         .node("finalize", nodes::finalize)
         .start("generate")
-        .route("generate", ["execute", "generate", "finalize"], |state, _| {
+        .route("generate", ["execute", "critique", "generate", "finalize"], |state, _| {
             match state.history.last() {
+                Some(attempt) if attempt.succeeded() => "finalize",
+                Some(Attempt { execution: Some(_), .. }) => "critique",
                 Some(Attempt { code: Some(_), .. }) => "execute",
                 // There is nothing to run, and nothing to criticise.
                 _ => next(state),

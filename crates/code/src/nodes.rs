@@ -1,11 +1,13 @@
 //! What happens in each node.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_calls::Asking;
 use assize_graph::{Context, EffectError, Event, NodeError};
-use assize_llm::{AnswerError, JsonAsk};
+use assize_llm::{AnswerError, JsonAsk, Spent};
 use assize_types::{Fingerprint, trail};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -17,6 +19,27 @@ use crate::state::{Attempt, CodeState, Update};
 
 type Updates = Result<Vec<Update>, NodeError>;
 
+/// Which program is meant: of which attempt, and which of several side by side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) number: u32,
+    pub(crate) candidate: Option<u32>,
+}
+
+impl Place {
+    /// The key of what is done to it.
+    fn key(self, what: &str) -> String {
+        format!("{self}/{what}")
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "attempt-{}", self.number)?;
+        self.candidate.map_or(Ok(()), |candidate| write!(f, "/candidate-{candidate}"))
+    }
+}
+
 /// An execution that could not be had, as it would be written down.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
@@ -27,7 +50,7 @@ impl Court {
         Words { state, facts, options: &self.options }
     }
 
-    /// The model writes a program.
+    /// The model writes a program; or several side by side, which are run at once.
     pub(crate) async fn generate(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
         let number = state.attempt() + 1;
@@ -40,17 +63,49 @@ impl Court {
                 facts
             }
         };
-        let key = format!("attempt-{number}/generate");
-        let asking = Asking::new(&context, &*self.model, key);
+        let proposals = match state.task.candidates {
+            0 | 1 => {
+                let place = Place { number, candidate: None };
+                vec![self.propose(&context, &facts, place).await?]
+            }
+            several => self.race(&context, &facts, number, several).await?,
+        };
+        for (attempt, spent) in proposals {
+            context.emit(Event::new(
+                "code_generated",
+                json!({
+                    "attempt": number, "candidate": attempt.candidate,
+                    "code_lines": attempt.code.as_ref().map(|code| code.lines().count()),
+                    "confidence": attempt.confidence, "dependencies": attempt.dependencies,
+                    "error": attempt.error.as_ref().filter(|_| attempt.code.is_none()).map(ToString::to_string),
+                }),
+            ));
+            updates.push(Update::Spent(spent));
+            updates.push(Update::Generated(Box::new(attempt)));
+        }
+        Ok(updates)
+    }
+
+    /// Asks for one program.
+    async fn propose(
+        &self,
+        context: &Context<CodeState>,
+        facts: &Facts,
+        place: Place,
+    ) -> Result<(Attempt, Spent), NodeError> {
+        let asking = Asking::new(context, &*self.model, place.key("generate"));
         let reader = CODE.reader.as_ref().ok_or(AnswerError::Schema)?;
-        let ask = JsonAsk::<GeneratedCode>::new(self.words(state, &facts).generation());
+        let mut request = self.words(context.state(), facts).generation();
+        // Equal questions are told apart.
+        request.sample = place.candidate.unwrap_or(0);
+        let ask = JsonAsk::<GeneratedCode>::new(request);
         let attempt = match asking.value(ask.read_by(reader)).await? {
-            Ok(answer) => Attempt::proposed(number, answer.value),
+            Ok(answer) => Attempt::proposed(place.number, answer.value),
             Err(
                 AnswerError::Unreadable { responses, .. } | AnswerError::CutOff { responses, .. },
             ) => {
                 let found = responses.iter().rev().find_map(|one| answer::in_fences(&one.text));
-                Attempt::without_shape(number, found)
+                Attempt::without_shape(place.number, found)
             }
             // A provider that fails ends the run, which can go on later; so does a model that declines.
             Err(error) => return Err(error.into()),
@@ -58,19 +113,71 @@ impl Court {
         asking.go_on().await?;
         if let Some(code) = &attempt.code {
             let confidence = attempt.confidence.unwrap_or_default();
-            trail::code_generated(&state.task.task, code, confidence, "");
+            trail::code_generated(&context.state().task.task, code, confidence, &self.provider);
         }
-        context.emit(Event::new(
-            "code_generated",
-            json!({
-                "attempt": number, "code_lines": attempt.code.as_ref().map(|code| code.lines().count()),
-                "confidence": attempt.confidence, "dependencies": attempt.dependencies,
-                "error": attempt.error.as_ref().map(ToString::to_string),
-            }),
-        ));
-        updates.push(Update::Spent(asking.spent()));
-        updates.push(Update::Generated(Box::new(attempt)));
-        Ok(updates)
+        Ok((Attempt { candidate: place.candidate, ..attempt }, asking.spent()))
+    }
+
+    /// Has several programs written and run side by side. The first that succeeds is the last of what
+    /// comes back, and the others are given up; if none does, all of them come back.
+    async fn race(
+        &self,
+        context: &Context<CodeState>,
+        facts: &Facts,
+        number: u32,
+        several: u32,
+    ) -> Result<Vec<(Attempt, Spent)>, NodeError> {
+        let run = |candidate: u32| async move {
+            let place = Place { number, candidate: Some(candidate) };
+            let (mut attempt, spent) = self.propose(context, facts, place).await?;
+            if let Some(code) = attempt.code.clone() {
+                let execution = self.try_code(context, &code, place).await?;
+                attempt.error = execution.failure.clone();
+                attempt.execution = Some(execution);
+            }
+            Ok::<_, NodeError>((attempt, spent))
+        };
+        let tried = Mutex::new(Vec::new());
+        let mut stopped = None;
+        let race = async {
+            let mut running: FuturesUnordered<_> = (1..=several).map(run).collect();
+            while let Some(done) = running.next().await {
+                match done {
+                    Ok(done) => {
+                        let candidate = done.0.candidate.filter(|_| done.0.succeeded());
+                        tried.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+                        if candidate.is_some() {
+                            return Ok(candidate);
+                        }
+                    }
+                    // The others may succeed all the same.
+                    Err(error) => drop(stopped.get_or_insert(error)),
+                }
+            }
+            match &stopped {
+                Some(_) => Err(NotRun("one of several programs could not be tried".to_owned())),
+                None => Ok(None),
+            }
+        };
+        // Who won is written down, so that the same one wins when the run is taken up again.
+        let key = format!("attempt-{number}/winner");
+        let winner = match context.effect(&key, || Fingerprint::NONE, race, |_| Vec::new()).await {
+            Ok(winner) => winner,
+            Err(EffectError::Stop(error)) => return Err(NodeError::Stop(error)),
+            Err(EffectError::Failed(failed)) => {
+                return Err(stopped.unwrap_or_else(|| failed.error.into()));
+            }
+        };
+        let mut tried = tried.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if tried.is_empty() {
+            // It was known: what there is to know of them is in the journal as well.
+            for candidate in (1..=several).filter(|one| winner.is_none_or(|winner| winner == *one))
+            {
+                tried.push(run(candidate).await?);
+            }
+        }
+        tried.sort_by_key(|(attempt, _)| (attempt.succeeded(), attempt.candidate));
+        Ok(tried)
     }
 
     /// What there is in the sandbox, found out once in the life of the run.
@@ -83,25 +190,36 @@ impl Court {
     /// The program runs in a sandbox of its own.
     pub(crate) async fn execute(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
-        let number = state.attempt();
         let code = state.history.last().and_then(|attempt| attempt.code.as_deref());
-        let code = code.unwrap_or_default();
-        context.emit(Event::new("execution_started", json!({"attempt": number})));
-        let request = fingerprint(&state.task, code, &self.options.spec);
+        let place = Place { number: state.attempt(), candidate: None };
+        let execution = self.try_code(&context, code.unwrap_or_default(), place).await?;
+        Ok(vec![Update::Executed(Box::new(execution))])
+    }
+
+    async fn try_code(
+        &self,
+        context: &Context<CodeState>,
+        code: &str,
+        place: Place,
+    ) -> Result<Execution, NodeError> {
+        let task = &context.state().task;
+        let Place { number, candidate } = place;
+        let started = json!({"attempt": number, "candidate": candidate});
+        context.emit(Event::new("execution_started", started));
+        let request = fingerprint(task, code, &self.options.spec);
         let tell = |execution: &Execution| {
             let Execution { outcome, failure, .. } = execution;
             let payload = json!({
-                "attempt": number, "success": failure.is_none(), "exit_code": outcome.exit_code,
-                "signal": outcome.signal, "timed_out": outcome.timed_out,
-                "out_of_memory": outcome.out_of_memory, "duration_ms": json!(outcome)["duration_ms"],
+                "attempt": number, "candidate": candidate, "success": failure.is_none(),
+                "exit_code": outcome.exit_code, "signal": outcome.signal,
+                "timed_out": outcome.timed_out, "out_of_memory": outcome.out_of_memory,
+                "duration_ms": json!(outcome)["duration_ms"],
                 "error": failure.as_ref().map(ToString::to_string),
             });
             vec![Event::new("execution_complete", payload)]
         };
-        let key = format!("attempt-{number}/execute");
-        let run = self.run(&state.task, number, code);
-        let execution = once(&context, &key, request, run, tell).await?;
-        Ok(vec![Update::Executed(Box::new(execution))])
+        let run = self.run(task, place, code);
+        once(context, &place.key("execute"), request, run, tell).await
     }
 
     /// The critic says why it failed.

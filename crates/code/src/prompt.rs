@@ -194,6 +194,9 @@ fn glimpse(bytes: &[u8]) -> String {
 /// One attempt, as it is told to whoever comes after it.
 fn told(attempt: &Attempt) -> Turn {
     let mut text = format!("Attempt {}", attempt.attempt);
+    if let Some(candidate) = attempt.candidate {
+        let _ = write!(text, ", program {candidate}");
+    }
     match &attempt.code {
         Some(code) => {
             let _ = writeln!(text, ":\n{}", fenced("The program", code));

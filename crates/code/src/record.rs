@@ -17,7 +17,13 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
         let place = key.strip_prefix("attempt-").and_then(|key| key.split_once('/'));
         let Some((number, part)) = place else { continue };
         let Ok(number) = number.parse::<u32>() else { continue };
-        let current = history.iter_mut().find(|attempt| attempt.attempt == number);
+        let (candidate, part) =
+            match part.strip_prefix("candidate-").and_then(|p| p.split_once('/')) {
+                Some((candidate, part)) => (candidate.parse::<u32>().ok(), part),
+                None => (None, part),
+            };
+        let is_meant = |one: &&mut Attempt| (one.attempt, one.candidate) == (number, candidate);
+        let current = history.iter_mut().find(is_meant);
         // What was asked for a second time is numbered.
         match (part.split('-').next(), current) {
             (Some("generate"), current) => {
@@ -26,6 +32,7 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
                     Some(generated) => Attempt::proposed(number, generated),
                     None => Attempt::without_shape(number, answer::in_fences(&response.text)),
                 };
+                let attempt = Attempt { candidate, ..attempt };
                 match current {
                     Some(earlier) => *earlier = attempt,
                     None => history.push(attempt),
@@ -36,9 +43,13 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
                 current.error = execution.failure.clone();
                 current.execution = Some(execution);
             }
-            (Some("critique"), Some(current)) => {
+            (Some("critique"), _) => {
                 let response = serde_json::from_str::<Response>(text).ok();
-                current.critique = response.and_then(|one| read::<Critique>(&CRITIQUE, &one));
+                // Of several, the last was criticised.
+                let last = history.iter_mut().rev().find(|one| one.attempt == number);
+                if let Some(last) = last {
+                    last.critique = response.and_then(|one| read::<Critique>(&CRITIQUE, &one));
+                }
             }
             _ => {}
         }

@@ -16,6 +16,9 @@ use crate::task::Task;
 pub struct Attempt {
     /// From 1.
     pub attempt: u32,
+    /// Which one of several side by side, from 1; `None` if it was the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<u32>,
     /// `None` if the model gave none.
     pub code: Option<String>,
     pub dependencies: Vec<String>,
@@ -39,6 +42,7 @@ impl Attempt {
         let code = answer::program(&code);
         Attempt {
             attempt,
+            candidate: None,
             error: code.is_none().then_some(CodeFailure::NoCode),
             code,
             dependencies,
@@ -54,6 +58,7 @@ impl Attempt {
     pub(crate) fn without_shape(attempt: u32, code: Option<String>) -> Attempt {
         Attempt {
             attempt,
+            candidate: None,
             error: code.is_none().then_some(CodeFailure::NoCode),
             found_in_prose: code.is_some(),
             code,
@@ -90,9 +95,9 @@ impl CodeState {
         }
     }
 
-    /// How many attempts were made.
+    /// How many attempts were made. Several side by side are one.
     pub fn attempt(&self) -> u32 {
-        u32::try_from(self.history.len()).unwrap_or(u32::MAX)
+        self.history.last().map_or(0, |last| last.attempt)
     }
 
     pub fn succeeded(&self) -> bool {

@@ -13,6 +13,8 @@ pub struct Task {
     pub task: String,
     pub language: Language,
     pub max_attempts: u32,
+    /// How many programs are written side by side in each attempt; the first that succeeds counts.
+    pub candidates: u32,
     /// A file of tests, to be run against the program.
     pub tests: Option<String>,
     /// What it must print.
@@ -29,6 +31,7 @@ impl Task {
             task: task.into(),
             language: Language::Python,
             max_attempts: crate::MAX_ATTEMPTS,
+            candidates: 1,
             tests: None,
             expect: None,
             inputs: Vec::new(),

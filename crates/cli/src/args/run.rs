@@ -20,6 +20,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
     pub(crate) max_attempts: u32,
 
+    /// How many programs are written and run side by side in each attempt; the first that succeeds counts
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) candidates: u32,
+
     /// Tests that the program must pass; Python tests import it as `solution`
     #[arg(long, value_name = "FILE")]
     pub(crate) tests: Option<PathBuf>,

@@ -31,8 +31,8 @@ use crate::{sitting, walls};
 use plan::{Input, Plan};
 use progress::Progress;
 
-/// The most sandboxes that wait for one run, which needs them one after the other.
-const MOST_WAITING: u64 = 2;
+/// The most sandboxes that wait for one run, besides those for programs that run side by side.
+const MOST_WAITING: u64 = 1;
 
 /// Gives 0 for success, and 1 for a task that was tried and not done.
 pub(crate) async fn run(
@@ -96,7 +96,8 @@ pub(crate) async fn run(
 }
 
 fn pool(manager: &Manager, input: &Input, config: &Config) -> Arc<Pool> {
-    let size = config.whole("sandbox.pool").unwrap_or(MOST_WAITING).min(MOST_WAITING);
+    let most = MOST_WAITING + u64::from(input.candidates);
+    let size = config.whole("sandbox.pool").unwrap_or(most).min(most);
     let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
     let defaults = PoolOptions::default();
     let options = PoolOptions {
@@ -150,7 +151,8 @@ impl Sitting<'_> {
             spec: spec(&self.input),
         };
         let keep = WithTheRun { store: self.store.clone(), run: self.run.id.clone() };
-        let court = Court::new(self.gateway.clone(), self.pool.clone(), options);
+        let court =
+            Court::new(self.gateway.clone(), self.gateway.name().0, self.pool.clone(), options);
         let graph = graph(Arc::new(court.keeping(Arc::new(keep))))
             .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
         let progress = Arc::new(Progress::new(

@@ -30,6 +30,7 @@ const INPUTS: &str = "input/";
 pub(super) struct Input {
     pub(super) language: Language,
     pub(super) max_attempts: u32,
+    pub(super) candidates: u32,
     pub(super) expect: Option<String>,
     pub(super) wants_files: bool,
     pub(super) limits: Limits,
@@ -89,6 +90,7 @@ impl Plan {
         let task = Task {
             language: exec::language_named(&args.language)?,
             max_attempts: args.max_attempts,
+            candidates: args.candidates,
             tests,
             expect,
             inputs,
@@ -131,6 +133,7 @@ impl Plan {
         let task = Task {
             language: before.language,
             max_attempts: before.max_attempts,
+            candidates: before.candidates,
             tests,
             expect: before.expect.as_deref().map(str::parse::<Expect>).transpose()?,
             inputs,
@@ -170,6 +173,7 @@ impl Plan {
         Ok(Input {
             language: self.task.language,
             max_attempts: self.task.max_attempts,
+            candidates: self.task.candidates,
             expect: self.task.expect.as_ref().map(ToString::to_string),
             wants_files: self.task.wants_files,
             limits: self.limits.clone(),

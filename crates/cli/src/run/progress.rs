@@ -60,7 +60,9 @@ impl Progress {
         let key = key.to_string();
         let place = key.strip_prefix("attempt-").and_then(|rest| rest.split_once('/'));
         let Some((attempt, part)) = place else { return };
-        let doing = match part {
+        // Of several side by side, the last that anything was begun for.
+        let doing = match part.rsplit('/').next().unwrap_or(part) {
+            "winner" => return,
             "generate" => "writing the program",
             "execute" => "running it",
             "critique" => "asking the critic",

@@ -12,7 +12,10 @@ const LONGEST: usize = 200;
 pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
     let mut lines = Vec::new();
     for attempt in history {
-        let number = attempt.attempt;
+        let number = match attempt.candidate {
+            Some(candidate) => format!("{}, program {candidate}", attempt.attempt),
+            None => attempt.attempt.to_string(),
+        };
         let took = attempt.execution.as_ref().map(|execution| execution.outcome.duration);
         let took = took.map(|took| format!(" ({:.2} s)", took.as_secs_f64())).unwrap_or_default();
         let Some(error) = &attempt.error else {

@@ -169,7 +169,7 @@ impl Bench {
         // None wait, so that it is known how many are made.
         let waiting = PoolOptions { size: 0, idle: Duration::from_secs(60) };
         let pool = Arc::new(self.manager.pool(spec.clone(), waiting));
-        Court::new(model, pool, Options { spec, ..Options::default() })
+        Court::new(model, "test", pool, Options { spec, ..Options::default() })
     }
 
     pub(crate) async fn try_task(&self, model: &Arc<Script>, task: Task) -> Tried {

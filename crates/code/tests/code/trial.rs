@@ -164,3 +164,32 @@ async fn a_run_that_stopped_goes_on_and_does_nothing_twice() {
     let again = bench.try_on(&nobody, Task::new("x"), journal).await.verdict.unwrap();
     assert_eq!((again, nobody.calls()), (verdict, 0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_side_by_side_the_first_that_succeeds_counts() {
+    let bench = Bench::new().await;
+    let task = || Task { candidates: 3, ..Task::new("x") };
+    let slow = "import time; time.sleep(60); print('slow')";
+    let model = Script::new([code("1 / 0"), code(slow), code("print('fast')")]);
+    let journal = Arc::new(MemoryJournal::default());
+    let tried = bench.try_on(&model, task(), journal.clone()).await;
+    let verdict = tried.verdict.unwrap();
+    assert_eq!((verdict.success, verdict.attempts), (true, 1));
+    assert_eq!(verdict.answer.as_deref(), Some("fast\n"), "{verdict:?}");
+    // What failed before it is kept, and what was given up is not.
+    let kept: Vec<_> = verdict.history.iter().map(|one| one.code.as_deref().unwrap()).collect();
+    assert!(!kept.contains(&format!("{slow}\n").as_str()), "{kept:?}");
+    // The same one wins when the run is taken up again.
+    let nobody = Script::new([]);
+    let again = bench.try_on(&nobody, task(), journal).await.verdict.unwrap();
+    assert_eq!((again.answer, nobody.calls()), (verdict.answer, 0));
+
+    // If none does, the critic sees all of them.
+    let lines = ["raise SystemExit(1)", "raise SystemExit(2)", "raise SystemExit(3)"].map(code);
+    let model = Script::new(lines.into_iter().chain([critique("all exit", "do not")]));
+    let task = Task { max_attempts: 1, ..task() };
+    let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+    assert_eq!((verdict.success, verdict.attempts, verdict.history.len()), (false, 1, 3));
+    let told = model.told(3);
+    assert!((1..=3).all(|n| told.contains(&format!("raise SystemExit({n})"))), "{told}");
+}
