@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use assize_llm::{Model, Request};
 use assize_sandbox::{
-    Command, Finished, Harvest, Language, Pool, Sandbox, SandboxError, Spec, WORKSPACE,
+    Command, Finished, Harvest, Language, Layer, Pool, Sandbox, SandboxError, Spec, WORKSPACE,
 };
 use assize_types::{Fingerprint, trail};
 use async_trait::async_trait;
@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
-use crate::execution::{Execution, LeftFile, TestReport, judge};
+use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge};
 use crate::harness;
 use crate::nodes::Place;
+use crate::packages::{self, Packages, Requirement};
 use crate::task::Task;
 
 /// How often the same code is run when the sandbox around it breaks.
@@ -67,6 +68,7 @@ pub struct Court {
     pub(crate) provider: String,
     pool: Arc<Pool>,
     keep: Option<Arc<dyn Keep>>,
+    packages: Option<Packages>,
     /// What was found out about the sandboxes, by language.
     facts: Mutex<BTreeMap<Language, Facts>>,
 }
@@ -98,7 +100,7 @@ pub enum Trouble {
 impl Court {
     pub fn new(model: Arc<dyn Model>, provider: &str, pool: Arc<Pool>, options: Options) -> Court {
         let (provider, facts) = (provider.to_owned(), Mutex::default());
-        Court { model, provider, options, pool, keep: None, facts }
+        Court { model, provider, options, pool, keep: None, packages: None, facts }
     }
 
     /// Keeps the files that programs leave, where a task wants them.
@@ -106,6 +108,17 @@ impl Court {
     pub fn keeping(mut self, keep: Arc<dyn Keep>) -> Court {
         self.keep = Some(keep);
         self
+    }
+
+    /// Lets programs have packages besides what the sandbox has.
+    #[must_use]
+    pub fn with_packages(mut self, packages: Packages) -> Court {
+        self.packages = Some(packages);
+        self
+    }
+
+    pub(crate) fn packages(&self) -> Option<&Packages> {
+        self.packages.as_ref()
     }
 
     /// What a program finds in its sandbox.
@@ -144,15 +157,20 @@ impl Court {
         &self,
         task: &Task,
         place: Place,
-        code: &str,
+        program: Program<'_>,
     ) -> Result<Execution, Trouble> {
+        let mut spec = self.options.spec.clone();
+        match self.layers(task, program).await {
+            Ok(layers) => spec.layers.extend(layers),
+            Err(failure) => return Ok(Execution::not_run(failure)),
+        }
         let mut tries = Tries::default();
         let Ran { finished, tests, harvest } = loop {
-            let sandbox = self.pool.take(&self.options.spec).await;
+            let sandbox = self.pool.take(&spec).await;
             let ran = match &sandbox {
                 Ok(sandbox) => {
                     trail::execution_started(&format!("{}/{place}", sandbox.isolation()));
-                    run_in(sandbox, task, code).await
+                    run_in(sandbox, task, program.code).await
                 }
                 Err(error) => Err(error.clone()),
             };
@@ -181,6 +199,39 @@ impl Court {
         Ok(Execution { failure, outcome, stdout, stderr, tests, files, not_taken })
     }
 
+    /// What a program needs besides what the sandbox has.
+    async fn layers(&self, task: &Task, program: Program<'_>) -> Result<Vec<Layer>, CodeFailure> {
+        let there: BTreeSet<String> =
+            program.facts.modules.iter().map(|name| packages::normal(name)).collect();
+        let is_there = |text: &&String| match text.parse::<Requirement>() {
+            Ok(requirement) => there.contains(requirement.name()),
+            Err(_) => false,
+        };
+        let missing: Vec<String> =
+            program.dependencies.iter().filter(|text| !is_there(text)).cloned().collect();
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let not_had = |reason: String| CodeFailure::PackagesNotHad {
+            names: assize_types::text::shorten(&missing.join(", "), 200),
+            reason,
+        };
+        if task.language != Language::Python {
+            return Err(not_had("there are packages for Python alone".to_owned()));
+        }
+        let Some(packages) = &self.packages else {
+            return Err(not_had("none can be added here".to_owned()));
+        };
+        let wanted = packages.allow(&missing)?;
+        let Some(python) = packages::minor(&program.facts.version) else {
+            return Err(not_had("nobody knows for which Python".to_owned()));
+        };
+        match packages.layer(&wanted, &python).await {
+            Ok(layer) => Ok(vec![layer]),
+            Err(error) => Err(not_had(error.to_string())),
+        }
+    }
+
     fn throw_away(&self, sandbox: Result<Sandbox, SandboxError>) {
         if let Ok(sandbox) = sandbox {
             self.pool.discard(sandbox);
@@ -204,6 +255,14 @@ impl Tries {
     }
 }
 
+/// A program to be run, and what it asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Program<'a> {
+    pub(crate) code: &'a str,
+    pub(crate) dependencies: &'a [String],
+    pub(crate) facts: &'a Facts,
+}
+
 /// A program that was run.
 struct Ran {
     finished: Finished,
@@ -216,10 +275,15 @@ async fn run_in(sandbox: &Sandbox, task: &Task, code: &str) -> Result<Ran, Sandb
         let path = format!("{WORKSPACE}/{}", input.name);
         sandbox.write_with_mode(&path, &input.bytes, 0o444).await?;
     }
+    let layers: Vec<&str> = sandbox.spec().layers.iter().map(|layer| layer.at.as_str()).collect();
+    let mut command = Command::default();
+    if !layers.is_empty() {
+        command.env.insert("PYTHONPATH".to_owned(), layers.join(":"));
+    }
     let (finished, tests) = match &task.tests {
-        Some(tests) => harness::run(sandbox, task.language, code, tests).await?,
+        Some(tests) => harness::run(sandbox, task.language, code, tests, command.env).await?,
         None => {
-            let running = sandbox.run(task.language, code.as_bytes(), Command::default()).await?;
+            let running = sandbox.run(task.language, code.as_bytes(), command).await?;
             (running.finish().await?, None)
         }
     };
@@ -233,13 +297,14 @@ async fn run_in(sandbox: &Sandbox, task: &Task, code: &str) -> Result<Ran, Sandb
 }
 
 /// What identifies an execution: the code, and all that it is judged by.
-pub(crate) fn fingerprint(task: &Task, code: &str, spec: &Spec) -> Fingerprint {
+pub(crate) fn fingerprint(task: &Task, program: Program<'_>, spec: &Spec) -> Fingerprint {
     let mut hasher = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hasher.update((bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };
-    add(code.as_bytes());
+    add(program.code.as_bytes());
+    add(program.dependencies.join("\n").as_bytes());
     add(task.language.name().as_bytes());
     add(task.tests.as_deref().unwrap_or_default().as_bytes());
     let expected = task.expect.as_ref().map(ToString::to_string);

@@ -29,6 +29,21 @@ pub struct Execution {
     pub not_taken: Vec<String>,
 }
 
+impl Execution {
+    /// A program that was not even run.
+    pub(crate) fn not_run(failure: CodeFailure) -> Execution {
+        Execution {
+            failure: Some(failure),
+            outcome: Outcome::default(),
+            stdout: String::new(),
+            stderr: String::new(),
+            tests: None,
+            files: Vec::new(),
+            not_taken: Vec::new(),
+        }
+    }
+}
+
 /// A file that a program left, kept elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftFile {
@@ -79,6 +94,23 @@ pub enum CodeFailure {
     NotExpected {
         expected: String,
     },
+    /// It was not run: it asks for what it may not have.
+    PackageRefused {
+        name: String,
+    },
+    /// It was not run: what it asks for cannot be had.
+    PackagesNotHad {
+        names: String,
+        reason: String,
+    },
+}
+
+impl CodeFailure {
+    /// Whether there was anything to run, and it was run.
+    pub fn was_run(&self) -> bool {
+        use CodeFailure::{NoCode, PackageRefused, PackagesNotHad};
+        !matches!(self, NoCode | PackageRefused { .. } | PackagesNotHad { .. })
+    }
 }
 
 impl fmt::Display for CodeFailure {
@@ -99,6 +131,12 @@ impl fmt::Display for CodeFailure {
             CodeFailure::TestsFailed { failed, of } => write!(f, "{failed} of {of} tests failed"),
             CodeFailure::LeftEarly => f.write_str("it ended before the tests were through"),
             CodeFailure::NoTests => f.write_str("there are no tests in the file of tests"),
+            CodeFailure::PackageRefused { name } => {
+                write!(f, "the package `{name}` is not one of those that may be used")
+            }
+            CodeFailure::PackagesNotHad { names, reason } => {
+                write!(f, "the packages {names} cannot be had: {reason}")
+            }
             CodeFailure::NotExpected { expected } => {
                 write!(f, "its output is not what was expected: `{expected}`")
             }

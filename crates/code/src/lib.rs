@@ -17,6 +17,7 @@ mod court;
 mod execution;
 mod harness;
 mod nodes;
+pub mod packages;
 mod prompt;
 mod record;
 pub mod rehearsal;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
-use crate::court::{Court, Facts, Trouble, fingerprint};
+use crate::court::{Court, Facts, Program, Trouble, fingerprint};
 use crate::execution::Execution;
 use crate::prompt::Words;
 use crate::state::{Attempt, CodeState, Update};
@@ -47,7 +47,7 @@ struct NotRun(String);
 
 impl Court {
     fn words<'a>(&'a self, state: &'a CodeState, facts: &'a Facts) -> Words<'a> {
-        Words { state, facts, options: &self.options }
+        Words { state, facts, options: &self.options, packages: self.packages() }
     }
 
     /// The model writes a program; or several side by side, which are run at once.
@@ -131,7 +131,9 @@ impl Court {
             let place = Place { number, candidate: Some(candidate) };
             let (mut attempt, spent) = self.propose(context, facts, place).await?;
             if let Some(code) = attempt.code.clone() {
-                let execution = self.try_code(context, &code, place).await?;
+                let dependencies = attempt.dependencies.clone();
+                let program = Program { code: &code, dependencies: &dependencies, facts };
+                let execution = self.try_code(context, program, place).await?;
                 attempt.error = execution.failure.clone();
                 attempt.execution = Some(execution);
             }
@@ -190,23 +192,27 @@ impl Court {
     /// The program runs in a sandbox of its own.
     pub(crate) async fn execute(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
-        let code = state.history.last().and_then(|attempt| attempt.code.as_deref());
+        let (Some(last), Some(facts)) = (state.history.last(), &state.facts) else {
+            return Ok(Vec::new());
+        };
+        let code = last.code.as_deref().unwrap_or_default();
+        let program = Program { code, dependencies: &last.dependencies, facts };
         let place = Place { number: state.attempt(), candidate: None };
-        let execution = self.try_code(&context, code.unwrap_or_default(), place).await?;
+        let execution = self.try_code(&context, program, place).await?;
         Ok(vec![Update::Executed(Box::new(execution))])
     }
 
     async fn try_code(
         &self,
         context: &Context<CodeState>,
-        code: &str,
+        program: Program<'_>,
         place: Place,
     ) -> Result<Execution, NodeError> {
         let task = &context.state().task;
         let Place { number, candidate } = place;
         let started = json!({"attempt": number, "candidate": candidate});
         context.emit(Event::new("execution_started", started));
-        let request = fingerprint(task, code, &self.options.spec);
+        let request = fingerprint(task, program, &self.options.spec);
         let tell = |execution: &Execution| {
             let Execution { outcome, failure, .. } = execution;
             let payload = json!({
@@ -218,7 +224,7 @@ impl Court {
             });
             vec![Event::new("execution_complete", payload)]
         };
-        let run = self.run(task, place, code);
+        let run = self.run(task, place, program);
         once(context, &place.key("execute"), request, run, tell).await
     }
 

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::answer::{CODE, CRITIQUE};
 use crate::court::{Facts, Options};
+use crate::packages::Packages;
 use crate::state::{Attempt, CodeState};
 use crate::task::Task;
 
@@ -61,6 +62,8 @@ pub(crate) struct Words<'a> {
     pub(crate) state: &'a CodeState,
     pub(crate) facts: &'a Facts,
     pub(crate) options: &'a Options,
+    /// What may be added to the sandbox.
+    pub(crate) packages: Option<&'a Packages>,
 }
 
 impl Words<'_> {
@@ -99,7 +102,7 @@ impl Words<'_> {
         let prompt = Prompt::default()
             .block("rules", RULES)
             .block("examples", EXAMPLES)
-            .block("sandbox", sandbox(task.language, self.facts, self.options))
+            .block("sandbox", self.sandbox())
             .block("task", describe(task));
         let transcript = self.state.history.iter().map(told).collect();
         let prompt = Prompt { transcript, tail, ..prompt };
@@ -111,36 +114,49 @@ impl Words<'_> {
     }
 }
 
-fn sandbox(language: Language, facts: &Facts, options: &Options) -> String {
-    let limits = &options.spec.limits;
-    let modules = match (language, facts.modules.is_empty()) {
-        (Language::Python, true) => "Only its standard library can be imported.".to_owned(),
-        (Language::Python, false) => format!(
-            "Besides its standard library there are these packages: {}.",
-            facts.modules.join(", ")
-        ),
-        (Language::Bash, _) => {
-            format!(
-                "Programs that are there, besides the usual small ones: {}.",
+impl Words<'_> {
+    fn sandbox(self) -> String {
+        let (language, facts) = (self.state.task.language, self.facts);
+        let limits = &self.options.spec.limits;
+        let more = match (language, self.packages) {
+            (Language::Python, Some(packages)) => {
+                let allowed: Vec<&str> = packages.allowed.iter().map(String::as_str).collect();
+                format!(
+                    " Packages that are not there can be had by naming them in `dependencies`, but only these: {}.",
+                    allowed.join(", ")
+                )
+            }
+            _ => " Nothing can be added to it: leave `dependencies` empty.".to_owned(),
+        };
+        let modules = match (language, facts.modules.is_empty()) {
+            (Language::Python, true) => "Only its standard library can be imported.".to_owned(),
+            (Language::Python, false) => format!(
+                "Besides its standard library there are these packages: {}.",
                 facts.modules.join(", ")
-            )
-        }
-        (Language::JavaScript, _) => {
-            "Only Node's own modules can be required; the file is a CommonJS module.".to_owned()
-        }
-    };
-    format!(
-        "The sandbox: {language} {}. {modules} There is no network, and there are no files but those that \
+            ),
+            (Language::Bash, _) => {
+                format!(
+                    "Programs that are there, besides the usual small ones: {}.",
+                    facts.modules.join(", ")
+                )
+            }
+            (Language::JavaScript, _) => {
+                "Only Node's own modules can be required; the file is a CommonJS module.".to_owned()
+            }
+        };
+        format!(
+            "The sandbox: {language} {}. {modules}{more} There is no network, and there are no files but those that \
          the task names. The program starts in the folder `/workspace`, where it can write, as in `/tmp`; \
          {} MB in all, which count as memory. It may use {} MB of memory, {} processes, and run for {} \
          seconds on {} of a processor.",
-        facts.version,
-        limits.disk >> 20,
-        limits.memory >> 20,
-        limits.processes,
-        limits.wall.as_secs_f64(),
-        f64::from(limits.cpu_millis) / 1000.0,
-    )
+            facts.version,
+            limits.disk >> 20,
+            limits.memory >> 20,
+            limits.processes,
+            limits.wall.as_secs_f64(),
+            f64::from(limits.cpu_millis) / 1000.0,
+        )
+    }
 }
 
 fn describe(task: &Task) -> String {
@@ -203,7 +219,10 @@ fn told(attempt: &Attempt) -> Turn {
         }
         None => text.push_str(": the answer had no program in it.\n"),
     }
-    if let Some(execution) = &attempt.execution {
+    let refused = attempt.error.as_ref().filter(|error| attempt.code.is_some() && !error.was_run());
+    if let Some(error) = refused {
+        let _ = writeln!(text, "It was not run: {error}.");
+    } else if let Some(execution) = &attempt.execution {
         match &attempt.error {
             Some(error) => {
                 let _ = writeln!(text, "What happened: {error}.");

@@ -315,6 +315,25 @@ pub(crate) fn all() -> Vec<Setting> {
             "the Node.js of a jail; the first in PATH if not set",
         )
         .trusted(),
+        Setting::new(
+            "packages.allow",
+            Kind::Text,
+            "packages that generated programs may ask for, by name; none if empty",
+        )
+        .default(assize_code::packages::ALLOWED)
+        .trusted(),
+        Setting::new(
+            "packages.wheels",
+            Kind::Text,
+            "a folder of wheels that they are taken from; the index that pip knows if not set",
+        )
+        .trusted(),
+        Setting::new(
+            "packages.pip",
+            Kind::Text,
+            "what fetches them, such as `/usr/bin/python3 -m pip`; the pip of the jail's Python if not set",
+        )
+        .trusted(),
         Setting::new("rehearsal.seed", whole(0, u64::MAX), "another seed gives other answers")
             .default("0"),
         Setting::new("rehearsal.latency_ms", whole(0, 600_000), "how long an answer takes")

@@ -5,15 +5,17 @@ mod plan;
 mod progress;
 pub(crate) mod show;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_code::packages::Packages;
 use assize_code::{CannotKeep, CodeState, Court, Keep, LeftFile, Options, Task, Verdict, graph};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunError, RunOptions};
-use assize_sandbox::{Harvest, Manager, Pool, PoolOptions, Spec};
+use assize_sandbox::{Harvest, Language, Manager, Pool, PoolOptions, Spec};
 use assize_store::{ArtifactId, Ending, Run, RunId, RunJournal, Store, StoreError};
 use assize_types::{Cancel, Fingerprint, trail};
 use async_trait::async_trait;
@@ -82,6 +84,7 @@ pub(crate) async fn run(
     let sitting = Sitting {
         args: &args,
         pool: pool(&manager, &input, config),
+        packages: packages(&input, config, around),
         store,
         run,
         input,
@@ -107,6 +110,22 @@ fn pool(manager: &Manager, input: &Input, config: &Config) -> Arc<Pool> {
     Arc::new(manager.pool(spec(input), options))
 }
 
+/// Where programs get their packages, if they may have any.
+fn packages(input: &Input, config: &Config, around: &Surroundings) -> Option<Packages> {
+    let allowed: BTreeSet<String> = input.packages.iter().cloned().collect();
+    let pip = match config.text("packages.pip") {
+        Some(words) => words.split_whitespace().map(str::to_owned).collect(),
+        None => {
+            let python = walls::interpreter(Language::Python, config, around).ok();
+            let python = python.map(|python| python.program.display().to_string());
+            vec![python.unwrap_or_else(|| "python3".to_owned()), "-m".to_owned(), "pip".to_owned()]
+        }
+    };
+    let wheels = config.text("packages.wheels").map(|path| walls::typed(around, path.as_ref()));
+    let folder = around.cache_folder.join("packages");
+    (!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels })
+}
+
 fn spec(input: &Input) -> Spec {
     Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() }
 }
@@ -118,6 +137,7 @@ struct Sitting<'a> {
     input: Input,
     store: Arc<dyn Store>,
     pool: Arc<Pool>,
+    packages: Option<Packages>,
     gateway: Arc<Gateway>,
     journal: Arc<RunJournal>,
     /// Which walls were taken, and why.
@@ -153,7 +173,12 @@ impl Sitting<'_> {
         let keep = WithTheRun { store: self.store.clone(), run: self.run.id.clone() };
         let court =
             Court::new(self.gateway.clone(), self.gateway.name().0, self.pool.clone(), options);
-        let graph = graph(Arc::new(court.keeping(Arc::new(keep))))
+        let court = court.keeping(Arc::new(keep));
+        let court = match &self.packages {
+            Some(packages) => court.with_packages(packages.clone()),
+            None => court,
+        };
+        let graph = graph(Arc::new(court))
             .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
         let progress = Arc::new(Progress::new(
             self.heading(),

@@ -37,6 +37,8 @@ pub(super) struct Input {
     pub(super) image: Option<String>,
     pub(super) temperature: f64,
     pub(super) max_output_tokens: u32,
+    /// The packages that programs may ask for.
+    pub(super) packages: Vec<String>,
     pub(super) provider: String,
     pub(super) model: String,
 }
@@ -180,6 +182,13 @@ impl Plan {
             image: args.sandbox.image.clone(),
             temperature: temperature.unwrap_or_else(|| Request::TEMPERATURE.into()),
             max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
+            packages: config
+                .text("packages.allow")
+                .unwrap_or_default()
+                .split([' ', ','])
+                .filter(|name| !name.is_empty())
+                .map(assize_code::packages::normal)
+                .collect(),
             provider: provider.to_owned(),
             model: model.to_owned(),
         })

@@ -1,6 +1,6 @@
 //! Attempts, as they are read.
 
-use assize_code::Attempt;
+use assize_code::{Attempt, CodeFailure};
 use assize_types::text::shorten;
 
 use crate::terminal::{BAD, DIM, GOOD, harmless, paint};
@@ -16,7 +16,12 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
             Some(candidate) => format!("{}, program {candidate}", attempt.attempt),
             None => attempt.attempt.to_string(),
         };
-        let took = attempt.execution.as_ref().map(|execution| execution.outcome.duration);
+        let was_run = attempt.error.as_ref().is_none_or(CodeFailure::was_run);
+        let took = attempt
+            .execution
+            .as_ref()
+            .filter(|_| was_run)
+            .map(|execution| execution.outcome.duration);
         let took = took.map(|took| format!(" ({:.2} s)", took.as_secs_f64())).unwrap_or_default();
         let Some(error) = &attempt.error else {
             let how = if attempt.succeeded() { "succeeded" } else { "was not run" };

@@ -4,6 +4,8 @@
 //! says little then: a program can end it before the first test. So the harness leaves a record in the
 //! sandbox once the tests are through, under a name that nobody knew before.
 
+use std::collections::BTreeMap;
+
 use assize_sandbox::{Command, Finished, Language, Sandbox, SandboxError};
 
 use crate::execution::TestReport;
@@ -43,6 +45,7 @@ pub(crate) async fn run(
     language: Language,
     code: &str,
     tests: &str,
+    env: BTreeMap<String, String>,
 ) -> Result<(Finished, Option<TestReport>), SandboxError> {
     let harness = of(language);
     for (path, text) in
@@ -51,7 +54,8 @@ pub(crate) async fn run(
         sandbox.write(path, text.as_bytes()).await?;
     }
     let record = format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..));
-    let command = Command::script(language, harness.path).stdin(true);
+    let mut command = Command::script(language, harness.path).stdin(true);
+    command.env = env;
     let running = sandbox.exec(command).await?;
     let stdin = running.stdin();
     // It may be over already.

@@ -4,4 +4,5 @@
 mod bench;
 mod faults;
 mod harness;
+mod packages;
 mod trial;

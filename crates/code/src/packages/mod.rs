@@ -1,0 +1,182 @@
+//! Packages that a program needs: asked for by a model, so by nobody who is trusted.
+//!
+//! Names are checked against a list. What they need is resolved outside the sandbox by `pip download`,
+//! which takes wheels alone and so runs nothing of a package; the wheels are unpacked into a folder that
+//! sandboxes see read-only. The folder is known by the exact wheels in it, and used again.
+
+mod name;
+mod wheel;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use assize_sandbox::Layer;
+use assize_types::Fingerprint;
+use sha2::{Digest, Sha256};
+use tokio::process::Command;
+
+pub use name::{Requirement, normal};
+
+use crate::execution::CodeFailure;
+
+/// How long it may take to resolve and to fetch.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The platforms that wheels may be made for, without the processor: all that a system of the last
+/// years can run.
+const PLATFORMS: [&str; 8] = [
+    "manylinux1",
+    "manylinux2010",
+    "manylinux2014",
+    "manylinux_2_17",
+    "manylinux_2_24",
+    "manylinux_2_27",
+    "manylinux_2_28",
+    "linux",
+];
+
+/// What programs may ask for unless the settings say otherwise: computing, drawing and reading files,
+/// and nothing that needs a network.
+pub const ALLOWED: &str = "numpy pandas matplotlib scipy sympy scikit-learn statsmodels seaborn networkx \
+    pillow mpmath polars pyarrow openpyxl tabulate python-dateutil pytz pyyaml lxml beautifulsoup4 regex \
+    six attrs more-itertools sortedcontainers markupsafe jinja2 pydantic shapely tqdm rich";
+
+/// Where packages come from, and which may be had.
+#[derive(Debug, Clone)]
+pub struct Packages {
+    /// Where layers are kept.
+    pub folder: PathBuf,
+    /// By their normal names.
+    pub allowed: BTreeSet<String>,
+    /// What is run to fetch them: a program and its first arguments.
+    pub pip: Vec<String>,
+    /// Wheels that are here already; nobody else is asked then.
+    pub wheels: Option<PathBuf>,
+}
+
+/// Packages that could not be had, and whose matter that is.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotHad(String);
+
+impl Packages {
+    /// What is asked for, if all of it may be had.
+    pub(crate) fn allow(&self, names: &[String]) -> Result<BTreeSet<Requirement>, CodeFailure> {
+        let mut wanted = BTreeSet::new();
+        for text in names {
+            let requirement = text.parse::<Requirement>().ok();
+            match requirement.filter(|one| self.allowed.contains(one.name())) {
+                Some(requirement) => drop(wanted.insert(requirement)),
+                None => return Err(CodeFailure::PackageRefused { name: shown(text) }),
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// A layer with these packages and all that they need, for a Python of this version.
+    pub(crate) async fn layer(
+        &self,
+        wanted: &BTreeSet<Requirement>,
+        python: &str,
+    ) -> Result<Layer, NotHad> {
+        let failed = |error: std::io::Error| {
+            NotHad(format!("cannot use `{}`: {error}", self.folder.display()))
+        };
+        let question = self.folder.join("resolved").join(self.question(wanted, python));
+        if let Some(known) = self.known(&question) {
+            return Ok(known);
+        }
+        for folder in ["resolved", "layers"] {
+            std::fs::create_dir_all(self.folder.join(folder)).map_err(failed)?;
+        }
+        let fetched = tempfile::tempdir_in(&self.folder).map_err(failed)?;
+        self.fetch(wanted, python, fetched.path()).await?;
+        let folder = self.folder.clone();
+        let unpacked =
+            tokio::task::spawn_blocking(move || wheel::unpack_all(fetched.path(), &folder)).await;
+        let key = match unpacked {
+            Ok(Ok(key)) => key,
+            Ok(Err(error)) => return Err(NotHad(error)),
+            Err(error) => return Err(NotHad(error.to_string())),
+        };
+        // Last: whoever reads it finds all of the layer.
+        std::fs::write(&question, key.to_string()).map_err(failed)?;
+        self.known(&question).ok_or_else(|| NotHad("the packages were removed".to_owned()))
+    }
+
+    /// What identifies a question: what was wanted, for whom, from where.
+    fn question(&self, wanted: &BTreeSet<Requirement>, python: &str) -> String {
+        let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+        let from = self.wheels.as_ref().map(|folder| folder.display().to_string());
+        let parts = [wanted.join(" "), python.to_owned(), from.unwrap_or_default()];
+        Fingerprint::from_bytes(Sha256::digest(parts.join("\n")).into()).to_string()
+    }
+
+    /// The layer that was the answer before, if it is still there.
+    fn known(&self, question: &Path) -> Option<Layer> {
+        let key = std::fs::read_to_string(question).ok()?;
+        let key: Fingerprint = key.parse().ok()?;
+        wheel::read(&self.folder, key)
+    }
+
+    async fn fetch(
+        &self,
+        wanted: &BTreeSet<Requirement>,
+        python: &str,
+        into: &Path,
+    ) -> Result<(), NotHad> {
+        let Some((program, first)) = self.pip.split_first() else {
+            return Err(NotHad("no pip is configured".to_owned()));
+        };
+        let mut command = Command::new(program);
+        // An empty folder: Python would take a `pip` that lies where it is started.
+        command.current_dir(into);
+        command.args(first).args(["download", "--only-binary=:all:", "--no-input", "--quiet"]);
+        command.args(["--disable-pip-version-check", "--implementation", "cp"]);
+        let digits: String = python.chars().filter(|c| *c != '.').collect();
+        command.args(["--python-version", python, "--abi", &format!("cp{digits}")]);
+        command.args(["--abi", "abi3", "--abi", "none", "--platform", "any"]);
+        for platform in PLATFORMS {
+            command.args(["--platform", &format!("{platform}_{}", std::env::consts::ARCH)]);
+        }
+        if let Some(wheels) = &self.wheels {
+            command.args(["--no-index", "--find-links"]).arg(wheels);
+        }
+        command.arg("--dest").arg(into).arg("--").args(wanted.iter().map(ToString::to_string));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let output = match tokio::time::timeout(LONGEST, command.output()).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => {
+                return Err(NotHad(format!("`{program}` cannot be started: {error}")));
+            }
+            Err(_) => return Err(NotHad("fetching them takes too long".to_owned())),
+        };
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        // Its last word on the matter.
+        let said = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
+        Err(NotHad(shown(said.unwrap_or("pip does not say why"))))
+    }
+}
+
+/// Somebody else's words, in one line of bounded length.
+fn shown(text: &str) -> String {
+    let line: String = text.chars().filter(|c| !c.is_control()).collect();
+    assize_types::text::shorten(line.trim(), 200)
+}
+
+/// The version that wheels are made for: `3.11` of `3.11.2`.
+pub(crate) fn minor(version: &str) -> Option<String> {
+    let mut parts = version.split('.');
+    let (major, minor) = (parts.next()?, parts.next()?);
+    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
+    (plain(major) && plain(minor)).then(|| format!("{major}.{minor}"))
+}
