@@ -111,13 +111,10 @@ Code starts in /workspace, where the files are that you give; it may write there
 #[derive(Debug, Args)]
 #[command(after_help = EXEC_CODES)]
 pub(crate) struct ExecArgs {
-    /// The code, a .py, .sh or .js file; `-` reads it from standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) code: PathBuf,
-
-    /// Passed on to the code
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
-    pub(crate) arguments: Vec<String>,
+    /// The code, a .py, .sh or .js file, or `-` to read it from standard input; whatever comes after
+    /// it is passed on to it
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["FILE", "ARGUMENTS"])]
+    pub(crate) code: Vec<String>,
 
     /// python, bash or javascript; by the file's name if not said
     #[arg(long, short, value_name = "LANGUAGE")]
@@ -225,7 +222,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 pub(crate) enum SandboxCommand {
     /// Make a sandbox, if there is none of that name
     Create(Box<CreateArgs>),
-    /// List sandboxes, whoever made them
+    /// List your sandboxes, whichever process made them
     Ls {
         /// Only those with this label; can be repeated
         #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]

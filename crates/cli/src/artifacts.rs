@@ -31,6 +31,17 @@ pub(crate) async fn take(
     target.fill(to, sandbox.harvest(from, except).await?)
 }
 
+/// Whether files can be put into a folder, which is made if need be.
+pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
+    if folder.symlink_metadata().is_ok() && !folder.is_dir() {
+        let message = format!("`{}` is not a folder", folder.display());
+        return Err(Failure::new(FailureKind::Usage, message).hint("name another for `--out`"));
+    }
+    let target = Target::open(folder)?;
+    rustix::fs::accessat(&target.0, ".", rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
+        .map_err(|error| cannot_write(folder, &error.into()))
+}
+
 /// Writes what was taken out of a sandbox into a folder here. Nothing that is here already is written
 /// over.
 pub(crate) fn keep(harvest: Harvest, to: &Path) -> Result<Taken, Failure> {

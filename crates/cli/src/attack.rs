@@ -48,6 +48,7 @@ pub(crate) async fn run(
         let name = manager.isolation();
         let mut progress =
             Progress { name, done: 0, all: attack.probes(), draws: terminal::can_draw() };
+        progress.draw("");
         let attacked = attack.run(&manager, |finding| progress.tell(finding));
         let card = tokio::select! {
             card = attacked => card,
@@ -107,8 +108,12 @@ impl Progress {
         if finding.outcome == Outcome::Escaped {
             warn(&format!("{} escaped: {}", finding.name, finding.detail));
         }
+        self.draw(&finding.name);
+    }
+
+    fn draw(&self, last: &str) {
         if self.draws {
-            let line = format!("{} · {} of {} · {}", self.name, self.done, self.all, finding.name);
+            let line = format!("{} · {} of {} · {last}", self.name, self.done, self.all);
             terminal::draw(&[paint(DIM, line)]);
         }
     }

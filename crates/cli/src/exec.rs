@@ -31,13 +31,19 @@ pub(crate) async fn run(
     around: &Surroundings,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let language = language(&args)?;
+    let (file, arguments) = code(&args)?;
+    let language = language(&args, file)?;
+    if let Some(folder) = &args.out {
+        // Before the work, not after it.
+        artifacts::check_folder(folder)?;
+    }
     let inputs = inputs(&args.files, around)?;
-    let code = if args.code == Path::new("-") {
+    let code = if file == Path::new("-") {
         input::from_standard_input("the code", LONGEST, &cancel).await?
     } else {
-        input::from_file("the code", LONGEST, &args.code)?
+        input::from_file("the code", LONGEST, file)?
     };
+    let given = Given { code: &code, arguments, stdin: file != Path::new("-"), inputs: &inputs };
     let spec = walls::spec(&args.sandbox, config)?;
     let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);
     let languages = [language];
@@ -47,9 +53,12 @@ pub(crate) async fn run(
         reason = cancel.cancelled() => return Err(interrupted(reason)),
     };
     let isolation = manager.isolation();
+    if !args.quiet {
+        walls::warn_of_loose(config, &manager.backend().enforcement());
+    }
     let enforcement = manager.backend().enforcement();
     let done = tokio::select! {
-        done = trial(&sandbox, &args, language, &code, &inputs) => done,
+        done = trial(&sandbox, &args, language, &given) => done,
         reason = cancel.cancelled() => Err(interrupted(reason)),
     };
     sandbox.end().await;
@@ -112,13 +121,31 @@ pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
     })
 }
 
-fn language(args: &ExecArgs) -> Result<Language, Failure> {
+/// The file, and what is passed on to it.
+fn code(args: &ExecArgs) -> Result<(&Path, &[String]), Failure> {
+    let (file, arguments) = match args.code.split_first() {
+        Some((file, arguments)) => (Path::new(file), arguments),
+        None => (Path::new("-"), &[] as &[String]),
+    };
+    let shown = file.display();
+    let refused = |why: String| Err(Failure::new(FailureKind::Usage, why));
+    match file.to_str() {
+        Some(text) if text.len() > 1 && text.starts_with('-') => {
+            refused(format!("there is no option `{shown}`"))
+                .map_err(|failure| failure.hint("`assize exec --help` shows those there are"))
+        }
+        _ if file.is_dir() => refused(format!("`{shown}` is a folder, not a file of code")),
+        _ => Ok((file, arguments)),
+    }
+}
+
+fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     match &args.language {
         Some(name) => language_named(name),
-        None if args.code == Path::new("-") => Ok(Language::Python),
-        None => Language::of_file(&args.code).ok_or_else(|| {
-            let message = format!("`{}` does not say what it is written in", args.code.display());
+        None if file == Path::new("-") => Ok(Language::Python),
+        None => Language::of_file(file).ok_or_else(|| {
+            let message = format!("`{}` does not say what it is written in", file.display());
             usage(message).hint("say it with `--language python`, `bash` or `javascript`")
         }),
     }
@@ -164,23 +191,31 @@ pub(crate) fn inputs(files: &[String], around: &Surroundings) -> Result<Vec<Inpu
     Ok(inputs)
 }
 
+/// What is run, and with what.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    code: &'a str,
+    arguments: &'a [String],
+    /// What the code came from cannot be its input, too.
+    stdin: bool,
+    inputs: &'a [Input],
+}
+
 /// Gives the files, runs the code, takes what it left.
 async fn trial(
     sandbox: &Sandbox,
     args: &ExecArgs,
     language: Language,
-    code: &str,
-    inputs: &[Input],
+    given: &Given<'_>,
 ) -> Result<(Followed, Taken), Failure> {
-    // What the code came from cannot be its input, too.
-    let stdin = args.code != Path::new("-");
+    let Given { code, arguments, stdin, inputs } = *given;
     let mut left = sandbox.spec().limits.disk;
     for input in inputs {
         let bytes = artifacts::read(&input.path, left)?;
         left = left.saturating_sub(bytes.len() as u64);
         sandbox.write_with_mode(&format!("{WORKSPACE}/{}", input.name), &bytes, 0o444).await?;
     }
-    let mut command = Command::default().args(args.arguments.iter().cloned()).stdin(stdin);
+    let mut command = Command::default().args(arguments.iter().cloned()).stdin(stdin);
     command.env.extend(args.env.iter().cloned());
     let running = sandbox.run(language, code.as_bytes(), command).await.map_err(|error| match error {
         SandboxError::NoInterpreter(..) => Failure::from(error)
@@ -198,8 +233,8 @@ async fn trial(
     let followed = follow(running, show).await?;
     let taken = match &args.out {
         Some(folder) => {
-            let given: BTreeSet<String> = inputs.iter().map(|input| input.name.clone()).collect();
-            artifacts::take(sandbox, WORKSPACE, folder, &given).await?
+            let names: BTreeSet<String> = inputs.iter().map(|input| input.name.clone()).collect();
+            artifacts::take(sandbox, WORKSPACE, folder, &names).await?
         }
         None => Taken::default(),
     };
@@ -214,7 +249,7 @@ pub(crate) fn tell(
     out: Option<&Path>,
     about: &str,
 ) {
-    tell_limits(outcome, limits);
+    tell_limits(outcome, limits, true);
     for left in &taken.left {
         terminal::warn(left);
     }
@@ -229,39 +264,48 @@ pub(crate) fn tell(
     }
 }
 
-pub(crate) fn tell_limits(outcome: &Outcome, limits: &Limits) {
+/// One line for each limit that was met. Who can do something about it is told by which option.
+pub(crate) fn tell_limits(outcome: &Outcome, limits: &Limits, has_options: bool) {
+    let more = |option: &str, does: &str| match has_options {
+        true => format!("`{option}` {does} more"),
+        false => "a new sandbox can have more".to_owned(),
+    };
     let seconds = limits.wall.as_secs_f64();
     let met = [
         (
             outcome.timed_out,
-            format!("stopped: its time of {seconds} s is up (`--timeout` gives it more)"),
+            format!("stopped: its time of {seconds} s is up ({})", more("--timeout", "gives it")),
         ),
         (
             outcome.out_of_memory && outcome.signal != Some(9),
             format!(
-                "something in it ran out of memory, it had {} (`--memory` gives it more)",
-                show_size(limits.memory)
+                "something in it ran out of memory, it had {} ({})",
+                show_size(limits.memory),
+                more("--memory", "gives it")
             ),
         ),
         (
             outcome.out_of_memory && outcome.signal == Some(9),
             format!(
-                "stopped: out of memory, it had {} (`--memory` gives it more)",
-                show_size(limits.memory)
+                "stopped: out of memory, it had {} ({})",
+                show_size(limits.memory),
+                more("--memory", "gives it")
             ),
         ),
         (
             outcome.output_cut,
             format!(
-                "output was cut: {} of each are kept (`--output` keeps more)",
-                show_size(limits.output)
+                "output was cut: {} of each are kept ({})",
+                show_size(limits.output),
+                more("--output", "keeps")
             ),
         ),
         (
             outcome.disk_full,
             format!(
-                "the disk is full: it had {} for files (`--disk` gives it more)",
-                show_size(limits.disk)
+                "the disk is full: it had {} for files ({})",
+                show_size(limits.disk),
+                more("--disk", "gives it")
             ),
         ),
     ];

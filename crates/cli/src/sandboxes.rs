@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Spec};
+use assize_sandbox::{
+    Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Spec, WORKSPACE,
+};
 use assize_types::Cancel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -96,7 +98,7 @@ async fn exec(
         followed = follow(running, show) => followed?.outcome,
         reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
     };
-    tell_limits(&outcome, &limits);
+    tell_limits(&outcome, &limits, false);
     Ok(exit_code(&outcome))
 }
 
@@ -109,7 +111,7 @@ async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Re
         if !found.is(&spec, chosen.backend.isolation()) {
             return Err(SandboxError::Different(args.name.clone()).into());
         }
-        note(&format!("`{}` is there already", args.name));
+        note(&format!("`{}` is there already, and stays as it is", args.name));
         return out_line(&args.name);
     }
     let failed = |error: std::io::Error| Failure::from_error(FailureKind::Environment, &error);
@@ -188,7 +190,11 @@ fn detach() {
 /// One side of a copy.
 enum Side<'a> {
     Here(&'a str),
-    There { name: &'a str, path: &'a str },
+    /// Below the working folder, unless it is a whole path.
+    There {
+        name: &'a str,
+        path: String,
+    },
 }
 
 impl<'a> Side<'a> {
@@ -196,6 +202,8 @@ impl<'a> Side<'a> {
         match text.split_once(':') {
             // A path of this machine may have a colon in it, after a slash.
             Some((name, path)) if !name.is_empty() && !name.contains('/') => {
+                let whole = path.starts_with('/');
+                let path = if whole { path.to_owned() } else { format!("{WORKSPACE}/{path}") };
                 Side::There { name, path }
             }
             _ => Side::Here(text),
@@ -214,7 +222,7 @@ async fn copy(
         (Side::Here(from), Side::There { name, path }) => {
             let sandbox = find(manager, &Key::new(run, name)?).await?;
             let from = walls::typed(around, from.as_ref());
-            let to = into_folder(&sandbox, path, &from).await;
+            let to = into_folder(&sandbox, &path, &from).await;
             let count = artifacts::put(&sandbox, &from, &to).await?;
             if count == 0 {
                 warn("there were no files to copy");
@@ -224,7 +232,7 @@ async fn copy(
         (Side::There { name, path }, Side::Here(to)) => {
             let sandbox = find(manager, &Key::new(run, name)?).await?;
             let to = walls::typed(around, to.as_ref());
-            take(&sandbox, path, &to).await
+            take(&sandbox, &path, &to).await
         }
         _ => {
             let message = "one side of a copy is here, and the other in a sandbox";

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Command, Interpreter, Isolation, Language, Limits, Manager, Sandbox, SandboxError,
-    Spec, Wanted,
+    Backend, Command, Enforcement, Interpreter, Isolation, Language, Limits, Manager, Sandbox,
+    SandboxError, Spec, Wanted,
 };
 
 use crate::args::SandboxArgs;
-use crate::config::{Config, Surroundings};
+use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
+use crate::terminal;
 
 /// The backend that was taken, and why.
 pub(crate) struct Chosen {
@@ -203,6 +204,19 @@ pub(crate) fn spec(args: &SandboxArgs, config: &Config) -> Result<Spec, Failure>
         return Err(Failure::new(FailureKind::Usage, complaint));
     }
     Ok(Spec { image: args.image.clone(), limits, ..Spec::default() })
+}
+
+/// Says so where a limit was asked for by a flag and is held by best effort alone.
+pub(crate) fn warn_of_loose(config: &Config, enforcement: &Enforcement) {
+    for (key, by) in [("sandbox.memory", &enforcement.memory), ("sandbox.cpus", &enforcement.cpu)] {
+        let flag = config.get(key).and_then(|value| match &value.source {
+            Source::Flag(flag) => Some(flag),
+            _ => None,
+        });
+        if let Some(flag) = flag.filter(|_| by.starts_with("best effort")) {
+            terminal::warn(&format!("`{flag}` is {by}"));
+        }
+    }
 }
 
 /// Where the processes of this user that make sandboxes know of each other.

@@ -46,6 +46,9 @@ impl SandboxError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             SandboxError::Unavailable { hint, .. } => hint.as_deref(),
+            SandboxError::Unsupported { isolation: Isolation::Jail, .. } => {
+                Some("a container has images: `--isolation docker`")
+            }
             SandboxError::Different(_) => Some("remove it first, or choose another name"),
             SandboxError::NotFound(_) => Some("`assize sandbox ls` shows those there are"),
             SandboxError::Name(_) => Some(

@@ -46,6 +46,9 @@ pub(crate) async fn run(
     if let Some(path) = &args.save {
         refuse_existing(path)?;
     }
+    if let Some(folder) = &args.out {
+        artifacts::check_folder(folder)?;
+    }
     // What cannot be tried leaves no store behind.
     let fresh = match args.resume {
         None => Some(Plan::fresh(&args, config, around, &cancel).await?),

@@ -138,6 +138,23 @@ except PermissionError: print('read-only')
 }
 
 #[test]
+fn what_follows_the_file_is_the_codes_and_mistakes_before_it_are_named() {
+    let home = home();
+    home.write("args.py", "import sys; print(sys.argv[1:])");
+    let passed = home.run(&["exec", "--quiet", "args.py", "--json", "--timeout", "x", "--", "-q"]);
+    assert_eq!(passed.out, "['--json', '--timeout', 'x', '--', '-q']\n", "{}", passed.err);
+    let told = |args: &[&str]| {
+        let Ran { code, out, err } = home.run(&[&["exec"], args].concat());
+        assert_eq!(out, "");
+        format!("{code} {}", err.lines().next().unwrap())
+    };
+    assert_eq!(told(&["--tiemout", "5", "args.py"]), "2 error: there is no option `--tiemout`");
+    assert_eq!(told(&["."]), "2 error: `.` is a folder, not a file of code");
+    // Before anything is run, so that nothing is lost.
+    assert_eq!(told(&["--out", "args.py", "args.py"]), "2 error: `args.py` is not a folder");
+}
+
+#[test]
 fn artifacts_write_over_nothing_and_never_cost_the_outcome() {
     let home = home();
     let config = home.write("repo/.git/config", "[core]\n");
@@ -161,9 +178,9 @@ sys.exit(6)
     insta::assert_snapshot!(err, @r"
     warning: `.git` was left: its name begins with a dot
     warning: `closed` was left: `/workspace/closed`: Permission denied (os error 13)
-    warning: `kept.txt` was left: something of that name is here already
-    warning: `file/inside` was left: something of that name is here already
     warning: `many` was left: `/workspace/many` has more than 4000 entries
+    warning: `file/inside` was left: something of that name is here already
+    warning: `kept.txt` was left: something of that name is here already
     1 file taken into `repo`
     ");
 }
