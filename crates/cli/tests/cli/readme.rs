@@ -27,6 +27,7 @@ fn the_readme_shows_what_is_printed() {
                 "assize ask",
                 "assize debate examples",
                 "assize debate --fork",
+                "assize run ",
                 "assize runs list",
                 "assize doctor --offline",
                 "assize exec",
@@ -82,6 +83,15 @@ fn without_chance(text: &str) -> String {
         plain.push_str(if index > 0 { "debate-" } else { "" });
         plain.push_str(if index > 0 { part.trim_start_matches(name) } else { part });
     }
+    // How long a program took, and what the model was told of this machine.
+    let of_run = |line: &str| match (line.split_once(" · "), line.rsplit_once(" (")) {
+        (Some((run, rest)), _) if run.starts_with("run-") => {
+            rest.split(" · ").next().unwrap_or_default().to_owned()
+        }
+        (_, Some((told, seconds))) if seconds.ends_with(" s)") => told.to_owned(),
+        _ => line.to_owned(),
+    };
+    let plain = plain.lines().map(of_run).collect::<Vec<_>>().join("\n");
     let time = |line: &str| match line.split_once("  done       20") {
         // A date and a time are 16 characters.
         Some((name, rest)) => format!("{name}  done       {}", &rest[14..]),
