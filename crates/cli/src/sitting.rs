@@ -69,7 +69,9 @@ fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
     };
     match source.downcast::<Trouble>().map(|trouble| *trouble) {
         Ok(Trouble::Sandbox(error)) => error.into(),
-        Ok(Trouble::Keep(error)) => Failure::from_error(FailureKind::Environment, &error),
+        Ok(error @ (Trouble::Keep(_) | Trouble::Session(_))) => {
+            Failure::from_error(FailureKind::Environment, &error)
+        }
         Err(source) => Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")),
     }
 }

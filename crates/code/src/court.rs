@@ -17,6 +17,7 @@ use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge};
 use crate::harness;
 use crate::nodes::Place;
 use crate::packages::{self, Packages, Requirement};
+use crate::session::Session;
 use crate::task::Task;
 
 /// How often the same code is run when the sandbox around it breaks.
@@ -53,6 +54,12 @@ pub trait Keep: Send + Sync {
     /// # Errors
     /// When it cannot be kept, and why.
     async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep>;
+
+    /// The bytes that were kept.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep>;
 }
 
 /// A file that could not be kept.
@@ -69,6 +76,7 @@ pub struct Court {
     pool: Arc<Pool>,
     keep: Option<Arc<dyn Keep>>,
     packages: Option<Packages>,
+    session: Option<Session>,
     /// What was found out about the sandboxes, by language.
     facts: Mutex<BTreeMap<Language, Facts>>,
 }
@@ -86,6 +94,9 @@ pub struct Facts {
     pub version: String,
     /// Packages besides the standard library; for Bash, programs.
     pub modules: Vec<String>,
+    /// Files that earlier runs of the session left, as they were when this one began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
 }
 
 /// Why there is no execution to speak of: no fault of the code.
@@ -95,12 +106,14 @@ pub enum Trouble {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Keep(#[from] CannotKeep),
+    #[error("{0}")]
+    Session(String),
 }
 
 impl Court {
     pub fn new(model: Arc<dyn Model>, provider: &str, pool: Arc<Pool>, options: Options) -> Court {
         let (provider, facts) = (provider.to_owned(), Mutex::default());
-        Court { model, provider, options, pool, keep: None, packages: None, facts }
+        Court { model, provider, options, pool, keep: None, packages: None, session: None, facts }
     }
 
     /// Keeps the files that programs leave, where a task wants them.
@@ -115,6 +128,35 @@ impl Court {
     pub fn with_packages(mut self, packages: Packages) -> Court {
         self.packages = Some(packages);
         self
+    }
+
+    /// Lets programs find the files of those before them. They are only handed on where they are kept.
+    #[must_use]
+    pub fn in_session(mut self, session: Session) -> Court {
+        self.session = Some(session);
+        self
+    }
+
+    /// Hands the files that a program left on to those after it.
+    pub(crate) async fn hand_on(&self, execution: &Execution) -> Result<(), Trouble> {
+        let (Some(session), Some(keep)) = (&self.session, &self.keep) else { return Ok(()) };
+        let mut files = Vec::new();
+        for file in &execution.files {
+            files.push((file.name.clone(), keep.fetch(file.sha256).await?));
+        }
+        session.commit(&files).map_err(|error| Trouble::Session(error.to_string()))
+    }
+
+    /// What earlier runs of the session left, by name.
+    pub(crate) fn carried(&self) -> Result<Vec<String>, Trouble> {
+        let Some(session) = &self.session else { return Ok(Vec::new()) };
+        let files = session.files(self.options.spec.limits.disk);
+        let files = files.map_err(|error| Trouble::Session(error.to_string()))?;
+        Ok(files.into_iter().map(|(name, _)| name).collect())
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.is_some()
     }
 
     pub(crate) fn packages(&self) -> Option<&Packages> {
@@ -164,13 +206,20 @@ impl Court {
             Ok(layers) => spec.layers.extend(layers),
             Err(failure) => return Ok(Execution::not_run(failure)),
         }
+        let carried = match &self.session {
+            Some(session) => session
+                .files(spec.limits.disk)
+                .map_err(|error| Trouble::Session(error.to_string()))?,
+            None => Vec::new(),
+        };
+        let takes = task.wants_files || self.session.is_some();
         let mut tries = Tries::default();
         let Ran { finished, tests, harvest } = loop {
             let sandbox = self.pool.take(&spec).await;
             let ran = match &sandbox {
                 Ok(sandbox) => {
                     trail::execution_started(&format!("{}/{place}", sandbox.isolation()));
-                    run_in(sandbox, task, program.code).await
+                    run_in(sandbox, task, program.code, &carried, takes).await
                 }
                 Err(error) => Err(error.clone()),
             };
@@ -270,7 +319,16 @@ struct Ran {
     harvest: Harvest,
 }
 
-async fn run_in(sandbox: &Sandbox, task: &Task, code: &str) -> Result<Ran, SandboxError> {
+async fn run_in(
+    sandbox: &Sandbox,
+    task: &Task,
+    code: &str,
+    carried: &[(String, Vec<u8>)],
+    takes: bool,
+) -> Result<Ran, SandboxError> {
+    for (name, bytes) in carried {
+        sandbox.write(&format!("{WORKSPACE}/{name}"), bytes).await?;
+    }
     for input in &task.inputs {
         let path = format!("{WORKSPACE}/{}", input.name);
         sandbox.write_with_mode(&path, &input.bytes, 0o444).await?;
@@ -287,7 +345,7 @@ async fn run_in(sandbox: &Sandbox, task: &Task, code: &str) -> Result<Ran, Sandb
             (running.finish().await?, None)
         }
     };
-    let harvest = if task.wants_files {
+    let harvest = if takes {
         let given = task.inputs.iter().map(|input| input.name.clone()).collect();
         sandbox.harvest(WORKSPACE, &given).await?
     } else {
@@ -338,7 +396,8 @@ async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<Facts, Sand
     let mut lines = text.lines().map(str::trim).filter(|line| is_name(line));
     let version = lines.next().unwrap_or("an unknown version").to_owned();
     let modules: BTreeSet<String> = lines.map(str::to_owned).collect();
-    Ok(Facts { version, modules: modules.into_iter().take(MOST_MODULES).collect() })
+    let modules = modules.into_iter().take(MOST_MODULES).collect();
+    Ok(Facts { version, modules, files: Vec::new() })
 }
 
 /// What comes out of a sandbox goes into prompts: only what is a name does.

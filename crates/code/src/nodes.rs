@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
 use crate::court::{Court, Facts, Program, Trouble, fingerprint};
-use crate::execution::Execution;
+use crate::execution::{CodeFailure, Execution};
 use crate::prompt::Words;
 use crate::state::{Attempt, CodeState, Update};
 
@@ -68,7 +68,14 @@ impl Court {
                 let place = Place { number, candidate: None };
                 vec![self.propose(&context, &facts, place).await?]
             }
-            several => self.race(&context, &facts, number, several).await?,
+            several => {
+                let tried = self.race(&context, &facts, number, several).await?;
+                if let Some(execution) = tried.last().and_then(|(last, _)| last.execution.as_ref())
+                {
+                    self.commit(&context, number, execution).await?;
+                }
+                tried
+            }
         };
         for (attempt, spent) in proposals {
             context.emit(Event::new(
@@ -185,7 +192,10 @@ impl Court {
     /// What there is in the sandbox, found out once in the life of the run.
     async fn look_around(&self, context: &Context<CodeState>) -> Result<Facts, NodeError> {
         let language = context.state().task.language;
-        let look = async { self.facts(language).await.map_err(Trouble::from) };
+        let look = async {
+            let facts = self.facts(language).await?;
+            Ok(Facts { files: self.carried()?, ..facts })
+        };
         once(context, "sandbox", Fingerprint::NONE, look, |_| Vec::new()).await
     }
 
@@ -199,6 +209,7 @@ impl Court {
         let program = Program { code, dependencies: &last.dependencies, facts };
         let place = Place { number: state.attempt(), candidate: None };
         let execution = self.try_code(&context, program, place).await?;
+        self.commit(&context, place.number, &execution).await?;
         Ok(vec![Update::Executed(Box::new(execution))])
     }
 
@@ -226,6 +237,21 @@ impl Court {
         };
         let run = self.run(task, place, program);
         once(context, &place.key("execute"), request, run, tell).await
+    }
+
+    /// Hands the files of an execution on, once in the life of the run.
+    async fn commit(
+        &self,
+        context: &Context<CodeState>,
+        number: u32,
+        execution: &Execution,
+    ) -> Result<(), NodeError> {
+        let was_run = execution.failure.as_ref().is_none_or(CodeFailure::was_run);
+        if !self.has_session() || !was_run {
+            return Ok(());
+        }
+        let key = format!("attempt-{number}/commit");
+        once(context, &key, Fingerprint::NONE, self.hand_on(execution), |_| Vec::new()).await
     }
 
     /// The critic says why it failed.

@@ -103,7 +103,7 @@ impl Words<'_> {
             .block("rules", RULES)
             .block("examples", EXAMPLES)
             .block("sandbox", self.sandbox())
-            .block("task", describe(task));
+            .block("task", describe(task, self.facts));
         let transcript = self.state.history.iter().map(told).collect();
         let prompt = Prompt { transcript, tail, ..prompt };
         Request {
@@ -159,7 +159,7 @@ impl Words<'_> {
     }
 }
 
-fn describe(task: &Task) -> String {
+fn describe(task: &Task, facts: &Facts) -> String {
     let mut text = format!("{}\n", fenced("The task", &task.task));
     if task.inputs.is_empty() {
         text.push_str("No files are given.\n");
@@ -174,6 +174,15 @@ fn describe(task: &Task) -> String {
                 glimpse(&input.bytes)
             );
         }
+    }
+    if !facts.files.is_empty() {
+        let shown: Vec<String> =
+            facts.files.iter().take(100).map(|name| format!("{name:?}")).collect();
+        let _ = writeln!(
+            text,
+            "Earlier programs left these files in the working folder, which may be read and changed: {}",
+            shown.join(", ")
+        );
     }
     if let Some(tests) = &task.tests {
         let how = match task.language {

@@ -40,6 +40,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 
+    /// Keep the working files under this name: every program finds what those before it left
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+
     /// Write the program to this file, which must not exist
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,

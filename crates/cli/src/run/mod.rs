@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_code::packages::Packages;
-use assize_code::{CannotKeep, CodeState, Court, Keep, LeftFile, Options, Task, Verdict, graph};
+use assize_code::{
+    CannotKeep, CodeState, Court, Keep, LeftFile, Options, Session, SessionError, Task, Verdict,
+    graph,
+};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunError, RunOptions};
 use assize_sandbox::{Harvest, Language, Manager, Pool, PoolOptions, Spec};
@@ -68,6 +71,10 @@ pub(crate) async fn run(
         return Err(assize_code::rehearsal::unknown().into());
     }
     let input = plan.input(&args, config, &gateway)?;
+    let session = match &input.session {
+        Some(name) => Some(Session::open(&around.state_folder.join("sessions"), name)?),
+        None => None,
+    };
     let chosen = walls::choose(config, around, &[plan.task.language]).await?;
     let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
     let manager = walls::manager(config, around, chosen.backend).await?;
@@ -84,10 +91,11 @@ pub(crate) async fn run(
             (run, RunJournal::fresh(store.clone(), claim))
         }
     };
-    let sitting = Sitting {
+    let mut sitting = Sitting {
         args: &args,
         pool: pool(&manager, &input, config),
         packages: packages(&input, config, around),
+        session,
         store,
         run,
         input,
@@ -141,6 +149,7 @@ struct Sitting<'a> {
     store: Arc<dyn Store>,
     pool: Arc<Pool>,
     packages: Option<Packages>,
+    session: Option<Session>,
     gateway: Arc<Gateway>,
     journal: Arc<RunJournal>,
     /// Which walls were taken, and why.
@@ -160,11 +169,16 @@ impl Keep for WithTheRun {
         let id = self.store.put_artifact(&self.run, name, bytes).await.map_err(failed)?;
         Ok(id.fingerprint())
     }
+
+    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
+        let failed = |error: StoreError| CannotKeep(error.to_string());
+        self.store.artifact(ArtifactId::from(sha256)).await.map_err(failed)
+    }
 }
 
 impl Sitting<'_> {
     async fn try_task(
-        &self,
+        &mut self,
         task: Task,
         cancel: Cancel,
     ) -> Result<Result<CodeState, RunError>, Failure> {
@@ -179,6 +193,10 @@ impl Sitting<'_> {
         let court = court.keeping(Arc::new(keep));
         let court = match &self.packages {
             Some(packages) => court.with_packages(packages.clone()),
+            None => court,
+        };
+        let court = match self.session.take() {
+            Some(session) => court.in_session(session),
             None => court,
         };
         let graph = graph(Arc::new(court))
@@ -313,6 +331,20 @@ impl Sitting<'_> {
         let mut taken = artifacts::keep(Harvest::from(files), folder)?;
         taken.left.extend(execution.not_taken.iter().cloned());
         Ok(taken)
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Failure {
+        let kind = match &error {
+            SessionError::Files(_) => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        let failure = Failure::from_error(kind, &error);
+        match error {
+            SessionError::InUse(_) => failure.hint("wait for it, or name another"),
+            _ => failure,
+        }
     }
 }
 

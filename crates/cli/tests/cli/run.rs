@@ -191,3 +191,36 @@ fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
     assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
     assert_eq!(fake.captured().len(), 4);
 }
+
+#[test]
+fn a_session_keeps_the_working_files_between_runs() {
+    let counts = "open('n', 'a').write('x'); print(len(open('n').read()))";
+    let answers = [counts, counts, "1 / 0", "import time; print('up', flush=True); time.sleep(60)"];
+    let critique = json!({"issues": [], "suggested_fixes": []}).to_string();
+    let mut script: Vec<Reply> =
+        answers.iter().map(|code| Reply::text(program(code).to_string())).collect();
+    script.insert(3, Reply::text(critique));
+    let fake = FakeProvider::scripted(Kind::Anthropic, script);
+    let home = with_provider(Kind::Anthropic, &fake);
+    let run = |more: &[&str]| {
+        home.run(&[&["run", "Count", "--session", "tally", "--max-attempts", "1"], more].concat())
+    };
+    assert_eq!(run(&[]).out, "1\n");
+    assert_eq!(run(&[]).out, "2\n");
+    let asked = fake.captured()[1].body.to_string();
+    assert!(asked.contains("Earlier programs left these files"), "{asked}");
+    // A program that fails leaves what it found.
+    assert_eq!(run(&[]).code, 1);
+    let files = home.folder.path().join(".local/state/assize/sessions/tally/files");
+    assert_eq!(fs::read_to_string(files.join("n")).unwrap(), "xx");
+    // One at a time.
+    let mut first = home.command(&["run", "Wait", "--session", "tally"]).spawn().unwrap();
+    let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("running it")));
+    let second = run(&[]);
+    assert_eq!(second.code, 2);
+    assert!(second.err.contains("another run is using the session `tally`"), "{}", second.err);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(home.run(&["run", "x", "--session", "../x"]).code, 2);
+}

@@ -106,6 +106,10 @@ async fn inputs_are_read_only_and_what_is_left_is_kept() {
             self.0.lock().unwrap().push((name.to_owned(), bytes));
             Ok(Fingerprint::NONE)
         }
+
+        async fn fetch(&self, _: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
+            Err(CannotKeep("nobody asks for them here".to_owned()))
+        }
     }
     let bench = Bench::new().await;
     let program = "
