@@ -14,6 +14,7 @@
 
 mod answer;
 mod court;
+pub mod eval;
 mod execution;
 mod harness;
 mod nodes;

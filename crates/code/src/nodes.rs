@@ -104,7 +104,7 @@ impl Court {
         let reader = CODE.reader.as_ref().ok_or(AnswerError::Schema)?;
         let mut request = self.words(context.state(), facts).generation();
         // Equal questions are told apart.
-        request.sample = place.candidate.unwrap_or(0);
+        request.sample = context.state().task.sample * 100 + place.candidate.unwrap_or(0);
         let ask = JsonAsk::<GeneratedCode>::new(request);
         let attempt = match asking.value(ask.read_by(reader)).await? {
             Ok(answer) => Attempt::proposed(place.number, answer.value),

@@ -184,7 +184,7 @@ fn describe(task: &Task, facts: &Facts) -> String {
             shown.join(", ")
         );
     }
-    if let Some(tests) = &task.tests {
+    if let Some(tests) = task.tests.as_ref().filter(|_| task.shows_tests) {
         let how = match task.language {
             Language::Python => {
                 "Tests import your program as the module `solution` and find its public names; what is \

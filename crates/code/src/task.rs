@@ -15,8 +15,12 @@ pub struct Task {
     pub max_attempts: u32,
     /// How many programs are written side by side in each attempt; the first that succeeds counts.
     pub candidates: u32,
+    /// Tells equal tasks apart: three samples of one task are three.
+    pub sample: u32,
     /// A file of tests, to be run against the program.
     pub tests: Option<String>,
+    /// Whether the model sees them beforehand.
+    pub shows_tests: bool,
     /// What it must print.
     pub expect: Option<Expect>,
     /// Files that the program can read.
@@ -32,7 +36,9 @@ impl Task {
             language: Language::Python,
             max_attempts: crate::MAX_ATTEMPTS,
             candidates: 1,
+            sample: 0,
             tests: None,
+            shows_tests: true,
             expect: None,
             inputs: Vec::new(),
             wants_files: false,

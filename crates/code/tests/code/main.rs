@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod bench;
+mod eval;
 mod faults;
 mod harness;
 mod packages;
