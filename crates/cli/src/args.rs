@@ -1,11 +1,13 @@
 //! What can be typed.
 
+mod eval;
 mod run;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::run::RunArgs;
 use crate::failure::EXIT_CODES;
 
@@ -38,6 +40,8 @@ pub(crate) enum Command {
     /// Have a program written for a task and put on trial: run in a sandbox, criticised where it fails,
     /// and written again. Every step is kept, so that a run can be stopped and go on
     Run(Box<RunArgs>),
+    /// See how good a model is at problems whose answers are known, with and without the loop
+    Eval(Box<EvalArgs>),
     /// Run code that you have in a fresh sandbox: no network, no files but those you give, limits on
     /// everything
     Exec(Box<ExecArgs>),

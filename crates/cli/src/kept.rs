@@ -6,7 +6,8 @@ use std::sync::Arc;
 use assize_graph::{Outcome, Record};
 use assize_llm::Response;
 use assize_store::{
-    Access, Durability, Run, RunFilter, RunId, RunStatus, SqliteStore, Store, StoreError,
+    Access, Durability, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus, SqliteStore, Store,
+    StoreError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -184,4 +185,36 @@ pub(crate) fn spent(own: &[Record], inherited: &[Record]) -> Already {
         }
     }
     already
+}
+
+/// Claims a run that is to go on, or makes one.
+pub(crate) async fn begin(
+    store: Arc<dyn Store>,
+    resumed: Option<Run>,
+    take_over: bool,
+    new: impl FnOnce() -> NewRun,
+) -> Result<(Run, RunJournal), Failure> {
+    let holder = Holder::this_process().to_text();
+    match resumed {
+        Some(run) => {
+            // Only as it was when it was looked at, unless it is to be taken from whoever has it.
+            let seen = (!take_over).then_some(run.epoch);
+            let claim = store.claim(&run.id, &holder, seen).await?;
+            Ok((run, RunJournal::open(store, claim).await?))
+        }
+        None => {
+            let (run, claim) = store.create_run(new(), &holder).await?;
+            Ok((run, RunJournal::fresh(store, claim)))
+        }
+    }
+}
+
+/// That a run was begun with one model, and another would answer now.
+pub(crate) fn another_model(run: &str, before: (&str, &str), now: (&str, &str)) -> Failure {
+    let message = format!(
+        "{run} was begun with {} {}, and {} {} would answer now",
+        before.0, before.1, now.0, now.1
+    );
+    let hint = format!("go on with `--provider {} --model {}`", before.0, before.1);
+    Failure::new(FailureKind::Settings, message).hint(hint)
 }

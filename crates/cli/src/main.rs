@@ -11,6 +11,7 @@ mod config;
 mod config_command;
 mod debate;
 mod doctor;
+mod eval;
 mod exec;
 mod failure;
 mod image;
@@ -74,6 +75,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         let done = match cli.command {
             Command::Exec(args) => return exec::run(*args, &config, &around, cancel).await,
             Command::Run(args) => return run::run(*args, &config, &around, cancel).await,
+            Command::Eval(args) => return eval::run(*args, &config, &around, cancel).await,
             Command::Runs(RunsCommand::Resume { run, take_over, json }) => {
                 return resume(&run, take_over, json, &config, &around, cancel).await;
             }
@@ -117,6 +119,7 @@ async fn resume(
     words.extend(json.then_some("--json"));
     match Cli::try_parse_from(words).map(|cli| cli.command) {
         Ok(Command::Run(args)) => run::run(*args, config, around, cancel).await,
+        Ok(Command::Eval(args)) => eval::run(*args, config, around, cancel).await,
         Ok(Command::Debate(args)) => debate::run(*args, config, around, cancel).await.map(|()| 0),
         _ => {
             let message = format!("`{}` cannot be taken up again", found.id);
@@ -169,6 +172,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Ask(args) => args.model.settings(),
         Command::Debate(args) => args.model.settings(),
         Command::Run(args) => [args.sandbox.settings(), args.model.settings()].concat(),
+        Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
         Command::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
             args.sandbox.settings()

@@ -109,9 +109,14 @@ fn summary(run: &Run) -> String {
         }
     });
     let partial = run.result.as_ref().is_some_and(|result| !result["partial"].is_null());
+    let eval = run.result.as_ref().filter(|_| run.kind == "eval").and_then(|result| {
+        let share = result["pass_at_1"]["with_retries"].as_f64()?;
+        Some(format!("{:.1} % solved", share * 100.0))
+    });
     let marks = [
         score.map(|score| format!("{score} of 120")),
         code,
+        eval,
         partial.then(|| "partial".to_owned()),
         is_rehearsal(run).then(|| "rehearsal".to_owned()),
     ];

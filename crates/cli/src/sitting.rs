@@ -67,11 +67,24 @@ fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
         Ok(error) => return (*error).into(),
         Err(source) => source,
     };
-    match source.downcast::<Trouble>().map(|trouble| *trouble) {
-        Ok(Trouble::Sandbox(error)) => error.into(),
-        Ok(error @ (Trouble::Keep(_) | Trouble::Session(_))) => {
+    let source = match source.downcast::<RunError>().map(|error| *error) {
+        // A graph within the node.
+        Ok(RunError::Node { node, source, .. }) => return of_node(node, source),
+        Ok(error) => return Failure::from_error(FailureKind::Internal, &error),
+        Err(source) => source,
+    };
+    match source.downcast::<Trouble>() {
+        Ok(trouble) => of_trouble(*trouble),
+        Err(source) => Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")),
+    }
+}
+
+/// What it means that code could not be tried.
+pub(crate) fn of_trouble(trouble: Trouble) -> Failure {
+    match trouble {
+        Trouble::Sandbox(error) => error.into(),
+        error @ (Trouble::Keep(_) | Trouble::Session(_)) => {
             Failure::from_error(FailureKind::Environment, &error)
         }
-        Err(source) => Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")),
     }
 }

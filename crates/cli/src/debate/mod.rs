@@ -20,7 +20,7 @@ use crate::args::DebateArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::kept::{self, Holder};
+use crate::kept;
 use crate::sitting;
 use crate::terminal::{self, DIM, WARN, grouped, note, out, out_json, paint};
 use plan::{Input, Plan};
@@ -62,19 +62,9 @@ pub(crate) async fn run(
     };
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
     let input = plan.input(&args, config, &gateway)?;
-    let holder = Holder::this_process().to_text();
-    let (run, journal) = match &plan.resumed {
-        Some(run) => {
-            // Only as it was when it was looked at, unless it is to be taken from whoever has it.
-            let seen = (!args.take_over).then_some(run.epoch);
-            let claim = store.claim(&run.id, &holder, seen).await?;
-            (run.clone(), RunJournal::open(store.clone(), claim).await?)
-        }
-        None => {
-            let (run, claim) = store.create_run(plan.new_run(&input), &holder).await?;
-            (run, RunJournal::fresh(store.clone(), claim))
-        }
-    };
+    let new_run = || plan.new_run(&input);
+    let (run, journal) =
+        kept::begin(store.clone(), plan.resumed.clone(), args.take_over, new_run).await?;
     let sitting = Sitting {
         args: &args,
         run,

@@ -30,7 +30,7 @@ use crate::artifacts::{self, Taken};
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::kept::{self, Holder};
+use crate::kept;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::{sitting, walls};
 use plan::{Input, Plan};
@@ -78,19 +78,9 @@ pub(crate) async fn run(
     let chosen = walls::choose(config, around, &[plan.task.language]).await?;
     let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
     let manager = walls::manager(config, around, chosen.backend).await?;
-    let holder = Holder::this_process().to_text();
-    let (run, journal) = match &plan.resumed {
-        Some(run) => {
-            // Only as it was when it was looked at, unless it is to be taken from whoever has it.
-            let seen = (!args.take_over).then_some(run.epoch);
-            let claim = store.claim(&run.id, &holder, seen).await?;
-            (run.clone(), RunJournal::open(store.clone(), claim).await?)
-        }
-        None => {
-            let (run, claim) = store.create_run(plan.new_run(&input), &holder).await?;
-            (run, RunJournal::fresh(store.clone(), claim))
-        }
-    };
+    let new_run = || plan.new_run(&input);
+    let (run, journal) =
+        kept::begin(store.clone(), plan.resumed.clone(), args.take_over, new_run).await?;
     let mut sitting = Sitting {
         args: &args,
         pool: pool(&manager, &input, config),

@@ -162,14 +162,9 @@ impl Plan {
             if same {
                 return Ok(before.clone());
             }
-            let message = format!(
-                "`{}` was begun with {} {}, and {provider} {model} would answer now",
-                run.id, before.provider, before.model
-            );
-            return Err(Failure::new(FailureKind::Settings, message).hint(format!(
-                "go on with `--provider {} --model {}`",
-                before.provider, before.model
-            )));
+            let (run, before) =
+                (format!("`{}`", run.id), (before.provider.as_str(), &*before.model));
+            return Err(kept::another_model(&run, before, (provider, model)));
         }
         let temperature = config.decimal("temperature");
         let longest = config.whole("max_output_tokens");

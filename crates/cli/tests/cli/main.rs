@@ -4,6 +4,7 @@
 
 mod ask;
 mod debate;
+mod eval;
 mod exec;
 mod killed;
 mod readme;

@@ -1,0 +1,56 @@
+//! `assize eval`: what can be typed.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ModelArgs, SandboxArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    /// Problems, one JSON object in each line: task_id, prompt, entry_point, test, canonical_solution
+    #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Run the file's own solutions, without a model: all of them must pass
+    #[arg(long, conflicts_with_all = ["resume", "samples", "max_attempts"])]
+    pub(crate) reference: bool,
+
+    /// How often each problem is solved from the start, for pass@k
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) samples: u32,
+
+    /// How often it may be tried each time
+    #[arg(long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
+    pub(crate) max_attempts: u32,
+
+    /// How many are solved at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) parallel: u32,
+
+    /// Only the first so many problems
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) limit: Option<usize>,
+
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Say nothing but the result
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Go on with a run that was stopped
+    #[arg(long, value_name = "RUN")]
+    pub(crate) resume: Option<String>,
+
+    /// With `--resume`: even if a process works on it, or may
+    #[arg(long, requires = "resume")]
+    pub(crate) take_over: bool,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}
