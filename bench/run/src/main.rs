@@ -1,0 +1,202 @@
+//! The whole loop of `assize run`, with a model that answers at once and a program that works at the
+//! first attempt: what it takes, and how much of that is neither the model nor the program. Beside it,
+//! in the same run, the same program by `docker exec` into a container that is running.
+//!
+//! Everything is the real thing: the gateway, the graph, the journal in SQLite, a warm pool of jails.
+//! Times on a shared machine are noise: look at the ratios.
+
+#![expect(clippy::print_stdout, reason = "this program is there to print")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use assize_code::{CodeState, Court, Options, Task, Verdict, graph};
+use assize_gateway::{Gateway, Rehearsal};
+use assize_graph::{Graph, RunOptions};
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{Interpreter, Language, Manager, Pool, PoolOptions, Spec};
+use assize_store::{Access, Durability, Ending, NewRun, RunJournal, SqliteStore, Store};
+use clap::Parser;
+
+const TASK: &str = "Calculate fibonacci(10)";
+
+#[derive(Debug, Parser)]
+struct Args {
+    /// How often each is run, one after the other
+    #[arg(long, default_value_t = 100)]
+    iterations: usize,
+    /// How many run at once
+    #[arg(long, default_value_t = 50)]
+    at_once: usize,
+    /// Sandboxes that wait
+    #[arg(long, default_value_t = 5)]
+    pool: usize,
+    /// The Python of the jails
+    #[arg(long, default_value = "/usr/bin/python3")]
+    python: PathBuf,
+}
+
+/// What one run took: all of it, and what the program itself took.
+struct Took {
+    all: Duration,
+    program: Duration,
+    code: String,
+}
+
+struct Bench {
+    graph: Graph<CodeState>,
+    store: Arc<dyn Store>,
+    pool: Arc<Pool>,
+}
+
+impl Bench {
+    /// One run, from the task to the verdict that is kept.
+    async fn run(&self) -> anyhow::Result<Took> {
+        let begun = Instant::now();
+        let new = NewRun {
+            kind: "run".to_owned(),
+            title: TASK.to_owned(),
+            parent: None,
+            input: serde_json::Value::Null,
+            artifacts: Vec::new(),
+        };
+        let (_, claim) = self.store.create_run(new, "bench").await?;
+        let journal = Arc::new(RunJournal::fresh(self.store.clone(), claim));
+        let options = RunOptions::with_journal(journal.clone());
+        let state = self.graph.run(CodeState::new(Task::new(TASK)), options).await?;
+        let verdict = Verdict::from(&state);
+        let result = serde_json::to_value(&verdict)?;
+        journal.finish(Ending::Done { result }, Vec::new()).await?;
+        let all = begun.elapsed();
+        let execution = verdict.history.last().and_then(|last| last.execution.clone());
+        let Some(execution) = execution.filter(|_| verdict.answer.as_deref() == Some("55\n"))
+        else {
+            bail!("the run did not come to its answer: {:?}", verdict.error);
+        };
+        let code = verdict.code.unwrap_or_default();
+        Ok(Took { all, program: execution.outcome.duration, code })
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let folder = tempfile::tempdir().context("making a folder")?;
+    let found = Interpreter::find(Language::Python, Some(&args.python), None);
+    let jail = Arc::new(Jail::new(vec![found.map_err(anyhow::Error::msg)?]));
+    let manager = Manager::open(folder.path().join("sandboxes"), jail, &[]).await?;
+    let waiting = PoolOptions { size: args.pool, ..PoolOptions::default() };
+    let pool = Arc::new(manager.pool(Spec::default(), waiting));
+    let options = assize_gateway::Options {
+        script: Some(Arc::new(assize_code::rehearsal::answer)),
+        ..assize_gateway::Options::default()
+    };
+    let model = Arc::new(Gateway::to_rehearsal(Rehearsal::default(), options));
+    let court = Court::new(model, "rehearsal", pool.clone(), Options::default());
+    let access = Access::Write(Durability::ProcessCrash);
+    let store: Arc<dyn Store> =
+        Arc::new(SqliteStore::open(&folder.path().join("store.db"), access)?);
+    let bench = Bench { graph: graph(Arc::new(court))?, store, pool };
+    // What the sandbox has is found out once in the life of a process.
+    bench.pool.ready().await?;
+    let code = bench.run().await?.code;
+
+    let peer = Peer::start(&code).await;
+    let (mut all, mut rest, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..args.iterations {
+        bench.pool.ready().await?;
+        let took = bench.run().await?;
+        all.push(took.all);
+        rest.push(took.all.saturating_sub(took.program));
+        if let Ok(peer) = &peer {
+            bench.pool.ready().await?;
+            beside.push(peer.run().await?);
+        }
+    }
+    println!("One after the other, {} each, a sandbox waiting", args.iterations);
+    println!("{:<34} {:>8} {:>8}", "", "p50 ms", "p95 ms");
+    row("the whole loop", &mut all);
+    row("  neither model nor program", &mut rest);
+    match &peer {
+        Ok(_) => row("docker exec of the same program", &mut beside),
+        Err(why) => println!("docker exec of the same program: skipped: {why}"),
+    }
+
+    bench.pool.ready().await?;
+    let begun = Instant::now();
+    let runs = futures_util::future::join_all((0..args.at_once).map(|_| bench.run())).await;
+    let seconds = begun.elapsed().as_secs_f64();
+    let mut done: Vec<Duration> = Vec::new();
+    for run in runs {
+        done.push(run?.all);
+    }
+    println!("\nAll {} at once, {} of them with a sandbox waiting", args.at_once, args.pool);
+    row("the whole loop", &mut done);
+    println!("{} of {} done in {seconds:.2} s", done.len(), args.at_once);
+
+    println!();
+    let overhead = percentile(&mut rest, 50);
+    println!("our own share: {overhead:.1} ms (to reach: less than 10)");
+    if peer.is_ok() {
+        let ratio = percentile(&mut beside, 50) / percentile(&mut all, 50);
+        println!("the whole loop is {ratio:.1}× as fast as docker exec of its program alone");
+    }
+    bench.pool.close().await;
+    if let Ok(peer) = peer {
+        peer.end().await;
+    }
+    Ok(())
+}
+
+fn row(name: &str, times: &mut [Duration]) {
+    let (p50, p95) = (percentile(times, 50), percentile(times, 95));
+    println!("{name:<34} {p50:>8.1} {p95:>8.1}");
+}
+
+/// In milliseconds.
+fn percentile(times: &mut [Duration], percent: usize) -> f64 {
+    times.sort();
+    let at = (times.len().saturating_sub(1) * percent).div_ceil(100);
+    times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+}
+
+/// A container that is running, and the program to be run in it.
+struct Peer {
+    container: String,
+    code: String,
+}
+
+impl Peer {
+    async fn start(code: &str) -> Result<Peer, String> {
+        let sleep = "import time; time.sleep(3600)";
+        let words = ["run", "--detach", "--rm", "--network=none", "--entrypoint=python3"];
+        let image = ["assize/rootfs:latest", "-c", sleep];
+        let container = docker(&[&words[..], &image].concat()).await?;
+        Ok(Peer { container: container.trim().to_owned(), code: code.to_owned() })
+    }
+
+    async fn run(&self) -> anyhow::Result<Duration> {
+        let begun = Instant::now();
+        let printed = docker(&["exec", &self.container, "python3", "-c", &self.code]).await;
+        match printed.map_err(anyhow::Error::msg)?.as_str() {
+            "55\n" => Ok(begun.elapsed()),
+            other => bail!("docker exec printed {other:?}"),
+        }
+    }
+
+    async fn end(self) {
+        let _ = docker(&["rm", "--force", &self.container]).await;
+    }
+}
+
+async fn docker(words: &[&str]) -> Result<String, String> {
+    let output = tokio::process::Command::new("docker").args(words).output().await;
+    let output = output.map_err(|error| format!("docker: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(said.lines().next().unwrap_or("docker failed").to_owned())
+}
