@@ -58,9 +58,9 @@ pub(crate) async fn run(
         return reference(&args, &problems, config, around, cancel).await;
     }
     let store = kept::open(config, around)?;
-    let (before, resumed) = match &args.resume {
+    let (before, resumed) = match &args.again.resume {
         Some(name) => {
-            let (run, input, kept) = find(&*store, name, args.take_over).await?;
+            let (run, input, kept) = find(&*store, name, args.again.take_over).await?;
             problems = kept;
             (Some(input), Some(run))
         }
@@ -89,7 +89,7 @@ pub(crate) async fn run(
             artifacts: vec![(PROBLEMS.to_owned(), lines.join("\n").into_bytes())],
         }
     };
-    let (run, journal) = kept::begin(store, resumed, args.take_over, new_run).await?;
+    let (run, journal) = kept::begin(store, resumed, args.again.take_over, new_run).await?;
     let journal = Arc::new(journal);
     let gateway = Arc::new(gateway);
     let (court, why) = court(&args, &input, gateway.clone(), config, around).await?;

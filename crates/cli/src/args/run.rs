@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ModelArgs, SandboxArgs};
+use super::{Again, ModelArgs, SandboxArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -60,13 +60,8 @@ pub(crate) struct RunArgs {
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// Go on with a run that was stopped
-    #[arg(long, value_name = "RUN")]
-    pub(crate) resume: Option<String>,
-
-    /// With `--resume`: even if a process works on it, or may
-    #[arg(long, requires = "resume")]
-    pub(crate) take_over: bool,
+    #[command(flatten)]
+    pub(crate) again: Again,
 
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,

@@ -53,7 +53,7 @@ pub(crate) async fn run(
         artifacts::check_folder(folder)?;
     }
     // What cannot be tried leaves no store behind.
-    let fresh = match args.resume {
+    let fresh = match args.again.resume {
         None => Some(Plan::fresh(&args, config, around, &cancel).await?),
         Some(_) => None,
     };
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     let manager = walls::manager(config, around, chosen.backend).await?;
     let new_run = || plan.new_run(&input);
     let (run, journal) =
-        kept::begin(store.clone(), plan.resumed.clone(), args.take_over, new_run).await?;
+        kept::begin(store.clone(), plan.resumed.clone(), args.again.take_over, new_run).await?;
     let mut sitting = Sitting {
         args: &args,
         pool: pool(&manager, &input, config),

@@ -105,11 +105,11 @@ impl Plan {
 
     /// A run that goes on.
     pub(super) async fn resumed(args: &RunArgs, store: &dyn Store) -> Result<Plan, Failure> {
-        let run = kept::find(store, args.resume.as_deref().unwrap_or_default()).await?;
+        let run = kept::find(store, args.again.resume.as_deref().unwrap_or_default()).await?;
         if run.kind != "run" {
             return Err(usage(format!("`{}` is no run of code but a {}", run.id, run.kind)));
         }
-        if !args.take_over {
+        if !args.again.take_over {
             let instead = "wait for it, stop it, or take the run over with `--take-over`";
             kept::refuse_if_held(&run, "taken up again", instead)?;
         }

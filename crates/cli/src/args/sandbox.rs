@@ -1,0 +1,148 @@
+//! Sandboxes: what can be typed.
+
+use clap::{Args, Subcommand};
+
+use super::{given, pair};
+
+/// The flags of every command that makes a sandbox.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sandbox")]
+pub(crate) struct SandboxArgs {
+    /// jail, docker, microvm, at-least=NAME, or auto (the best there is for this, said aloud)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) isolation: Option<String>,
+
+    /// The image whose files are seen; not for a jail, which sees this machine's own
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+
+    /// How long it may run, in seconds [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<String>,
+
+    /// Memory, such as 256M [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+
+    /// Processors, such as 0.5 [default: 0.5]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) cpus: Option<String>,
+
+    /// Processes and threads [default: 128]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) processes: Option<String>,
+
+    /// What is kept of each of standard output and standard error [default: 8M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) output: Option<String>,
+
+    /// Files that it can write, which are kept in memory [default: 64M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) disk: Option<String>,
+}
+
+impl SandboxArgs {
+    /// The flags as settings: key, flag, value.
+    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+        given([
+            ("sandbox.isolation", "--isolation", &self.isolation),
+            ("sandbox.timeout_seconds", "--timeout", &self.timeout),
+            ("sandbox.memory", "--memory", &self.memory),
+            ("sandbox.cpus", "--cpus", &self.cpus),
+            ("sandbox.processes", "--processes", &self.processes),
+            ("sandbox.output", "--output", &self.output),
+            ("sandbox.disk", "--disk", &self.disk),
+        ])
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Make a sandbox, if there is none of that name
+    Create(Box<CreateArgs>),
+    /// List your sandboxes, whichever process made them
+    Ls {
+        /// Only those with this label; can be repeated
+        #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
+        labels: Vec<(String, String)>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a program in a sandbox
+    Exec {
+        #[command(flatten)]
+        run: OfRun,
+        /// The sandbox
+        name: String,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<String>,
+        /// The folder that it starts in [default: /workspace]
+        #[arg(long, value_name = "FOLDER")]
+        cwd: Option<String>,
+        /// Set a variable of its environment; can be repeated
+        #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+        env: Vec<(String, String)>,
+        /// How long it may run, in seconds; never longer than the sandbox allows
+        #[arg(long, value_name = "SECONDS")]
+        timeout: Option<f64>,
+        /// Let its output drive the terminal
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Copy a file or folder into a sandbox or out of it
+    Cp {
+        #[command(flatten)]
+        run: OfRun,
+        /// PATH, or SANDBOX:PATH
+        from: String,
+        /// PATH, or SANDBOX:PATH
+        to: String,
+    },
+    /// Remove sandboxes, with all that runs in them
+    Rm {
+        #[command(flatten)]
+        run: OfRun,
+        /// Their names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Hold a sandbox that `create` asked for
+    #[command(hide = true)]
+    Hold(Box<CreateArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OfRun {
+    /// Sandboxes of this run, instead of those that were made by hand
+    #[arg(long, value_name = "ID")]
+    pub(crate) run: Option<String>,
+}
+
+impl OfRun {
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.run.as_deref()
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Its name: lower-case letters, digits and `-`
+    pub(crate) name: String,
+
+    /// Say something about it; can be repeated
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) labels: Vec<(String, String)>,
+
+    /// How long it lives, such as 30m or 2h
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(crate) ttl: std::time::Duration,
+
+    /// Where it should be, for those who have more than one place
+    #[arg(long, value_name = "NAME")]
+    pub(crate) region: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+}
