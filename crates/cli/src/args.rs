@@ -27,11 +27,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
     /// What is logged to standard error: error, warn, info, debug or trace (which shows prompts)
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = ["error", "warn", "info", "debug", "trace"], hide_possible_values = true)]
+    #[arg(long, global = true, help_heading = "Log", value_name = "LEVEL", value_parser = ["error", "warn", "info", "debug", "trace"], hide_possible_values = true)]
     pub(crate) log_level: Option<String>,
 
     /// How it is logged: text or json
-    #[arg(long, global = true, value_name = "FORMAT", value_parser = ["text", "json"], hide_possible_values = true)]
+    #[arg(long, global = true, help_heading = "Log", value_name = "FORMAT", value_parser = ["text", "json"], hide_possible_values = true)]
     pub(crate) log_format: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
 
 use assize_testkit::{FakeProvider, Kind, Reply};
 use serde_json::{Value, json};
@@ -150,6 +151,53 @@ fn a_killed_run_goes_on_and_does_nothing_twice() {
     let again = home.run(&["runs", "resume", &run]);
     assert_eq!(again.code, 2, "{}", again.err);
     until("the end of what it made", || makers(&home).is_empty());
+}
+
+#[test]
+fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
+    let kills = std::env::var("ASSIZE_TEST_KILLS");
+    let kills: u32 = kills.map_or(8, |count| count.parse::<u32>().unwrap() / 5);
+    let mut dice = fastrand::Rng::with_seed(0x5eed);
+    let mut killed = 0;
+    while killed < kills {
+        let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+        let begun = Instant::now();
+        let mut whole = Duration::ZERO;
+        loop {
+            let listed: Value =
+                serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+            let mut command = match listed[0]["id"].as_str() {
+                _ if listed[0]["status"] == "done" => break,
+                Some(run) => home.command(&["runs", "resume", run]),
+                None => home.command(&["run", USERS]),
+            };
+            // As long as an undisturbed one takes here, about.
+            whole = whole.max(Duration::from_millis(300)).max(begun.elapsed() / 4);
+            let mut child = command.spawn().unwrap();
+            if killed < kills {
+                std::thread::sleep(whole.mul_f64(dice.f64()));
+                child.kill().unwrap();
+                killed += 1;
+            }
+            child.wait_with_output().unwrap();
+        }
+        let run = home.run(&["runs", "list", "--json"]).out;
+        let run: Value = serde_json::from_str(&run).unwrap();
+        let id = run[0]["id"].as_str().unwrap();
+        let shown = home.run(&["runs", "show", id, "--events", "--json"]).out;
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        let result = &shown["result"];
+        assert_eq!((&result["success"], &result["attempts"]), (&true.into(), &2.into()), "{shown}");
+        let names: Vec<&str> = shown["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["name"].as_str().unwrap())
+            .collect();
+        let attempt = ["code_generated", "execution_started", "execution_complete"];
+        let expected = [&attempt[..], &["code_criticised"], &attempt, &["code_finished"]].concat();
+        assert_eq!(names, expected);
+    }
 }
 
 #[test]
