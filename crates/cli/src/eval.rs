@@ -9,7 +9,7 @@ use assize_code::{Court, Options};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunOptions, Signal, TaskStage};
 use assize_llm::{Call, Model, ModelError, Request, Response};
-use assize_sandbox::{Language, Limits, PoolOptions, Spec};
+use assize_sandbox::{Language, Limits, Pool, PoolOptions, Spec};
 use assize_store::{Ending, NewRun, Run, Store};
 use assize_types::Cancel;
 use async_trait::async_trait;
@@ -53,7 +53,7 @@ pub(crate) async fn run(
         Some(path) => read(&input::from_file("the file of problems", LONGEST, path)?)?,
         None => Vec::new(),
     };
-    problems.truncate(args.limit.unwrap_or(usize::MAX));
+    problems.truncate(args.limit.map_or(usize::MAX, |limit| limit as usize));
     if args.reference {
         return reference(&args, &problems, config, around, cancel).await;
     }
@@ -92,7 +92,7 @@ pub(crate) async fn run(
     let (run, journal) = kept::begin(store, resumed, args.again.take_over, new_run).await?;
     let journal = Arc::new(journal);
     let gateway = Arc::new(gateway);
-    let (court, why) = court(&args, &input, gateway.clone(), config, around).await?;
+    let (court, pool, why) = court(&args, &input, gateway.clone(), config, around).await?;
     let graph = eval::graph(Arc::new(court), args.parallel as usize)
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
     let count = problems.len() * input.samples as usize;
@@ -109,6 +109,7 @@ pub(crate) async fn run(
     };
     let state = EvalState::new(problems, input.samples, input.max_attempts);
     let outcome = graph.run(state, options).await;
+    pool.close().await;
     terminal::draw(&[]);
     let report = match outcome {
         Ok(state) => Report::from(&state),
@@ -199,7 +200,7 @@ async fn court(
     model: Arc<Gateway>,
     config: &Config,
     around: &Surroundings,
-) -> Result<(Court, String), Failure> {
+) -> Result<(Court, Arc<Pool>, String), Failure> {
     let provider = model.name().0.to_owned();
     let spec = Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() };
     let options = Options {
@@ -212,7 +213,7 @@ async fn court(
     let manager = walls::manager(config, around, chosen.backend).await?;
     let size = PoolOptions { size: args.parallel as usize, ..PoolOptions::default() };
     let pool = Arc::new(manager.pool(spec, size));
-    Ok((Court::new(model, &provider, pool, options), why))
+    Ok((Court::new(model, &provider, pool.clone(), options), pool, why))
 }
 
 /// Runs the file's own solutions.
@@ -231,11 +232,13 @@ async fn reference(
     let options = Options { spec, ..Options::default() };
     let court = Court::new(Arc::new(Nobody), "nobody", pool.clone(), options);
     let failures = tokio::select! {
-        failures = eval::reference(&court, problems, args.parallel as usize) => failures,
-        reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
+        failures = eval::reference(&court, problems, args.parallel as usize) => {
+            failures.map_err(sitting::of_trouble)
+        }
+        reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
     };
     pool.close().await;
-    let failures = failures.map_err(sitting::of_trouble)?;
+    let failures = failures?;
     let failed: Vec<(&str, String)> = problems
         .iter()
         .zip(&failures)

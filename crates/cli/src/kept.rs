@@ -170,7 +170,10 @@ pub(crate) fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(),
 
 /// Says to go on with a run by its name.
 pub(crate) fn how_to_resume(kind: &str, id: &RunId) -> String {
-    format!("kept as {id}; go on with `assize {kind} --resume {id}`")
+    match kind {
+        "debate" => format!("kept as {id}; go on with `assize debate --resume {id}`"),
+        _ => format!("kept as {id}; go on with `assize runs resume {id}`"),
+    }
 }
 
 /// What a run itself has spent before, which counts against what it may.

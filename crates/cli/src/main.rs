@@ -117,15 +117,29 @@ async fn resume(
     let mut words = vec!["assize", &found.kind, "--resume", found.id.as_str()];
     words.extend(take_over.then_some("--take-over"));
     words.extend(json.then_some("--json"));
-    match Cli::try_parse_from(words).map(|cli| cli.command) {
-        Ok(Command::Run(args)) => run::run(*args, config, around, cancel).await,
-        Ok(Command::Eval(args)) => eval::run(*args, config, around, cancel).await,
-        Ok(Command::Debate(args)) => debate::run(*args, config, around, cancel).await.map(|()| 0),
-        _ => {
-            let message = format!("`{}` cannot be taken up again", found.id);
-            Err(Failure::new(FailureKind::Usage, message))
-        }
+    // Whoever answered before answers now.
+    let before = |name: &str| found.input[name].as_str().filter(|_| provider_can_be_named(&found));
+    for (flag, name) in [("--provider", "provider"), ("--model", "model")] {
+        words.extend(before(name).into_iter().flat_map(|value| [flag, value]));
     }
+    let refused = || {
+        let message = format!("`{}` cannot be taken up again", found.id);
+        Failure::new(FailureKind::Usage, message)
+    };
+    let cli = Cli::try_parse_from(words).map_err(|_| refused())?;
+    let config = Config::load(around, &flags(&cli)?)?;
+    match cli.command {
+        Command::Run(args) => run::run(*args, &config, around, cancel).await,
+        Command::Eval(args) => eval::run(*args, &config, around, cancel).await,
+        Command::Debate(args) => debate::run(*args, &config, around, cancel).await.map(|()| 0),
+        _ => Err(refused()),
+    }
+}
+
+/// Whether who answered is somebody who can be asked for by name.
+fn provider_can_be_named(run: &assize_store::Run) -> bool {
+    let provider = run.input["provider"].as_str();
+    provider.is_some_and(|name| name.parse::<assize_gateway::Provider>().is_ok())
 }
 
 /// For work that has nothing to put in order: it is dropped where it stands.

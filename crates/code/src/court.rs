@@ -214,7 +214,7 @@ impl Court {
         };
         let takes = task.wants_files || self.session.is_some();
         let mut tries = Tries::default();
-        let Ran { finished, tests, harvest } = loop {
+        let Ran { finished, tests, mut harvest } = loop {
             let sandbox = self.pool.take(&spec).await;
             let ran = match &sandbox {
                 Ok(sandbox) => {
@@ -236,6 +236,9 @@ impl Court {
         let limits = &self.options.spec.limits;
         let failure = judge(task, limits, &outcome, &stdout, tests.as_ref());
         let not_taken = harvest.left();
+        // What was hidden by a file that was given is still theirs who come after.
+        let hidden = |name: &String| task.inputs.iter().any(|input| input.name == *name);
+        harvest.files.extend(carried.into_iter().filter(|(name, _)| hidden(name)));
         let mut files = Vec::new();
         if let Some(keep) = &self.keep {
             for (name, bytes) in harvest.files {

@@ -72,6 +72,8 @@ pub struct FailedTest {
 pub enum CodeFailure {
     /// The model's answer had no program in it.
     NoCode,
+    /// It would not answer.
+    Declined,
     ExitCode {
         exit_code: i32,
     },
@@ -108,8 +110,8 @@ pub enum CodeFailure {
 impl CodeFailure {
     /// Whether there was anything to run, and it was run.
     pub fn was_run(&self) -> bool {
-        use CodeFailure::{NoCode, PackageRefused, PackagesNotHad};
-        !matches!(self, NoCode | PackageRefused { .. } | PackagesNotHad { .. })
+        use CodeFailure::{Declined, NoCode, PackageRefused, PackagesNotHad};
+        !matches!(self, NoCode | Declined | PackageRefused { .. } | PackagesNotHad { .. })
     }
 }
 
@@ -117,6 +119,7 @@ impl fmt::Display for CodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CodeFailure::NoCode => f.write_str("the model's answer had no code in it"),
+            CodeFailure::Declined => f.write_str("the model declined to answer"),
             CodeFailure::ExitCode { exit_code } => write!(f, "it ended with exit code {exit_code}"),
             CodeFailure::Signal { signal } => write!(f, "it was ended by signal {signal}"),
             CodeFailure::TimedOut { limit_ms } => {

@@ -114,7 +114,11 @@ impl Court {
                 let found = responses.iter().rev().find_map(|one| answer::in_fences(&one.text));
                 Attempt::without_shape(place.number, found)
             }
-            // A provider that fails ends the run, which can go on later; so does a model that declines.
+            Err(AnswerError::Refused { .. }) => Attempt {
+                error: Some(CodeFailure::Declined),
+                ..Attempt::without_shape(place.number, None)
+            },
+            // A provider that fails ends the run, which can go on later.
             Err(error) => return Err(error.into()),
         };
         asking.go_on().await?;

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::answer::{CODE, CRITIQUE};
 use crate::court::{Facts, Options};
+use crate::execution::CodeFailure;
 use crate::packages::Packages;
 use crate::state::{Attempt, CodeState};
 use crate::task::Task;
@@ -226,6 +227,9 @@ fn told(attempt: &Attempt) -> Turn {
         Some(code) => {
             let _ = writeln!(text, ":\n{}", fenced("The program", code));
         }
+        None if attempt.error == Some(CodeFailure::Declined) => {
+            text.push_str(": the answer was declined.\n");
+        }
         None => text.push_str(": the answer had no program in it.\n"),
     }
     let refused = attempt.error.as_ref().filter(|error| attempt.code.is_some() && !error.was_run());
@@ -257,7 +261,8 @@ fn told(attempt: &Attempt) -> Turn {
             }
         }
         for failed in execution.tests.iter().flat_map(|report| &report.failed).take(5) {
-            let what = format!("The test `{}` failed. What it said", failed.name);
+            let name = one_line(&assize_types::text::shorten(&failed.name, 100));
+            let what = format!("The test `{name}` failed. What it said");
             let _ = writeln!(text, "{}", fenced(&what, &shortened(&failed.error)));
         }
     }

@@ -17,11 +17,11 @@ pub(crate) struct EvalArgs {
     pub(crate) reference: bool,
 
     /// How often each problem is solved from the start, for pass@k
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) samples: u32,
 
     /// How often it may be tried each time
-    #[arg(long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
     pub(crate) max_attempts: u32,
 
     /// How many are solved at once
@@ -29,8 +29,8 @@ pub(crate) struct EvalArgs {
     pub(crate) parallel: u32,
 
     /// Only the first so many problems
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) limit: Option<usize>,
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
 
     /// Print the result as one JSON object
     #[arg(long)]

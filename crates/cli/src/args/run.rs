@@ -13,27 +13,33 @@ pub(crate) struct RunArgs {
     pub(crate) task: Option<String>,
 
     /// What the program is to be written in: python, bash or javascript
-    #[arg(long, short, value_name = "LANGUAGE", default_value = "python")]
+    #[arg(
+        conflicts_with = "resume",
+        long,
+        short,
+        value_name = "LANGUAGE",
+        default_value = "python"
+    )]
     pub(crate) language: String,
 
     /// How often it may be tried
-    #[arg(long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
     pub(crate) max_attempts: u32,
 
     /// How many programs are written and run side by side in each attempt; the first that succeeds counts
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) candidates: u32,
 
     /// Tests that the program must pass; Python tests import it as `solution`
-    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with = "resume", long, value_name = "FILE")]
     pub(crate) tests: Option<PathBuf>,
 
     /// What its output must contain; between slashes, a pattern that it must fit, such as /^55$/
-    #[arg(long, value_name = "TEXT")]
+    #[arg(conflicts_with = "resume", long, value_name = "TEXT")]
     pub(crate) expect: Option<String>,
 
     /// Give it a file, read-only, as /workspace/NAME; can be repeated
-    #[arg(long = "file", value_name = "PATH[=NAME]")]
+    #[arg(conflicts_with = "resume", long = "file", value_name = "PATH[=NAME]")]
     pub(crate) files: Vec<String>,
 
     /// Take the files that the program leaves in /workspace into this folder
@@ -41,7 +47,7 @@ pub(crate) struct RunArgs {
     pub(crate) out: Option<PathBuf>,
 
     /// Keep the working files under this name: every program finds what those before it left
-    #[arg(long, value_name = "NAME")]
+    #[arg(conflicts_with = "resume", long, value_name = "NAME")]
     pub(crate) session: Option<String>,
 
     /// Write the program to this file, which must not exist

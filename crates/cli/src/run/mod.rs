@@ -70,7 +70,9 @@ pub(crate) async fn run(
     if gateway.name().0 == "rehearsal" && !assize_code::rehearsal::knows(&plan.task.task) {
         return Err(assize_code::rehearsal::unknown().into());
     }
-    let input = plan.input(&args, config, &gateway)?;
+    let mut input = plan.input(&args, config, around, &gateway)?;
+    input.out = args.out.clone().or(input.out);
+    input.save = args.save.clone().or(input.save);
     let session = match &input.session {
         Some(name) => Some(Session::open(&around.state_folder.join("sessions"), name)?),
         None => None,
@@ -122,9 +124,19 @@ fn packages(input: &Input, config: &Config, around: &Surroundings) -> Option<Pac
             vec![python.unwrap_or_else(|| "python3".to_owned()), "-m".to_owned(), "pip".to_owned()]
         }
     };
+    // It finds its index, its proxy and its certificates, and none of anybody's keys.
+    let env = around.environment.iter().filter(|(name, _)| {
+        let name = name.to_ascii_uppercase();
+        let known = ["PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
+        name.starts_with("PIP_")
+            || name.ends_with("_PROXY")
+            || known.contains(&name.as_str())
+            || name == "XDG_CONFIG_HOME"
+    });
+    let env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
     let wheels = config.text("packages.wheels").map(|path| walls::typed(around, path.as_ref()));
     let folder = around.cache_folder.join("packages");
-    (!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels })
+    (!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels, env })
 }
 
 fn spec(input: &Input) -> Spec {
@@ -254,12 +266,10 @@ impl Sitting<'_> {
 
     async fn show(&self, verdict: &Verdict) -> Result<(), Failure> {
         let args = self.args;
-        let taken = self.take_files(verdict).await?;
-        if let (Some(path), true, Some(code)) = (&args.save, verdict.success, &verdict.code) {
-            save(path, code)?;
-        }
         if args.json {
-            return out_json(&self.as_json(verdict, &taken));
+            let taken = self.take_files(verdict).await;
+            out_json(&self.as_json(verdict, taken.as_ref().unwrap_or(&Taken::default())))?;
+            return taken.and_then(|_| self.save(verdict));
         }
         if verdict.spent.rehearsal && !args.quiet {
             note(&paint(DIM, format!("[{REHEARSAL_LABEL}]")));
@@ -278,12 +288,19 @@ impl Sitting<'_> {
                 _ => {}
             }
         }
+        // It is paid for and shown, whatever becomes of the rest.
+        let taken = self.take_files(verdict).await?;
+        self.save(verdict)?;
         taken.left.iter().for_each(|left| terminal::warn(left));
+        let last = verdict.history.last().and_then(|last| last.execution.as_ref());
+        if last.is_some_and(|execution| execution.outcome.output_cut) {
+            terminal::warn("its output was cut (`--output` keeps more)");
+        }
         if args.quiet {
             return Ok(());
         }
         show::attempts(&verdict.history).iter().for_each(|line| note(line));
-        if let (Some(folder), true) = (&args.out, verdict.success) {
+        if let (Some(folder), true) = (&self.input.out, verdict.success) {
             let files = if taken.files.len() == 1 { "file" } else { "files" };
             note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
         }
@@ -306,12 +323,23 @@ impl Sitting<'_> {
         shown
     }
 
+    /// Writes the program that succeeded to where it is wanted.
+    fn save(&self, verdict: &Verdict) -> Result<(), Failure> {
+        match (&self.input.save, &verdict.code) {
+            (Some(path), Some(code)) if verdict.success => save(path, code),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the files of the program that succeeded to where they are wanted.
     async fn take_files(&self, verdict: &Verdict) -> Result<Taken, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
-        let (Some(folder), Some(execution), true) = (&self.args.out, execution, verdict.success)
-        else {
+        let Some(execution) = execution.filter(|_| verdict.success) else {
             return Ok(Taken::default());
+        };
+        let Some(folder) = &self.input.out else {
+            // Where files are handed on, what was not is worth a word.
+            return Ok(Taken { left: execution.not_taken.clone(), ..Taken::default() });
         };
         let mut files = Vec::new();
         for LeftFile { name, sha256, .. } in &execution.files {
@@ -339,6 +367,11 @@ impl From<SessionError> for Failure {
 }
 
 fn refuse_existing(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        let message = format!("there is no folder for `{}`", path.display());
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
     if path.symlink_metadata().is_ok() {
         let message = format!("`{}` is there already", path.display());
         return Err(
@@ -355,6 +388,6 @@ fn save(path: &Path, code: &str) -> Result<(), Failure> {
     made.and_then(|mut file| file.write_all(code.as_bytes())).map_err(|error| {
         let message = format!("cannot write `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message)
-            .hint("the program is kept with the run: `assize runs show RUN`")
+            .hint("the program is kept with the run: `assize runs show RUN --transcripts`")
     })
 }

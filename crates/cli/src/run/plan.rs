@@ -1,5 +1,6 @@
 //! What is to be tried: a new task, or a run that goes on.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use assize_code::{Expect, InputFile, Task, UnknownExpectation};
@@ -32,7 +33,9 @@ pub(super) struct Input {
     pub(super) max_attempts: u32,
     pub(super) candidates: u32,
     pub(super) expect: Option<String>,
-    pub(super) wants_files: bool,
+    /// Where the files that the program leaves are wanted, and the program itself.
+    pub(super) out: Option<PathBuf>,
+    pub(super) save: Option<PathBuf>,
     pub(super) session: Option<String>,
     pub(super) limits: Limits,
     pub(super) image: Option<String>,
@@ -140,7 +143,7 @@ impl Plan {
             tests,
             expect: before.expect.as_deref().map(str::parse::<Expect>).transpose()?,
             inputs,
-            wants_files: before.wants_files,
+            wants_files: before.out.is_some(),
             ..Task::new(task.ok_or_else(|| lost("the task"))?)
         };
         let limits = before.limits.clone();
@@ -152,6 +155,7 @@ impl Plan {
         &self,
         args: &RunArgs,
         config: &Config,
+        around: &Surroundings,
         gateway: &Gateway,
     ) -> Result<Input, Failure> {
         let (provider, model) = gateway.name();
@@ -173,7 +177,8 @@ impl Plan {
             max_attempts: self.task.max_attempts,
             candidates: self.task.candidates,
             expect: self.task.expect.as_ref().map(ToString::to_string),
-            wants_files: self.task.wants_files,
+            out: args.out.as_ref().map(|path| walls::typed(around, path)),
+            save: args.save.as_ref().map(|path| walls::typed(around, path)),
             session: args.session.clone(),
             limits: self.limits.clone(),
             image: args.sandbox.image.clone(),

@@ -62,7 +62,7 @@ impl Progress {
         let Some((attempt, part)) = place else { return };
         // Of several side by side, the last that anything was begun for.
         let doing = match part.rsplit('/').next().unwrap_or(part) {
-            "winner" => return,
+            "winner" | "commit" => return,
             "generate" => "writing the program",
             "execute" => "running it",
             "critique" => "asking the critic",

@@ -24,8 +24,11 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
             .map(|execution| execution.outcome.duration);
         let took = took.map(|took| format!(" ({:.2} s)", took.as_secs_f64())).unwrap_or_default();
         let Some(error) = &attempt.error else {
-            let how = if attempt.succeeded() { "succeeded" } else { "was not run" };
-            lines.push(format!("{} attempt {number} {how}{took}", paint(GOOD, "✓")));
+            let (mark, how) = match attempt.succeeded() {
+                true => (paint(GOOD, "✓"), "succeeded"),
+                false => (paint(DIM, "–"), "was not run to its end"),
+            };
+            lines.push(format!("{mark} attempt {number} {how}{took}"));
             continue;
         };
         let why = harmless(&error.to_string());

@@ -232,7 +232,7 @@ fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
     let home = with_provider(Kind::Anthropic, &fake);
     let Ran { code, err, .. } = home.run(&["run", "Do it"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("go on with `assize run --resume run-"), "{err}");
+    assert!(err.contains("go on with `assize runs resume run-"), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
     let Ran { code, out, err } = home.run(&["run", "--resume", run]);

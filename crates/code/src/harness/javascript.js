@@ -29,7 +29,8 @@ async function main() {
       await tests;
     });
     const own = Object.entries(tests).filter(([name, value]) => name.startsWith('test') && typeof value === 'function');
-    if (own.length > 0 && failed.length === 0) passed = 0;
+    // A file of plain assertions has passed by now; one that exports anything else has not.
+    if (Object.keys(tests).length > 0 && failed.length === 0) passed = 0;
     for (const [name, test] of own) await attempt(name, test);
   }
   const number = fs.readFileSync(0, 'utf8').split('\n')[0].trim();

@@ -3,6 +3,7 @@
 The record is a file named by a number that comes on standard input and is read last: whoever ends the
 process before that leaves none.
 """
+import asyncio
 import importlib.util
 import inspect
 import json
@@ -50,6 +51,19 @@ class Results(unittest.TestResult):
             self.addFailure(subtest, error)
 
 
+def plain_tests(module):
+    """Functions and methods that are tests by their names, as many who write tests expect."""
+    for name, value in list(vars(module).items()):
+        if getattr(value, "__module__", None) != "tests":
+            continue
+        if name.startswith("test") and inspect.isfunction(value):
+            yield name, value
+        plain = inspect.isclass(value) and not issubclass(value, unittest.TestCase)
+        if name.startswith("Test") and plain:
+            for method in [method for method in dir(value) if method.startswith("test")]:
+                yield f"{name}.{method}", lambda value=value, method=method: getattr(value(), method)()
+
+
 def main():
     number = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -62,19 +76,21 @@ def main():
     except BaseException as error:
         results.wrong.append({"name": "before any test", "error": why(error)})
     else:
-        unittest.defaultTestLoader.loadTestsFromModule(tests).run(results)
-        own = [
-            (name, value)
-            for name, value in vars(tests).items()
-            if name.startswith("test") and inspect.isfunction(value) and value.__module__ == "tests"
-        ]
-        for name, test in own:
+        suite = unittest.defaultTestLoader.loadTestsFromModule(tests)
+        found = suite.countTestCases()
+        suite.run(results)
+        for name, test in plain_tests(tests):
+            found += 1
             try:
-                test()
+                result = test()
+                if inspect.iscoroutine(result):
+                    asyncio.run(result)
+                elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                    raise TypeError("a test that yields is never run to its end")
                 results.passed += 1
             except BaseException as error:
                 results.wrong.append({"name": name, "error": why(error)})
-        if not results.passed and not results.wrong:
+        if not found and not results.wrong:
             # A file of plain assertions, all of which held.
             results.passed = 1
     for stream in (sys.stdout, sys.stderr):
@@ -82,7 +98,7 @@ def main():
     with os.fdopen(number) as given:
         name = given.readline().strip()
     with open(f"/tmp/{name}", "x") as record:
-        json.dump({"passed": results.passed, "failed": results.wrong[:50]}, record)
+        json.dump({"passed": results.passed, "failed": results.wrong[:500]}, record)
     return 1 if results.wrong else 0
 
 

@@ -21,6 +21,9 @@ pub use name::{Requirement, normal};
 
 use crate::execution::CodeFailure;
 
+/// How often what packages need may need something else.
+const MOST_ROUNDS: usize = 12;
+
 /// How long it may take to resolve and to fetch.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -54,6 +57,8 @@ pub struct Packages {
     pub pip: Vec<String>,
     /// Wheels that are here already; nobody else is asked then.
     pub wheels: Option<PathBuf>,
+    /// All of its environment: it need not know of anybody's keys.
+    pub env: Vec<(String, String)>,
 }
 
 /// Packages that could not be had, and whose matter that is.
@@ -91,8 +96,7 @@ impl Packages {
         for folder in ["resolved", "layers"] {
             std::fs::create_dir_all(self.folder.join(folder)).map_err(failed)?;
         }
-        let fetched = tempfile::tempdir_in(&self.folder).map_err(failed)?;
-        self.fetch(wanted, python, fetched.path()).await?;
+        let fetched = self.fetch_all(wanted, python).await?;
         let folder = self.folder.clone();
         let unpacked =
             tokio::task::spawn_blocking(move || wheel::unpack_all(fetched.path(), &folder)).await;
@@ -121,9 +125,32 @@ impl Packages {
         wheel::read(&self.folder, key)
     }
 
-    async fn fetch(
+    /// Fetches what is wanted and all that it needs, round by round: `pip` is never let loose on what a
+    /// package says that it needs, as that may be an address whose code it would run.
+    async fn fetch_all(
         &self,
         wanted: &BTreeSet<Requirement>,
+        python: &str,
+    ) -> Result<tempfile::TempDir, NotHad> {
+        let mut lines: BTreeSet<String> = wanted.iter().map(ToString::to_string).collect();
+        for _ in 0..MOST_ROUNDS {
+            let fetched = tempfile::tempdir_in(&self.folder).map_err(|error| {
+                NotHad(format!("cannot use `{}`: {error}", self.folder.display()))
+            })?;
+            self.fetch(&lines, python, fetched.path()).await?;
+            let needed = wheel::needed_by(fetched.path()).map_err(NotHad)?;
+            let before = lines.len();
+            lines.extend(needed);
+            if lines.len() == before {
+                return Ok(fetched);
+            }
+        }
+        Err(NotHad("what they need has no end".to_owned()))
+    }
+
+    async fn fetch(
+        &self,
+        wanted: &BTreeSet<String>,
         python: &str,
         into: &Path,
     ) -> Result<(), NotHad> {
@@ -132,8 +159,14 @@ impl Packages {
         };
         let mut command = Command::new(program);
         // An empty folder: Python would take a `pip` that lies where it is started.
-        command.current_dir(into);
-        command.args(first).args(["download", "--only-binary=:all:", "--no-input", "--quiet"]);
+        command.current_dir(into).env_clear().envs(self.env.iter().cloned());
+        command.args(first).args([
+            "download",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--no-input",
+            "--quiet",
+        ]);
         command.args(["--disable-pip-version-check", "--implementation", "cp"]);
         let digits: String = python.chars().filter(|c| *c != '.').collect();
         command.args(["--python-version", python, "--abi", &format!("cp{digits}")]);
@@ -144,7 +177,7 @@ impl Packages {
         if let Some(wheels) = &self.wheels {
             command.args(["--no-index", "--find-links"]).arg(wheels);
         }
-        command.arg("--dest").arg(into).arg("--").args(wanted.iter().map(ToString::to_string));
+        command.arg("--dest").arg(into).arg("--").args(wanted);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -163,7 +196,8 @@ impl Packages {
         let text = String::from_utf8_lossy(&output.stderr);
         // Its last word on the matter.
         let said = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
-        Err(NotHad(shown(said.unwrap_or("pip does not say why"))))
+        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        Err(NotHad(shown(said.or(last).unwrap_or("pip does not say why"))))
     }
 }
 

@@ -22,6 +22,62 @@ pub(super) fn read(folder: &Path, key: Fingerprint) -> Option<Layer> {
     layer.from.is_dir().then_some(layer)
 }
 
+/// What the wheels of a folder say that they need, line by line as `pip` reads it.
+pub(super) fn needed_by(fetched: &Path) -> Result<Vec<String>, String> {
+    let mut needed = Vec::new();
+    for entry in fs::read_dir(fetched).map_err(|error| error.to_string())?.flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|ending| ending != "whl") {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let metadata = metadata(&path).map_err(|error| {
+            format!("the package `{}` cannot be read: {error}", name.escape_debug())
+        })?;
+        let head = metadata.split("\n\n").next().unwrap_or_default();
+        for line in head.lines().filter_map(|line| line.strip_prefix("Requires-Dist:")) {
+            let line = line.trim();
+            // What belongs to an extra that nobody asked for.
+            if line.contains("extra ==") || line.contains("extra==") {
+                continue;
+            }
+            needed.push(sound(line).ok_or_else(|| {
+                format!("the package `{}` needs `{}`", name.escape_debug(), line.escape_debug())
+            })?);
+        }
+    }
+    Ok(needed)
+}
+
+/// A line that names a package, versions and when it is needed; never an address, an option or a file.
+fn sound(line: &str) -> Option<String> {
+    let (what, _) = line.split_once(';').unwrap_or((line, ""));
+    let name = what.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c))).next()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || " -_.,<>=!~()[]*+".contains(c);
+    let whole = |c: char| plain(c) || ";'\"".contains(c);
+    let fits = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && what.chars().all(plain)
+        && line.chars().all(whole)
+        && line.len() <= 500;
+    fits.then(|| line.to_owned())
+}
+
+fn metadata(wheel: &Path) -> Result<String, String> {
+    const LARGEST: u64 = 4 << 20;
+    let file = File::open(wheel).map_err(|error| error.to_string())?;
+    let mut archive =
+        ZipArchive::new(io::BufReader::new(file)).map_err(|error| error.to_string())?;
+    let is_metadata = |name: &&str| {
+        name.strip_suffix(".dist-info/METADATA").is_some_and(|folder| !folder.contains('/'))
+    };
+    let name = archive.file_names().find(is_metadata).map(str::to_owned);
+    let name = name.ok_or("it says nothing about itself")?;
+    let mut text = String::new();
+    let entry = archive.by_name(&name).map_err(|error| error.to_string())?;
+    entry.take(LARGEST).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(text.replace("\r\n", "\n"))
+}
+
 /// Unpacks all wheels of a folder into a layer, and gives its key. One that is there already stays.
 pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, String> {
     let failed = |error: io::Error| format!("the packages cannot be unpacked: {error}");

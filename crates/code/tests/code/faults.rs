@@ -71,7 +71,9 @@ async fn a_model_that_fails_ends_the_run_and_a_critic_that_mumbles_does_not() {
     let RunError::Node { source, .. } = error else { panic!("{error}") };
     assert!(matches!(*source.downcast::<AnswerError>().unwrap(), AnswerError::Model(_)));
     let refused = Script::new([Line::Refuse]);
-    assert!(bench.try_task(&refused, Task::new("x")).await.verdict.is_err());
+    let task = Task { max_attempts: 1, ..Task::new("x") };
+    let verdict = bench.try_task(&refused, task).await.verdict.unwrap();
+    assert_eq!(verdict.error.as_deref(), Some("the model declined to answer"));
 
     let mumbles = Line::Text("hm".to_owned());
     let model = Script::new([code("1 / 0"), mumbles.clone(), mumbles, code("print(1)")]);

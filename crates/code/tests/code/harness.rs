@@ -53,6 +53,29 @@ async fn tests_decide_and_what_failed_is_named() {
     assert!(plain.success, "{plain:?}");
 }
 
+/// Whatever looks like a test is run, or fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_that_never_ran_are_no_pass() {
+    let bench = Bench::new().await;
+    for tests in [
+        "class TestX:\n    def test_one(self): assert False",
+        "async def test_one(): assert False",
+        "def test_one():\n    yield 1",
+        "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('x')\n    def test_one(self): pass",
+    ] {
+        let verdict = tested(&bench, Language::Python, "x = 1", tests).await;
+        assert!(!verdict.success, "{tests}");
+    }
+    let fine =
+        "class TestX:\n    def test_one(self): assert x == 1\nasync def test_two(): assert x == 1";
+    assert!(tested(&bench, Language::Python, "x = 1", fine).await.success);
+    // In Bash too, and whatever the program has told the shell.
+    let tests = "source \"$SOLUTION\"\ntest_add() { [ \"$(add 1 2)\" = 3 ]; }";
+    let verdict = tested(&bench, Language::Bash, "set +e\nadd() { echo 4; }", tests).await;
+    assert!(!verdict.success);
+    assert!(tested(&bench, Language::Bash, "add() { echo $(($1 + $2)); }", tests).await.success);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn leaving_early_is_no_pass() {
     let bench = Bench::new().await;

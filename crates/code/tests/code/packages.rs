@@ -29,6 +29,7 @@ fn packages(folder: &Path, allowed: &[&str], wheels: Option<PathBuf>) -> Package
         allowed: allowed.iter().map(|name| (*name).to_owned()).collect(),
         pip: pip.into(),
         wheels,
+        env: std::env::vars().collect(),
     }
 }
 
@@ -39,11 +40,11 @@ async fn try_with(bench: &Bench, packages: Packages, model: &Arc<Script>) -> Ver
 }
 
 /// A small wheel, as anybody could make it.
-fn wheel(folder: &Path, name: &str, code: &str) {
+fn wheel(folder: &Path, name: &str, code: &str, needs: &str) {
     let path = folder.join(format!("{name}-1.0-py3-none-any.whl"));
     let mut writer = ZipWriter::new(File::create(path).unwrap());
     let info = format!("{name}-1.0.dist-info");
-    let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n");
+    let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}\n");
     for (file, text) in [
         (format!("{name}.py"), code),
         (format!("{info}/METADATA"), &metadata),
@@ -60,7 +61,14 @@ fn wheel(folder: &Path, name: &str, code: &str) {
 async fn packages_come_from_a_folder_of_wheels_without_a_network() {
     let bench = Bench::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    wheel(wheels.path(), "assizesix", "def six(): return 6");
+    wheel(wheels.path(), "assizeone", "ONE = 1", "");
+    let needs = "Requires-Dist: assizeone (>=1.0) ; python_version >= '3'\nRequires-Dist: nothing ; extra == 'x'";
+    wheel(
+        wheels.path(),
+        "assizesix",
+        "import assizeone\ndef six(): return 5 + assizeone.ONE",
+        needs,
+    );
     let from =
         packages(folder.path(), &["assizesix", "assizeseven"], Some(wheels.path().to_owned()));
     let model = Script::new([
@@ -91,6 +99,32 @@ except OSError: print('read-only')";
     let model = Script::new([needing(code, &["AssizeSix"])]);
     let verdict = try_with(&bench, from, &model).await;
     assert_eq!(verdict.answer.as_deref(), Some("read-only\n"), "{verdict:?}");
+}
+
+/// An address in what a package needs would be fetched and run by `pip` itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_package_that_needs_an_address_is_refused_and_nothing_of_it_runs() {
+    let bench = Bench::new().await;
+    let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let evil = tempfile::tempdir().unwrap();
+    let marker = evil.path().join("ran");
+    let backend = format!("open({marker:?}, 'w').close()\ndef build_wheel(*_): raise SystemExit\n");
+    std::fs::write(evil.path().join("backend.py"), backend).unwrap();
+    let project =
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n";
+    std::fs::write(evil.path().join("pyproject.toml"), project).unwrap();
+    let needs = format!("Requires-Dist: evil @ file://{}", evil.path().display());
+    wheel(wheels.path(), "assizesix", "", &needs);
+    let from = packages(folder.path(), &["assizesix"], Some(wheels.path().to_owned()));
+    let model = Script::new([
+        needing("import assizesix", &["assizesix"]),
+        critique("no", "none"),
+        needing("print('without')", &[]),
+    ]);
+    let verdict = try_with(&bench, from, &model).await;
+    let error = verdict.history[0].error.as_ref().unwrap().to_string();
+    assert!(error.contains("needs `evil @ file:"), "{error}");
+    assert!(!marker.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
