@@ -86,5 +86,7 @@ pub(crate) fn of_trouble(trouble: Trouble) -> Failure {
         error @ (Trouble::Keep(_) | Trouble::Session(_)) => {
             Failure::from_error(FailureKind::Environment, &error)
         }
+        error @ Trouble::Packages(_) => Failure::from_error(FailureKind::Environment, &error)
+            .hint("the settings `packages.pip` and `packages.wheels` say where they come from"),
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge};
 use crate::harness;
 use crate::nodes::Place;
-use crate::packages::{self, Packages, Requirement};
+use crate::packages::{self, NotHad, Packages, Requirement};
 use crate::session::Session;
 use crate::task::Task;
 
@@ -108,6 +108,8 @@ pub enum Trouble {
     Keep(#[from] CannotKeep),
     #[error("{0}")]
     Session(String),
+    #[error("{0}")]
+    Packages(String),
 }
 
 impl Court {
@@ -202,7 +204,7 @@ impl Court {
         program: Program<'_>,
     ) -> Result<Execution, Trouble> {
         let mut spec = self.options.spec.clone();
-        match self.layers(task, program).await {
+        match self.layers(task, program).await? {
             Ok(layers) => spec.layers.extend(layers),
             Err(failure) => return Ok(Execution::not_run(failure)),
         }
@@ -252,7 +254,12 @@ impl Court {
     }
 
     /// What a program needs besides what the sandbox has.
-    async fn layers(&self, task: &Task, program: Program<'_>) -> Result<Vec<Layer>, CodeFailure> {
+    /// The inner failure is one that another program may do without.
+    async fn layers(
+        &self,
+        task: &Task,
+        program: Program<'_>,
+    ) -> Result<Result<Vec<Layer>, CodeFailure>, Trouble> {
         let there: BTreeSet<String> =
             program.facts.modules.iter().map(|name| packages::normal(name)).collect();
         let is_there = |text: &&String| match text.parse::<Requirement>() {
@@ -262,25 +269,29 @@ impl Court {
         let missing: Vec<String> =
             program.dependencies.iter().filter(|text| !is_there(text)).cloned().collect();
         if missing.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Ok(Vec::new()));
         }
         let not_had = |reason: String| CodeFailure::PackagesNotHad {
             names: assize_types::text::shorten(&missing.join(", "), 200),
             reason,
         };
         if task.language != Language::Python {
-            return Err(not_had("there are packages for Python alone".to_owned()));
+            return Ok(Err(not_had("there are packages for Python alone".to_owned())));
         }
         let Some(packages) = &self.packages else {
-            return Err(not_had("none can be added here".to_owned()));
+            return Ok(Err(not_had("none can be added here".to_owned())));
         };
-        let wanted = packages.allow(&missing)?;
+        let wanted = match packages.allow(&missing) {
+            Ok(wanted) => wanted,
+            Err(failure) => return Ok(Err(failure)),
+        };
         let Some(python) = packages::minor(&program.facts.version) else {
-            return Err(not_had("nobody knows for which Python".to_owned()));
+            return Ok(Err(not_had("nobody knows for which Python".to_owned())));
         };
         match packages.layer(&wanted, &python).await {
-            Ok(layer) => Ok(vec![layer]),
-            Err(error) => Err(not_had(error.to_string())),
+            Ok(layer) => Ok(Ok(vec![layer])),
+            Err(NotHad::Refused(reason)) => Ok(Err(not_had(reason))),
+            Err(error @ NotHad::Trouble(_)) => Err(Trouble::Packages(error.to_string())),
         }
     }
 

@@ -243,7 +243,8 @@ fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
 #[test]
 fn a_session_keeps_the_working_files_between_runs() {
     let counts = "open('n', 'a').write('x'); print(len(open('n').read()))";
-    let answers = [counts, counts, "1 / 0", "import time; print('up', flush=True); time.sleep(60)"];
+    let (shows, waits) = ("print(open('n').read())", "import time; time.sleep(60)");
+    let answers = [counts, counts, "1 / 0", shows, waits];
     let critique = json!({"issues": [], "suggested_fixes": []}).to_string();
     let mut script: Vec<Reply> =
         answers.iter().map(|code| Reply::text(program(code).to_string())).collect();
@@ -260,6 +261,10 @@ fn a_session_keeps_the_working_files_between_runs() {
     // A program that fails leaves what it found.
     assert_eq!(run(&[]).code, 1);
     let files = home.folder.path().join(".local/state/assize/sessions/tally/files");
+    assert_eq!(fs::read_to_string(files.join("n")).unwrap(), "xx");
+    // One that is hidden by a file that was given is there again afterwards.
+    let given = home.write("given/n", "given").display().to_string();
+    assert_eq!(run(&["--file", &given]).out, "given\n");
     assert_eq!(fs::read_to_string(files.join("n")).unwrap(), "xx");
     // One at a time.
     let mut first = home.command(&["run", "Wait", "--session", "tally"]).spawn().unwrap();

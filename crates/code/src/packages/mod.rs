@@ -63,8 +63,14 @@ pub struct Packages {
 
 /// Packages that could not be had, and whose matter that is.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NotHad(String);
+pub(crate) enum NotHad {
+    /// There are none like that, or they cannot be used: another choice may help.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing that another choice would change.
+    #[error("packages cannot be fetched: {0}")]
+    Trouble(String),
+}
 
 impl Packages {
     /// What is asked for, if all of it may be had.
@@ -87,7 +93,7 @@ impl Packages {
         python: &str,
     ) -> Result<Layer, NotHad> {
         let failed = |error: std::io::Error| {
-            NotHad(format!("cannot use `{}`: {error}", self.folder.display()))
+            NotHad::Trouble(format!("cannot use `{}`: {error}", self.folder.display()))
         };
         let question = self.folder.join("resolved").join(self.question(wanted, python));
         if let Some(known) = self.known(&question) {
@@ -102,12 +108,13 @@ impl Packages {
             tokio::task::spawn_blocking(move || wheel::unpack_all(fetched.path(), &folder)).await;
         let key = match unpacked {
             Ok(Ok(key)) => key,
-            Ok(Err(error)) => return Err(NotHad(error)),
-            Err(error) => return Err(NotHad(error.to_string())),
+            Ok(Err(error)) => return Err(NotHad::Refused(error)),
+            Err(error) => return Err(NotHad::Trouble(error.to_string())),
         };
         // Last: whoever reads it finds all of the layer.
         std::fs::write(&question, key.to_string()).map_err(failed)?;
-        self.known(&question).ok_or_else(|| NotHad("the packages were removed".to_owned()))
+        self.known(&question)
+            .ok_or_else(|| NotHad::Trouble("they were removed meanwhile".to_owned()))
     }
 
     /// What identifies a question: what was wanted, for whom, from where.
@@ -135,17 +142,17 @@ impl Packages {
         let mut lines: BTreeSet<String> = wanted.iter().map(ToString::to_string).collect();
         for _ in 0..MOST_ROUNDS {
             let fetched = tempfile::tempdir_in(&self.folder).map_err(|error| {
-                NotHad(format!("cannot use `{}`: {error}", self.folder.display()))
+                NotHad::Trouble(format!("cannot use `{}`: {error}", self.folder.display()))
             })?;
             self.fetch(&lines, python, fetched.path()).await?;
-            let needed = wheel::needed_by(fetched.path()).map_err(NotHad)?;
+            let needed = wheel::needed_by(fetched.path()).map_err(NotHad::Refused)?;
             let before = lines.len();
             lines.extend(needed);
             if lines.len() == before {
                 return Ok(fetched);
             }
         }
-        Err(NotHad("what they need has no end".to_owned()))
+        Err(NotHad::Refused("what they need has no end".to_owned()))
     }
 
     async fn fetch(
@@ -155,7 +162,7 @@ impl Packages {
         into: &Path,
     ) -> Result<(), NotHad> {
         let Some((program, first)) = self.pip.split_first() else {
-            return Err(NotHad("no pip is configured".to_owned()));
+            return Err(NotHad::Trouble("no pip is configured".to_owned()));
         };
         let mut command = Command::new(program);
         // An empty folder: Python would take a `pip` that lies where it is started.
@@ -186,9 +193,9 @@ impl Packages {
         let output = match tokio::time::timeout(LONGEST, command.output()).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => {
-                return Err(NotHad(format!("`{program}` cannot be started: {error}")));
+                return Err(NotHad::Trouble(format!("`{program}` cannot be started: {error}")));
             }
-            Err(_) => return Err(NotHad("fetching them takes too long".to_owned())),
+            Err(_) => return Err(NotHad::Trouble("it takes too long".to_owned())),
         };
         if output.status.success() {
             return Ok(());
@@ -197,7 +204,11 @@ impl Packages {
         // Its last word on the matter.
         let said = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
         let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        Err(NotHad(shown(said.or(last).unwrap_or("pip does not say why"))))
+        match said {
+            Some(said) => Err(NotHad::Refused(shown(said))),
+            // It did not even begin, as where there is no pip.
+            None => Err(NotHad::Trouble(shown(last.unwrap_or("pip does not say why")))),
+        }
     }
 }
 

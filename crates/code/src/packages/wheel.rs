@@ -99,6 +99,7 @@ pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, S
             format!("the package `{name}` cannot be unpacked: {error}")
         })?;
     }
+    open_to_all(unfinished.path()).map_err(failed)?;
     let place = layers.join(key.to_string());
     let unfinished = unfinished.keep();
     if let Err(error) = fs::rename(&unfinished, &place) {
@@ -108,15 +109,27 @@ pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, S
             return Err(failed(error));
         }
     }
-    use std::os::unix::fs::PermissionsExt;
-    // A temporary folder is for its owner alone; programs have another user.
-    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).map_err(failed)?;
     let layer = Layer::of(&place).map_err(failed)?;
     let text = serde_json::to_string(&layer).map_err(|error| error.to_string())?;
     let record = tempfile::NamedTempFile::new_in(&layers).map_err(failed)?;
     fs::write(record.path(), text).map_err(failed)?;
     record.persist(layers.join(format!("{key}.json"))).map_err(|error| failed(error.error))?;
     Ok(key)
+}
+
+/// Lets everybody read what is below a folder: programs have another user.
+fn open_to_all(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_to_all(&entry.path())?;
+        } else {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o644))?;
+        }
+    }
+    Ok(())
 }
 
 /// What identifies these wheels, byte for byte.

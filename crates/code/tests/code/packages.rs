@@ -147,6 +147,22 @@ async fn what_is_not_on_the_list_is_refused_before_anybody_is_asked() {
     }
 }
 
+/// That there is no pip is no fault of the program.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_pip_the_run_ends_and_can_go_on() {
+    let bench = Bench::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    for pip in [&["/nonexistent/pip"][..], &["python3", "-m", "no_such_pip"]] {
+        let mut from = packages(folder.path(), &["six"], None);
+        from.pip = pip.iter().map(|word| (*word).to_owned()).collect();
+        let model = Script::new([needing("import six", &["six"])]);
+        let court = bench.court(model.clone()).with_packages(from);
+        let tried = bench.try_with(Arc::new(court), Task::new("x"), Default::default()).await;
+        let error = tried.verdict.unwrap_err().to_string();
+        assert!(error.contains("packages cannot be fetched"), "{error}");
+    }
+}
+
 /// One in Python alone, and one that is compiled.
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_come_from_the_registry() {
