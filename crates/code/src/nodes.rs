@@ -189,7 +189,10 @@ impl Court {
                 tried.push(run(candidate).await?);
             }
         }
-        tried.sort_by_key(|(attempt, _)| (attempt.succeeded(), attempt.candidate));
+        // The last is the one that is criticised, so it should have been run.
+        tried.sort_by_key(|(attempt, _)| {
+            (attempt.succeeded(), attempt.execution.is_some(), attempt.candidate)
+        });
         Ok(tried)
     }
 

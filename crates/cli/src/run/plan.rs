@@ -85,6 +85,9 @@ impl Plan {
             Some(path) => Some(input::from_file("the file of tests", LONGEST, path)?),
             None => None,
         };
+        if args.expect.as_deref() == Some("") {
+            return Err(usage("`--expect` is empty, which any output would fit"));
+        }
         let expect = args.expect.as_deref().map(str::parse::<Expect>).transpose()?;
         let mut inputs = Vec::new();
         let mut room = limits.disk;
