@@ -9,7 +9,7 @@ use assize_code::{Court, Options};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunOptions, Signal, TaskStage};
 use assize_llm::{Call, Model, ModelError, Request, Response};
-use assize_sandbox::{Language, Limits, Pool, PoolOptions, Spec};
+use assize_sandbox::{Language, Limits, Spec};
 use assize_store::{Ending, NewRun, Run, Store};
 use assize_types::Cancel;
 use async_trait::async_trait;
@@ -76,6 +76,9 @@ pub(crate) async fn run(
             .hint("set a provider's key or start Ollama; `--reference` needs no model"));
     }
     let input = settings(&args, config, &gateway, before)?;
+    let spec = Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() };
+    let (pool, why) =
+        walls::pool(config, around, Language::Python, spec.clone(), args.parallel).await?;
     let new_run = || {
         let lines: Vec<String> =
             problems.iter().map(|problem| json!(problem).to_string()).collect();
@@ -92,7 +95,12 @@ pub(crate) async fn run(
     let (run, journal) = kept::begin(store, resumed, args.again.take_over, new_run).await?;
     let journal = Arc::new(journal);
     let gateway = Arc::new(gateway);
-    let (court, pool, why) = court(&args, &input, gateway.clone(), config, around).await?;
+    let options = Options {
+        temperature: input.temperature as f32,
+        max_tokens: input.max_output_tokens,
+        spec,
+    };
+    let court = Court::new(gateway.clone(), gateway.name().0, pool.clone(), options);
     let graph = eval::graph(Arc::new(court), args.parallel as usize)
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
     let count = problems.len() * input.samples as usize;
@@ -193,29 +201,6 @@ fn settings(
     })
 }
 
-/// Where the trials are held, and which walls were taken and why.
-async fn court(
-    args: &EvalArgs,
-    input: &Input,
-    model: Arc<Gateway>,
-    config: &Config,
-    around: &Surroundings,
-) -> Result<(Court, Arc<Pool>, String), Failure> {
-    let provider = model.name().0.to_owned();
-    let spec = Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() };
-    let options = Options {
-        temperature: input.temperature as f32,
-        max_tokens: input.max_output_tokens,
-        spec: spec.clone(),
-    };
-    let chosen = walls::choose(config, around, &[Language::Python]).await?;
-    let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
-    let manager = walls::manager(config, around, chosen.backend).await?;
-    let size = PoolOptions { size: args.parallel as usize, ..PoolOptions::default() };
-    let pool = Arc::new(manager.pool(spec, size));
-    Ok((Court::new(model, &provider, pool.clone(), options), pool, why))
-}
-
 /// Runs the file's own solutions.
 async fn reference(
     args: &EvalArgs,
@@ -225,10 +210,8 @@ async fn reference(
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let spec = walls::spec(&args.sandbox, config)?;
-    let chosen = walls::choose(config, around, &[Language::Python]).await?;
-    let manager = walls::manager(config, around, chosen.backend).await?;
-    let size = PoolOptions { size: args.parallel as usize, ..PoolOptions::default() };
-    let pool = Arc::new(manager.pool(spec.clone(), size));
+    let (pool, _) =
+        walls::pool(config, around, Language::Python, spec.clone(), args.parallel).await?;
     let options = Options { spec, ..Options::default() };
     let court = Court::new(Arc::new(Nobody), "nobody", pool.clone(), options);
     let failures = tokio::select! {

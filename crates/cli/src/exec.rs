@@ -53,10 +53,10 @@ pub(crate) async fn run(
         reason = cancel.cancelled() => return Err(interrupted(reason)),
     };
     let isolation = manager.isolation();
-    if !args.quiet {
-        walls::warn_of_loose(config, &manager.backend().enforcement());
-    }
     let enforcement = manager.backend().enforcement();
+    if !args.quiet {
+        walls::warn_of_loose(config, &enforcement);
+    }
     let done = tokio::select! {
         done = trial(&sandbox, &args, language, &given) => done,
         reason = cancel.cancelled() => Err(interrupted(reason)),

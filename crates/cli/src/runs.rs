@@ -39,8 +39,7 @@ pub(crate) async fn run(
             let run = kept::find(&*store, &run).await?;
             show(&*store, run, transcripts, events, json).await
         }
-        // It is gone on with by the command that made it.
-        RunsCommand::Resume { run, .. } => Err(kept::no_such_run(&run)),
+        RunsCommand::Resume { .. } => unreachable!("gone on with by the command that made it"),
         RunsCommand::Export { run, output } => {
             let store = named(&run)?;
             let run = kept::find(&*store, &run).await?;

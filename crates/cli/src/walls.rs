@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Command, Enforcement, Interpreter, Isolation, Language, Limits, Manager, Sandbox,
-    SandboxError, Spec, Wanted,
+    Backend, Command, Enforcement, Interpreter, Isolation, Language, Limits, Manager, Pool,
+    PoolOptions, Sandbox, SandboxError, Spec, Wanted,
 };
 
 use crate::args::SandboxArgs;
@@ -249,6 +249,29 @@ pub(crate) async fn open(
         Isolation::Docker | Isolation::Microvm => Arc::new(Jail::new(Vec::new())),
     };
     Manager::open(folder(around), backend, &[other]).await
+}
+
+/// Sandboxes that wait, such as the settings ask for, at most so many; and which walls were taken and
+/// why.
+pub(crate) async fn pool(
+    config: &Config,
+    around: &Surroundings,
+    language: Language,
+    spec: Spec,
+    most: u32,
+) -> Result<(Arc<Pool>, String), Failure> {
+    let chosen = choose(config, around, &[language]).await?;
+    let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
+    let manager = manager(config, around, chosen.backend).await?;
+    let most = u64::from(most);
+    let size = config.whole("sandbox.pool").unwrap_or(most).min(most);
+    let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
+    let defaults = PoolOptions::default();
+    let options = PoolOptions {
+        size: usize::try_from(size).unwrap_or(defaults.size),
+        idle: idle.unwrap_or(defaults.idle),
+    };
+    Ok((Arc::new(manager.pool(spec, options)), why))
 }
 
 /// Makes a sandbox and runs something in it: nothing less shows that it can be done.

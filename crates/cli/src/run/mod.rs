@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use assize_code::packages::Packages;
 use assize_code::{
@@ -18,7 +17,7 @@ use assize_code::{
 };
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunError, RunOptions};
-use assize_sandbox::{Harvest, Language, Manager, Pool, PoolOptions, Spec};
+use assize_sandbox::{Harvest, Language, Pool, Spec};
 use assize_store::{ArtifactId, Ending, Run, RunId, RunJournal, Store, StoreError};
 use assize_types::{Cancel, Fingerprint, trail};
 use async_trait::async_trait;
@@ -37,7 +36,7 @@ use plan::{Input, Plan};
 use progress::Progress;
 
 /// The most sandboxes that wait for one run, besides those for programs that run side by side.
-const MOST_WAITING: u64 = 1;
+const MOST_WAITING: u32 = 1;
 
 /// Gives 0 for success, and 1 for a task that was tried and not done.
 pub(crate) async fn run(
@@ -77,15 +76,15 @@ pub(crate) async fn run(
         Some(name) => Some(Session::open(&around.state_folder.join("sessions"), name)?),
         None => None,
     };
-    let chosen = walls::choose(config, around, &[plan.task.language]).await?;
-    let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
-    let manager = walls::manager(config, around, chosen.backend).await?;
+    let most = MOST_WAITING + input.candidates;
+    let language = plan.task.language;
+    let (pool, why) = walls::pool(config, around, language, spec(&input), most).await?;
     let new_run = || plan.new_run(&input);
     let (run, journal) =
         kept::begin(store.clone(), plan.resumed.clone(), args.again.take_over, new_run).await?;
     let mut sitting = Sitting {
         args: &args,
-        pool: pool(&manager, &input, config),
+        pool,
         packages: packages(&input, config, around),
         session,
         store,
@@ -99,18 +98,6 @@ pub(crate) async fn run(
     let outcome = sitting.try_task(plan.task, cancel).await;
     sitting.pool.close().await;
     sitting.finish(outcome?).await
-}
-
-fn pool(manager: &Manager, input: &Input, config: &Config) -> Arc<Pool> {
-    let most = MOST_WAITING + u64::from(input.candidates);
-    let size = config.whole("sandbox.pool").unwrap_or(most).min(most);
-    let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
-    let defaults = PoolOptions::default();
-    let options = PoolOptions {
-        size: usize::try_from(size).unwrap_or(defaults.size),
-        idle: idle.unwrap_or(defaults.idle),
-    };
-    Arc::new(manager.pool(spec(input), options))
 }
 
 /// Where programs get their packages, if they may have any.
