@@ -2,6 +2,7 @@
 
 mod eval;
 mod run;
+mod runs;
 mod sandbox;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::run::RunArgs;
+pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
 pub(crate) use self::sandbox::{CreateArgs, SandboxArgs, SandboxCommand};
 use crate::failure::EXIT_CODES;
 
@@ -61,6 +63,9 @@ pub(crate) enum Command {
     /// What was kept of earlier runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Working files that are kept between runs, by `assize run --session`
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
     /// Show what this machine offers: providers, sandboxes, what each limit rests on, and why not the
     /// rest
     Doctor(DoctorArgs),
@@ -305,95 +310,6 @@ fn ticker(text: &str) -> Result<String, String> {
         Ok(text.to_ascii_uppercase())
     } else {
         Err("a ticker is 1 to 10 letters and digits, such as `NVDA` or `BRK.B`".to_owned())
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RunsCommand {
-    /// List runs, the latest first
-    List {
-        /// Only runs of this kind, such as `debate`
-        #[arg(long)]
-        kind: Option<String>,
-        /// Only runs that stand so
-        #[arg(long, value_enum)]
-        status: Option<StatusFilter>,
-        /// Only runs whose title holds this
-        #[arg(long, value_name = "TEXT")]
-        title: Option<String>,
-        /// At most so many; 0 for all
-        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
-        limit: usize,
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show one run: how it stands, what it came to
-    Show {
-        /// Its name, or the beginning of it
-        run: String,
-        /// Show what was said
-        #[arg(long)]
-        transcripts: bool,
-        /// Show its events
-        #[arg(long)]
-        events: bool,
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Go on with a run that was stopped
-    Resume {
-        /// Its name, or the beginning of it
-        run: String,
-        /// Even if a process works on it, or may
-        #[arg(long)]
-        take_over: bool,
-        /// Print what it comes to as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Write all that is kept of a run as one JSON document
-    Export {
-        /// Its name, or the beginning of it
-        run: String,
-        /// To this file, which must not exist; to standard output by default, or with `-`
-        #[arg(long, short, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
-    /// Remove runs with all that belongs to them
-    Rm {
-        /// Their names, or the beginnings of them
-        #[arg(required = true, value_name = "RUN")]
-        runs: Vec<String>,
-        /// Even if a process works on them, or may: what it does from then on is lost
-        #[arg(long)]
-        force: bool,
-    },
-}
-
-/// How a run can stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StatusFilter {
-    /// A process works on it
-    Running,
-    /// Its process is gone, before the end
-    Stopped,
-    Done,
-    Failed,
-    /// Somebody stopped it
-    Cancelled,
-}
-
-impl StatusFilter {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            StatusFilter::Running => "running",
-            StatusFilter::Stopped => "stopped",
-            StatusFilter::Done => "done",
-            StatusFilter::Failed => "failed",
-            StatusFilter::Cancelled => "cancelled",
-        }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::failure::{Failure, FailureKind};
 pub(crate) struct Taken {
     pub(crate) files: Vec<(String, u64)>,
     pub(crate) left: Vec<String>,
+    /// Those of them whose names are taken here.
+    pub(crate) in_the_way: Vec<String>,
 }
 
 /// Takes the plain files of a folder in the sandbox into a folder here. `except` are left, by their
@@ -74,6 +76,7 @@ impl Target {
                 Ok(()) => taken.files.push((name, bytes.len() as u64)),
                 Err(error) if is_in_the_way(&error) => {
                     harvest.leave(&name, "something of that name is here already");
+                    taken.in_the_way.push(name);
                 }
                 Err(error) => return Err(cannot_write(&folder.join(&name), &error)),
             }
@@ -98,7 +101,11 @@ impl Target {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 let mode = Mode::from_raw_mode(0o644);
                 let file = rustix::fs::openat2(&folder, part, flags, mode, beneath)?;
-                std::fs::File::from(file).write_all(bytes)?;
+                if let Err(error) = std::fs::File::from(file).write_all(bytes) {
+                    // Half a file would be taken for a whole one.
+                    let _ = rustix::fs::unlinkat(&folder, part, rustix::fs::AtFlags::empty());
+                    return Err(error);
+                }
             }
         }
         Ok(())

@@ -108,6 +108,16 @@ pub(crate) fn endpoint(config: &Config, provider: Provider) -> Endpoint {
 pub(crate) struct Already {
     pub(crate) cost: Money,
     pub(crate) tokens: u64,
+    /// What might be spent when it began, which holds unless something else is said now.
+    pub(crate) caps: Caps,
+}
+
+/// What may be spent, by the settings.
+pub(crate) fn caps(config: &Config) -> Caps {
+    Caps {
+        cost: config.decimal("budget.max_cost").and_then(Money::from_dollars),
+        tokens: config.whole("budget.max_tokens"),
+    }
 }
 
 /// The gateway that the settings and flags ask for.
@@ -156,12 +166,10 @@ fn options(config: &Config, quiet: bool, already: Already) -> Result<Options, Fa
     let seconds =
         |key: &str, default: Duration| config.whole(key).map_or(default, Duration::from_secs);
     let policy = RetryPolicy::default();
+    let (now, before) = (caps(config), already.caps);
     let caps = Caps {
-        cost: config
-            .decimal("budget.max_cost")
-            .and_then(Money::from_dollars)
-            .map(|most| most.saturating_sub(already.cost)),
-        tokens: config.whole("budget.max_tokens").map(|most| most.saturating_sub(already.tokens)),
+        cost: now.cost.or(before.cost).map(|most| most.saturating_sub(already.cost)),
+        tokens: now.tokens.or(before.tokens).map(|most| most.saturating_sub(already.tokens)),
     };
     Ok(Options {
         retry: RetryPolicy {

@@ -55,6 +55,10 @@ pub(crate) async fn run(
     };
     problems.truncate(args.limit.map_or(usize::MAX, |limit| limit as usize));
     if args.reference {
+        if let Some(problem) = problems.iter().find(|one| one.canonical_solution.is_empty()) {
+            let message = format!("`{}` has no canonical_solution to be run", problem.task_id);
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
         return reference(&args, &problems, config, around, cancel).await;
     }
     let store = kept::open(config, around)?;
@@ -67,7 +71,7 @@ pub(crate) async fn run(
         None => (None, None),
     };
     let already = match &resumed {
-        Some(run) => kept::spent(&store.records(&run.id).await?, &[]),
+        Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
         None => Already::default(),
     };
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
@@ -92,7 +96,7 @@ pub(crate) async fn run(
             artifacts: vec![(PROBLEMS.to_owned(), lines.join("\n").into_bytes())],
         }
     };
-    let (run, journal) = kept::begin(store, resumed, args.again.take_over, new_run).await?;
+    let (run, journal) = kept::begin(store, resumed, args.again.take_over, config, new_run).await?;
     let journal = Arc::new(journal);
     let gateway = Arc::new(gateway);
     let options = Options {
@@ -120,7 +124,7 @@ pub(crate) async fn run(
     pool.close().await;
     terminal::draw(&[]);
     let report = match outcome {
-        Ok(state) => Report::from(&state),
+        Ok(state) => Report::new(&format!("{} {}", input.provider, input.model), &state),
         Err(error) => {
             sitting::note_end(&journal, &error).await;
             let (failure, how) = sitting::explain(error, "eval", &run.id);
@@ -136,8 +140,9 @@ pub(crate) async fn run(
 
 fn read(text: &str) -> Result<Vec<Problem>, Failure> {
     eval::read(text).map_err(|error| {
-        Failure::from_error(FailureKind::Usage, &error)
-            .hint("each line has task_id, prompt, entry_point, test and canonical_solution")
+        Failure::from_error(FailureKind::Usage, &error).hint(
+            "each line is an object with task_id, prompt, entry_point, test and canonical_solution",
+        )
     })
 }
 
@@ -149,8 +154,9 @@ async fn find(
 ) -> Result<(Run, Input, Vec<Problem>), Failure> {
     let run = kept::find(store, name).await?;
     if run.kind != "eval" {
-        let message = format!("`{}` is no evaluation but a {}", run.id, run.kind);
-        return Err(Failure::new(FailureKind::Usage, message));
+        let message = format!("`{}` is of another kind: {}", run.id, run.kind);
+        let hint = format!("`assize runs resume {}` knows how", run.id);
+        return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     }
     if !take_over {
         let instead = "wait for it, stop it, or take the run over with `--take-over`";
@@ -291,25 +297,52 @@ fn show(
         }
         return out_json(&shown);
     }
-    let Report { problems, samples, max_attempts, pass_at_1, pass_at_k, unsolved, .. } = report;
+    lines(report).iter().try_for_each(|line| out_line(line))?;
+    if !args.quiet {
+        note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, account(&totals))));
+        note(&paint(DIM, format!("problem by problem: `assize runs show {}`", run.id)));
+    }
+    Ok(())
+}
+
+/// What an evaluation came to.
+pub(crate) fn lines(report: &Report) -> Vec<String> {
+    let Report { model, problems, samples, max_attempts, pass_at_1, pass_at_k, .. } = report;
     let each = if *samples == 1 { String::new() } else { format!(", {samples} samples each") };
-    out_line(&format!("{problems} problems{each}"))?;
     let row = |name: &str, shares: &Shares| {
         let Shares { first_attempt, with_retries } = shares;
         let (first, retried) = (first_attempt * 100.0, with_retries * 100.0);
-        out_line(&format!(
+        format!(
             "{name:<8} {first:5.1} % at the first attempt, {retried:5.1} % within {max_attempts}"
-        ))
+        )
     };
-    row("pass@1", pass_at_1)?;
-    if let Some(shares) = pass_at_k {
-        row(&format!("pass@{samples}"), shares)?;
+    let mut lines = vec![format!("{model} · {problems} problems{each}"), row("pass@1", pass_at_1)];
+    lines.extend(pass_at_k.as_ref().map(|shares| row(&format!("pass@{samples}"), shares)));
+    if !report.unsolved.is_empty() {
+        lines.push(format!("unsolved: {}", report.unsolved.join(", ")));
     }
-    if !unsolved.is_empty() {
-        out_line(&terminal::harmless(&format!("unsolved: {}", unsolved.join(", "))))?;
+    lines.iter().map(|line| terminal::harmless(line)).collect()
+}
+
+/// How every sample of every problem went.
+pub(crate) fn by_problem(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    for problem in &report.results {
+        for (index, sample) in problem.samples.iter().enumerate() {
+            let which = match problem.samples.len() {
+                1 => problem.task_id.clone(),
+                _ => format!("{}, sample {}", problem.task_id, index + 1),
+            };
+            let attempts = match sample.attempts {
+                1 => "at once".to_owned(),
+                attempts => format!("after {attempts} attempts"),
+            };
+            let line = match &sample.error {
+                None => format!("{} {which} solved {attempts}", paint(GOOD, "✓")),
+                Some(error) => format!("{} {which} failed {attempts}: {error}", paint(BAD, "✗")),
+            };
+            lines.push(line);
+        }
     }
-    if !args.quiet {
-        note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, account(&totals))));
-    }
-    Ok(())
+    lines
 }

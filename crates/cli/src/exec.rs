@@ -115,7 +115,14 @@ impl AsJson for Taken {
 
 /// The language of that name.
 pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
-    Language::from_name(name).ok_or_else(|| {
+    let lower = name.to_ascii_lowercase();
+    let usual = match lower.as_str() {
+        "py" | "python3" => "python",
+        "sh" => "bash",
+        "js" | "node" => "javascript",
+        other => other,
+    };
+    Language::from_name(usual).ok_or_else(|| {
         let message = format!("`{name}` is no language that can be run");
         Failure::new(FailureKind::Usage, message).hint("use python, bash or javascript")
     })

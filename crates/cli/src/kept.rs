@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use assize_gateway::Caps;
 use assize_graph::{Outcome, Record};
 use assize_llm::Response;
 use assize_store::{
     Access, Durability, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus, SqliteStore, Store,
     StoreError,
 };
+use assize_types::Money;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::choose::Already;
+use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 
@@ -176,9 +179,17 @@ pub(crate) fn how_to_resume(kind: &str, id: &RunId) -> String {
     }
 }
 
+/// Where the input of a run says what may be spent on it.
+const BUDGET: &str = "budget";
+
 /// What a run itself has spent before, which counts against what it may.
-pub(crate) fn spent(own: &[Record], inherited: &[Record]) -> Already {
-    let mut already = Already::default();
+pub(crate) fn spent(run: &Run, own: &[Record], inherited: &[Record]) -> Already {
+    let budget = &run.input[BUDGET];
+    let caps = Caps {
+        cost: budget["max_cost"].as_f64().and_then(Money::from_dollars),
+        tokens: budget["max_tokens"].as_u64(),
+    };
+    let mut already = Already { caps, ..Already::default() };
     for record in own.iter().filter(|record| !inherited.contains(record)) {
         if let Outcome::Done(text) = &record.outcome
             && let Ok(response) = serde_json::from_str::<Response>(text)
@@ -195,6 +206,7 @@ pub(crate) async fn begin(
     store: Arc<dyn Store>,
     resumed: Option<Run>,
     take_over: bool,
+    config: &Config,
     new: impl FnOnce() -> NewRun,
 ) -> Result<(Run, RunJournal), Failure> {
     let holder = Holder::this_process().to_text();
@@ -206,7 +218,13 @@ pub(crate) async fn begin(
             Ok((run, RunJournal::open(store, claim).await?))
         }
         None => {
-            let (run, claim) = store.create_run(new(), &holder).await?;
+            let mut new = new();
+            let Caps { cost, tokens } = choose::caps(config);
+            if cost.is_some() || tokens.is_some() {
+                let cost = cost.map(Money::dollars);
+                new.input[BUDGET] = json!({"max_cost": cost, "max_tokens": tokens});
+            }
+            let (run, claim) = store.create_run(new, &holder).await?;
             Ok((run, RunJournal::fresh(store, claim)))
         }
     }

@@ -22,6 +22,7 @@ mod passing;
 mod run;
 mod runs;
 mod sandboxes;
+mod sessions;
 mod sitting;
 mod terminal;
 mod walls;
@@ -76,8 +77,21 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Exec(args) => return exec::run(*args, &config, &around, cancel).await,
             Command::Run(args) => return run::run(*args, &config, &around, cancel).await,
             Command::Eval(args) => return eval::run(*args, &config, &around, cancel).await,
-            Command::Runs(RunsCommand::Resume { run, take_over, json }) => {
-                return resume(&run, take_over, json, &config, &around, cancel).await;
+            Command::Runs(RunsCommand::Resume {
+                run,
+                take_over,
+                json,
+                quiet,
+                max_cost,
+                max_tokens,
+            }) => {
+                let flags = [("--take-over", take_over), ("--json", json), ("--quiet", quiet)];
+                let values = [("--max-cost", max_cost), ("--max-tokens", max_tokens)];
+                let flags = flags.into_iter().filter(|(_, given)| *given);
+                let mut more: Vec<String> = flags.map(|(flag, _)| flag.to_owned()).collect();
+                let values = values.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+                more.extend(values.map(|(flag, value)| format!("{flag}={value}")));
+                return resume(&run, more, &config, &around, cancel).await;
             }
             Command::Sandbox(command) => {
                 return sandboxes::run(command, &config, &around, cancel).await;
@@ -89,6 +103,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
             Command::Runs(command) => runs::run(command, &config, &around).await,
+            Command::Sessions(command) => sessions::run(command, &around),
             Command::Doctor(args) => {
                 until_cancelled(&cancel, doctor::run(args, &config, &around)).await
             }
@@ -105,8 +120,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
 /// Goes on with a run by the command that made it.
 async fn resume(
     name: &str,
-    take_over: bool,
-    json: bool,
+    more: Vec<String>,
     config: &Config,
     around: &Surroundings,
     cancel: Cancel,
@@ -115,8 +129,7 @@ async fn resume(
     let found = kept::find(&*store, name).await?;
     drop(store);
     let mut words = vec!["assize", &found.kind, "--resume", found.id.as_str()];
-    words.extend(take_over.then_some("--take-over"));
-    words.extend(json.then_some("--json"));
+    words.extend(more.iter().map(String::as_str));
     // Whoever answered before answers now.
     let before = |name: &str| found.input[name].as_str().filter(|_| provider_can_be_named(&found));
     for (flag, name) in [("--provider", "provider"), ("--model", "model")] {

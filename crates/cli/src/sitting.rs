@@ -29,7 +29,10 @@ pub(crate) fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Opti
     let resume = Some(kept::how_to_resume(kind, id));
     match error {
         RunError::Cancelled { reason } => (Failure::new(FailureKind::Interrupted, reason), resume),
-        RunError::Node { node, source, .. } => (of_node(node, source), resume),
+        RunError::Node { node, source, .. } => {
+            let is_final = source.downcast_ref::<Trouble>().is_some_and(Trouble::is_final);
+            (of_node(node, source), resume.filter(|_| !is_final))
+        }
         RunError::Changed { .. } | RunError::GraphChanged { .. } => {
             let message = format!("{error}; this version of assize asks otherwise");
             let failure = Failure::new(FailureKind::Usage, message);
@@ -83,9 +86,8 @@ fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
 pub(crate) fn of_trouble(trouble: Trouble) -> Failure {
     match trouble {
         Trouble::Sandbox(error) => error.into(),
-        error @ (Trouble::Keep(_) | Trouble::Session(_)) => {
-            Failure::from_error(FailureKind::Environment, &error)
-        }
+        Trouble::Session(error) => error.into(),
+        error @ Trouble::Keep(_) => Failure::from_error(FailureKind::Environment, &error),
         error @ Trouble::Packages(_) => Failure::from_error(FailureKind::Environment, &error)
             .hint("the settings `packages.pip` and `packages.wheels` say where they come from"),
     }

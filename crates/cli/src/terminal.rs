@@ -150,7 +150,10 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 fn is_obeyed(c: char) -> bool {
-    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
     turns || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 

@@ -13,18 +13,21 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
-use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge};
+use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge, judge_tests};
 use crate::harness;
 use crate::nodes::Place;
-use crate::packages::{self, NotHad, Packages, Requirement};
-use crate::session::Session;
+use crate::packages::{self, NotHad, Packages, Python, Requirement};
+use crate::session::{self, Session, SessionError};
 use crate::task::Task;
 
 /// How often the same code is run when the sandbox around it breaks.
 const TRIES: u32 = 3;
 
-/// The most names that the model is told of what can be imported.
-const MOST_MODULES: usize = 60;
+/// The most packages of a sandbox that are known.
+const MOST_MODULES: usize = 2000;
+
+/// What runs tests that are written for it.
+const PYTEST: &str = "pytest";
 
 /// How the model is asked, and what programs may use.
 #[derive(Debug, Clone)]
@@ -92,7 +95,7 @@ impl std::fmt::Debug for Court {
 pub struct Facts {
     /// Of the interpreter.
     pub version: String,
-    /// Packages besides the standard library; for Bash, programs.
+    /// Packages besides the standard library, such as `numpy==1.26.4`; for Bash, programs.
     pub modules: Vec<String>,
     /// Files that earlier runs of the session left, as they were when this one began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -100,16 +103,23 @@ pub struct Facts {
 }
 
 /// Why there is no execution to speak of: no fault of the code.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Keep(#[from] CannotKeep),
-    #[error("{0}")]
-    Session(String),
+    #[error(transparent)]
+    Session(#[from] SessionError),
     #[error("{0}")]
     Packages(String),
+}
+
+impl Trouble {
+    /// Whether it would be the same however often the run is taken up again.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Trouble::Session(SessionError::Changed))
+    }
 }
 
 impl Court {
@@ -142,18 +152,27 @@ impl Court {
     /// Hands the files that a program left on to those after it.
     pub(crate) async fn hand_on(&self, execution: &Execution) -> Result<(), Trouble> {
         let (Some(session), Some(keep)) = (&self.session, &self.keep) else { return Ok(()) };
+        let there = session.files(u64::MAX)?;
+        let there = session::fingerprint_of(&there);
+        let handed_on = execution.files.iter().map(|file| (&file.name, file.sha256));
+        // Whoever was killed at the last moment has done it already.
+        if there == session::fingerprint(handed_on) {
+            return Ok(());
+        }
+        if execution.found.is_some_and(|found| found != there) {
+            return Err(SessionError::Changed.into());
+        }
         let mut files = Vec::new();
         for file in &execution.files {
             files.push((file.name.clone(), keep.fetch(file.sha256).await?));
         }
-        session.commit(&files).map_err(|error| Trouble::Session(error.to_string()))
+        Ok(session.commit(&files)?)
     }
 
     /// What earlier runs of the session left, by name.
     pub(crate) fn carried(&self) -> Result<Vec<String>, Trouble> {
         let Some(session) = &self.session else { return Ok(Vec::new()) };
-        let files = session.files(self.options.spec.limits.disk);
-        let files = files.map_err(|error| Trouble::Session(error.to_string()))?;
+        let files = session.files(self.options.spec.limits.disk)?;
         Ok(files.into_iter().map(|(name, _)| name).collect())
     }
 
@@ -209,14 +228,12 @@ impl Court {
             Err(failure) => return Ok(Execution::not_run(failure)),
         }
         let carried = match &self.session {
-            Some(session) => session
-                .files(spec.limits.disk)
-                .map_err(|error| Trouble::Session(error.to_string()))?,
+            Some(session) => session.files(spec.limits.disk)?,
             None => Vec::new(),
         };
         let takes = task.wants_files || self.session.is_some();
         let mut tries = Tries::default();
-        let Ran { finished, tests, mut harvest } = loop {
+        let Ran { finished, failure, tests, mut harvest } = loop {
             let sandbox = self.pool.take(&spec).await;
             let ran = match &sandbox {
                 Ok(sandbox) => {
@@ -235,14 +252,21 @@ impl Court {
         trail::execution_complete(outcome.status(), outcome.duration);
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (stdout, stderr) = (text(stdout), text(stderr));
-        let limits = &self.options.spec.limits;
-        let failure = judge(task, limits, &outcome, &stdout, tests.as_ref());
         let not_taken = harvest.left();
-        // What was hidden by a file that was given is still theirs who come after.
-        let hidden = |name: &String| task.inputs.iter().any(|input| input.name == *name);
-        harvest.files.extend(carried.into_iter().filter(|(name, _)| hidden(name)));
+        let found = self.session.as_ref().map(|_| session::fingerprint_of(&carried));
+        // What was hidden by a file that was given is still theirs who come after; and so is what may
+        // only have been out of reach, unless something else is in its place.
+        let kept = carried.into_iter().filter(|(name, _)| {
+            let is_there = harvest.files.iter().any(|(other, _)| in_the_way(name, other));
+            !is_there && (!not_taken.is_empty() || is_hidden(task, name))
+        });
+        let kept: Vec<_> = kept.collect();
+        harvest.files.extend(kept);
+        harvest.files.sort();
         let mut files = Vec::new();
-        if let Some(keep) = &self.keep {
+        // What a program left that failed is of use to nobody but those who come after it.
+        let keep = self.keep.as_ref().filter(|_| failure.is_none() || self.session.is_some());
+        if let Some(keep) = keep {
             for (name, bytes) in harvest.files {
                 let size = bytes.len() as u64;
                 let kept = format!("{place}/{name}");
@@ -250,7 +274,7 @@ impl Court {
                 files.push(LeftFile { name, bytes: size, sha256 });
             }
         }
-        Ok(Execution { failure, outcome, stdout, stderr, tests, files, not_taken })
+        Ok(Execution { failure, outcome, stdout, stderr, tests, files, not_taken, found })
     }
 
     /// What a program needs besides what the sandbox has.
@@ -260,19 +284,22 @@ impl Court {
         task: &Task,
         program: Program<'_>,
     ) -> Result<Result<Vec<Layer>, CodeFailure>, Trouble> {
-        let there: BTreeSet<String> =
-            program.facts.modules.iter().map(|name| packages::normal(name)).collect();
-        let is_there = |text: &&String| match text.parse::<Requirement>() {
-            Ok(requirement) => there.contains(requirement.name()),
-            Err(_) => false,
+        let python = Python::of(&program.facts.version);
+        let is_there = |text: &str| {
+            let read = python.as_ref().map(|python| Requirement::read(text, python, &[]));
+            let Some(Ok(Some(wanted))) = read else { return false };
+            program.facts.modules.iter().any(|installed| wanted.is_met_by(installed))
         };
         let missing: Vec<String> =
             program.dependencies.iter().filter(|text| !is_there(text)).cloned().collect();
-        if missing.is_empty() {
+        let needs_pytest = task.language == Language::Python
+            && task.tests.as_deref().is_some_and(harness::wants_pytest)
+            && !is_there(PYTEST);
+        if missing.is_empty() && !needs_pytest {
             return Ok(Ok(Vec::new()));
         }
         let not_had = |reason: String| CodeFailure::PackagesNotHad {
-            names: assize_types::text::shorten(&missing.join(", "), 200),
+            names: packages::shown(&missing.join(", ")),
             reason,
         };
         if task.language != Language::Python {
@@ -281,14 +308,21 @@ impl Court {
         let Some(packages) = &self.packages else {
             return Ok(Err(not_had("none can be added here".to_owned())));
         };
-        let wanted = match packages.allow(&missing) {
+        let Some(python) = &python else {
+            return Ok(Err(not_had("nobody knows for which Python".to_owned())));
+        };
+        let mut wanted = match packages.allow(&missing, python) {
             Ok(wanted) => wanted,
             Err(failure) => return Ok(Err(failure)),
         };
-        let Some(python) = packages::minor(&program.facts.version) else {
-            return Ok(Err(not_had("nobody knows for which Python".to_owned())));
-        };
-        match packages.layer(&wanted, &python).await {
+        if needs_pytest {
+            // The user's own tests say so: it need not be on any list.
+            wanted.extend(Requirement::read(PYTEST, python, &[]).ok().flatten());
+        }
+        if wanted.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        match packages.layer(&wanted, python).await {
             Ok(layer) => Ok(Ok(vec![layer])),
             Err(NotHad::Refused(reason)) => Ok(Err(not_had(reason))),
             Err(error @ NotHad::Trouble(_)) => Err(Trouble::Packages(error.to_string())),
@@ -327,8 +361,10 @@ pub(crate) struct Program<'a> {
 }
 
 /// A program that was run.
+#[derive(Default)]
 struct Ran {
     finished: Finished,
+    failure: Option<CodeFailure>,
     tests: Option<TestReport>,
     harvest: Harvest,
 }
@@ -340,7 +376,7 @@ async fn run_in(
     carried: &[(String, Vec<u8>)],
     takes: bool,
 ) -> Result<Ran, SandboxError> {
-    for (name, bytes) in carried {
+    for (name, bytes) in carried.iter().filter(|(name, _)| !is_hidden(task, name)) {
         sandbox.write(&format!("{WORKSPACE}/{name}"), bytes).await?;
     }
     for input in &task.inputs {
@@ -352,20 +388,42 @@ async fn run_in(
     if !layers.is_empty() {
         command.env.insert("PYTHONPATH".to_owned(), layers.join(":"));
     }
-    let (finished, tests) = match &task.tests {
-        Some(tests) => harness::run(sandbox, task.language, code, tests, command.env).await?,
-        None => {
-            let running = sandbox.run(task.language, code.as_bytes(), command).await?;
-            (running.finish().await?, None)
-        }
-    };
-    let harvest = if takes {
-        let given = task.inputs.iter().map(|input| input.name.clone()).collect();
-        sandbox.harvest(WORKSPACE, &given).await?
+    let limits = &sandbox.spec().limits;
+    let env = command.env.clone();
+    let mut ran = if task.only_tests {
+        Ran::default()
     } else {
-        Harvest::default()
+        let finished = sandbox.run(task.language, code.as_bytes(), command).await?.finish().await?;
+        let failure = judge(task.expect.as_ref(), limits, &finished);
+        Ran { finished, failure, ..Ran::default() }
     };
-    Ok(Ran { finished, tests, harvest })
+    // What tests leave is nothing that anybody asked for.
+    if takes {
+        let given = task.inputs.iter().map(|input| input.name.clone()).collect();
+        ran.harvest = sandbox.harvest(WORKSPACE, &given).await?;
+    }
+    if let (Some(tests), None) = (&task.tests, &ran.failure) {
+        let (finished, report) = harness::run(sandbox, task.language, code, tests, env).await?;
+        ran.failure = judge_tests(limits, &finished.outcome, report.as_ref());
+        ran.tests = report;
+        if ran.failure.is_some() || task.only_tests {
+            ran.finished = finished;
+        }
+    }
+    Ok(ran)
+}
+
+/// Whether a file of the session makes way for one that was given.
+fn is_hidden(task: &Task, name: &str) -> bool {
+    task.inputs.iter().any(|input| in_the_way(name, &input.name))
+}
+
+/// Whether there can only be one of them: equal names, or one in a folder of the other's.
+fn in_the_way(one: &str, other: &str) -> bool {
+    let below = |name: &str, folder: &str| {
+        name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+    };
+    one == other || below(one, other) || below(other, one)
 }
 
 /// What identifies an execution: the code, and all that it is judged by.
@@ -383,7 +441,7 @@ pub(crate) fn fingerprint(task: &Task, program: Program<'_>, spec: &Spec) -> Fin
     add(expected.unwrap_or_default().as_bytes());
     for input in &task.inputs {
         add(input.name.as_bytes());
-        add(&Sha256::digest(&input.bytes));
+        add(Fingerprint::of(&input.bytes).as_bytes());
     }
     // Plain data: it can always be written.
     add(&serde_json::to_vec(&spec.limits).unwrap_or_default());
@@ -395,7 +453,8 @@ async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<Facts, Sand
         Language::Python => {
             "import sys, importlib.metadata\n\
              print(sys.version.split()[0])\n\
-             for one in importlib.metadata.distributions(): print(one.metadata['Name'])"
+             for one in importlib.metadata.distributions():\n\
+             \x20   print(f\"{one.metadata['Name']}=={one.version}\")"
         }
         Language::Bash => {
             "echo \"${BASH_VERSION%%(*}\"\n\
@@ -416,6 +475,6 @@ async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<Facts, Sand
 
 /// What comes out of a sandbox goes into prompts: only what is a name does.
 fn is_name(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '=');
     (1..=60).contains(&text.len()) && text.chars().all(plain)
 }

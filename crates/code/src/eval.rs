@@ -22,7 +22,8 @@ pub struct Problem {
     pub entry_point: String,
     /// Defines `check(candidate)`.
     pub test: String,
-    /// What would follow the prompt.
+    /// What would follow the prompt; only needed where it is to be run.
+    #[serde(default)]
     pub canonical_solution: String,
 }
 
@@ -39,6 +40,10 @@ pub struct NoProblem {
 /// # Errors
 /// At the first line that is none, and when there is none at all.
 pub fn read(text: &str) -> Result<Vec<Problem>, NoProblem> {
+    if text.trim_start().starts_with('[') {
+        let reason = "the file is one array; write one object in each line".to_owned();
+        return Err(NoProblem { line: 1, reason });
+    }
     let mut problems: Vec<Problem> = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |reason: String| NoProblem { line: index + 1, reason };
@@ -69,6 +74,7 @@ impl Problem {
         Task {
             tests: Some(self.tests()),
             shows_tests: false,
+            only_tests: true,
             max_attempts,
             sample,
             ..Task::new(words)
@@ -198,6 +204,9 @@ pub async fn reference(
 /// What an evaluation shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// Who was asked.
+    #[serde(default)]
+    pub model: String,
     pub problems: usize,
     pub samples: u32,
     pub max_attempts: u32,
@@ -207,7 +216,16 @@ pub struct Report {
     pub pass_at_k: Option<Shares>,
     /// Those that no sample solved.
     pub unsolved: Vec<String>,
+    /// How every sample of every problem went.
+    pub results: Vec<Outcome>,
     pub spent: Spent,
+}
+
+/// How one problem went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub task_id: String,
+    pub samples: Vec<Solved>,
 }
 
 /// How many pass, without the loop and with it.
@@ -217,8 +235,9 @@ pub struct Shares {
     pub with_retries: f64,
 }
 
-impl From<&EvalState> for Report {
-    fn from(state: &EvalState) -> Report {
+impl Report {
+    /// What a model's answers came to.
+    pub fn new(model: &str, state: &EvalState) -> Report {
         let by_problem: Vec<&[Solved]> =
             state.solved.chunks(state.samples.max(1) as usize).collect();
         let share = |k: u32, passed: fn(&Solved) -> bool| {
@@ -238,12 +257,22 @@ impl From<&EvalState> for Report {
         let unsolved = state.problems.iter().zip(&by_problem);
         let unsolved = unsolved.filter(|(_, solved)| !solved.iter().any(|one| one.success));
         Report {
+            model: model.to_owned(),
             problems: state.problems.len(),
             samples: state.samples,
             max_attempts: state.max_attempts,
             pass_at_1: shares(1),
             pass_at_k: (state.samples > 1).then(|| shares(state.samples)),
             unsolved: unsolved.map(|(problem, _)| problem.task_id.clone()).collect(),
+            results: state
+                .problems
+                .iter()
+                .zip(&by_problem)
+                .map(|(problem, solved)| Outcome {
+                    task_id: problem.task_id.clone(),
+                    samples: solved.to_vec(),
+                })
+                .collect(),
             spent: state.spent,
         }
     }

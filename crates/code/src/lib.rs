@@ -33,7 +33,7 @@ use assize_graph::{END, Graph, InvalidGraph};
 
 pub use answer::{Critique, GeneratedCode};
 pub use court::{CannotKeep, Court, Facts, Keep, Options, Trouble};
-pub use execution::{CodeFailure, Execution, FailedTest, LeftFile, TestReport};
+pub use execution::{CodeFailure, Execution, FailedTest, LeftFile, TestReport, telling_line};
 pub use record::history;
 pub use session::{Session, SessionError};
 pub use state::{Attempt, CodeState, Update};
@@ -54,7 +54,7 @@ pub fn graph(court: Arc<Court>) -> Result<Graph<CodeState>, InvalidGraph> {
         .start("generate")
         .route("generate", ["execute", "critique", "generate", "finalize"], |state, _| {
             match state.history.last() {
-                Some(attempt) if attempt.succeeded() => "finalize",
+                Some(attempt) if attempt.is_final() => "finalize",
                 Some(Attempt { execution: Some(_), .. }) => "critique",
                 Some(Attempt { code: Some(_), .. }) => "execute",
                 // There is nothing to run, and nothing to criticise.
@@ -62,7 +62,8 @@ pub fn graph(court: Arc<Court>) -> Result<Graph<CodeState>, InvalidGraph> {
             }
         })
         .route("execute", ["critique", "finalize"], |state, _| {
-            if state.succeeded() { "finalize" } else { "critique" }
+            let last = state.history.last();
+            if last.is_some_and(Attempt::is_final) { "finalize" } else { "critique" }
         })
         .route("critique", ["generate", "finalize"], |state, _| next(state))
         .edge("finalize", END)

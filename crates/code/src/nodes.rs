@@ -1,5 +1,6 @@
 //! What happens in each node.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_calls::Asking;
@@ -112,11 +113,12 @@ impl Court {
                 AnswerError::Unreadable { responses, .. } | AnswerError::CutOff { responses, .. },
             ) => {
                 let found = responses.iter().rev().find_map(|one| answer::in_fences(&one.text));
-                Attempt::without_shape(place.number, found)
+                let said = responses.last().map_or("", |last| &last.text);
+                Attempt::without_shape(place.number, found, said)
             }
             Err(AnswerError::Refused { .. }) => Attempt {
                 error: Some(CodeFailure::Declined),
-                ..Attempt::without_shape(place.number, None)
+                ..Attempt::without_shape(place.number, None, "")
             },
             // A provider that fails ends the run, which can go on later.
             Err(error) => return Err(error.into()),
@@ -130,7 +132,8 @@ impl Court {
     }
 
     /// Has several programs written and run side by side. The first that succeeds is the last of what
-    /// comes back, and the others are given up; if none does, all of them come back.
+    /// comes back, and the others are given up as far as they are; if none does, the last is one that
+    /// was run, since that is the one that is criticised.
     async fn race(
         &self,
         context: &Context<CodeState>,
@@ -138,62 +141,54 @@ impl Court {
         number: u32,
         several: u32,
     ) -> Result<Vec<(Attempt, Spent)>, NodeError> {
+        let tried: Mutex<BTreeMap<u32, (Attempt, Spent)>> = Mutex::default();
+        let note = &|candidate: u32, attempt: &Attempt, spent: Spent| {
+            let mut tried = tried.lock().unwrap_or_else(PoisonError::into_inner);
+            tried.insert(candidate, (attempt.clone(), spent));
+        };
         let run = |candidate: u32| async move {
             let place = Place { number, candidate: Some(candidate) };
             let (mut attempt, spent) = self.propose(context, facts, place).await?;
-            if let Some(code) = attempt.code.clone() {
-                let dependencies = attempt.dependencies.clone();
-                let program = Program { code: &code, dependencies: &dependencies, facts };
+            note(candidate, &attempt, spent);
+            if let Some(code) = &attempt.code {
+                let program = Program { code, dependencies: &attempt.dependencies, facts };
                 let execution = self.try_code(context, program, place).await?;
                 attempt.error = execution.failure.clone();
                 attempt.execution = Some(execution);
+                note(candidate, &attempt, spent);
             }
-            Ok::<_, NodeError>((attempt, spent))
+            Ok::<_, NodeError>(attempt.succeeded())
         };
-        let tried = Mutex::new(Vec::new());
         let mut stopped = None;
         let race = async {
             let mut running: FuturesUnordered<_> = (1..=several).map(run).collect();
+            let mut success = false;
             while let Some(done) = running.next().await {
                 match done {
-                    Ok(done) => {
-                        let candidate = done.0.candidate.filter(|_| done.0.succeeded());
-                        tried.lock().unwrap_or_else(PoisonError::into_inner).push(done);
-                        if candidate.is_some() {
-                            return Ok(candidate);
-                        }
-                    }
+                    Ok(succeeded) => success = succeeded,
                     // The others may succeed all the same.
                     Err(error) => drop(stopped.get_or_insert(error)),
                 }
+                if success {
+                    break;
+                }
             }
-            match &stopped {
-                Some(_) => Err(NotRun("one of several programs could not be tried".to_owned())),
-                None => Ok(None),
+            drop(running);
+            if !success && stopped.is_some() {
+                return Err(NotRun("one of several programs could not be tried".to_owned()));
             }
+            let tried = std::mem::take(&mut *tried.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut tried: Vec<_> = tried.into_values().collect();
+            tried.sort_by_key(|(attempt, _)| (attempt.succeeded(), attempt.execution.is_some()));
+            Ok(tried)
         };
-        // Who won is written down, so that the same one wins when the run is taken up again.
-        let key = format!("attempt-{number}/winner");
-        let winner = match context.effect(&key, || Fingerprint::NONE, race, |_| Vec::new()).await {
-            Ok(winner) => winner,
-            Err(EffectError::Stop(error)) => return Err(NodeError::Stop(error)),
-            Err(EffectError::Failed(failed)) => {
-                return Err(stopped.unwrap_or_else(|| failed.error.into()));
-            }
-        };
-        let mut tried = tried.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if tried.is_empty() {
-            // It was known: what there is to know of them is in the journal as well.
-            for candidate in (1..=several).filter(|one| winner.is_none_or(|winner| winner == *one))
-            {
-                tried.push(run(candidate).await?);
-            }
+        // How it went is written down, so that the same one wins when the run is taken up again.
+        let key = format!("attempt-{number}/race");
+        match context.effect(&key, || Fingerprint::NONE, race, |_| Vec::new()).await {
+            Ok(tried) => Ok(tried),
+            Err(EffectError::Stop(error)) => Err(NodeError::Stop(error)),
+            Err(EffectError::Failed(failed)) => Err(stopped.unwrap_or_else(|| failed.error.into())),
         }
-        // The last is the one that is criticised, so it should have been run.
-        tried.sort_by_key(|(attempt, _)| {
-            (attempt.succeeded(), attempt.execution.is_some(), attempt.candidate)
-        });
-        Ok(tried)
     }
 
     /// What there is in the sandbox, found out once in the life of the run.

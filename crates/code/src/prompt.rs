@@ -8,12 +8,11 @@ use std::fmt::Write as _;
 use assize_llm::{Prompt, Request, Turn};
 use assize_sandbox::Language;
 use assize_types::Fingerprint;
-use sha2::{Digest, Sha256};
 
 use crate::answer::{CODE, CRITIQUE};
 use crate::court::{Facts, Options};
 use crate::execution::CodeFailure;
-use crate::packages::Packages;
+use crate::packages::{Packages, normal};
 use crate::state::{Attempt, CodeState};
 use crate::task::Task;
 
@@ -50,9 +49,17 @@ list(csv.DictReader(file))\\ncolumns = [name for name in (rows[0] if rows else {
 \"reasoning\": \"The header has other capitals or spaces, so it is compared without them, and what \
 there is is named if it is still not found.\", \"confidence\": 0.8}";
 
-/// The most characters of an output that the model is shown, of its beginning and of its end.
-const HEAD: usize = 1500;
-const TAIL: usize = 3000;
+/// The most characters that the model is shown, of the beginning and of the end: of an output, and of a
+/// program.
+const LONGEST_OUTPUT: (usize, usize) = (1500, 3000);
+const LONGEST_CODE: (usize, usize) = (40_000, 20_000);
+
+/// The longest issue or fix of a critic, in characters, and how many of them.
+const LONGEST_WORD: usize = 1000;
+const MOST_WORDS: usize = 10;
+
+/// The most packages of a sandbox that it is told.
+const MOST_MODULES: usize = 80;
 
 /// How much of an input file it is shown.
 const GLIMPSE: usize = 400;
@@ -116,6 +123,19 @@ impl Words<'_> {
 }
 
 impl Words<'_> {
+    /// Some of the packages that are there; those first that programs are likely to want.
+    fn installed(self) -> String {
+        let wanted = |installed: &&String| {
+            let name = installed.split("==").next().unwrap_or_default();
+            self.packages.is_some_and(|packages| packages.allowed.contains(&normal(name)))
+        };
+        let (likely, others): (Vec<_>, Vec<_>) = self.facts.modules.iter().partition(wanted);
+        let shown: Vec<&str> =
+            likely.into_iter().chain(others).take(MOST_MODULES).map(String::as_str).collect();
+        let more = if shown.len() < self.facts.modules.len() { " and others" } else { "" };
+        format!("{}{more}", shown.join(", "))
+    }
+
     fn sandbox(self) -> String {
         let (language, facts) = (self.state.task.language, self.facts);
         let limits = &self.options.spec.limits;
@@ -133,7 +153,7 @@ impl Words<'_> {
             (Language::Python, true) => "Only its standard library can be imported.".to_owned(),
             (Language::Python, false) => format!(
                 "Besides its standard library there are these packages: {}.",
-                facts.modules.join(", ")
+                self.installed()
             ),
             (Language::Bash, _) => {
                 format!(
@@ -188,13 +208,21 @@ fn describe(task: &Task, facts: &Facts) -> String {
     if let Some(tests) = task.tests.as_ref().filter(|_| task.shows_tests) {
         let how = match task.language {
             Language::Python => {
-                "Tests import your program as the module `solution` and find its public names; what is \
-                 below `if __name__ == \"__main__\":` does not run then"
+                "The program is run by itself, and must end well; then tests import it as the module \
+                 `solution` and find its public names, where what is below `if __name__ == \"__main__\":` \
+                 does not run"
             }
-            Language::JavaScript => "Tests require your program and find what it exports",
-            Language::Bash => "Tests source your program, or run it, by the path in $SOLUTION",
+            Language::JavaScript => {
+                "The program is run by itself, and must end well; then tests require it as `solution` and \
+                 find what it exports"
+            }
+            Language::Bash => {
+                "The program is run by itself, and must end well; then tests source it, or run it, by the \
+                 path in $SOLUTION"
+            }
         };
-        let _ = writeln!(text, "{how}. All of them must pass.\n{}", fenced("The tests", tests));
+        let _ =
+            writeln!(text, "{how}. All of them must pass.\n{}", fenced("The file of tests", tests));
     }
     if let Some(expect) = &task.expect {
         let _ = writeln!(text, "Its output must fit what is expected of it: {expect}");
@@ -225,7 +253,7 @@ fn told(attempt: &Attempt) -> Turn {
     }
     match &attempt.code {
         Some(code) => {
-            let _ = writeln!(text, ":\n{}", fenced("The program", code));
+            let _ = writeln!(text, ":\n{}", fenced("The program", &shortened(code, LONGEST_CODE)));
         }
         None if attempt.error == Some(CodeFailure::Declined) => {
             text.push_str(": the answer was declined.\n");
@@ -249,7 +277,8 @@ fn told(attempt: &Attempt) -> Turn {
             if output.is_empty() {
                 let _ = writeln!(text, "It wrote nothing to {name}.");
             } else {
-                let _ = writeln!(text, "{}", fenced(&format!("Its {name}"), &shortened(output)));
+                let output = shortened(output, LONGEST_OUTPUT);
+                let _ = writeln!(text, "{}", fenced(&format!("Its {name}"), &output));
             }
         }
         for (met, words) in [
@@ -263,15 +292,15 @@ fn told(attempt: &Attempt) -> Turn {
         for failed in execution.tests.iter().flat_map(|report| &report.failed).take(5) {
             let name = one_line(&assize_types::text::shorten(&failed.name, 100));
             let what = format!("The test `{name}` failed. What it said");
-            let _ = writeln!(text, "{}", fenced(&what, &shortened(&failed.error)));
+            let _ = writeln!(text, "{}", fenced(&what, &shortened(&failed.error, LONGEST_OUTPUT)));
         }
     }
     if let Some(critique) = &attempt.critique {
         text.push_str("The critic says:\n");
-        for issue in &critique.issues {
+        for issue in critique.issues.iter().take(MOST_WORDS) {
             let _ = writeln!(text, "- issue: {}", one_line(issue));
         }
-        for fix in &critique.suggested_fixes {
+        for fix in critique.suggested_fixes.iter().take(MOST_WORDS) {
             let _ = writeln!(text, "- fix: {}", one_line(fix));
         }
     }
@@ -279,29 +308,27 @@ fn told(attempt: &Attempt) -> Turn {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assize_types::text::shorten(&line, LONGEST_WORD)
 }
 
 /// The beginning and the end of a long text.
-fn shortened(text: &str) -> String {
+fn shortened(text: &str, (head, tail): (usize, usize)) -> String {
     let count = text.chars().count();
-    if count <= HEAD + TAIL {
+    if count <= head + tail {
         return text.to_owned();
     }
-    let head: String = text.chars().take(HEAD).collect();
-    let tail: String = text.chars().skip(count - TAIL).collect();
-    format!("{head}\n[… {} characters left out …]\n{tail}", count - HEAD - TAIL)
+    let left_out = count - head - tail;
+    let head: String = text.chars().take(head).collect();
+    let tail: String = text.chars().skip(count - tail).collect();
+    format!("{head}\n[… {left_out} characters left out …]\n{tail}")
 }
 
 /// Text between marks that it cannot contain, since they are made of its own hash.
 fn fenced(what: &str, text: &str) -> String {
     let text = text.trim_end();
-    let mark = mark_of(text);
+    let mark = &Fingerprint::of(text).to_string()[..12];
     format!(
         "{what} is everything between the two marks {mark}.\n--- {mark} ---\n{text}\n--- {mark} ---"
     )
-}
-
-fn mark_of(text: &str) -> String {
-    Fingerprint::from_bytes(Sha256::digest(text).into()).to_string()[..12].to_owned()
 }

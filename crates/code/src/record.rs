@@ -1,7 +1,7 @@
 //! What the journal of a run knows of its attempts, also where the run never came to its end.
 
 use assize_graph::{Outcome, Record};
-use assize_llm::Response;
+use assize_llm::{Response, Spent};
 use serde::de::DeserializeOwned;
 
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode, Shape};
@@ -30,7 +30,10 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
                 let Ok(response) = serde_json::from_str::<Response>(text) else { continue };
                 let attempt = match read::<GeneratedCode>(&CODE, &response) {
                     Some(generated) => Attempt::proposed(number, generated),
-                    None => Attempt::without_shape(number, answer::in_fences(&response.text)),
+                    None => {
+                        let code = answer::in_fences(&response.text);
+                        Attempt::without_shape(number, code, &response.text)
+                    }
                 };
                 let attempt = Attempt { candidate, ..attempt };
                 match current {
@@ -42,6 +45,12 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
                 let Ok(execution) = serde_json::from_str::<Execution>(text) else { continue };
                 current.error = execution.failure.clone();
                 current.execution = Some(execution);
+            }
+            (Some("race"), _) => {
+                let tried = serde_json::from_str::<Vec<(Attempt, Spent)>>(text);
+                let Ok(tried) = tried else { continue };
+                history.retain(|one| one.attempt != number);
+                history.extend(tried.into_iter().map(|(attempt, _)| attempt));
             }
             (Some("critique"), _) => {
                 let response = serde_json::from_str::<Response>(text).ok();

@@ -2,6 +2,7 @@
 //! whole loop can be seen without a model.
 
 use assize_llm::{ErrorKind, ModelError, Request};
+use assize_sandbox::Language;
 use serde_json::json;
 
 use crate::answer::{CODE, CRITIQUE};
@@ -79,9 +80,9 @@ pub fn tasks() -> Vec<&'static str> {
     SCENES.iter().map(|scene| scene.task).collect()
 }
 
-/// Whether a task is one of them.
-pub fn knows(task: &str) -> bool {
-    scene(task).is_some()
+/// Whether a task is one of them, and to be done in Python.
+pub fn knows(task: &str, language: Language) -> bool {
+    language == Language::Python && scene(task).is_some()
 }
 
 fn scene(task: &str) -> Option<&'static Scene> {
@@ -122,7 +123,7 @@ pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
 pub fn unknown() -> ModelError {
     let tasks: Vec<String> = tasks().into_iter().map(|task| format!("\"{task}\"")).collect();
     let message = format!(
-        "no model is configured, and the rehearsal model knows only these tasks by heart: {}",
+        "no model is configured, and the rehearsal model knows only these tasks by heart, in Python: {}",
         tasks.join(", ")
     );
     ModelError::new(ErrorKind::BadRequest, message).with_hint(

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use assize_types::Fingerprint;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 const FILES: &str = "files";
@@ -15,7 +16,7 @@ const UNFINISHED: &str = ".new-";
 
 /// The deepest folder, and the most files.
 const DEEPEST: usize = 16;
-const MOST_FILES: usize = 1000;
+const MOST_FILES: usize = 5000;
 
 /// A session that this process has for itself.
 #[derive(Debug)]
@@ -32,12 +33,29 @@ pub enum SessionError {
     Name(String),
     #[error("another run is using the session `{0}`")]
     InUse(String),
-    #[error("the files of the session cannot be used: {0}")]
+    #[error("the files of the session cannot be used")]
     Files(#[from] io::Error),
-    #[error("the files of the session have more than {0} bytes, which a sandbox has room for")]
-    TooLarge(u64),
+    #[error(
+        "the files of the session `{name}` take more room than the {} MB of the sandbox",
+        most >> 20
+    )]
+    TooLarge { name: String, most: u64 },
     #[error("the session has more than {MOST_FILES} files, or they are in too many folders")]
     TooMany,
+    #[error("another run has changed the files of the session since the program ran")]
+    Changed,
+}
+
+/// What tells files apart from others: their names and contents, in order of names.
+pub(crate) fn fingerprint<'a>(
+    files: impl Iterator<Item = (&'a String, Fingerprint)>,
+) -> Fingerprint {
+    let lines: Vec<String> = files.map(|(name, sha256)| format!("{sha256} {name}\n")).collect();
+    Fingerprint::of(lines.concat())
+}
+
+pub(crate) fn fingerprint_of(files: &[(String, Vec<u8>)]) -> Fingerprint {
+    fingerprint(files.iter().map(|(name, bytes)| (name, Fingerprint::of(bytes))))
 }
 
 impl Session {
@@ -46,11 +64,7 @@ impl Session {
     /// # Errors
     /// When somebody else has it, or its folder cannot be used.
     pub fn open(root: &Path, name: &str) -> Result<Session, SessionError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        if !(1..=60).contains(&name.len()) || !name.chars().all(plain) {
-            return Err(SessionError::Name(assize_types::text::shorten(name, 60)));
-        }
-        let folder = root.join(name);
+        let folder = root.join(checked(name)?);
         fs::create_dir_all(folder.join(FILES))?;
         let options = File::options().create(true).truncate(false).write(true).clone();
         let lock = options.open(folder.join(LOCK))?;
@@ -66,6 +80,49 @@ impl Session {
         Ok(Session { folder, _lock: lock })
     }
 
+    /// The names of all sessions, in order.
+    ///
+    /// # Errors
+    /// When they cannot be looked for.
+    pub fn names(root: &Path) -> Result<Vec<String>, SessionError> {
+        let entries = match fs::read_dir(root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| checked(name).is_ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The files of a session and their sizes, whoever has it; `None` if there is no such session.
+    ///
+    /// # Errors
+    /// When they cannot be looked at.
+    pub fn look(root: &Path, name: &str) -> Result<Option<Vec<(String, u64)>>, SessionError> {
+        let folder = root.join(checked(name)?).join(FILES);
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let mut files = Vec::new();
+        each_file(&folder, |name, _, bytes| {
+            files.push((name, bytes));
+            Ok(())
+        })?;
+        files.sort();
+        Ok(Some(files))
+    }
+
+    /// Removes it with all its files.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn remove(self) -> Result<(), SessionError> {
+        // The lock goes last: until then nobody else begins it anew.
+        fs::remove_dir_all(self.folder())?;
+        Ok(fs::remove_dir_all(&self.folder)?)
+    }
+
     /// The folder with its files.
     pub fn folder(&self) -> PathBuf {
         self.folder.join(FILES)
@@ -73,32 +130,19 @@ impl Session {
 
     /// Its files, by name, at most so many bytes. Links and what is no plain file are left.
     pub(crate) fn files(&self, most: u64) -> Result<Vec<(String, Vec<u8>)>, SessionError> {
-        let root = self.folder();
         let mut files = Vec::new();
         let mut room = most;
-        let mut folders = vec![(root.clone(), 0)];
-        while let Some((folder, depth)) = folders.pop() {
-            if depth > DEEPEST {
+        each_file(&self.folder(), |name, path, size| {
+            room = room.checked_sub(size).ok_or_else(|| {
+                let name = self.folder.file_name().unwrap_or_default();
+                SessionError::TooLarge { name: name.to_string_lossy().into_owned(), most }
+            })?;
+            files.push((name, fs::read(path)?));
+            if files.len() > MOST_FILES {
                 return Err(SessionError::TooMany);
             }
-            for entry in fs::read_dir(folder)? {
-                let entry = entry?;
-                let kind = entry.file_type()?;
-                if kind.is_dir() {
-                    folders.push((entry.path(), depth + 1));
-                    continue;
-                }
-                let path = entry.path();
-                let name = path.strip_prefix(&root).ok().and_then(Path::to_str);
-                let Some(name) = name.filter(|_| kind.is_file()) else { continue };
-                let size = entry.metadata()?.len();
-                room = room.checked_sub(size).ok_or(SessionError::TooLarge(most))?;
-                files.push((name.to_owned(), fs::read(&path)?));
-                if files.len() > MOST_FILES {
-                    return Err(SessionError::TooMany);
-                }
-            }
-        }
+            Ok(())
+        })?;
         files.sort();
         Ok(files)
     }
@@ -117,6 +161,41 @@ impl Session {
     }
 }
 
+/// A name that can be a folder's.
+fn checked(name: &str) -> Result<&str, SessionError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if !(1..=60).contains(&name.len()) || !name.chars().all(plain) {
+        return Err(SessionError::Name(assize_types::text::shorten(name, 60)));
+    }
+    Ok(name)
+}
+
+/// Goes through the plain files of a folder: name, path, size.
+fn each_file(
+    root: &Path,
+    mut see: impl FnMut(String, &Path, u64) -> Result<(), SessionError>,
+) -> Result<(), SessionError> {
+    let mut folders = vec![(root.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        if depth > DEEPEST {
+            return Err(SessionError::TooMany);
+        }
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (kind, path) = (entry.file_type()?, entry.path());
+            if kind.is_dir() {
+                folders.push((path, depth + 1));
+                continue;
+            }
+            let name = path.strip_prefix(root).ok().and_then(Path::to_str);
+            if let Some(name) = name.filter(|_| kind.is_file()) {
+                see(name.to_owned(), &path, entry.metadata()?.len())?;
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,7 +212,10 @@ mod tests {
         assert_eq!(session.files(100).unwrap(), files(&["a", "b/c"]));
         session.commit(&files(&["d"])).unwrap();
         assert_eq!(session.files(100).unwrap(), files(&["d"]));
-        assert!(matches!(session.files(0), Err(SessionError::TooLarge(0))));
+        assert!(matches!(session.files(0), Err(SessionError::TooLarge { most: 0, .. })));
+        let seen = Some(vec![("d".to_owned(), 1)]);
+        assert_eq!(Session::look(root.path(), "notes").unwrap(), seen);
+        assert_eq!(Session::look(root.path(), "none").unwrap(), None);
         let other = Session::open(root.path(), "notes");
         assert!(matches!(other, Err(SessionError::InUse(_))));
         // What a killed process had begun is gone, and what it had not begun is there.
@@ -144,6 +226,8 @@ mod tests {
         let again = Session::open(root.path(), "notes").unwrap();
         assert!(!begun.exists());
         assert_eq!(again.files(100).unwrap(), files(&["d"]));
+        again.remove().unwrap();
+        assert_eq!(Session::names(root.path()).unwrap(), [] as [String; 0]);
         for wrong in ["", "..", "a/b", "é", &"x".repeat(61)] {
             assert!(matches!(Session::open(root.path(), wrong), Err(SessionError::Name(_))));
         }

@@ -11,6 +11,9 @@ use crate::court::Facts;
 use crate::execution::{CodeFailure, Execution};
 use crate::task::Task;
 
+/// The most that is kept of an answer that had another shape than was asked for.
+const LONGEST_SAID: usize = 2000;
+
 /// One attempt at the task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
@@ -55,7 +58,7 @@ impl Attempt {
     }
 
     /// One that has begun with an answer of another shape, in which there may be code.
-    pub(crate) fn without_shape(attempt: u32, code: Option<String>) -> Attempt {
+    pub(crate) fn without_shape(attempt: u32, code: Option<String>, said: &str) -> Attempt {
         Attempt {
             attempt,
             candidate: None,
@@ -63,7 +66,7 @@ impl Attempt {
             found_in_prose: code.is_some(),
             code,
             dependencies: Vec::new(),
-            reasoning: String::new(),
+            reasoning: assize_types::text::shorten(said.trim(), LONGEST_SAID),
             confidence: None,
             execution: None,
             critique: None,
@@ -72,6 +75,11 @@ impl Attempt {
 
     pub fn succeeded(&self) -> bool {
         self.execution.is_some() && self.error.is_none()
+    }
+
+    /// Whether there is nothing left to try.
+    pub(crate) fn is_final(&self) -> bool {
+        self.succeeded() || self.error.as_ref().is_some_and(CodeFailure::is_final)
     }
 }
 

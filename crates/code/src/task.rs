@@ -21,6 +21,8 @@ pub struct Task {
     pub tests: Option<String>,
     /// Whether the model sees them beforehand.
     pub shows_tests: bool,
+    /// Whether nothing but the tests counts: the program is not run by itself.
+    pub only_tests: bool,
     /// What it must print.
     pub expect: Option<Expect>,
     /// Files that the program can read.
@@ -39,6 +41,7 @@ impl Task {
             sample: 0,
             tests: None,
             shows_tests: true,
+            only_tests: false,
             expect: None,
             inputs: Vec::new(),
             wants_files: false,

@@ -7,7 +7,6 @@
 
 use assize_llm::{Block, Prompt, Request, Turn};
 use assize_types::Fingerprint;
-use sha2::{Digest, Sha256};
 
 use crate::Options;
 use crate::personas::CRITIC;
@@ -155,7 +154,7 @@ pub(crate) fn blocks(document: &MoveDocument, ticker: Option<&str>) -> Vec<Block
 
 /// The document between marks that it cannot contain, since they are made of its own hash.
 fn fenced(move_id: &str, content: &str) -> String {
-    let hash = Fingerprint::from_bytes(Sha256::digest(content).into()).to_string();
+    let hash = Fingerprint::of(content).to_string();
     let mark = &hash[..12];
     format!(
         "The move, {move_id}, is everything between the two marks {mark}.\n--- {mark} ---\n{}\n--- \

@@ -9,7 +9,6 @@ use assize_types::Fingerprint;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use crate::check::{self, InvalidGraph};
 use crate::context::Context;
@@ -85,7 +84,7 @@ impl Outline {
     fn fingerprint(&self) -> Fingerprint {
         // Plain data: it can always be written.
         let text = serde_json::to_vec(self).unwrap_or_default();
-        Fingerprint::from_bytes(Sha256::digest(text).into())
+        Fingerprint::of(text)
     }
 }
 

@@ -15,6 +15,9 @@ const MOST_FILES: usize = 1000;
 const DEEPEST: usize = 16;
 const MOST_FOLDERS: usize = 1000;
 
+/// What programs leave in their home without a thought, and nobody wants.
+const IGNORED: [&str; 4] = [".cache", ".config", ".local", ".npm"];
+
 /// How long it may take to look for them.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -42,7 +45,7 @@ impl Harvest {
     pub fn leave(&mut self, name: &str, why: impl std::fmt::Display) {
         if self.left.len() < MOST_LEFT {
             // A name is no message of ours.
-            let line = format!("`{name}` was left: {why}");
+            let line = format!("`{name}` was not taken: {why}");
             let line = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
             self.left.push(line.collect());
         } else {
@@ -52,7 +55,7 @@ impl Harvest {
 
     /// What was left and why, in a bounded number of lines.
     pub fn left(&self) -> Vec<String> {
-        let more = (self.more > 0).then(|| format!("{} more were left", self.more));
+        let more = (self.more > 0).then(|| format!("{} more were not taken", self.more));
         self.left.iter().cloned().chain(more).collect()
     }
 }
@@ -77,7 +80,7 @@ impl Sandbox {
             // What still runs in there could make folders for ever.
             seen += 1;
             if seen > MOST_FOLDERS || begun.elapsed() > LONGEST {
-                harvest.leave(&below, "there are too many folders, and others were left as well");
+                harvest.leave(&below, "there are too many folders, and others were not taken either");
                 break;
             }
             let entries = match self.list(&join(from, &below)).await {
@@ -90,7 +93,7 @@ impl Sandbox {
             };
             for entry in entries {
                 let name = join(&below, &entry.name).trim_start_matches('/').to_owned();
-                if except.contains(&name) {
+                if except.contains(&name) || below.is_empty() && IGNORED.contains(&&*entry.name) {
                     continue;
                 }
                 match verdict(&entry, &name, room, harvest.files.len()) {

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use assize_types::{Fingerprint, NotAFingerprint};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 /// The SHA-256 of an artifact's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -14,7 +13,7 @@ pub struct ArtifactId(Fingerprint);
 
 impl ArtifactId {
     pub fn of(bytes: &[u8]) -> ArtifactId {
-        ArtifactId(Fingerprint::from_bytes(Sha256::digest(bytes).into()))
+        ArtifactId(Fingerprint::of(bytes))
     }
 
     pub fn fingerprint(self) -> Fingerprint {

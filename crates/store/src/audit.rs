@@ -4,7 +4,6 @@
 use assize_types::Fingerprint;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 /// An entry that is to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +65,7 @@ impl AuditEntry {
             self.detail,
             self.previous
         ]);
-        Fingerprint::from_bytes(Sha256::digest(text.to_string()).into())
+        Fingerprint::of(text.to_string())
     }
 }
 

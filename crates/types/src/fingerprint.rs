@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
 
 /// The SHA-256 of something that was asked; shown as hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,6 +13,10 @@ pub struct Fingerprint([u8; 32]);
 impl Fingerprint {
     /// Stands where nothing was asked, such as for a reading of the clock.
     pub const NONE: Fingerprint = Fingerprint([0; 32]);
+
+    pub fn of(bytes: impl AsRef<[u8]>) -> Fingerprint {
+        Fingerprint(Sha256::digest(bytes).into())
+    }
 
     pub const fn from_bytes(bytes: [u8; 32]) -> Fingerprint {
         Fingerprint(bytes)

@@ -30,7 +30,8 @@ pub(crate) struct RunArgs {
     #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) candidates: u32,
 
-    /// Tests that the program must pass; Python tests import it as `solution`
+    /// Tests that the program must pass. Python tests import it as `solution` (pytest is fetched if
+    /// they import that), JavaScript tests require it as `solution`, Bash tests find it in $SOLUTION
     #[arg(conflicts_with = "resume", long, value_name = "FILE")]
     pub(crate) tests: Option<PathBuf>,
 
@@ -54,7 +55,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
-    /// Print the program after its answer, also where nobody looks on
+    /// Print the program after its answer, also where the output is no terminal
     #[arg(long)]
     pub(crate) show_code: bool,
 

@@ -61,6 +61,7 @@ pub(crate) enum SandboxCommand {
     /// Make a sandbox, if there is none of that name
     Create(Box<CreateArgs>),
     /// List your sandboxes, whichever process made them
+    #[command(visible_alias = "list")]
     Ls {
         /// Only those with this label; can be repeated
         #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]

@@ -57,14 +57,14 @@ pub(crate) async fn run(
     };
     let inherited = plan.inherited(&*store).await?;
     let already = match &plan.resumed {
-        Some(run) => kept::spent(&store.records(&run.id).await?, &inherited),
+        Some(run) => kept::spent(run, &store.records(&run.id).await?, &inherited),
         None => Already::default(),
     };
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
     let input = plan.input(&args, config, &gateway)?;
     let new_run = || plan.new_run(&input);
     let (run, journal) =
-        kept::begin(store.clone(), plan.resumed.clone(), args.take_over, new_run).await?;
+        kept::begin(store.clone(), plan.resumed.clone(), args.take_over, config, new_run).await?;
     let sitting = Sitting {
         args: &args,
         run,

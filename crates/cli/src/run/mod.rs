@@ -7,18 +7,18 @@ pub(crate) mod show;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_code::packages::Packages;
 use assize_code::{
-    CannotKeep, CodeState, Court, Keep, LeftFile, Options, Session, SessionError, Task, Verdict,
-    graph,
+    CannotKeep, CodeState, Court, Keep, LeftFile, Options, Session, Task, Verdict, graph,
 };
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunError, RunOptions};
 use assize_sandbox::{Harvest, Language, Pool, Spec};
 use assize_store::{ArtifactId, Ending, Run, RunId, RunJournal, Store, StoreError};
+use assize_types::text::shorten;
 use assize_types::{Cancel, Fingerprint, trail};
 use async_trait::async_trait;
 use serde_json::json;
@@ -31,7 +31,7 @@ use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::kept;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
-use crate::{sitting, walls};
+use crate::{sessions, sitting, walls};
 use plan::{Input, Plan};
 use progress::Progress;
 
@@ -62,18 +62,23 @@ pub(crate) async fn run(
         None => Plan::resumed(&args, &*store).await?,
     };
     let already = match &plan.resumed {
-        Some(run) => kept::spent(&store.records(&run.id).await?, &[]),
+        Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
         None => Already::default(),
     };
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
-    if gateway.name().0 == "rehearsal" && !assize_code::rehearsal::knows(&plan.task.task) {
-        return Err(assize_code::rehearsal::unknown().into());
+    let Task { task, language, .. } = &plan.task;
+    if gateway.name().0 == "rehearsal" && !assize_code::rehearsal::knows(task, *language) {
+        let mut unknown = Failure::from(assize_code::rehearsal::unknown());
+        unknown.kind = FailureKind::Settings;
+        return Err(unknown);
     }
-    let mut input = plan.input(&args, config, around, &gateway)?;
-    input.out = args.out.clone().or(input.out);
-    input.save = args.save.clone().or(input.save);
+    let mut input = plan.input(&args, config, &gateway)?;
+    let named = |path: &PathBuf| walls::typed(around, path);
+    input.out = args.out.as_ref().map(named).or(input.out);
+    input.save = args.save.as_ref().map(named).or(input.save);
+    let packages = packages(&input, config, around)?;
     let session = match &input.session {
-        Some(name) => Some(Session::open(&around.state_folder.join("sessions"), name)?),
+        Some(name) => Some(open_session(around, name, args.quiet)?),
         None => None,
     };
     let most = MOST_WAITING + input.candidates;
@@ -81,11 +86,12 @@ pub(crate) async fn run(
     let (pool, why) = walls::pool(config, around, language, spec(&input), most).await?;
     let new_run = || plan.new_run(&input);
     let (run, journal) =
-        kept::begin(store.clone(), plan.resumed.clone(), args.again.take_over, new_run).await?;
+        kept::begin(store.clone(), plan.resumed.clone(), args.again.take_over, config, new_run)
+            .await?;
     let mut sitting = Sitting {
         args: &args,
         pool,
-        packages: packages(&input, config, around),
+        packages,
         session,
         store,
         run,
@@ -100,8 +106,27 @@ pub(crate) async fn run(
     sitting.finish(outcome?).await
 }
 
+fn open_session(around: &Surroundings, name: &str, quiet: bool) -> Result<Session, Failure> {
+    let root = sessions::root(around);
+    let before = Session::look(&root, name)?;
+    let session = Session::open(&root, name)?;
+    if !quiet {
+        // Whoever mistypes a name should see it.
+        note(&match before.map(|files| files.len()) {
+            None => format!("session `{name}`, which begins with this run"),
+            Some(1) => format!("session `{name}`, with 1 file"),
+            Some(files) => format!("session `{name}`, with {files} files"),
+        });
+    }
+    Ok(session)
+}
+
 /// Where programs get their packages, if they may have any.
-fn packages(input: &Input, config: &Config, around: &Surroundings) -> Option<Packages> {
+fn packages(
+    input: &Input,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Option<Packages>, Failure> {
     let allowed: BTreeSet<String> = input.packages.iter().cloned().collect();
     let pip = match config.text("packages.pip") {
         Some(words) => words.split_whitespace().map(str::to_owned).collect(),
@@ -122,8 +147,12 @@ fn packages(input: &Input, config: &Config, around: &Surroundings) -> Option<Pac
     });
     let env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
     let wheels = config.text("packages.wheels").map(|path| walls::typed(around, path.as_ref()));
+    if let Some(folder) = wheels.as_ref().filter(|folder| !folder.is_dir()) {
+        let message = format!("`packages.wheels` is no folder: `{}`", folder.display());
+        return Err(Failure::new(FailureKind::Settings, message));
+    }
     let folder = around.cache_folder.join("packages");
-    (!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels, env })
+    Ok((!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels, env }))
 }
 
 fn spec(input: &Input) -> Spec {
@@ -256,7 +285,10 @@ impl Sitting<'_> {
         if args.json {
             let taken = self.take_files(verdict).await;
             out_json(&self.as_json(verdict, taken.as_ref().unwrap_or(&Taken::default())))?;
-            return taken.and_then(|_| self.save(verdict));
+            return taken.and_then(|taken| {
+                self.save(verdict)?;
+                self.refuse_stale(&taken)
+            });
         }
         if verdict.spent.rehearsal && !args.quiet {
             note(&paint(DIM, format!("[{REHEARSAL_LABEL}]")));
@@ -283,22 +315,65 @@ impl Sitting<'_> {
         if last.is_some_and(|execution| execution.outcome.output_cut) {
             terminal::warn("its output was cut (`--output` keeps more)");
         }
-        if args.quiet {
-            return Ok(());
+        if !args.quiet {
+            self.show_notes(verdict, &taken);
+        }
+        if !verdict.success {
+            show::failure(verdict, &self.run.id).iter().for_each(|line| note(line));
+            if let Some(path) = &self.input.save {
+                note(&format!("`{}` was not written: no program succeeded", path.display()));
+            }
+        }
+        if !args.quiet {
+            let totals = self.gateway.ledger().totals();
+            note(&paint(DIM, format!("{} · {} · {}", self.run.id, self.why, account(&totals))));
+        }
+        self.refuse_stale(&taken)
+    }
+
+    /// What there is to know besides the answer.
+    fn show_notes(&self, verdict: &Verdict, taken: &Taken) {
+        let last = verdict.history.last().and_then(|last| last.execution.as_ref());
+        if let Some(execution) = last.filter(|_| verdict.success) {
+            if execution.stdout.trim().is_empty() {
+                note(&paint(DIM, "it printed nothing"));
+            }
+            show::complaints(&execution.stderr).iter().for_each(|line| note(line));
         }
         show::attempts(&verdict.history).iter().for_each(|line| note(line));
-        if let (Some(folder), true) = (&self.input.out, verdict.success) {
-            let files = if taken.files.len() == 1 { "file" } else { "files" };
-            note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
+        let Some(execution) = last.filter(|_| verdict.success) else { return };
+        if let Some(path) = &self.input.save {
+            note(&format!("the program is in `{}`", path.display()));
         }
-        let totals = self.gateway.ledger().totals();
-        note(&paint(DIM, format!("{} · {} · {}", self.run.id, self.why, account(&totals))));
-        Ok(())
+        match &self.input.out {
+            Some(folder) => {
+                let files = if taken.files.len() == 1 { "file" } else { "files" };
+                note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
+            }
+            None if execution.files.is_empty() || self.input.session.is_some() => {}
+            None => note(&show::left(&execution.files, &self.run.id)),
+        }
+    }
+
+    /// What was there before must not be taken for what the program left.
+    fn refuse_stale(&self, taken: &Taken) -> Result<(), Failure> {
+        let Some(folder) = self.input.out.as_ref().filter(|_| !taken.in_the_way.is_empty()) else {
+            return Ok(());
+        };
+        let names = shorten(&taken.in_the_way.join(", "), 200);
+        let message = format!(
+            "not taken, as something of that name is in `{}` already: {names}",
+            folder.display()
+        );
+        let hint = format!("take them elsewhere: `assize runs files {} --out FOLDER`", self.run.id);
+        Err(Failure::new(FailureKind::Environment, message).hint(hint))
     }
 
     fn as_json(&self, verdict: &Verdict, taken: &Taken) -> serde_json::Value {
         let mut shown = json!(verdict);
         shown["run"] = json!(self.run.id);
+        shown["provider"] = json!(self.input.provider);
+        shown["model"] = json!(self.input.model);
         shown["task"] = json!(self.run.title);
         shown["isolation"] = json!(self.why);
         shown["cost_usd"] = dollars(verdict.spent.cost);
@@ -321,36 +396,31 @@ impl Sitting<'_> {
     /// Takes the files of the program that succeeded to where they are wanted.
     async fn take_files(&self, verdict: &Verdict) -> Result<Taken, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
-        let Some(execution) = execution.filter(|_| verdict.success) else {
-            return Ok(Taken::default());
-        };
-        let Some(folder) = &self.input.out else {
+        let Some(execution) = execution else { return Ok(Taken::default()) };
+        let Some(folder) = self.input.out.as_ref().filter(|_| verdict.success) else {
             // Where files are handed on, what was not is worth a word.
-            return Ok(Taken { left: execution.not_taken.clone(), ..Taken::default() });
+            let left = execution.not_taken.iter().filter(|_| self.input.session.is_some());
+            return Ok(Taken { left: left.cloned().collect(), ..Taken::default() });
         };
-        let mut files = Vec::new();
-        for LeftFile { name, sha256, .. } in &execution.files {
-            let bytes = self.store.artifact(ArtifactId::from(*sha256)).await?;
-            files.push((name.clone(), bytes));
-        }
-        let mut taken = artifacts::keep(Harvest::from(files), folder)?;
+        let taken = take_files(&*self.store, &execution.files, folder).await;
+        let hint = format!("take them later: `assize runs files {} --out FOLDER`", self.run.id);
+        let mut taken = taken.map_err(|failure| failure.hint(hint))?;
         taken.left.extend(execution.not_taken.iter().cloned());
         Ok(taken)
     }
 }
 
-impl From<SessionError> for Failure {
-    fn from(error: SessionError) -> Failure {
-        let kind = match &error {
-            SessionError::Files(_) => FailureKind::Environment,
-            _ => FailureKind::Usage,
-        };
-        let failure = Failure::from_error(kind, &error);
-        match error {
-            SessionError::InUse(_) => failure.hint("wait for it, or name another"),
-            _ => failure,
-        }
+/// Writes the files that a program left into a folder here.
+pub(crate) async fn take_files(
+    store: &dyn Store,
+    files: &[LeftFile],
+    folder: &Path,
+) -> Result<Taken, Failure> {
+    let mut taken = Vec::new();
+    for LeftFile { name, sha256, .. } in files {
+        taken.push((name.clone(), store.artifact(ArtifactId::from(*sha256)).await?));
     }
+    artifacts::keep(Harvest::from(taken), folder)
 }
 
 fn refuse_existing(path: &Path) -> Result<(), Failure> {
@@ -371,8 +441,11 @@ fn refuse_existing(path: &Path) -> Result<(), Failure> {
 /// Writes the program to a file that is not there yet.
 fn save(path: &Path, code: &str) -> Result<(), Failure> {
     use std::io::Write;
-    let made = std::fs::File::create_new(path);
-    made.and_then(|mut file| file.write_all(code.as_bytes())).map_err(|error| {
+    let written = std::fs::File::create_new(path).and_then(|mut file| {
+        // Half a program would be taken for a whole one.
+        file.write_all(code.as_bytes()).inspect_err(|_| drop(std::fs::remove_file(path)))
+    });
+    written.map_err(|error| {
         let message = format!("cannot write `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message)
             .hint("the program is kept with the run: `assize runs show RUN --transcripts`")

@@ -78,6 +78,13 @@ impl Plan {
         let limits = walls::spec(&args.sandbox, config)?.limits;
         let task = match args.task.as_deref() {
             Some("-") => input::from_standard_input("the task", LONGEST, cancel).await?,
+            Some(task) if is_file(task) => {
+                let message = format!("`{task}` is a file, not a task");
+                let hint = format!(
+                    "`assize run - < {task}` reads the task from it; `assize exec {task}` runs it"
+                );
+                return Err(usage(message).hint(hint));
+            }
             Some(task) => input::checked("the task", LONGEST, task)?,
             None => return Err(usage("there is no task")),
         };
@@ -103,7 +110,7 @@ impl Plan {
             tests,
             expect,
             inputs,
-            wants_files: args.out.is_some(),
+            wants_files: true,
             ..Task::new(task)
         };
         Ok(Plan { task, limits, before: None, resumed: None })
@@ -113,7 +120,8 @@ impl Plan {
     pub(super) async fn resumed(args: &RunArgs, store: &dyn Store) -> Result<Plan, Failure> {
         let run = kept::find(store, args.again.resume.as_deref().unwrap_or_default()).await?;
         if run.kind != "run" {
-            return Err(usage(format!("`{}` is no run of code but a {}", run.id, run.kind)));
+            let message = format!("`{}` is of another kind: {}", run.id, run.kind);
+            return Err(usage(message).hint(format!("`assize runs resume {}` knows how", run.id)));
         }
         if !args.again.take_over {
             let instead = "wait for it, stop it, or take the run over with `--take-over`";
@@ -146,7 +154,7 @@ impl Plan {
             tests,
             expect: before.expect.as_deref().map(str::parse::<Expect>).transpose()?,
             inputs,
-            wants_files: before.out.is_some(),
+            wants_files: true,
             ..Task::new(task.ok_or_else(|| lost("the task"))?)
         };
         let limits = before.limits.clone();
@@ -158,7 +166,6 @@ impl Plan {
         &self,
         args: &RunArgs,
         config: &Config,
-        around: &Surroundings,
         gateway: &Gateway,
     ) -> Result<Input, Failure> {
         let (provider, model) = gateway.name();
@@ -180,8 +187,9 @@ impl Plan {
             max_attempts: self.task.max_attempts,
             candidates: self.task.candidates,
             expect: self.task.expect.as_ref().map(ToString::to_string),
-            out: args.out.as_ref().map(|path| walls::typed(around, path)),
-            save: args.save.as_ref().map(|path| walls::typed(around, path)),
+            // Where they are named, by whoever knows this time.
+            out: None,
+            save: None,
             session: args.session.clone(),
             limits: self.limits.clone(),
             image: args.sandbox.image.clone(),
@@ -213,6 +221,11 @@ impl Plan {
             artifacts,
         }
     }
+}
+
+/// Whether a task is nothing but the name of a file that is there.
+fn is_file(task: &str) -> bool {
+    !task.contains(char::is_whitespace) && std::path::Path::new(task).is_file()
 }
 
 /// The first line of a task that says something.

@@ -61,14 +61,17 @@ impl Progress {
         let place = key.strip_prefix("attempt-").and_then(|rest| rest.split_once('/'));
         let Some((attempt, part)) = place else { return };
         // Of several side by side, the last that anything was begun for.
-        let doing = match part.rsplit('/').next().unwrap_or(part) {
-            "winner" | "commit" => return,
+        let (which, what) = part.rsplit_once('/').unwrap_or(("", part));
+        let doing = match what {
+            "race" | "commit" => return,
             "generate" => "writing the program",
             "execute" => "running it",
             "critique" => "asking the critic",
-            _ => "asking once more",
+            _ => "asking once more, as the answer could not be read",
         };
-        let doing = format!("attempt {attempt} of {} · {doing}", self.attempts);
+        let which = which.strip_prefix("candidate-").map(|number| format!(" · program {number}"));
+        let which = which.unwrap_or_default();
+        let doing = format!("attempt {attempt} of {}{which} · {doing}", self.attempts);
         match self.manner {
             Manner::Live => self.draw(&doing),
             Manner::Lines => terminal::note(&paint(DIM, &doing)),

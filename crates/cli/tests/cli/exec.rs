@@ -129,10 +129,10 @@ except PermissionError: print('read-only')
     assert_eq!(fs::read_to_string(home.work().join("out/plots/total.txt")).unwrap(), "12");
     assert_eq!(fs::read_dir(home.work().join("out")).unwrap().count(), 1);
     insta::assert_snapshot!(err, @r"
-    warning: `a�b` was left: its name is not sound
-    warning: `bad�` was left: its name is not sound
-    warning: `link` was left: it is a link
-    warning: `pipe` was left: it is no plain file
+    warning: `a�b` was not taken: its name is not sound
+    warning: `bad�` was not taken: its name is not sound
+    warning: `link` was not taken: it is a link
+    warning: `pipe` was not taken: it is no plain file
     1 file taken into `out`
     ");
 }
@@ -176,11 +176,11 @@ sys.exit(6)
     assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
     assert_eq!(fs::read_to_string(home.work().join("repo/new.txt")).unwrap(), "new");
     insta::assert_snapshot!(err, @r"
-    warning: `.git` was left: its name begins with a dot
-    warning: `closed` was left: `/workspace/closed`: Permission denied (os error 13)
-    warning: `many` was left: `/workspace/many` has more than 4000 entries
-    warning: `file/inside` was left: something of that name is here already
-    warning: `kept.txt` was left: something of that name is here already
+    warning: `.git` was not taken: its name begins with a dot
+    warning: `closed` was not taken: `/workspace/closed`: Permission denied (os error 13)
+    warning: `many` was not taken: `/workspace/many` has more than 4000 entries
+    warning: `file/inside` was not taken: something of that name is here already
+    warning: `kept.txt` was not taken: something of that name is here already
     1 file taken into `repo`
     ");
 }

@@ -6,6 +6,7 @@ mod ask;
 mod debate;
 mod eval;
 mod exec;
+mod files;
 mod killed;
 mod readme;
 mod run;

@@ -42,9 +42,10 @@ fn without_a_model_the_loop_can_be_seen() {
 fn for_any_other_task_a_provider_is_asked_for() {
     let home = home();
     let Ran { code, out, err } = home.run(&["run", "Solve chess"]);
-    assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("knows only these tasks by heart: \"Calculate fibonacci(10)\""), "{err}");
+    assert_eq!((code, out.as_str()), (3, ""));
+    assert!(err.contains("by heart, in Python: \"Calculate fibonacci(10)\""), "{err}");
     assert!(err.contains("ANTHROPIC_API_KEY"), "{err}");
+    assert_eq!(home.run(&["run", FIBONACCI, "--language", "sh"]).code, 3);
     assert!(home.run(&["runs", "list"]).err.contains("no runs"));
 }
 
@@ -63,6 +64,7 @@ fn what_cannot_be_tried_is_said_before_anything_is_done() {
         told(&["-"], long.as_bytes()),
         told(&["-"], b"\xff\xfe"),
         told(&["x", "--language", "cobol"], b""),
+        told(&["taken.py"], b""),
         told(&["x", "--expect", "/(/"], b""),
         told(&["x", "--file", "nowhere.csv"], b""),
         told(&["x", "--tests", "nowhere.py"], b""),
@@ -72,11 +74,11 @@ fn what_cannot_be_tried_is_said_before_anything_is_done() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
-fn with_provider(kind: Kind, fake: &FakeProvider) -> Home {
+pub(crate) fn with_provider(kind: Kind, fake: &FakeProvider) -> Home {
     Home::with(kind, fake).set("PATH", "/usr/local/bin:/usr/bin:/bin")
 }
 
-fn program(code: &str) -> Value {
+pub(crate) fn program(code: &str) -> Value {
     json!({"code": code, "dependencies": [], "reasoning": "so", "confidence": 0.5})
 }
 
@@ -120,6 +122,19 @@ fn tried_and_failed_has_an_exit_code_of_its_own() {
     let Ran { code, out, err } = home.run(&args);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("✗ attempt 2 failed: 1 of 1 tests failed"), "{err}");
+    // Which, why, and where to look.
+    assert!(err.contains("    test_ten: assert fibonacci(10) == 56\n"), "{err}");
+    assert!(err.contains("failed after 2 attempts: 1 of 1 tests failed\n"), "{err}");
+    assert!(err.contains("every program and its output: `assize runs show run-"), "{err}");
+    let args =
+        ["run", FIBONACCI, "--expect", "56", "--max-attempts", "1", "--quiet", "--save", "x"];
+    let Ran { code, out, err } = home.run(&args);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(
+        err.starts_with("failed after 1 attempt: it printed `55`, and `56` was expected\n"),
+        "{err}"
+    );
+    assert!(err.contains("/x` was not written: no program succeeded"), "{err}");
     let args = ["run", FIBONACCI, "--expect", "/^55$/", "--json"];
     let told: Value = serde_json::from_str(&home.run(&args).out).unwrap();
     assert_eq!(told["success"], true);
@@ -161,6 +176,8 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
     let mut killed = 0;
     while killed < kills {
         let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+        // One by one, and side by side.
+        let candidates = if killed % 2 == 0 { "1" } else { "2" };
         let begun = Instant::now();
         let mut whole = Duration::ZERO;
         loop {
@@ -169,7 +186,7 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
             let mut command = match listed[0]["id"].as_str() {
                 _ if listed[0]["status"] == "done" => break,
                 Some(run) => home.command(&["runs", "resume", run]),
-                None => home.command(&["run", USERS]),
+                None => home.command(&["run", USERS, "--candidates", candidates]),
             };
             // As long as an undisturbed one takes here, about.
             whole = whole.max(Duration::from_millis(300)).max(begun.elapsed() / 4);
@@ -188,12 +205,21 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
         let shown: Value = serde_json::from_str(&shown).unwrap();
         let result = &shown["result"];
         assert_eq!((&result["success"], &result["attempts"]), (&true.into(), &2.into()), "{shown}");
-        let names: Vec<&str> = shown["events"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|event| event["name"].as_str().unwrap())
-            .collect();
+        let events = shown["events"].as_array().unwrap().iter();
+        let names: Vec<&str> =
+            events.clone().map(|event| event["name"].as_str().unwrap()).collect();
+        if candidates == "2" {
+            // In whatever order, and the last of them perhaps given up.
+            let about = events.map(|event| {
+                let about = &event["payload"];
+                format!("{} {} {}", event["name"], about["attempt"], about["candidate"])
+            });
+            let about: Vec<String> = about.collect();
+            let once: std::collections::BTreeSet<&String> = about.iter().collect();
+            assert_eq!(once.len(), about.len(), "{about:?}");
+            assert_eq!(result["history"].as_array().unwrap().len(), 4, "{result}");
+            continue;
+        }
         let attempt = ["code_generated", "execution_started", "execution_complete"];
         let expected = [&attempt[..], &["code_criticised"], &attempt, &["code_finished"]].concat();
         assert_eq!(names, expected);
@@ -238,6 +264,28 @@ fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
     let Ran { code, out, err } = home.run(&["run", "--resume", run]);
     assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
     assert_eq!(fake.captured().len(), 4);
+}
+
+#[test]
+fn what_may_be_spent_holds_when_it_goes_on() {
+    let script = [
+        Reply::text(program("raise SystemExit(3)").to_string()),
+        Reply::text(json!({"issues": ["it exits"], "suggested_fixes": ["do not"]}).to_string()),
+        Reply::text(program("print('done')").to_string()),
+    ];
+    let fake = FakeProvider::scripted(Kind::Anthropic, script);
+    let home = with_provider(Kind::Anthropic, &fake);
+    // A call is reckoned with some 5,800 tokens before, and takes a few less.
+    let args = ["run", "Do it", "--max-output-tokens", "500", "--max-tokens", "5900"];
+    let Ran { code, err, .. } = home.run(&args);
+    assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
+    let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    let run = listed[0]["id"].as_str().unwrap();
+    let Ran { code, err, .. } = home.run(&["runs", "resume", run]);
+    assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
+    let Ran { code, out, err } =
+        home.run(&["runs", "resume", run, "--max-tokens", "100000", "--quiet"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "done\n", ""));
 }
 
 #[test]

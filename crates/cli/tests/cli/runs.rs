@@ -143,7 +143,7 @@ fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
 }
 
 /// Runs commands of a shell where disks can be made: in name spaces of their own.
-fn where_disks_can_be_made(home: &Home, script: &str) -> Ran {
+pub(crate) fn where_disks_can_be_made(home: &Home, script: &str) -> Ran {
     let binary = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
     let mut command = home.command(&[]);
     let mut shell = Command::new("unshare");

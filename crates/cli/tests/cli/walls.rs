@@ -25,6 +25,23 @@ fn skipped(reason: &str) {
 }
 
 #[test]
+fn programs_are_tried_in_containers_too() {
+    let Some(home) = with_docker() else { return };
+    let task = "Read data from users.json and print usernames";
+    let tests = home.write(
+        "tests.py",
+        "from solution import SAMPLE\ndef test_three(): assert len(SAMPLE) == 3",
+    );
+    let tests = tests.display().to_string();
+    let Ran { code, out, err } =
+        home.run(&["run", task, "--isolation", "docker", "--tests", &tests]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("ada\n"), "{out}");
+    assert!(err.contains("FileNotFoundError") && err.contains("docker"), "{err}");
+    assert!(err.contains("✓ attempt 2 succeeded, 1 test passed"), "{err}");
+}
+
+#[test]
 fn docker_runs_code_with_the_same_words() {
     let Some(home) = with_docker() else { return };
     home.write("code.py", "import os, sys\nprint(sys.argv[1], sys.stdin.read())\nopen('left', 'w').write('x')\nsys.exit(9)");

@@ -1,16 +1,74 @@
-# Runs a user's tests against a program on trial, and leaves a record only once they are through: see the
-# harness for Python. The tests find the program in $SOLUTION, to be sourced or run. Whatever fails in them
-# ends them, also where the program has told the shell otherwise.
-exec 9<&0 </dev/null
-SOLUTION=/tmp/code.sh
-export SOLUTION
-set -eE
-trap 'exit 1' ERR
-source /tmp/tests.sh
-for assize_test in $(compgen -A function test || true); do
+# Runs a user's tests against a program on trial: see the harness for Python. The tests find the program in
+# $SOLUTION, to be sourced or run. They have a shell of their own, which says on a channel how far they got;
+# the record is left by this one, which knows its name.
+IFS= read -r assize_record
+assize_tests=$(cat)
+printf '%s\n' "$assize_tests" >/tmp/tests.sh
+
+text() { # TEXT
+    local text=${1//\\/\\\\}
+    text=${text//\"/\\\"}
+    printf '"%s"' "${text//[[:cntrl:]]/ }"
+}
+
+leave() { # PASSED FAILED BROKEN, the last two as JSON
+    printf '{"passed": %d, "failed": [%s], "broken": %s}' "$1" "$2" "$3" >"/tmp/$assize_record"
+}
+
+if ! wrong=$(bash -n /tmp/tests.sh 2>&1); then
+    leave 0 '' "$(text "$wrong")"
+    exit 1
+fi
+
+read -r -d '' child <<'CHILD'
+export SOLUTION=/tmp/code.sh
+assize_test='the file of tests'
+# Whatever fails ends the tests, also where the program that they source has told the shell otherwise.
+assize_arm() {
+    set -eE
+    trap '[[ $BASH_SUBSHELL -gt 0 ]] || assize_fail "$LINENO" "$BASH_COMMAND"; exit 1' ERR
+}
+assize_fail() { # LINE COMMAND
+    printf 'failed\t%s\tline %s: %s\n' "$assize_test" "$1" "${2//[[:cntrl:]]/ }" >&8
+}
+source() {
+    builtin source "$@"
+    assize_arm
+}
+.() {
+    builtin source "$@"
+    assize_arm
+}
+assize_arm
+builtin source /tmp/tests.sh
+shopt -s extdebug
+builtin mapfile -t assize_all < <(builtin compgen -A function test || true)
+for assize_test in "${assize_all[@]}"; do
+    assize_where=$(declare -F "$assize_test")
+    [[ $assize_where == *' /tmp/tests.sh' ]] || continue
+    assize_arm
     "$assize_test"
+    printf 'passed\t%s\n' "$assize_test" >&8
 done
-trap - ERR
-set +e
-read -r record <&9
-printf '{"passed": 1, "failed": []}' >"/tmp/$record"
+printf 'through\n' >&8
+CHILD
+
+exec 7>&1
+passed=0 failed='' through=no
+while IFS=$'\t' read -r what name error; do
+    case $what in
+    passed) passed=$((passed + 1)) ;;
+    failed) failed="{\"name\": $(text "$name"), \"error\": $(text "$error")}" ;;
+    through) through=yes ;;
+    esac
+done < <(exec bash -c "$child" 8>&1 >&7 7>&- </dev/null)
+wait $!
+ended=$?
+if [ -n "$failed" ]; then
+    leave "$passed" "$failed" null
+    exit 1
+fi
+[ "$through" = yes ] && [ "$ended" = 0 ] || exit "$ended"
+# A file of plain commands has passed by now.
+[ "$passed" -gt 0 ] || passed=1
+leave "$passed" '' null

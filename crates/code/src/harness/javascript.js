@@ -1,41 +1,136 @@
-// Runs a user's tests against a program on trial, and leaves a record only once they are through: see
-// the harness for Python.
-const fs = require('node:fs');
-const LONGEST = 2000;
+// Runs a user's tests against a program on trial, and leaves a record only once they are through and
+// nothing is left to be waited for: see the harness for Python.
+(() => {
+  const assert = require('node:assert');
+  const fs = require('node:fs');
+  const Module = require('node:module');
+  const vm = require('node:vm');
+  const CODE = '/tmp/code.js';
+  const TESTS = '/tmp/tests.js';
+  const LONGEST = 2000;
 
-async function main() {
+  const { writeFileSync } = fs;
+  const { stringify } = JSON;
+  const exit = process.reallyExit.bind(process);
+  const asserting = Object.assign((...given) => assert(...given), assert);
+  const todo = JSON.parse(fs.readFileSync(0, 'utf8'));
   const failed = [];
   let passed = 0;
+  let broken = null;
+  let runner = null;
+
+  const why = (error) => String((error && error.stack) || error).slice(-LONGEST);
+  const fail = (name, error) => failed.push({ name, error: why(error) });
+  // Whoever else listens for these does not make them unheard.
+  process.on('uncaughtException', (error) => fail('while tests were run', error));
+  process.on('unhandledRejection', (error) => fail('while tests were run', error));
+
   const attempt = async (name, act) => {
     try {
       await act();
       passed += 1;
     } catch (error) {
-      failed.push({ name, error: String((error && error.stack) || error).slice(-LONGEST) });
+      fail(name, error);
     }
   };
-  let program = {};
-  try {
-    // Its exports are there by themselves, and as `solution`.
-    program = require('/tmp/code.js');
-    Object.assign(globalThis, program, { solution: program });
-  } catch (error) {
-    failed.push({ name: 'before any test', error: String((error && error.stack) || error).slice(-LONGEST) });
-  }
-  if (failed.length === 0) {
-    let tests = {};
-    await attempt('the file of tests', async () => {
-      tests = require('/tmp/tests.js');
-      await tests;
-    });
-    const own = Object.entries(tests).filter(([name, value]) => name.startsWith('test') && typeof value === 'function');
-    // A file of plain assertions has passed by now; one that exports anything else has not.
-    if (Object.keys(tests).length > 0 && failed.length === 0) passed = 0;
-    for (const [name, test] of own) await attempt(name, test);
-  }
-  const number = fs.readFileSync(0, 'utf8').split('\n')[0].trim();
-  fs.writeFileSync(`/tmp/${number}`, JSON.stringify({ passed, failed: failed.slice(0, 50) }), { flag: 'wx' });
-  process.exitCode = failed.length > 0 ? 1 : 0;
-}
 
-main();
+  // What is given to `test` and `it` of Node's own runner is run by that, and counted here.
+  const counted = (real) => new Proxy(real, {
+    apply(target, self, args) {
+      const at = args.findIndex((one) => typeof one === 'function');
+      if (at >= 0) {
+        const [name, act] = [String(args[0]), args[at]];
+        args[at] = function (...given) {
+          const wrong = (error) => { fail(name, error); throw error; };
+          let result;
+          try {
+            result = Reflect.apply(act, this, given);
+          } catch (error) {
+            wrong(error);
+          }
+          if (!result || typeof result.then !== 'function') {
+            passed += 1;
+            return result;
+          }
+          return result.then((value) => { passed += 1; return value; }, wrong);
+        };
+        Object.defineProperty(args[at], 'length', { value: act.length });
+      }
+      return Reflect.apply(target, self, args);
+    },
+  });
+
+  // Tests find the program as `solution`, and assertions as they were before it ran; Node's own runner is
+  // watched.
+  const load = Module._load;
+  const found = function (name, parent, ...rest) {
+    if (/^(\.\/)?solution(\.js)?$/.test(name)) return load.call(this, CODE, parent, ...rest);
+    const ours = parent && parent.filename === TESTS;
+    if (ours && /^(node:)?assert$/.test(name)) return asserting;
+    const module = load.call(this, name, parent, ...rest);
+    if (name !== 'node:test') return module;
+    runner = module;
+    return new Proxy(module, {
+      get: (target, key) => (key === 'test' || key === 'it' ? counted(target[key]) : target[key]),
+      apply: (target, self, args) => counted(target)(...args),
+    });
+  };
+  Module._load = found;
+
+  async function run(text) {
+    try {
+      new vm.Script(Module.wrap(text), { filename: TESTS });
+    } catch (error) {
+      broken = why(error);
+      return;
+    }
+    try {
+      // Its exports are there by themselves, and as `solution`.
+      const program = require(CODE);
+      Object.assign(globalThis, program, { solution: program });
+    } catch (error) {
+      fail('before any test', error);
+      return;
+    }
+    Module._load = found;
+    // Functions whose names say that they are tests need not be exported.
+    const named = text.matchAll(/^(?:(?:async\s+)?function\s*\*?|const|let|var)\s+(test\w+)/gm);
+    const names = [...new Set([...named].map((match) => match[1]))];
+    const also = names.map((name) => `${name}: typeof ${name} === 'function' ? ${name} : undefined`);
+    const tests = new Module(TESTS, module);
+    tests.filename = TESTS;
+    tests.paths = module.paths;
+    try {
+      tests._compile(`${text}\n;globalThis.assizeTests = { ${also.join(', ')} };`, TESTS);
+      await tests.exports;
+    } catch (error) {
+      const missing = error && error.code === 'MODULE_NOT_FOUND' && error.requireStack?.[0] === TESTS;
+      if (missing) broken = why(error);
+      else fail('the file of tests', error);
+      return;
+    }
+    const own = { ...globalThis.assizeTests, ...tests.exports };
+    for (const [name, test] of Object.entries(own)) {
+      if (name.startsWith('test') && typeof test === 'function') await attempt(name, test);
+    }
+    // A file of plain assertions has passed by now, but for those that wait.
+    const plain = Object.keys(own).length === 0 && runner === null;
+    if (plain && /\b(assert|expect|throw)\b/.test(text)) passed += 1;
+  }
+
+  const leave = () => {
+    // What it could not even begin, it says by this alone.
+    if (runner !== null && process.exitCode && failed.length === 0) fail('the tests', 'they failed');
+    const record = stringify({ passed, failed: failed.slice(0, 50), broken });
+    writeFileSync(`/tmp/${todo.record}`, record, { flag: 'wx' });
+    // At once: whatever was to happen at the end could change what is written.
+    exit(failed.length > 0 || broken !== null ? 1 : 0);
+  };
+
+  let through = false;
+  process.on('beforeExit', () => { if (through && runner === null) leave(); });
+  run(todo.tests).then(() => {
+    through = true;
+    if (runner !== null) runner.after(() => setImmediate(leave));
+  });
+})();

@@ -2,11 +2,13 @@
 //!
 //! Tests and program share a process, so that a test can call a function. That the process ends well
 //! says little then: a program can end it before the first test. So the harness leaves a record in the
-//! sandbox once the tests are through, under a name that nobody knew before.
+//! sandbox once the tests are through, under a name that nobody knew before. The tests and that name come
+//! on standard input, which is read before anything of the program runs: there is no file to change.
 
 use std::collections::BTreeMap;
 
 use assize_sandbox::{Command, Finished, Language, Sandbox, SandboxError};
+use serde_json::json;
 
 use crate::execution::TestReport;
 
@@ -16,27 +18,28 @@ const LARGEST: u64 = 1 << 20;
 struct Harness {
     text: &'static str,
     path: &'static str,
-    tests: &'static str,
 }
 
 fn of(language: Language) -> Harness {
     match language {
-        Language::Python => Harness {
-            text: include_str!("python.py"),
-            path: "/tmp/harness.py",
-            tests: "/tmp/tests.py",
-        },
-        Language::JavaScript => Harness {
-            text: include_str!("javascript.js"),
-            path: "/tmp/harness.js",
-            tests: "/tmp/tests.js",
-        },
-        Language::Bash => Harness {
-            text: include_str!("bash.sh"),
-            path: "/tmp/harness.sh",
-            tests: "/tmp/tests.sh",
-        },
+        Language::Python => Harness { text: include_str!("python.py"), path: "/tmp/harness.py" },
+        Language::JavaScript => {
+            Harness { text: include_str!("javascript.js"), path: "/tmp/harness.js" }
+        }
+        Language::Bash => Harness { text: include_str!("bash.sh"), path: "/tmp/harness.sh" },
     }
+}
+
+/// Whether tests are written for pytest, which must be there then.
+pub(crate) fn wants_pytest(tests: &str) -> bool {
+    let imports = |line: &str| {
+        let mut words = line.split_whitespace();
+        let first = words.next();
+        let module = words.next().unwrap_or_default();
+        matches!(first, Some("import" | "from"))
+            && module.split(['.', ',']).next() == Some("pytest")
+    };
+    tests.lines().any(imports)
 }
 
 /// Runs tests against code. The report is `None` if they never came to their end.
@@ -48,9 +51,7 @@ pub(crate) async fn run(
     env: BTreeMap<String, String>,
 ) -> Result<(Finished, Option<TestReport>), SandboxError> {
     let harness = of(language);
-    for (path, text) in
-        [(language.code_path(), code), (harness.tests, tests), (harness.path, harness.text)]
-    {
+    for (path, text) in [(language.code_path(), code), (harness.path, harness.text)] {
         sandbox.write(path, text.as_bytes()).await?;
     }
     let record = format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..));
@@ -58,8 +59,12 @@ pub(crate) async fn run(
     command.env = env;
     let running = sandbox.exec(command).await?;
     let stdin = running.stdin();
+    let todo = match language {
+        Language::Bash => format!("{record}\n{tests}"),
+        _ => json!({"record": record, "tests": tests}).to_string(),
+    };
     // It may be over already.
-    stdin.write(format!("{record}\n").as_bytes()).await?;
+    stdin.write(todo.as_bytes()).await?;
     stdin.close();
     let finished = running.finish().await?;
     let report = match sandbox.read(&format!("/tmp/{record}"), LARGEST).await {

@@ -1,106 +1,207 @@
 """Runs a user's tests against a program on trial, and leaves a record only once they are through.
 
-The record is a file named by a number that comes on standard input and is read last: whoever ends the
-process before that leaves none.
+What to do comes on standard input: the tests, and the name of the record. Both are read before anything of
+the program runs, and what the harness needs later is taken hold of as well, so that a program that changes
+what it finds (the files, the modules, what happens at the end) changes nothing here. Whoever ends the
+process early leaves no record.
 """
-import asyncio
-import importlib.util
-import inspect
-import json
-import os
-import sys
-import traceback
-import unittest
-
-CODE, TESTS = "/tmp/code.py", "/tmp/tests.py"
-LONGEST = 2000
 
 
-def load(name, path, given=()):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    vars(module).update(given)
-    spec.loader.exec_module(module)
-    return module
+def harness():
+    import ast
+    import asyncio
+    import builtins
+    import importlib.util
+    import json
+    import linecache
+    import os
+    import sys
+    import traceback
+    import types
+    import unittest
 
+    code_path, tests_path, longest = "/tmp/code.py", "/tmp/tests.py", 2000
+    dumps, leave, write = json.dumps, os._exit, os.write
+    format_exception, extract_tb = traceback.format_exception, traceback.extract_tb
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    function, generators = types.FunctionType, (types.GeneratorType, types.AsyncGeneratorType)
+    coroutine, run_coroutine, testcase = types.CoroutineType, asyncio.run, unittest.TestCase
+    load_case = unittest.TestLoader().loadTestsFromTestCase
 
-def why(error):
-    text = "".join(traceback.format_exception(error)).strip()
-    return text[-LONGEST:]
-
-
-class Results(unittest.TestResult):
-    def __init__(self):
-        super().__init__()
-        self.passed, self.wrong = 0, []
-
-    def addSuccess(self, test):
-        self.passed += 1
-
-    def addFailure(self, test, error):
-        self.wrong.append({"name": str(test), "error": why(error[1])})
-
-    addError = addFailure
-
-    def addUnexpectedSuccess(self, test):
-        self.wrong.append({"name": str(test), "error": "it was expected to fail"})
-
-    def addSubTest(self, test, subtest, error):
-        if error is not None:
-            self.addFailure(subtest, error)
-
-
-def plain_tests(module):
-    """Functions and methods that are tests by their names, as many who write tests expect."""
-    for name, value in list(vars(module).items()):
-        if getattr(value, "__module__", None) != "tests":
-            continue
-        if name.startswith("test") and inspect.isfunction(value):
-            yield name, value
-        plain = inspect.isclass(value) and not issubclass(value, unittest.TestCase)
-        if name.startswith("Test") and plain:
-            for method in [method for method in dir(value) if method.startswith("test")]:
-                yield f"{name}.{method}", lambda value=value, method=method: getattr(value(), method)()
-
-
-def main():
-    number = os.dup(0)
+    with os.fdopen(os.dup(0)) as given:
+        todo = json.load(given)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    results = Results()
-    try:
-        # Its names are there by themselves, and it can be imported as `solution`.
-        program = load("solution", CODE)
-        names = {name: value for name, value in vars(program).items() if not name.startswith("_")}
-        tests = load("tests", TESTS, names)
-    except BaseException as error:
-        results.wrong.append({"name": "before any test", "error": why(error)})
-    else:
-        suite = unittest.defaultTestLoader.loadTestsFromModule(tests)
-        found = suite.countTestCases()
-        suite.run(results)
+    # The harness is not for others to change.
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    passed, wrong = [], []
+
+    def why(error):
+        return "".join(format_exception(error)).strip()[-longest:]
+
+    def fail(name, error):
+        wrong.append({"name": str(name), "error": error if isinstance(error, str) else why(error)})
+
+    class Results(unittest.TestResult):
+        def addSuccess(self, test):
+            passed.append(str(test))
+
+        def addFailure(self, test, error):
+            fail(test, error[1])
+
+        addError = addFailure
+
+        def addSkip(self, test, reason):
+            method = getattr(test, getattr(test, "_testMethodName", ""), None)
+            meant = getattr(type(test), "__unittest_skip__", False) or getattr(method, "__unittest_skip__", False)
+            if not meant:
+                fail(test, "it was skipped by what it tests")
+
+        def addUnexpectedSuccess(self, test):
+            fail(test, "it was expected to fail")
+
+        def addSubTest(self, test, subtest, error):
+            if error is not None:
+                fail(subtest, error[1])
+
+    class Watcher:
+        """What pytest tells of its tests."""
+
+        def pytest_collectreport(self, report):
+            if report.failed:
+                fail("before any test", report.longreprtext[-longest:])
+
+        def pytest_runtest_makereport(self, item, call):
+            # A skip that the program asked for.
+            frames = extract_tb(call.excinfo.tb) if call.excinfo and call.excinfo.typename == "Skipped" else []
+            if any(frame.filename == code_path for frame in frames):
+                fail(item.nodeid, "it was skipped by what it tests")
+
+        def pytest_runtest_logreport(self, report):
+            if report.failed:
+                fail(report.nodeid, report.longreprtext[-longest:])
+            elif report.passed and report.when == "call":
+                passed.append(report.nodeid)
+
+    def imported(tree):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                yield from (one.name.split(".")[0] for one in node.names)
+            if isinstance(node, ast.ImportFrom):
+                yield (node.module or "").split(".")[0]
+
+    def load_program():
+        spec = importlib.util.spec_from_file_location("solution", code_path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["solution"] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def load_tests(text, names):
+        module = types.ModuleType("tests")
+        module.__file__ = tests_path
+        vars(module).update(names)
+        sys.modules["tests"] = module
+        linecache.cache[tests_path] = (len(text), None, text.splitlines(True), tests_path)
+        exec(compile(text, tests_path, "exec"), vars(module))
+        return module
+
+    def public(program):
+        """The names that tests find by themselves; none that would change what is not the program's."""
+        taken = set(vars(builtins)) | {"load_tests", "setUpModule", "tearDownModule"}
+        return {
+            name: value
+            for name, value in vars(program).items()
+            if not name.startswith("_") and name not in taken and not name.lower().startswith("test")
+        }
+
+    def plain_tests(module):
+        """Functions and methods that are tests by their names, as many who write tests expect."""
+        for name, value in list(vars(module).items()):
+            if getattr(value, "__module__", None) != "tests":
+                continue
+            if name.startswith("test") and isinstance(value, function):
+                yield name, value
+            plain = isinstance(value, type) and not issubclass(value, testcase)
+            if name.startswith("Test") and plain:
+                for method in [method for method in dir(value) if method.startswith("test")]:
+                    yield f"{name}.{method}", lambda value=value, method=method: getattr(value(), method)()
+
+    def run_plain(tree, text, program):
+        tests = load_tests(text, public(program))
+        found = 0
+        for value in list(vars(tests).values()):
+            own = isinstance(value, type) and issubclass(value, testcase) and value.__module__ == "tests"
+            if own:
+                suite = load_case(value)
+                found += suite.countTestCases()
+                suite.run(Results())
         for name, test in plain_tests(tests):
             found += 1
             try:
                 result = test()
-                if inspect.iscoroutine(result):
-                    asyncio.run(result)
-                elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                if isinstance(result, coroutine):
+                    run_coroutine(result)
+                elif isinstance(result, generators):
                     raise TypeError("a test that yields is never run to its end")
-                results.passed += 1
+                passed.append(name)
             except BaseException as error:
-                results.wrong.append({"name": name, "error": why(error)})
-        if not found and not results.wrong:
-            # A file of plain assertions, all of which held.
-            results.passed = 1
+                fail(name, error)
+        # A file of plain assertions, all of which held. One that only defines or names things has none.
+        quiet = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
+        acts = [node for node in tree.body if not isinstance(node, quiet)]
+        acts = [node for node in acts if not isinstance(node, ast.Expr) or isinstance(node.value, (ast.Call, ast.Await))]
+        if acts and not found and not wrong:
+            passed.append("the file of tests")
+
+    def run_pytest(text):
+        import pytest
+        options = ["-q", "-c", os.devnull, "--rootdir=/tmp", "-p", "no:cacheprovider", tests_path]
+        main, create = pytest.main, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+        def start():
+            file = os.open(tests_path, create, 0o600)
+            write(file, text.encode())
+            os.close(file)
+            main(options, plugins=[Watcher()])
+
+        return start
+
+    def run_tests(text):
+        """Gives what is wrong with the tests themselves, if anything is."""
+        try:
+            tree = ast.parse(text, tests_path)
+            # Taken hold of before the program runs.
+            start_pytest = run_pytest(text) if "pytest" in set(imported(tree)) else None
+        except (SyntaxError, ValueError, ModuleNotFoundError) as error:
+            return why(error)
+        try:
+            program = load_program()
+            if start_pytest:
+                start_pytest()
+            else:
+                run_plain(tree, text, program)
+        except ModuleNotFoundError as error:
+            ours = [frame.filename for frame in extract_tb(error.__traceback__)]
+            ours = [name for name in ours if name in (code_path, tests_path)][-1:]
+            if ours == [tests_path] and (error.name or "").split(".")[0] != "solution":
+                return why(error)
+            fail("before any test", error)
+        except BaseException as error:
+            fail("before any test", error)
+        return None
+
+    broken = run_tests(todo["tests"])
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    with os.fdopen(number) as given:
-        name = given.readline().strip()
-    with open(f"/tmp/{name}", "x") as record:
-        json.dump({"passed": results.passed, "failed": results.wrong[:500]}, record)
-    return 1 if results.wrong else 0
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    record = dumps({"passed": len(passed), "failed": wrong[:500], "broken": broken}).encode()
+    file = os.open(f"/tmp/{todo['record']}", flags, 0o600)
+    while record:
+        record = record[write(file, record):]
+    # At once: whatever was to happen at the end could change what is written.
+    leave(1 if wrong or broken else 0)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+harness()

@@ -8,24 +8,38 @@ mod name;
 mod wheel;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use assize_sandbox::Layer;
 use assize_types::Fingerprint;
-use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
-pub use name::{Requirement, normal};
+pub use name::normal;
+pub(crate) use name::{Python, Requirement};
 
 use crate::execution::CodeFailure;
+
+/// The most packages that a program may ask for, and that all of them may need.
+const MOST_NAMES: usize = 100;
+const MOST_NEEDED: usize = 500;
 
 /// How often what packages need may need something else.
 const MOST_ROUNDS: usize = 12;
 
 /// How long it may take to resolve and to fetch.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// How long an answer holds: after that there may be newer packages.
+const FRESH: Duration = Duration::from_secs(7 * DAY);
+
+/// How long what nobody uses is kept.
+const KEPT: Duration = Duration::from_secs(60 * DAY);
+
+const DAY: u64 = 24 * 60 * 60;
 
 /// The platforms that wheels may be made for, without the processor: all that a system of the last
 /// years can run.
@@ -72,64 +86,109 @@ pub(crate) enum NotHad {
     Trouble(String),
 }
 
+impl NotHad {
+    /// A disk that is full, or a folder that is nobody's: no matter of packages.
+    fn of_disk(what: &Path, error: &io::Error) -> NotHad {
+        NotHad::Trouble(format!("cannot use `{}`: {error}", what.display()))
+    }
+}
+
 impl Packages {
     /// What is asked for, if all of it may be had.
-    pub(crate) fn allow(&self, names: &[String]) -> Result<BTreeSet<Requirement>, CodeFailure> {
+    pub(crate) fn allow(
+        &self,
+        names: &[String],
+        python: &Python,
+    ) -> Result<BTreeSet<Requirement>, CodeFailure> {
         let mut wanted = BTreeSet::new();
+        if names.len() > MOST_NAMES {
+            let name = format!("{} and {} more", shown(&names[0]), names.len() - 1);
+            return Err(CodeFailure::PackageRefused { name });
+        }
         for text in names {
-            let requirement = text.parse::<Requirement>().ok();
-            match requirement.filter(|one| self.allowed.contains(one.name())) {
-                Some(requirement) => drop(wanted.insert(requirement)),
-                None => return Err(CodeFailure::PackageRefused { name: shown(text) }),
+            match Requirement::read(text, python, &[]) {
+                Ok(Some(one)) if self.allowed.contains(one.name()) => drop(wanted.insert(one)),
+                Ok(None) => {}
+                _ => return Err(CodeFailure::PackageRefused { name: shown(text) }),
             }
         }
         Ok(wanted)
     }
 
-    /// A layer with these packages and all that they need, for a Python of this version.
+    /// A layer with these packages and all that they need, for this Python.
     pub(crate) async fn layer(
         &self,
         wanted: &BTreeSet<Requirement>,
-        python: &str,
+        python: &Python,
     ) -> Result<Layer, NotHad> {
-        let failed = |error: std::io::Error| {
-            NotHad::Trouble(format!("cannot use `{}`: {error}", self.folder.display()))
-        };
+        let failed = |error: io::Error| NotHad::of_disk(&self.folder, &error);
         let question = self.folder.join("resolved").join(self.question(wanted, python));
-        if let Some(known) = self.known(&question) {
-            return Ok(known);
+        let known = self.known(&question);
+        if let Some(Known { layer, fresh: true }) = known {
+            return Ok(layer);
         }
+        match (self.ask(wanted, python, &question).await, known) {
+            (Ok(layer), _) => {
+                wheel::tidy(&self.folder, KEPT).map_err(failed)?;
+                Ok(layer)
+            }
+            // Nobody can be asked, as without a network: what was right last week will do.
+            (Err(error), Some(Known { layer, .. })) => {
+                tracing::warn!(%error, "packages cannot be looked for anew; using those of before");
+                Ok(layer)
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    async fn ask(
+        &self,
+        wanted: &BTreeSet<Requirement>,
+        python: &Python,
+        question: &Path,
+    ) -> Result<Layer, NotHad> {
+        let failed = |error: io::Error| NotHad::of_disk(&self.folder, &error);
         for folder in ["resolved", "layers"] {
-            std::fs::create_dir_all(self.folder.join(folder)).map_err(failed)?;
+            fs::create_dir_all(self.folder.join(folder)).map_err(failed)?;
         }
         let fetched = self.fetch_all(wanted, python).await?;
         let folder = self.folder.clone();
         let unpacked =
             tokio::task::spawn_blocking(move || wheel::unpack_all(fetched.path(), &folder)).await;
-        let key = match unpacked {
-            Ok(Ok(key)) => key,
-            Ok(Err(error)) => return Err(NotHad::Refused(error)),
-            Err(error) => return Err(NotHad::Trouble(error.to_string())),
-        };
+        let key = unpacked.map_err(|error| NotHad::Trouble(error.to_string()))??;
         // Last: whoever reads it finds all of the layer.
-        std::fs::write(&question, key.to_string()).map_err(failed)?;
-        self.known(&question)
+        wheel::write_whole(question, &key.to_string()).map_err(failed)?;
+        self.known(question)
+            .map(|known| known.layer)
             .ok_or_else(|| NotHad::Trouble("they were removed meanwhile".to_owned()))
     }
 
     /// What identifies a question: what was wanted, for whom, from where.
-    fn question(&self, wanted: &BTreeSet<Requirement>, python: &str) -> String {
-        let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-        let from = self.wheels.as_ref().map(|folder| folder.display().to_string());
-        let parts = [wanted.join(" "), python.to_owned(), from.unwrap_or_default()];
-        Fingerprint::from_bytes(Sha256::digest(parts.join("\n")).into()).to_string()
+    fn question(&self, wanted: &BTreeSet<Requirement>, python: &Python) -> String {
+        let mut parts: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+        parts.push(format!("{} {}", python.version, std::env::consts::ARCH));
+        parts.extend(self.pip.iter().cloned());
+        // Which index, and how.
+        let settings = self.env.iter().filter(|(name, _)| name.starts_with("PIP_"));
+        parts.extend(settings.map(|(name, value)| format!("{name}={value}")));
+        if let Some(folder) = &self.wheels {
+            parts.push(folder.display().to_string());
+            let mut names: Vec<String> = fs::read_dir(folder)
+                .map(|entries| entries.flatten().map(|entry| described(&entry)).collect())
+                .unwrap_or_default();
+            names.sort();
+            parts.extend(names);
+        }
+        Fingerprint::of(parts.join("\n")).to_string()
     }
 
     /// The layer that was the answer before, if it is still there.
-    fn known(&self, question: &Path) -> Option<Layer> {
-        let key = std::fs::read_to_string(question).ok()?;
-        let key: Fingerprint = key.parse().ok()?;
-        wheel::read(&self.folder, key)
+    fn known(&self, question: &Path) -> Option<Known> {
+        let key = fs::read_to_string(question).ok()?;
+        let layer = wheel::read(&self.folder, key.parse().ok()?)?;
+        let asked = fs::metadata(question).and_then(|metadata| metadata.modified()).ok()?;
+        let age = SystemTime::now().duration_since(asked).unwrap_or_default();
+        Some(Known { layer, fresh: age < FRESH })
     }
 
     /// Fetches what is wanted and all that it needs, round by round: `pip` is never let loose on what a
@@ -137,18 +196,20 @@ impl Packages {
     async fn fetch_all(
         &self,
         wanted: &BTreeSet<Requirement>,
-        python: &str,
+        python: &Python,
     ) -> Result<tempfile::TempDir, NotHad> {
-        let mut lines: BTreeSet<String> = wanted.iter().map(ToString::to_string).collect();
+        let mut all = wanted.clone();
         for _ in 0..MOST_ROUNDS {
-            let fetched = tempfile::tempdir_in(&self.folder).map_err(|error| {
-                NotHad::Trouble(format!("cannot use `{}`: {error}", self.folder.display()))
-            })?;
-            self.fetch(&lines, python, fetched.path()).await?;
-            let needed = wheel::needed_by(fetched.path()).map_err(NotHad::Refused)?;
-            let before = lines.len();
-            lines.extend(needed);
-            if lines.len() == before {
+            let fetched = tempfile::tempdir_in(&self.folder)
+                .map_err(|error| NotHad::of_disk(&self.folder, &error))?;
+            self.fetch(&all, python, fetched.path()).await?;
+            let needed = wheel::needed_by(fetched.path(), &all, python)?;
+            let before = all.len();
+            all.extend(needed);
+            if all.len() > MOST_NEEDED {
+                return Err(NotHad::Refused("they need too many others".to_owned()));
+            }
+            if all.len() == before {
                 return Ok(fetched);
             }
         }
@@ -157,8 +218,8 @@ impl Packages {
 
     async fn fetch(
         &self,
-        wanted: &BTreeSet<String>,
-        python: &str,
+        wanted: &BTreeSet<Requirement>,
+        python: &Python,
         into: &Path,
     ) -> Result<(), NotHad> {
         let Some((program, first)) = self.pip.split_first() else {
@@ -175,16 +236,20 @@ impl Packages {
             "--quiet",
         ]);
         command.args(["--disable-pip-version-check", "--implementation", "cp"]);
-        let digits: String = python.chars().filter(|c| *c != '.').collect();
-        command.args(["--python-version", python, "--abi", &format!("cp{digits}")]);
+        let minor = &python.minor;
+        let digits: String = minor.chars().filter(|c| *c != '.').collect();
+        command.args(["--python-version", minor, "--abi", &format!("cp{digits}")]);
         command.args(["--abi", "abi3", "--abi", "none", "--platform", "any"]);
         for platform in PLATFORMS {
             command.args(["--platform", &format!("{platform}_{}", std::env::consts::ARCH)]);
         }
+        let only_wheels;
         if let Some(wheels) = &self.wheels {
-            command.args(["--no-index", "--find-links"]).arg(wheels);
+            // Pages in that folder could lead elsewhere.
+            only_wheels = wheel::only(wheels).map_err(|error| NotHad::of_disk(wheels, &error))?;
+            command.args(["--no-index", "--find-links"]).arg(only_wheels.path());
         }
-        command.arg("--dest").arg(into).arg("--").args(wanted);
+        command.arg("--dest").arg(into).arg("--").args(wanted.iter().map(Requirement::line));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -205,6 +270,11 @@ impl Packages {
         let said = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
         let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
         match said {
+            Some("Exception:") => Err(NotHad::Trouble(shown(last.unwrap_or_default()))),
+            Some(said) if said.contains("[Errno ") => Err(NotHad::Trouble(shown(said))),
+            Some(_) if text.contains("WARNING: Retrying") => {
+                Err(NotHad::Refused("the index of packages cannot be reached".to_owned()))
+            }
             Some(said) => Err(NotHad::Refused(shown(said))),
             // It did not even begin, as where there is no pip.
             None => Err(NotHad::Trouble(shown(last.unwrap_or("pip does not say why")))),
@@ -212,16 +282,23 @@ impl Packages {
     }
 }
 
-/// Somebody else's words, in one line of bounded length.
-fn shown(text: &str) -> String {
-    let line: String = text.chars().filter(|c| !c.is_control()).collect();
-    assize_types::text::shorten(line.trim(), 200)
+/// An answer of before.
+struct Known {
+    layer: Layer,
+    /// Whether it need not be asked for anew.
+    fresh: bool,
 }
 
-/// The version that wheels are made for: `3.11` of `3.11.2`.
-pub(crate) fn minor(version: &str) -> Option<String> {
-    let mut parts = version.split('.');
-    let (major, minor) = (parts.next()?, parts.next()?);
-    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
-    (plain(major) && plain(minor)).then(|| format!("{major}.{minor}"))
+/// A wheel as it lies there, without a look into it.
+fn described(entry: &fs::DirEntry) -> String {
+    let metadata = entry.metadata().ok();
+    let changed = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+    let size = metadata.as_ref().map(fs::Metadata::len);
+    format!("{:?} {size:?} {changed:?}", entry.file_name())
+}
+
+/// Somebody else's words, in one line of bounded length.
+pub(crate) fn shown(text: &str) -> String {
+    let line: String = text.chars().filter(|c| !c.is_control()).collect();
+    assize_types::text::shorten(line.trim(), 200)
 }

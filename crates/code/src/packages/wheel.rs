@@ -1,65 +1,122 @@
 //! Wheels, unpacked into a layer. They come from strangers: nothing in them is run, and none of their
 //! names leads anywhere else.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use assize_sandbox::Layer;
 use assize_types::Fingerprint;
 use sha2::{Digest, Sha256};
 use zip::ZipArchive;
 
+use super::{NotHad, Python, Requirement};
+
+const LAYERS: &str = "layers";
+
+/// What the names of folders begin with that are not finished, and how long that may take.
+const BEGUN: &str = ".tmp";
+const LONGEST_BEGUN: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// The most that all wheels of a layer may hold.
 const MOST_BYTES: u64 = 2 << 30;
 const MOST_FILES: usize = 100_000;
 
-/// The layer of this key, if it is there.
+/// The layer of this key, if it is there. From now on it counts as used.
 pub(super) fn read(folder: &Path, key: Fingerprint) -> Option<Layer> {
-    let layers = folder.join("layers");
-    let text = fs::read_to_string(layers.join(format!("{key}.json"))).ok()?;
+    let record = folder.join(LAYERS).join(format!("{key}.json"));
+    let text = fs::read_to_string(&record).ok()?;
     let layer: Layer = serde_json::from_str(&text).ok()?;
+    // Where it cannot be noted, as on a disk that is read-only, it can be used all the same.
+    let _ = File::options().write(true).open(&record).and_then(|file| file.set_modified(now()));
     layer.from.is_dir().then_some(layer)
 }
 
-/// What the wheels of a folder say that they need, line by line as `pip` reads it.
-pub(super) fn needed_by(fetched: &Path) -> Result<Vec<String>, String> {
-    let mut needed = Vec::new();
-    for entry in fs::read_dir(fetched).map_err(|error| error.to_string())?.flatten() {
-        let path = entry.path();
-        if path.extension().is_none_or(|ending| ending != "whl") {
-            continue;
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Removes what nobody used for so long, and what whoever was killed had begun.
+pub(super) fn tidy(folder: &Path, kept: Duration) -> io::Result<()> {
+    let is_old = |path: &Path, kept: Duration| {
+        let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+        changed.is_ok_and(|changed| now().duration_since(changed).unwrap_or_default() > kept)
+    };
+    for entry in fs::read_dir(folder)?.flatten() {
+        let begun = entry.file_name().to_string_lossy().starts_with(BEGUN);
+        if begun && is_old(&entry.path(), LONGEST_BEGUN) {
+            let _ = fs::remove_dir_all(entry.path());
         }
-        let name = entry.file_name().to_string_lossy().into_owned();
+    }
+    for entry in fs::read_dir(folder.join(LAYERS))?.flatten() {
+        let record = entry.path();
+        let Some(key) = record.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"))
+        else {
+            continue;
+        };
+        if is_old(&record, kept) {
+            fs::remove_file(&record)?;
+            // At once: half a layer must not be taken for a whole one.
+            let grave = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder)?;
+            let _ = fs::rename(folder.join(LAYERS).join(key), grave.path().join(key));
+        }
+    }
+    Ok(())
+}
+
+/// What the wheels of a folder say that they need, beyond what is wanted already.
+pub(super) fn needed_by(
+    fetched: &Path,
+    wanted: &BTreeSet<Requirement>,
+    python: &Python,
+) -> Result<Vec<Requirement>, NotHad> {
+    let mut needed = Vec::new();
+    for path in wheels_in(fetched)? {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = file.escape_debug();
         let metadata = metadata(&path).map_err(|error| {
-            format!("the package `{}` cannot be read: {error}", name.escape_debug())
+            NotHad::Refused(format!("the package `{file}` cannot be read: {error}"))
         })?;
         let head = metadata.split("\n\n").next().unwrap_or_default();
-        for line in head.lines().filter_map(|line| line.strip_prefix("Requires-Dist:")) {
-            let line = line.trim();
-            // What belongs to an extra that nobody asked for.
-            if line.contains("extra ==") || line.contains("extra==") {
-                continue;
-            }
-            needed.push(sound(line).ok_or_else(|| {
-                format!("the package `{}` needs `{}`", name.escape_debug(), line.escape_debug())
-            })?);
+        let lines = |field: &'static str| {
+            head.lines().filter_map(move |line| line.strip_prefix(field)).map(str::trim)
+        };
+        let name = super::normal(lines("Name:").next().unwrap_or_default());
+        let of_it = wanted.iter().filter(|one| one.name() == name);
+        let extras: Vec<_> = of_it.flat_map(|one| one.extras().iter().cloned()).collect();
+        for line in lines("Requires-Dist:") {
+            let read = Requirement::read(line, python, &extras).map_err(|_| {
+                NotHad::Refused(format!("the package `{file}` needs `{}`", line.escape_debug()))
+            })?;
+            needed.extend(read);
         }
     }
     Ok(needed)
 }
 
-/// A line that names a package, versions and when it is needed; never an address, an option or a file.
-fn sound(line: &str) -> Option<String> {
-    let (what, _) = line.split_once(';').unwrap_or((line, ""));
-    let name = what.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c))).next()?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || " -_.,<>=!~()[]*+".contains(c);
-    let whole = |c: char| plain(c) || ";'\"".contains(c);
-    let fits = name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && what.chars().all(plain)
-        && line.chars().all(whole)
-        && line.len() <= 500;
-    fits.then(|| line.to_owned())
+/// A folder with the wheels of another, and nothing else of it.
+pub(super) fn only(folder: &Path) -> io::Result<tempfile::TempDir> {
+    let only = tempfile::tempdir()?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "whl") {
+            let name = path.file_name().unwrap_or_default();
+            std::os::unix::fs::symlink(path.canonicalize()?, only.path().join(name))?;
+        }
+    }
+    Ok(only)
+}
+
+/// In order of their names.
+fn wheels_in(folder: &Path) -> Result<Vec<PathBuf>, NotHad> {
+    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let entries = entries.map_err(|error| NotHad::of_disk(folder, &error))?;
+    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "whl"));
+    paths.sort();
+    Ok(paths)
 }
 
 fn metadata(wheel: &Path) -> Result<String, String> {
@@ -74,29 +131,39 @@ fn metadata(wheel: &Path) -> Result<String, String> {
     let name = name.ok_or("it says nothing about itself")?;
     let mut text = String::new();
     let entry = archive.by_name(&name).map_err(|error| error.to_string())?;
-    entry.take(LARGEST).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    entry.take(LARGEST + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > LARGEST {
+        return Err("it says too much about itself".to_owned());
+    }
     Ok(text.replace("\r\n", "\n"))
 }
 
 /// Unpacks all wheels of a folder into a layer, and gives its key. One that is there already stays.
-pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, String> {
-    let failed = |error: io::Error| format!("the packages cannot be unpacked: {error}");
-    let mut wheels: Vec<PathBuf> = fs::read_dir(fetched)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
-        .map_err(failed)?;
-    wheels.retain(|path| path.extension().is_some_and(|ending| ending == "whl"));
-    wheels.sort();
+pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, NotHad> {
+    let failed = |error: io::Error| NotHad::of_disk(folder, &error);
+    let wheels = wheels_in(fetched)?;
     let key = key_of(&wheels).map_err(failed)?;
     if read(folder, key).is_some() {
         return Ok(key);
     }
-    let layers = folder.join("layers");
-    let unfinished = tempfile::tempdir_in(folder).map_err(failed)?;
+    let layers = folder.join(LAYERS);
+    let unfinished = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder).map_err(failed)?;
     let mut room = (MOST_BYTES, MOST_FILES);
     for wheel in &wheels {
         unpack(wheel, unfinished.path(), &mut room).map_err(|error| {
             let name = wheel.file_name().unwrap_or_default().to_string_lossy();
-            format!("the package `{name}` cannot be unpacked: {error}")
+            // Files in the way of each other, or with names that no disk has: the wheel's fault.
+            let own = matches!(
+                error.kind(),
+                ErrorKind::AlreadyExists
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::IsADirectory
+                    | ErrorKind::InvalidFilename
+            );
+            match error.raw_os_error() {
+                Some(_) if !own => failed(error),
+                _ => NotHad::Refused(format!("the package `{name}` cannot be unpacked: {error}")),
+            }
         })?;
     }
     open_to_all(unfinished.path()).map_err(failed)?;
@@ -110,11 +177,17 @@ pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, S
         }
     }
     let layer = Layer::of(&place).map_err(failed)?;
-    let text = serde_json::to_string(&layer).map_err(|error| error.to_string())?;
-    let record = tempfile::NamedTempFile::new_in(&layers).map_err(failed)?;
-    fs::write(record.path(), text).map_err(failed)?;
-    record.persist(layers.join(format!("{key}.json"))).map_err(|error| failed(error.error))?;
+    let text = serde_json::to_string(&layer).map_err(|error| NotHad::Trouble(error.to_string()))?;
+    write_whole(&layers.join(format!("{key}.json")), &text).map_err(failed)?;
     Ok(key)
+}
+
+/// Writes a file that others may read at any moment.
+pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(path))?;
+    fs::write(file.path(), text)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 /// Lets everybody read what is below a folder: programs have another user.
@@ -152,27 +225,26 @@ fn key_of(wheels: &[PathBuf]) -> io::Result<Fingerprint> {
     Ok(Fingerprint::from_bytes(hasher.finalize().into()))
 }
 
-fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> Result<(), String> {
-    let told = |error: &dyn std::fmt::Display| error.to_string();
-    let file = File::open(wheel).map_err(|error| told(&error))?;
-    let mut archive = ZipArchive::new(io::BufReader::new(file)).map_err(|error| told(&error))?;
+/// What the system refuses has its number; all else is the wheel's fault.
+fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> {
+    let wrong = |why: &str| io::Error::other(why.to_owned());
+    let mut archive = ZipArchive::new(io::BufReader::new(File::open(wheel)?))?;
     for index in 0..archive.len() {
-        let mut entry = archive.by_index(index).map_err(|error| told(&error))?;
+        let mut entry = archive.by_index(index)?;
         if entry.is_dir() {
             continue;
         }
         if entry.is_symlink() {
-            return Err(format!("`{}` is a link", entry.name().escape_debug()));
+            return Err(wrong(&format!("`{}` is a link", entry.name().escape_debug())));
         }
-        let Some(place) = place(entry.name())? else { continue };
-        room.1 = room.1.checked_sub(1).ok_or("it has too many files")?;
+        let Some(place) = place(entry.name()).map_err(|error| wrong(&error))? else { continue };
+        room.1 = room.1.checked_sub(1).ok_or_else(|| wrong("it has too many files"))?;
         let path = into.join(place);
-        fs::create_dir_all(path.parent().unwrap_or(into)).map_err(|error| told(&error))?;
-        let mut out = File::create(&path).map_err(|error| told(&error))?;
+        fs::create_dir_all(path.parent().unwrap_or(into))?;
+        let mut out = File::create(&path)?;
         // What is written about its size may be anything.
-        let written = io::copy(&mut (&mut entry).take(room.0 + 1), &mut out);
-        let written = written.map_err(|error| told(&error))?;
-        room.0 = room.0.checked_sub(written).ok_or("it is too large")?;
+        let written = io::copy(&mut (&mut entry).take(room.0 + 1), &mut out)?;
+        room.0 = room.0.checked_sub(written).ok_or_else(|| wrong("it is too large"))?;
     }
     Ok(())
 }
@@ -237,12 +309,38 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_uses_and_what_nobody_finished_goes() {
+        let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(folder.path().join("layers")).unwrap();
+        wheel(fetched.path(), "six-1-py3-none-any.whl", &[("six.py", "x = 6")]);
+        let old = unpack_all(fetched.path(), folder.path()).unwrap();
+        wheel(fetched.path(), "seven-1-py3-none-any.whl", &[("seven.py", "")]);
+        let new = unpack_all(fetched.path(), folder.path()).unwrap();
+        let begun = [".tmp-old", ".tmp-new"].map(|name| folder.path().join(name));
+        begun.iter().for_each(|path| fs::create_dir(path).unwrap());
+        let days = |count: u64| Duration::from_secs(count * 24 * 60 * 60);
+        let ages = |path: &Path| {
+            File::open(path).unwrap().set_modified(now() - days(10)).unwrap();
+        };
+        ages(&begun[0]);
+        ages(&folder.path().join("layers").join(format!("{old}.json")));
+        tidy(folder.path(), days(11)).unwrap();
+        assert!(!begun[0].exists() && begun[1].exists());
+        // That it was looked at counts as use.
+        ages(&folder.path().join("layers").join(format!("{new}.json")));
+        assert!(read(folder.path(), new).is_some());
+        tidy(folder.path(), days(9)).unwrap();
+        assert!(read(folder.path(), old).is_none() && read(folder.path(), new).is_some());
+        assert_eq!(fs::read_dir(folder.path().join("layers")).unwrap().count(), 2);
+    }
+
+    #[test]
     fn names_that_lead_elsewhere_are_refused() {
         for name in ["../evil.py", "/etc/evil", "a/../../evil", "a\\..\\evil", "a/./../b"] {
             let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             fs::create_dir(folder.path().join("layers")).unwrap();
             wheel(fetched.path(), "evil-1-py3-none-any.whl", &[(name, "x")]);
-            let error = unpack_all(fetched.path(), folder.path()).unwrap_err();
+            let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();
             assert!(error.contains("is no sound name"), "{name}: {error}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         }
@@ -253,7 +351,7 @@ mod tests {
         let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(folder.path().join("layers")).unwrap();
         fs::write(fetched.path().join("six-1-py3-none-any.whl"), "<html>not found</html>").unwrap();
-        let error = unpack_all(fetched.path(), folder.path()).unwrap_err();
+        let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();
         assert!(error.contains("`six-1-py3-none-any.whl` cannot be unpacked"), "{error}");
     }
 }

@@ -58,7 +58,7 @@ async fn shares_are_counted_with_and_without_the_loop_and_it_goes_on() {
     let run = || {
         graph.run(EvalState::new(problems.clone(), 1, 2), RunOptions::with_journal(journal.clone()))
     };
-    let report = Report::from(&run().await.unwrap());
+    let report = Report::new("test", &run().await.unwrap());
     assert!((report.pass_at_1.first_attempt - 1.0 / 3.0).abs() < 1e-9, "{report:?}");
     assert!((report.pass_at_1.with_retries - 2.0 / 3.0).abs() < 1e-9, "{report:?}");
     assert_eq!((report.unsolved.as_slice(), report.spent.calls), (&["three".to_owned()][..], 8));
@@ -67,6 +67,6 @@ async fn shares_are_counted_with_and_without_the_loop_and_it_goes_on() {
         !model.told(0).contains("candidate(2)")
             && model.told(2).contains("assert candidate(2) == 4")
     );
-    let again = Report::from(&run().await.unwrap());
+    let again = Report::new("test", &run().await.unwrap());
     assert_eq!((again, model.calls()), (report, 8));
 }

@@ -1,12 +1,13 @@
 //! Programs that misbehave, sandboxes that break, models that fail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use assize_code::{Task, Trouble};
+use assize_code::{InputFile, Task, Trouble};
 use assize_graph::RunError;
 use assize_llm::{AnswerError, ErrorKind};
 
-use crate::bench::{Bench, Line, Script, code, run_once};
+use crate::bench::{Bench, Line, Script, code, critique, run_once};
 
 /// What the user reads, and the program is told, about a program that fails.
 async fn error_of(bench: &Bench, program: &str) -> String {
@@ -38,12 +39,35 @@ async fn misbehaviour_is_told_apart() {
     let execution = flood.history[0].execution.as_ref().unwrap();
     assert!(flood.success && execution.outcome.output_cut, "{:?}", flood.error);
     assert_eq!(execution.stdout.len(), 64 << 10);
+    // So is one that nobody could keep.
+    let flood = "import sys\nfor _ in range(1 << 10): sys.stdout.buffer.write(b'x' * (1 << 20))";
+    let roomy = Bench::new().await.limited(|limits| limits.output = 64 << 10);
+    let flood = run_once(&roomy, flood).await;
+    let execution = flood.history[0].execution.as_ref().unwrap();
+    assert!(flood.success && execution.outcome.output_cut, "{:?}", flood.error);
+    assert_eq!(execution.stdout.len(), 64 << 10);
     // What it does to its own files is its own matter.
     let deletes = run_once(&bench, "import os; os.remove('/tmp/code.py'); print('gone')").await;
     assert_eq!(deletes.answer.as_deref(), Some("gone\n"));
     let full = run_once(&bench, "open('big', 'wb').write(bytes(20 << 20))").await;
     let execution = full.history[0].execution.as_ref().unwrap();
     assert!(execution.stderr.contains("No space left on device"), "{execution:?}");
+}
+
+/// What was given is there for the next one, whatever the last has done to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_a_program_deletes_are_there_again() {
+    let bench = Bench::new().await;
+    let deletes = "import os, shutil; os.remove('given'); shutil.rmtree('/workspace', True); 1 / 0";
+    let model = Script::new([
+        code(deletes),
+        critique("it deletes", "do not"),
+        code("print(open('given').read())"),
+    ]);
+    let given = InputFile { name: "given".to_owned(), bytes: Arc::from(*b"here") };
+    let task = Task { inputs: vec![given], wants_files: true, ..Task::new("x") };
+    let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+    assert_eq!((verdict.attempts, verdict.answer.as_deref()), (2, Some("here\n")), "{verdict:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,9 +33,11 @@ class More(unittest.TestCase):
 #[tokio::test(flavor = "multi_thread")]
 async fn tests_decide_and_what_failed_is_named() {
     let bench = Bench::new().await;
-    let program = "def double(n): return n * 2\ndef solution_name(): return 'doubler'\nif __name__ == '__main__': raise SystemExit(9)";
+    let program = "def double(n): return n * 2\ndef solution_name(): return 'doubler'\nif __name__ == '__main__': print('doubler')";
     let passed = tested(&bench, Language::Python, program, TESTS).await;
     assert!(passed.success, "{passed:?}");
+    // The answer is what it prints by itself.
+    assert_eq!(passed.answer.as_deref(), Some("doubler\n"));
     let report = passed.history[0].execution.as_ref().unwrap().tests.clone().unwrap();
     assert_eq!((report.passed, report.failed.len()), (4, 0));
 
@@ -48,7 +50,10 @@ async fn tests_decide_and_what_failed_is_named() {
     assert!(report.failed[0].error.contains("AssertionError"), "{report:?}");
 
     let broken = tested(&bench, Language::Python, "1 / 0", TESTS).await;
-    assert_eq!(broken.error.as_deref(), Some("1 of 1 tests failed"));
+    assert_eq!(broken.error.as_deref(), Some("it ended with exit code 1"));
+    let by_itself = "def double(n): return n * 2\nif __name__ == '__main__': raise SystemExit(9)";
+    let broken = tested(&bench, Language::Python, by_itself, "assert double(1) == 2").await;
+    assert_eq!(broken.error.as_deref(), Some("it ended with exit code 9"));
     let plain = tested(&bench, Language::Python, "x = 1", "assert x == 1").await;
     assert!(plain.success, "{plain:?}");
 }
@@ -59,6 +64,8 @@ async fn tests_that_never_ran_are_no_pass() {
     let bench = Bench::new().await;
     for tests in [
         "class TestX:\n    def test_one(self): assert False",
+        "def check(candidate): assert False",
+        "{\"task_id\": \"a\", \"test\": \"assert False\"}",
         "async def test_one(): assert False",
         "def test_one():\n    yield 1",
         "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('x')\n    def test_one(self): pass",
@@ -96,6 +103,106 @@ async fn leaving_early_is_no_pass() {
     assert_eq!(left.error.as_deref(), Some("1 of 1 tests failed"));
 }
 
+/// What a program changes of what it finds changes nothing for its tests.
+#[tokio::test(flavor = "multi_thread")]
+async fn changing_the_rules_is_no_pass() {
+    let bench = Bench::new().await;
+    let plain = "from solution import add\ndef test_add(): assert add(1, 2) == 3";
+    let cases = "import unittest\nfrom solution import add\nclass T(unittest.TestCase):\n    def test_add(self): self.assertEqual(add(1, 2), 3)\n    def test_other(self): pass";
+    let assertions = "assert all(add(n, 1) == n + 1 for n in range(3))";
+    for (program, tests) in [
+        ("open('/tmp/tests.py', 'w').write('')", plain),
+        (
+            "import json; json.dump = json.dumps = lambda *_: '{\"passed\": 1, \"failed\": []}'",
+            plain,
+        ),
+        ("import __main__; __main__.plain_tests = lambda _: []", plain),
+        ("import inspect; inspect.isfunction = lambda _: False", plain),
+        ("import unittest\ndef load_tests(*_): return unittest.TestSuite()", cases),
+        ("import unittest\ndef add(a, b): raise unittest.SkipTest('no')", cases),
+        ("import unittest\nclass TestOwn(unittest.TestCase):\n    def test(self): pass", cases),
+        ("def all(_): return True", assertions),
+        (
+            "import atexit, os, glob\ndef end():\n    for one in glob.glob('/tmp/*'):\n        if len(one) > 60: open(one, 'w').write('{\"passed\": 1, \"failed\": []}')\n    os._exit(0)\natexit.register(end)",
+            plain,
+        ),
+    ] {
+        // The last definition of a name counts, so this one is first.
+        let program = format!("def add(a, b): return 0\n{program}");
+        let verdict = tested(&bench, Language::Python, &program, tests).await;
+        let report = verdict.history[0].execution.as_ref().unwrap().tests.clone();
+        let failed = report.is_some_and(|report| !report.failed.is_empty());
+        assert!(!verdict.success && failed, "{program}: {:?}", verdict.error);
+    }
+    let tests = "source \"$SOLUTION\"\ntest_add() { [ \"$(add 1 2)\" = 3 ]; }";
+    let lines = "source \"$SOLUTION\"\n[ \"$(add 1 2)\" = 3 ]\ntrue";
+    for program in ["set -e; trap true ERR; set +e", "compgen() { :; }", "set +e; trap - ERR"] {
+        for tests in [tests, lines] {
+            let program = format!("add() {{ echo 0; }}\n{program}");
+            assert!(!tested(&bench, Language::Bash, &program, tests).await.success, "{program}");
+        }
+    }
+    // What is right stays right, whatever it needs.
+    let fine = "IFS=,\ntest_own() { false; }\nadd() { echo $(($1 + $2)); }";
+    let two = format!("{tests}\ntest_more() {{ [ \"$(add 2 2)\" = 4 ]; }}");
+    let verdict = tested(&bench, Language::Bash, fine, &two).await;
+    assert!(verdict.success, "{verdict:?}");
+    if !has_node() {
+        return;
+    }
+    let own = "const assert = require('assert');\nconst { add } = require('solution');\nexports.test_add = () => assert.strictEqual(add(1, 2), 3);";
+    let waits = "const assert = require('node:assert');\n(async () => { await null; assert.equal(add(1, 2), 3); })();";
+    let runner = "const { test } = require('node:test');\ntest('add', async () => { await new Promise(r => setTimeout(r, 50)); if (add(1, 2) !== 3) throw 'x'; });";
+    for program in [
+        "require('fs').writeFileSync('/tmp/tests.js', '')",
+        "JSON.stringify = () => '{\"passed\": 1, \"failed\": []}'",
+        "require('assert').strictEqual = require('assert').equal = () => {}",
+        "process.on('exit', () => { process.exitCode = 0; })",
+        "process.on('unhandledRejection', () => {})",
+        "setTimeout(() => process.exit(0), 20)",
+    ] {
+        for tests in [own, waits, runner] {
+            let program = format!("exports.add = () => 0;\n{program}");
+            let verdict = tested(&bench, Language::JavaScript, &program, tests).await;
+            assert!(!verdict.success, "{program}: {tests}");
+        }
+    }
+    let fine = "require('fs').readFileSync(0);\nexports.add = (a, b) => a + b;";
+    for tests in [own, waits, runner] {
+        let verdict = tested(&bench, Language::JavaScript, fine, tests).await;
+        assert!(verdict.success, "{tests}: {verdict:?}");
+    }
+}
+
+/// Another program would not help, so nobody is asked for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_that_cannot_be_run_end_it_at_once() {
+    let bench = Bench::new().await;
+    for (language, tests, told) in [
+        (Language::Python, "def test_one(:", "SyntaxError"),
+        (Language::Python, "import assizenone\ndef test_one(): pass", "'assizenone'"),
+        (Language::Python, "def helper(): pass", "there are no tests"),
+        (Language::Bash, "if true; then", "syntax error"),
+        (Language::JavaScript, "function test_one( {", "SyntaxError"),
+        (Language::JavaScript, "require('assizenone')", "assizenone"),
+    ] {
+        if language == Language::JavaScript && !has_node() {
+            continue;
+        }
+        let program = if language == Language::Bash { "true" } else { "1" };
+        let model = Script::new([code(program)]);
+        let task = Task { language, tests: Some(tests.to_owned()), ..Task::new("x") };
+        let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+        let error = verdict.error.unwrap();
+        assert!(error.contains("tests") && error.contains(told), "{tests}: {error}");
+        assert_eq!((verdict.attempts, model.calls()), (1, 1));
+    }
+}
+
+fn has_node() -> bool {
+    std::process::Command::new("node").arg("-v").output().is_ok()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn other_languages_are_tested_too() {
     let bench = Bench::new().await;
@@ -104,15 +211,12 @@ async fn other_languages_are_tested_too() {
     };
     let tests = "source \"$SOLUTION\"\n[ \"$(double 2)\" = 4 ]";
     assert_eq!(run(Language::Bash, "double() { echo $(($1 * 2)); }", tests).await, "passed");
-    assert_eq!(
-        run(Language::Bash, "double() { echo 5; }", tests).await,
-        "it ended with exit code 1"
-    );
+    assert_eq!(run(Language::Bash, "double() { echo 5; }", tests).await, "1 of 1 tests failed");
     assert_eq!(
         run(Language::Bash, "exit 0", tests).await,
         "it ended before the tests were through"
     );
-    if std::process::Command::new("node").arg("-v").output().is_err() {
+    if !has_node() {
         return;
     }
     let tests = "const assert = require('node:assert');\nexports.test_two = () => assert.equal(solution.double(2), 4);";
@@ -121,10 +225,19 @@ async fn other_languages_are_tested_too() {
     let wrong = "exports.double = n => n * 3;";
     assert_eq!(run(Language::JavaScript, wrong, tests).await, "1 of 1 tests failed");
     let early = "process.exit(0)";
-    assert_eq!(
-        run(Language::JavaScript, early, tests).await,
-        "it ended before the tests were through"
-    );
+    let left = "it ended before the tests were through";
+    assert_eq!(run(Language::JavaScript, early, tests).await, left);
+    // Not exported, asked for by name, or written for Node's own runner.
+    for tests in [
+        "const { double } = require('./solution');\nfunction test_two() { if (double(2) !== 4) throw 'x'; }",
+        "const { test } = require('node:test');\ntest('two', async () => { if (double(2) !== 4) throw 'x'; });",
+        "const test = require('node:test');\nconst { double } = require('solution');\ntest.describe('x', () => test.it('two', () => { if (double(2) !== 4) throw 'x'; }));",
+    ] {
+        assert_eq!(run(Language::JavaScript, double, tests).await, "passed", "{tests}");
+        assert_eq!(run(Language::JavaScript, wrong, tests).await, "1 of 1 tests failed", "{tests}");
+        let early = "exports.double = () => process.exit(0);";
+        assert_eq!(run(Language::JavaScript, early, tests).await, left, "{tests}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,6 +249,6 @@ async fn what_is_expected_must_be_printed() {
     let verdict = bench.try_task(&model, task).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts), (true, 2));
     let error = verdict.history[0].error.as_ref().unwrap().to_string();
-    assert_eq!(error, "its output is not what was expected: `/^55$/`");
+    assert_eq!(error, "it printed `54`, and `/^55$/` was expected");
     assert!(model.told(0).contains("Its output must fit what is expected of it: /^55$/"));
 }

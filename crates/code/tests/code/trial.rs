@@ -1,9 +1,10 @@
 //! The loop itself.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use assize_code::{CannotKeep, InputFile, Keep, Task};
-use assize_graph::MemoryJournal;
+use assize_code::{CannotKeep, InputFile, Keep, Session, Task};
+use assize_graph::{MemoryJournal, RunOptions};
 use assize_llm::ErrorKind;
 use assize_sandbox::Language;
 use assize_types::Fingerprint;
@@ -96,21 +97,65 @@ async fn an_answer_without_code_is_an_attempt_and_code_in_prose_is_found() {
     assert!(model.told(2).contains("the answer had no program in it"));
 }
 
+/// Keeps files in memory, and has them or not.
+#[derive(Default)]
+struct Kept(Mutex<Vec<(String, Vec<u8>)>>, AtomicBool);
+
+#[async_trait]
+impl Keep for Kept {
+    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
+        let sha256 = Fingerprint::of(&bytes);
+        self.0.lock().unwrap().push((name.to_owned(), bytes));
+        Ok(sha256)
+    }
+
+    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err(CannotKeep("there is no disk".to_owned()));
+        }
+        let kept = self.0.lock().unwrap();
+        let found = kept.iter().find(|(_, bytes)| Fingerprint::of(bytes) == sha256);
+        Ok(found.unwrap().1.clone())
+    }
+}
+
+/// Stopped between the end of a program and the moment its files are handed on.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_session_that_another_run_has_changed_are_not_written_over() {
+    let bench = Bench::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Arc::new(Kept::default());
+    let run = async |program: &str, journal: &Arc<MemoryJournal>| {
+        let session = Session::open(folder.path(), "notes").unwrap();
+        let court = bench.court(Script::new([code(program)])).keeping(kept.clone());
+        let options = RunOptions::with_journal(journal.clone());
+        bench.try_with(Arc::new(court.in_session(session)), Task::new("x"), options).await.verdict
+    };
+    let n = || std::fs::read_to_string(folder.path().join("notes/files/n")).unwrap();
+    let count = "open('n', 'a').write('x')";
+    let [first, second, third] = std::array::from_fn(|_| Arc::new(MemoryJournal::default()));
+    run(count, &first).await.unwrap();
+    kept.1.store(true, Ordering::SeqCst);
+    assert!(run("open('n', 'a').write('y')", &second).await.is_err());
+    kept.1.store(false, Ordering::SeqCst);
+    assert_eq!(n(), "x");
+    // Nobody was there meanwhile: it is handed on now, and once.
+    run("", &second).await.unwrap();
+    assert_eq!(n(), "xy");
+    run("", &second).await.unwrap();
+    assert_eq!(n(), "xy");
+    kept.1.store(true, Ordering::SeqCst);
+    assert!(run("open('n', 'a').write('z')", &third).await.is_err());
+    kept.1.store(false, Ordering::SeqCst);
+    run(count, &Arc::default()).await.unwrap();
+    assert_eq!(n(), "xyx");
+    let error = run("", &third).await.unwrap_err().to_string();
+    assert!(error.contains("another run has changed the files of the session"), "{error}");
+    assert_eq!(n(), "xyx");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn inputs_are_read_only_and_what_is_left_is_kept() {
-    #[derive(Default)]
-    struct Kept(Mutex<Vec<(String, Vec<u8>)>>);
-    #[async_trait]
-    impl Keep for Kept {
-        async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
-            self.0.lock().unwrap().push((name.to_owned(), bytes));
-            Ok(Fingerprint::NONE)
-        }
-
-        async fn fetch(&self, _: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
-            Err(CannotKeep("nobody asks for them here".to_owned()))
-        }
-    }
     let bench = Bench::new().await;
     let program = "
 data = open('in/data.bin', 'rb').read()
@@ -180,13 +225,19 @@ async fn of_several_side_by_side_the_first_that_succeeds_counts() {
     let verdict = tried.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts), (true, 1));
     assert_eq!(verdict.answer.as_deref(), Some("fast\n"), "{verdict:?}");
-    // What failed before it is kept, and what was given up is not.
-    let kept: Vec<_> = verdict.history.iter().map(|one| one.code.as_deref().unwrap()).collect();
-    assert!(!kept.contains(&format!("{slow}\n").as_str()), "{kept:?}");
-    // The same one wins when the run is taken up again.
+    // What was given up is kept as far as it got, and was paid for.
+    let kept = |code: &str| {
+        let code = format!("{code}\n");
+        verdict.history.iter().find(move |one| one.code.as_deref() == Some(code.as_str()))
+    };
+    let given_up = kept(slow).unwrap();
+    assert!(given_up.execution.is_none() && given_up.error.is_none(), "{given_up:?}");
+    assert_eq!(verdict.spent.calls, 3);
+    // It is the same in every point when the run is taken up again.
     let nobody = Script::new([]);
-    let again = bench.try_on(&nobody, task(), journal).await.verdict.unwrap();
-    assert_eq!((again.answer, nobody.calls()), (verdict.answer, 0));
+    let again = bench.try_on(&nobody, task(), journal.clone()).await.verdict.unwrap();
+    assert_eq!(assize_code::history(&journal.records()), verdict.history);
+    assert_eq!((again, nobody.calls()), (verdict, 0));
 
     // If none does, the critic sees all of them.
     let lines = ["raise SystemExit(1)", "raise SystemExit(2)", "raise SystemExit(3)"].map(code);

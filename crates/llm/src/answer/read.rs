@@ -13,6 +13,9 @@ use super::{Fix, Schema};
 /// Steps allowed for each byte of an answer before it counts as noise.
 const FUEL_PER_BYTE: usize = 40;
 
+/// The longest answer that is read, in bytes: more than any model writes.
+const LONGEST: usize = 4 << 20;
+
 /// What is wrong with a value, in so many characters.
 const LONGEST_COMPLAINT: usize = 300;
 
@@ -85,6 +88,9 @@ impl AnswerReader {
     fn find(&self, text: &str) -> Result<Found, Unreadable> {
         if text.trim_start_matches(|c: char| c.is_whitespace() || is_invisible(c)).is_empty() {
             return Err(Unreadable::Empty);
+        }
+        if text.len() > LONGEST {
+            return Err(Unreadable::Broken(format!("the answer has more than {LONGEST} bytes")));
         }
         let is_ours = |name: &str| self.properties.contains(&plain_key(name));
         let mut fuel = text.len().saturating_mul(FUEL_PER_BYTE).saturating_add(1000);

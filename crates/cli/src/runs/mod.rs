@@ -1,23 +1,26 @@
 //! `assize runs`: what was kept.
 
+mod show;
+
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use assize_code::Attempt;
-use assize_debate::{Verdict, conversation_logs};
+use assize_debate::conversation_logs;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Outcome, Record};
 use assize_store::{Claim, EventQuery, Run, RunFilter, Store};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use crate::args::{RunsCommand, StatusFilter};
+use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
-use crate::debate::show;
 use crate::failure::{Failure, FailureKind};
-use crate::kept;
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint};
+use crate::{kept, sessions};
 
 pub(crate) async fn run(
     command: RunsCommand,
@@ -37,9 +40,14 @@ pub(crate) async fn run(
         RunsCommand::Show { run, transcripts, events, json } => {
             let store = named(&run)?;
             let run = kept::find(&*store, &run).await?;
-            show(&*store, run, transcripts, events, json).await
+            show::show(&*store, run, transcripts, events, json).await
         }
         RunsCommand::Resume { .. } => unreachable!("gone on with by the command that made it"),
+        RunsCommand::Files { run, out, json } => {
+            let store = named(&run)?;
+            let run = kept::find(&*store, &run).await?;
+            files(&*store, &run, out.as_deref(), json).await
+        }
         RunsCommand::Export { run, output } => {
             let store = named(&run)?;
             let run = kept::find(&*store, &run).await?;
@@ -143,116 +151,50 @@ fn described(run: &Run) -> Value {
     value
 }
 
-async fn show(
-    store: &dyn Store,
-    run: Run,
-    transcripts: bool,
-    events: bool,
-    json: bool,
-) -> Result<(), Failure> {
-    let records = store.records(&run.id).await?;
-    let told = match events {
-        true => store.events(of(&run)).await?,
-        false => Vec::new(),
-    };
-    if json {
-        let mut value = described(&run);
-        value["records"] = json!(records.len());
-        if transcripts && run.kind == "debate" {
-            value["conversation_logs"] = json!(conversation_logs(&records));
-        }
-        if run.kind == "run" && run.result.is_none() {
-            value["history"] = json!(assize_code::history(&records));
-        }
-        if events {
-            value["events"] = json!(told);
-        }
-        return out_json(&value);
-    }
-    out_line(&paint(BOLD, terminal::harmless(&format!("{}  {}", run.id, run.title))))?;
-    let holder = kept::Holder::of(&run).map(|holder| format!(", by {holder}")).unwrap_or_default();
-    let took = Duration::from_millis(run.updated.saturating_sub(run.created));
-    let mut lines = vec![
-        format!("status          {}{holder}", kept::status(&run)),
-        format!("created         {} UTC", when(run.created)),
-        format!("changed         {} UTC, after {} s", when(run.updated), took.as_secs()),
-        format!("kept            {} records", records.len()),
-    ];
-    lines.extend(run.parent.as_ref().map(|parent| format!("fork of         {parent}")));
-    lines.extend(run.error.as_ref().map(|error| format!("ended by        {error}")));
-    for (name, value) in run.input.as_object().into_iter().flatten() {
-        if !value.is_null() {
-            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            lines.push(format!("{:15} {shown}", name.replace('_', " ")));
-        }
-    }
-    out_line(&terminal::harmless(&lines.join("\n")))?;
-    match run.kind.as_str() {
-        "debate" => show_debate(&run, &records, transcripts)?,
-        "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
-        _ => {}
-    }
-    for event in told {
-        let line =
-            format!("{:>6}  {}  {}  {}", event.id, when(event.at), event.name, event.payload);
-        out_line(&terminal::harmless(&line))?;
-    }
-    if !matches!(kept::status(&run), "done" | "running") {
-        note("");
-        note(&paint(DIM, kept::how_to_resume(&run.kind, &run.id)));
-    }
-    Ok(())
-}
-
-fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Failure> {
-    let logs = conversation_logs(records);
-    if let Some(result) = &run.result {
-        let mut whole = result.clone();
-        if let Some(whole) = whole.as_object_mut() {
-            whole.insert("conversation_logs".to_owned(), json!(logs));
-        }
-        let verdict: Verdict = serde_json::from_value(whole).map_err(|error| {
-            Failure::new(FailureKind::Environment, format!("its verdict cannot be read: {error}"))
-        })?;
-        out_line("")?;
-        terminal::out_untrusted(&show::verdict(&run.title, &verdict))?;
-    } else if is_rehearsal(run) {
-        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
-    }
-    if transcripts {
-        terminal::out_untrusted(&show::transcripts(&logs))?;
-    }
-    Ok(())
-}
-
-fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Failure> {
-    if is_rehearsal(run) {
-        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
-    }
-    out_line("")?;
-    for line in crate::run::show::attempts(history) {
-        out_line(&line)?;
-    }
-    for attempt in history.iter().filter(|_| transcripts) {
-        let mut text = format!("\n=== attempt {}", attempt.attempt);
-        let _ = writeln!(text, "\n{}", attempt.code.as_deref().unwrap_or("(no code)"));
-        if let Some(execution) = &attempt.execution {
-            for (name, output) in [("output", &execution.stdout), ("errors", &execution.stderr)] {
-                if !output.is_empty() {
-                    let _ = writeln!(text, "--- {name}\n{}", output.trim_end());
-                }
-            }
-        }
-        terminal::out_untrusted(&text)?;
-    }
-    if !transcripts && !history.is_empty() {
-        note(&paint(DIM, format!("code and output: `assize runs show {} --transcripts`", run.id)));
-    }
-    Ok(())
-}
-
 fn of(run: &Run) -> EventQuery {
     EventQuery { run: Some(run.id.clone()), ..EventQuery::default() }
+}
+
+/// The files that the program of a run left.
+async fn files(
+    store: &dyn Store,
+    run: &Run,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    if let Some(folder) = out {
+        artifacts::check_folder(folder)?;
+    }
+    let history = assize_code::history(&store.records(&run.id).await?);
+    let left = history.into_iter().filter_map(|attempt| attempt.execution);
+    // The last that left any: the one that succeeded, or of a session the last.
+    let left = left.map(|execution| execution.files).rfind(|files| !files.is_empty());
+    let left = left.unwrap_or_default();
+    let described: Vec<(String, u64)> =
+        left.iter().map(|file| (file.name.clone(), file.bytes)).collect();
+    let taken = match out {
+        Some(folder) => crate::run::take_files(store, &left, folder).await?,
+        None => Taken::default(),
+    };
+    if json {
+        let files = described.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
+        out_json(&json!({"run": run.id, "files": files.collect::<Vec<_>>(), "left": taken.left}))?;
+    } else if described.is_empty() {
+        note("its program left no files, or they were not kept");
+    } else if out.is_none() {
+        sessions::lines(&described).iter().try_for_each(|line| out_line(line))?;
+    } else {
+        taken.left.iter().for_each(|left| terminal::warn(left));
+        let lines = sessions::lines(&taken.files);
+        lines.iter().try_for_each(|line| out_line(line))?;
+    }
+    match taken.in_the_way.len() {
+        0 => Ok(()),
+        count => {
+            let message = format!("{count} of {} were not taken", described.len());
+            Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
+        }
+    }
 }
 
 /// All that is kept of a run, as one JSON document.
@@ -261,8 +203,14 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
     let mut artifacts = serde_json::Map::new();
     for artifact in store.artifacts(&run.id).await? {
         let bytes = store.artifact(artifact.id).await?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        artifacts.insert(artifact.name, json!({"sha256": artifact.id, "text": text}));
+        let content = match String::from_utf8(bytes) {
+            Ok(text) => json!({"sha256": artifact.id, "text": text}),
+            Err(error) => {
+                let base64 = BASE64_STANDARD.encode(error.as_bytes());
+                json!({"sha256": artifact.id, "base64": base64})
+            }
+        };
+        artifacts.insert(artifact.name, content);
     }
     let record = |record: &Record| {
         let (name, text) = match &record.outcome {

@@ -1,0 +1,138 @@
+//! `assize runs` and `assize sessions`: what can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List runs, the latest first
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only runs of this kind: run, eval or debate
+        #[arg(long)]
+        kind: Option<String>,
+        /// Only runs that stand so
+        #[arg(long, value_enum)]
+        status: Option<StatusFilter>,
+        /// Only runs whose title holds this
+        #[arg(long, value_name = "TEXT")]
+        title: Option<String>,
+        /// At most so many; 0 for all
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one run: how it stands, what it came to
+    Show {
+        /// Its name, or the beginning of it
+        run: String,
+        /// Show what was said
+        #[arg(long)]
+        transcripts: bool,
+        /// Show its events
+        #[arg(long)]
+        events: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go on with a run that was stopped
+    Resume {
+        /// Its name, or the beginning of it
+        run: String,
+        /// Even if a process works on it, or may
+        #[arg(long)]
+        take_over: bool,
+        /// Print what it comes to as JSON
+        #[arg(long)]
+        json: bool,
+        /// Say nothing but what it comes to
+        #[arg(long, short)]
+        quiet: bool,
+        /// Spend at most so many dollars, all in all; as before if not given
+        #[arg(long, value_name = "DOLLARS")]
+        max_cost: Option<String>,
+        /// Use at most so many tokens, all in all; as before if not given
+        #[arg(long, value_name = "TOKENS")]
+        max_tokens: Option<String>,
+    },
+    /// List the files that the program of a run left, or take them
+    Files {
+        /// Its name, or the beginning of it
+        run: String,
+        /// Take them into this folder; what is there already is not written over
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write all that is kept of a run as one JSON document
+    Export {
+        /// Its name, or the beginning of it
+        run: String,
+        /// To this file, which must not exist; to standard output by default, or with `-`
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Remove runs with all that belongs to them
+    Rm {
+        /// Their names, or the beginnings of them
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<String>,
+        /// Even if a process works on them, or may: what it does from then on is lost
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// How a run can stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusFilter {
+    /// A process works on it
+    Running,
+    /// Its process is gone, before the end
+    Stopped,
+    Done,
+    Failed,
+    /// Somebody stopped it
+    Cancelled,
+}
+
+impl StatusFilter {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            StatusFilter::Running => "running",
+            StatusFilter::Stopped => "stopped",
+            StatusFilter::Done => "done",
+            StatusFilter::Failed => "failed",
+            StatusFilter::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List sessions
+    #[command(visible_alias = "ls")]
+    List {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the files of a session, and where they are
+    Show {
+        name: String,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove sessions with all their files
+    Rm {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}

@@ -1,0 +1,216 @@
+//! `assize runs show`: one run, as people read it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use assize_code::eval::Report;
+use assize_code::{Attempt, LeftFile};
+use assize_debate::{Verdict, conversation_logs};
+use assize_gateway::REHEARSAL_LABEL;
+use assize_graph::Record;
+use assize_sandbox::Limits;
+use assize_store::{Run, Store};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{described, is_rehearsal, of, when};
+use crate::debate::show;
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
+use crate::{eval, kept, run};
+
+pub(super) async fn show(
+    store: &dyn Store,
+    run: Run,
+    transcripts: bool,
+    events: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let records = store.records(&run.id).await?;
+    let told = match events {
+        true => store.events(of(&run)).await?,
+        false => Vec::new(),
+    };
+    if json {
+        let mut value = described(&run);
+        value["records"] = json!(records.len());
+        if transcripts && run.kind == "debate" {
+            value["conversation_logs"] = json!(conversation_logs(&records));
+        }
+        if run.kind == "run" && run.result.is_none() {
+            value["history"] = json!(assize_code::history(&records));
+        }
+        if events {
+            value["events"] = json!(told);
+        }
+        return out_json(&value);
+    }
+    out_line(&paint(BOLD, terminal::harmless(&format!("{}  {}", run.id, run.title))))?;
+    let holder = kept::Holder::of(&run).map(|holder| format!(", by {holder}")).unwrap_or_default();
+    let took = Duration::from_millis(run.updated.saturating_sub(run.created));
+    let mut lines = vec![
+        format!("status          {}{holder}", kept::status(&run)),
+        format!("created         {} UTC", when(run.created)),
+        format!("changed         {} UTC, after {} s", when(run.updated), took.as_secs()),
+        format!("kept            {} records", records.len()),
+    ];
+    lines.extend(run.parent.as_ref().map(|parent| format!("fork of         {parent}")));
+    lines.extend(run.error.as_ref().map(|error| format!("ended by        {error}")));
+    for (name, value) in run.input.as_object().into_iter().flatten() {
+        if let Some(shown) = in_words(name, value) {
+            lines.push(format!("{:15} {shown}", name.replace('_', " ")));
+        }
+    }
+    for artifact in store.artifacts(&run.id).await? {
+        let given = artifact.name.strip_prefix("input/");
+        lines.extend(given.map(|name| format!("given           {name}")));
+        if artifact.name == "tests" {
+            lines.push("tests           yes".to_owned());
+        }
+    }
+    out_line(&terminal::harmless(&lines.join("\n")))?;
+    match run.kind.as_str() {
+        "debate" => show_debate(&run, &records, transcripts)?,
+        "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
+        "eval" => show_eval(&run)?,
+        _ => {}
+    }
+    for event in told {
+        let line =
+            format!("{:>6}  {}  {}  {}", event.id, when(event.at), event.name, event.payload);
+        out_line(&terminal::harmless(&line))?;
+    }
+    if !matches!(kept::status(&run), "done" | "running") {
+        note("");
+        note(&paint(DIM, kept::how_to_resume(&run.kind, &run.id)));
+    }
+    Ok(())
+}
+
+/// What a run was begun with; `None` for what is nothing.
+fn in_words(name: &str, value: &Value) -> Option<String> {
+    let limits = serde_json::from_value::<Limits>(value.clone());
+    if let Some(limits) = limits.ok().filter(|_| name == "limits") {
+        return Some(format!(
+            "{} MB of memory, {} s, {} of a processor, {} processes, {} MB of files",
+            limits.memory >> 20,
+            limits.wall.as_secs_f64(),
+            f64::from(limits.cpu_millis) / 1000.0,
+            limits.processes,
+            limits.disk >> 20,
+        ));
+    }
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Array(all) => {
+            let words: Vec<String> = all
+                .iter()
+                .map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned))
+                .collect();
+            Some(words.join(" "))
+        }
+        Value::Object(all) => {
+            let words: Vec<String> = all
+                .iter()
+                .filter_map(|(name, one)| Some(format!("{name} {}", in_words(name, one)?)))
+                .collect();
+            Some(words.join(", "))
+        }
+        other => Some(other.to_string()),
+    }
+}
+
+/// What a run came to, in its own shape.
+fn result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
+    serde_json::from_value(result).map_err(|error| {
+        Failure::new(FailureKind::Environment, format!("its verdict cannot be read: {error}"))
+    })
+}
+
+fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Failure> {
+    let logs = conversation_logs(records);
+    if let Some(value) = &run.result {
+        let mut whole = value.clone();
+        if let Some(whole) = whole.as_object_mut() {
+            whole.insert("conversation_logs".to_owned(), json!(logs));
+        }
+        let verdict: Verdict = result(whole)?;
+        out_line("")?;
+        terminal::out_untrusted(&show::verdict(&run.title, &verdict))?;
+    } else if is_rehearsal(run) {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    if transcripts {
+        terminal::out_untrusted(&show::transcripts(&logs))?;
+    }
+    Ok(())
+}
+
+fn show_eval(run: &Run) -> Result<(), Failure> {
+    let Some(value) = &run.result else { return Ok(()) };
+    let report: Report = result(value.clone())?;
+    out_line("")?;
+    eval::lines(&report).iter().try_for_each(|line| out_line(line))?;
+    eval::by_problem(&report).iter().try_for_each(|line| out_line(line))
+}
+
+fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Failure> {
+    if is_rehearsal(run) {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    out_line("")?;
+    for line in run::show::attempts(history) {
+        out_line(&line)?;
+    }
+    for attempt in history.iter().filter(|_| transcripts) {
+        terminal::out_untrusted(&transcript(attempt))?;
+    }
+    if transcripts {
+        return Ok(());
+    }
+    let last = history.last().filter(|last| last.succeeded());
+    if let Some(execution) = last.and_then(|last| last.execution.as_ref()) {
+        out_line("")?;
+        terminal::out_untrusted(&execution.stdout)?;
+    }
+    let files: Vec<LeftFile> = history
+        .iter()
+        .rev()
+        .filter_map(|attempt| attempt.execution.as_ref())
+        .map(|execution| execution.files.clone())
+        .find(|files| !files.is_empty())
+        .unwrap_or_default();
+    if !files.is_empty() {
+        note(&run::show::left(&files, &run.id));
+    }
+    if !history.is_empty() {
+        note(&paint(DIM, format!("code and output: `assize runs show {} --transcripts`", run.id)));
+    }
+    Ok(())
+}
+
+/// All that is known of an attempt.
+fn transcript(attempt: &Attempt) -> String {
+    let mut text = format!("\n=== attempt {}\n", run::show::number(attempt));
+    match &attempt.code {
+        Some(code) => text.push_str(code),
+        None => {
+            let _ = writeln!(text, "(no code)\n{}", attempt.reasoning);
+        }
+    }
+    let mut part = |name: &str, words: &str| {
+        if !words.trim().is_empty() {
+            let _ = writeln!(text, "--- {name}\n{}", words.trim_end());
+        }
+    };
+    let Some(execution) = &attempt.execution else { return text };
+    part("output", &execution.stdout);
+    part("errors", &execution.stderr);
+    for failed in execution.tests.iter().flat_map(|report| &report.failed) {
+        part(&format!("test {}", failed.name), &failed.error);
+    }
+    let broken = execution.tests.as_ref().and_then(|report| report.broken.as_deref());
+    part("tests", broken.unwrap_or_default());
+    text
+}

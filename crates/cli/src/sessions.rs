@@ -1,0 +1,107 @@
+//! `assize sessions`: the working files that are kept between runs.
+
+use assize_code::{Session, SessionError};
+use serde_json::json;
+
+use crate::args::SessionsCommand;
+use crate::config::Surroundings;
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, BOLD, grouped, note, out_json, out_line, paint};
+
+/// Where all sessions are.
+pub(crate) fn root(around: &Surroundings) -> std::path::PathBuf {
+    around.state_folder.join("sessions")
+}
+
+pub(crate) fn run(command: SessionsCommand, around: &Surroundings) -> Result<(), Failure> {
+    let root = root(around);
+    match command {
+        SessionsCommand::List { json } => list(&root, json),
+        SessionsCommand::Show { name, json } => {
+            let files = Session::look(&root, &name)?.ok_or_else(|| no_such(&name))?;
+            show(&root.join(&name).join("files"), &files, json)
+        }
+        SessionsCommand::Rm { names } => {
+            // Looked at before anything is removed.
+            for name in &names {
+                Session::look(&root, name)?.ok_or_else(|| no_such(name))?;
+            }
+            for name in &names {
+                Session::open(&root, name)?.remove()?;
+                out_line(&format!("removed {name}"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn no_such(name: &str) -> Failure {
+    let message = format!("there is no session `{}`", terminal::harmless(name));
+    Failure::new(FailureKind::Usage, message).hint("`assize sessions list` shows those there are")
+}
+
+fn list(root: &std::path::Path, json: bool) -> Result<(), Failure> {
+    let mut sessions = Vec::new();
+    for name in Session::names(root)? {
+        sessions.extend(Session::look(root, &name)?.map(|files| (name, files)));
+    }
+    let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    if json {
+        let described = sessions.iter().map(
+            |(name, files)| json!({"name": name, "files": files.len(), "bytes": bytes(files)}),
+        );
+        return out_json(&described.collect());
+    }
+    if sessions.is_empty() {
+        note("no sessions; `assize run --session NAME` begins one");
+        return Ok(());
+    }
+    let width = sessions.iter().map(|(name, _)| name.len()).max().unwrap_or_default().max(7);
+    out_line(&paint(BOLD, format!("{:width$}  {:>5}  {:>13}", "SESSION", "FILES", "BYTES")))?;
+    for (name, files) in &sessions {
+        let bytes = grouped(bytes(files));
+        out_line(&format!("{name:width$}  {:>5}  {bytes:>13}", files.len()))?;
+    }
+    Ok(())
+}
+
+fn show(folder: &std::path::Path, files: &[(String, u64)], json: bool) -> Result<(), Failure> {
+    if json {
+        let described = files.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
+        let described: Vec<_> = described.collect();
+        return out_json(&json!({"folder": folder, "files": described}));
+    }
+    out_line(&folder.display().to_string())?;
+    lines(files).iter().try_for_each(|line| out_line(line))
+}
+
+/// Files and their sizes, one in each line.
+pub(crate) fn lines(files: &[(String, u64)]) -> Vec<String> {
+    let line = |(name, bytes): &(String, u64)| {
+        terminal::harmless(&format!("{:>13}  {name}", grouped(*bytes)))
+    };
+    files.iter().map(line).collect()
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Failure {
+        let kind = match &error {
+            SessionError::Files(_) | SessionError::Changed => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        let failure = Failure::from_error(kind, &error);
+        match error {
+            SessionError::InUse(_) => failure.hint("wait for it, or name another"),
+            SessionError::TooLarge { .. } => failure.hint(
+                "allow more with `--disk`, or remove some: `assize sessions show NAME` says where they are",
+            ),
+            SessionError::TooMany => {
+                failure.hint("remove some: `assize sessions show NAME` says where they are")
+            }
+            SessionError::Changed => {
+                failure.hint("start a new run: this one knows nothing of what has changed")
+            }
+            SessionError::Name(_) | SessionError::Files(_) => failure,
+        }
+    }
+}

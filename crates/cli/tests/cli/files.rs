@@ -1,0 +1,165 @@
+//! What programs leave: files that are taken, sessions, and disks that are full.
+
+use std::fs;
+
+use assize_testkit::{FakeProvider, Kind, Reply};
+use serde_json::{Value, json};
+
+use crate::exec::home;
+use crate::run::{program, with_provider};
+use crate::runs::where_disks_can_be_made;
+use crate::{Home, Ran};
+
+const SINE: &str = "Draw a sine wave as an SVG file";
+
+fn last_run(home: &Home) -> String {
+    let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    listed[0]["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn files_that_nobody_took_can_be_taken_later() {
+    let home = home();
+    let Ran { code, err, .. } = home.run(&["run", SINE]);
+    let run = last_run(&home);
+    assert_eq!(code, 0, "{err}");
+    let words =
+        format!("it left sine.svg (1,006 bytes): `assize runs files {run} --out FOLDER` takes it");
+    assert!(err.contains(&words), "{err}");
+    assert!(home.run(&["runs", "show", &run]).err.contains(&words));
+    assert_eq!(home.run(&["runs", "files", &run]).out, "        1,006  sine.svg\n");
+    let taken = home.run(&["runs", "files", &run, "--out", "taken"]);
+    assert_eq!((taken.code, taken.out.as_str()), (0, "        1,006  sine.svg\n"));
+    assert!(fs::read_to_string(home.work().join("taken/sine.svg")).unwrap().starts_with("<svg"));
+    // What was there before is not written over, and must not be taken for new.
+    let again = home.run(&["runs", "files", &run, "--out", "taken"]);
+    assert_eq!(again.code, 4, "{}", again.err);
+    fs::write(home.work().join("taken/sine.svg"), "old").unwrap();
+    let Ran { code, out, err } = home.run(&["run", SINE, "--out", "taken"]);
+    assert_eq!((code, out.as_str()), (4, "sine.svg, 1006 bytes\n"), "{err}");
+    assert!(err.contains("not taken, as something of that name is in"), "{err}");
+    assert_eq!(fs::read_to_string(home.work().join("taken/sine.svg")).unwrap(), "old");
+    assert_eq!(home.run(&["runs", "files", "run-none"]).code, 2);
+}
+
+#[test]
+fn an_export_keeps_every_byte() {
+    let answers = [program("open('x.bin', 'wb').write(bytes([0, 255])); print('é')")];
+    let fake =
+        FakeProvider::scripted(Kind::Anthropic, answers.map(|one| Reply::text(one.to_string())));
+    let home = with_provider(Kind::Anthropic, &fake);
+    assert_eq!(home.run(&["run", "Two bytes"]).code, 0);
+    let exported = home.run(&["runs", "export", &last_run(&home)]).out;
+    let exported: Value = serde_json::from_str(&exported).unwrap();
+    assert_eq!(exported["artifacts"]["attempt-1/x.bin"]["base64"], "AP8=");
+    assert_eq!(exported["artifacts"]["task.txt"]["text"], "Two bytes");
+}
+
+#[test]
+fn sessions_are_listed_shown_and_removed() {
+    let answers = [program("open('a', 'w').write('xyz'); print('ok')")];
+    let fake =
+        FakeProvider::scripted(Kind::Anthropic, answers.map(|one| Reply::text(one.to_string())));
+    let home = with_provider(Kind::Anthropic, &fake);
+    assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
+    let Ran { code, err, .. } = home.run(&["run", "x", "--session", "work"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("session `work`, which begins with this run"), "{err}");
+    let listed = home.run(&["sessions", "list"]).out;
+    assert_eq!(listed.lines().last(), Some("work         1              3"), "{listed}");
+    let shown = home.run(&["sessions", "show", "work"]).out;
+    assert!(shown.contains("sessions/work/files\n") && shown.ends_with("  a\n"), "{shown}");
+    let shown: Value =
+        serde_json::from_str(&home.run(&["sessions", "show", "work", "--json"]).out).unwrap();
+    assert_eq!(shown["files"], json!([{"name": "a", "bytes": 3}]));
+    let missing = home.run(&["sessions", "rm", "work", "wrok"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("there is no session `wrok`"), "{}", missing.err);
+    // More than a sandbox has room for.
+    let files = home.folder.path().join(".local/state/assize/sessions/work/files");
+    fs::write(files.join("big"), vec![0; 3 << 20]).unwrap();
+    let large = home.run(&["run", "x", "--session", "work", "--disk", "2M"]);
+    assert_eq!(large.code, 2, "{}", large.err);
+    assert!(large.err.contains("take more room than the 2 MB"), "{}", large.err);
+    assert!(large.err.contains("`--disk`"), "{}", large.err);
+    assert_eq!(home.run(&["sessions", "rm", "work"]).out, "removed work\n");
+    assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
+}
+
+/// Wherever there is no room, nothing is lost, and it goes on once there is.
+#[test]
+fn full_disks_lose_nothing() {
+    let writes = program("open('big', 'wb').write(b'x' * 300000); print('written')");
+    let mut needs = program("import assizesix; print(len(assizesix.DATA))");
+    needs["dependencies"] = json!(["assizesix"]);
+    let answers = [&writes, &writes, &writes, &needs].map(|one| Reply::text(one.to_string()));
+    let fake = FakeProvider::scripted(Kind::Anthropic, answers);
+    let home = with_provider(Kind::Anthropic, &fake)
+        .set("ASSIZE_PACKAGES_ALLOW", "assizesix")
+        .set("ASSIZE_PACKAGES_WHEELS", "wheels");
+    let wheel = "
+import os, random, zipfile
+data = random.Random(1).randbytes(150000).hex()
+os.mkdir('wheels')
+with zipfile.ZipFile('wheels/assizesix-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('assizesix.py', f'DATA = \"{data}\"')
+    wheel.writestr('assizesix-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: assizesix\\nVersion: 1.0\\n')
+    wheel.writestr('assizesix-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr('assizesix-1.0.dist-info/RECORD', '')";
+    home.write("wheel.py", wheel);
+    let script = "
+last() { assize runs list | sed -n 2p | cut -d' ' -f1; }
+small() { mkdir -p \"$1\" && mount -t tmpfs -o size=64k tmpfs \"$1\"; }
+large() { mount -o remount,size=8m \"$1\"; }
+tries() { code=0; \"$@\" || code=$?; echo \"exit code $code\"; }
+python3 wheel.py
+# Where files are taken to.
+small out
+tries assize run x --quiet --out out
+ls out
+large out
+assize runs files \"$(last)\" --out out
+# Where a session is kept.
+small ../.local/state/assize/sessions
+tries assize run x --quiet --session work
+ls ../.local/state/assize/sessions/work/files
+large ../.local/state/assize/sessions
+assize runs resume \"$(last)\" --quiet
+ls ../.local/state/assize/sessions/work/files
+# Where runs are kept.
+export ASSIZE_STORE_PATH=disk/store.db
+small disk
+mount -o remount,size=220k disk
+tries assize run x --quiet
+large disk
+assize runs resume \"$(last)\" --quiet
+unset ASSIZE_STORE_PATH
+# Where packages are kept.
+small ../.cache/assize/packages
+tries assize run x --quiet
+large ../.cache/assize/packages
+assize runs resume \"$(last)\" --quiet";
+    let Ran { code, out, err } = where_disks_can_be_made(&home, script);
+    assert_eq!(code, 0, "{out}\n{err} {:?}", fake.take_complaints());
+    insta::assert_snapshot!(out, @r"
+    written
+    exit code 4
+          300,000  big
+    exit code 4
+    written
+    big
+    exit code 4
+    written
+    exit code 4
+    300000
+    ");
+    for told in [
+        "/big`: No space left on device",
+        "the files of the session cannot be used: No space left on device",
+        "there is no room left for the store",
+        "packages cannot be fetched:",
+    ] {
+        assert!(err.contains(told), "{told}: {err}");
+    }
+    assert_eq!(fake.captured().len(), 4);
+}
