@@ -80,7 +80,8 @@ impl Sandbox {
             // What still runs in there could make folders for ever.
             seen += 1;
             if seen > MOST_FOLDERS || begun.elapsed() > LONGEST {
-                harvest.leave(&below, "there are too many folders, and others were not taken either");
+                harvest
+                    .leave(&below, "there are too many folders, and others were not taken either");
                 break;
             }
             let entries = match self.list(&join(from, &below)).await {

@@ -318,7 +318,7 @@ pub(crate) fn all() -> Vec<Setting> {
         Setting::new(
             "packages.allow",
             Kind::Text,
-            "packages that generated programs may ask for, by name; none if empty",
+            "packages that generated programs may ask for, by name; `+NAME` adds to these, `none` allows none",
         )
         .default(assize_code::packages::ALLOWED)
         .trusted(),

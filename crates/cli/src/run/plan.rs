@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_code::{Expect, InputFile, Task, UnknownExpectation};
+use assize_code::{Expect, InputFile, Task, UnknownExpectation, packages};
 use assize_gateway::Gateway;
 use assize_llm::Request;
 use assize_sandbox::{Language, Limits};
@@ -195,13 +195,7 @@ impl Plan {
             image: args.sandbox.image.clone(),
             temperature: temperature.unwrap_or_else(|| Request::TEMPERATURE.into()),
             max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
-            packages: config
-                .text("packages.allow")
-                .unwrap_or_default()
-                .split([' ', ','])
-                .filter(|name| !name.is_empty())
-                .map(assize_code::packages::normal)
-                .collect(),
+            packages: packages::allowed(config.text("packages.allow").unwrap_or_default()),
             provider: provider.to_owned(),
             model: model.to_owned(),
         })

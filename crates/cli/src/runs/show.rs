@@ -49,23 +49,23 @@ pub(super) async fn show(
     let holder = kept::Holder::of(&run).map(|holder| format!(", by {holder}")).unwrap_or_default();
     let took = Duration::from_millis(run.updated.saturating_sub(run.created));
     let mut lines = vec![
-        format!("status          {}{holder}", kept::status(&run)),
-        format!("created         {} UTC", when(run.created)),
-        format!("changed         {} UTC, after {} s", when(run.updated), took.as_secs()),
-        format!("kept            {} records", records.len()),
+        row("status", format!("{}{holder}", kept::status(&run))),
+        row("created", format!("{} UTC", when(run.created))),
+        row("changed", format!("{} UTC, after {} s", when(run.updated), took.as_secs())),
+        row("kept", format!("{} records", records.len())),
     ];
-    lines.extend(run.parent.as_ref().map(|parent| format!("fork of         {parent}")));
-    lines.extend(run.error.as_ref().map(|error| format!("ended by        {error}")));
+    lines.extend(run.parent.as_ref().map(|parent| row("fork of", parent.to_string())));
+    lines.extend(run.error.as_ref().map(|error| row("ended by", error.clone())));
     for (name, value) in run.input.as_object().into_iter().flatten() {
         if let Some(shown) = in_words(name, value) {
-            lines.push(format!("{:15} {shown}", name.replace('_', " ")));
+            lines.push(row(&name.replace('_', " "), shown));
         }
     }
     for artifact in store.artifacts(&run.id).await? {
         let given = artifact.name.strip_prefix("input/");
-        lines.extend(given.map(|name| format!("given           {name}")));
+        lines.extend(given.map(|name| row("given", name.to_owned())));
         if artifact.name == "tests" {
-            lines.push("tests           yes".to_owned());
+            lines.push(row("tests", "yes".to_owned()));
         }
     }
     out_line(&terminal::harmless(&lines.join("\n")))?;
@@ -87,6 +87,10 @@ pub(super) async fn show(
     Ok(())
 }
 
+fn row(name: &str, value: String) -> String {
+    format!("{name:17} {value}")
+}
+
 /// What a run was begun with; `None` for what is nothing.
 fn in_words(name: &str, value: &Value) -> Option<String> {
     let limits = serde_json::from_value::<Limits>(value.clone());
@@ -103,6 +107,7 @@ fn in_words(name: &str, value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
+        Value::Array(all) if name == "packages" => Some(format!("{} may be asked for", all.len())),
         Value::Array(all) => {
             let words: Vec<String> = all
                 .iter()

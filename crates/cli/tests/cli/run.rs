@@ -252,7 +252,7 @@ fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
         Reply::text(program("raise SystemExit(3)").to_string()),
         Reply::status(401),
         Reply::text(critique.to_string()),
-        Reply::text(program("print('done')").to_string()),
+        Reply::text(program("print('done'); open('left', 'w')").to_string()),
     ];
     let fake = FakeProvider::scripted(Kind::Anthropic, script);
     let home = with_provider(Kind::Anthropic, &fake);
@@ -261,8 +261,10 @@ fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
     assert!(err.contains("go on with `assize runs resume run-"), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
-    let Ran { code, out, err } = home.run(&["run", "--resume", run]);
+    // What it leaves can be asked for only now, and is put where this is typed.
+    let Ran { code, out, err } = home.run(&["run", "--resume", run, "--out", "out"]);
     assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
+    assert!(home.work().join("out/left").exists(), "{err}");
     assert_eq!(fake.captured().len(), 4);
 }
 

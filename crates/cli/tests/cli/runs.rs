@@ -66,7 +66,7 @@ fn a_run_is_shown_exported_and_removed() {
     let id = id_of(&only_run(&home));
     let Ran { out, .. } = home.run(&["runs", "show", &id, "--transcripts", "--events"]);
     assert!(
-        out.starts_with(&format!("{id}  Open a second bakery\nstatus          done\n")),
+        out.starts_with(&format!("{id}  Open a second bakery\nstatus            done\n")),
         "{out}"
     );
     assert!(out.contains("[rehearsal, no model was asked]\nOpen a second bakery: "), "{out}");

@@ -60,6 +60,20 @@ pub const ALLOWED: &str = "numpy pandas matplotlib scipy sympy scikit-learn stat
     pillow mpmath polars pyarrow openpyxl tabulate python-dateutil pytz pyyaml lxml beautifulsoup4 regex \
     six attrs more-itertools sortedcontainers markupsafe jinja2 pydantic shapely tqdm rich";
 
+/// Reads a list of names that may be had: those of [`ALLOWED`] as well where one has a `+` before it, and
+/// nothing for `none`.
+pub fn allowed(text: &str) -> Vec<String> {
+    let words = || text.split([' ', ',']).filter(|word| !word.is_empty());
+    let adds = words().any(|word| word.starts_with('+'));
+    let usual = ALLOWED.split_whitespace().filter(|_| adds);
+    let names: BTreeSet<String> = usual
+        .chain(words().map(|word| word.trim_start_matches('+')))
+        .filter(|name| *name != "none")
+        .map(normal)
+        .collect();
+    names.into_iter().collect()
+}
+
 /// Where packages come from, and which may be had.
 #[derive(Debug, Clone)]
 pub struct Packages {
@@ -301,4 +315,18 @@ fn described(entry: &fs::DirEntry) -> String {
 pub(crate) fn shown(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).collect();
     assize_types::text::shorten(line.trim(), 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_replaces_the_usual_one_or_adds_to_it() {
+        assert_eq!(allowed("NumPy, pandas  six"), ["numpy", "pandas", "six"]);
+        assert_eq!(allowed("none"), [] as [String; 0]);
+        let more = allowed("+isodate");
+        assert!(more.contains(&"isodate".to_owned()) && more.contains(&"numpy".to_owned()));
+        assert_eq!(more.len(), ALLOWED.split_whitespace().count() + 1);
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use assize_code::{CannotKeep, InputFile, Keep, Session, Task};
+use assize_code::{CannotKeep, CodeFailure, InputFile, Keep, Session, Task};
 use assize_graph::{MemoryJournal, RunOptions};
 use assize_llm::ErrorKind;
 use assize_sandbox::Language;
@@ -154,6 +154,43 @@ async fn files_of_a_session_that_another_run_has_changed_are_not_written_over() 
     assert_eq!(n(), "xyx");
 }
 
+/// What was only out of reach, or hidden, is not lost; what is in its place takes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_session_are_lost_to_nothing_but_deletion() {
+    let bench = Bench::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Arc::new(Kept::default());
+    let run = async |program: &str, given: &[&str]| {
+        let session = Session::open(folder.path(), "notes").unwrap();
+        let court = bench.court(Script::new([code(program), critique("x", "y")]));
+        let court = Arc::new(court.keeping(kept.clone()).in_session(session));
+        let given = given
+            .iter()
+            .map(|name| InputFile { name: (*name).to_owned(), bytes: Arc::from(*b"given") });
+        let task = Task { inputs: given.collect(), max_attempts: 1, ..Task::new("x") };
+        bench.try_with(court, task, RunOptions::default()).await.verdict.unwrap()
+    };
+    let files = || -> Vec<String> {
+        let files = Session::look(folder.path(), "notes").unwrap().unwrap();
+        files.into_iter().map(|(name, _)| name).collect()
+    };
+    run("import os; os.mkdir('d'); [open(n, 'w').write(n) for n in ('a', 'b', 'd/in')]", &[]).await;
+    assert_eq!(files(), ["a", "b", "d/in"]);
+    // Closed to everybody, by a program that fails.
+    run("import os; os.remove('b'); os.chmod('a', 0); raise SystemExit(1)", &[]).await;
+    let left = files();
+    assert!(left.contains(&"a".to_owned()) && left.contains(&"d/in".to_owned()), "{left:?}");
+    run("import os; os.path.exists('b') and os.remove('b')", &[]).await;
+    assert_eq!(files(), ["a", "d/in"]);
+    // A file where there is a folder, and the other way round.
+    assert_eq!(run("print(open('d').read())", &["d"]).await.answer.as_deref(), Some("given\n"));
+    assert_eq!(run("print(open('a/b').read())", &["a/b"]).await.answer.as_deref(), Some("given\n"));
+    assert_eq!(files(), ["a", "d/in"]);
+    // A file in place of the folder that the hidden one was in.
+    run("import shutil; shutil.rmtree('d'); open('d', 'w').write('x')", &["d/in"]).await;
+    assert_eq!(files(), ["a", "d"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn inputs_are_read_only_and_what_is_left_is_kept() {
     let bench = Bench::new().await;
@@ -203,10 +240,15 @@ async fn a_run_that_stopped_goes_on_and_does_nothing_twice() {
     let model = Script::new([code("raise SystemExit(1)"), Line::Fail(ErrorKind::Overloaded)]);
     let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
     assert!(tried.verdict.is_err());
-    let model = Script::new([critique("a", "b"), code("print(2)")]);
+    // It declines, and is stopped once more.
+    let model = Script::new([critique("a", "b"), Line::Refuse, Line::Fail(ErrorKind::Overloaded)]);
+    let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
+    assert!(tried.verdict.is_err());
+    let model = Script::new([code("print(2)")]);
     let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
     let verdict = tried.verdict.unwrap();
-    assert_eq!((verdict.success, verdict.attempts, model.calls()), (true, 2, 2));
+    assert_eq!((verdict.success, verdict.attempts, model.calls()), (true, 3, 1));
+    assert_eq!(verdict.history[1].error, Some(CodeFailure::Declined));
     // All of it is answered from the journal now, without a model and without a sandbox.
     let nobody = Script::new([]);
     bench.breaks(u32::MAX);
