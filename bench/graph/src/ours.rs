@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
-use assize_debate::{DebateState, MoveDocument, Options, graph};
+use assize_debate::{Company, DebateState, MoveDocument, Options, Personas, graph};
 use assize_graph::{Branch, Context, END, Graph, NodeError, Policy, RunOptions, State};
 use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
 use assize_store::{Access, Durability, Ending, NewRun, RunJournal, SqliteStore, Store};
@@ -107,7 +107,7 @@ fn fan_of_calls(model: Arc<Instantly>) -> anyhow::Result<Graph<Fan>> {
 fn fan_of_debates(model: Arc<Instantly>) -> anyhow::Result<Graph<Fan>> {
     let debate = graph(model, Options::default())?;
     let leave = |state: DebateState| {
-        let said = state.i1.iter().map(|entry| &*entry.content).collect();
+        let said = state.logs[0].iter().map(|entry| &*entry.content).collect();
         vec![Update::Result(said)]
     };
     let enter = |_: &Fan, number: Option<&usize>| start(&format!("m{}", number.unwrap_or(&0)));
@@ -130,7 +130,7 @@ fn wired(fan: assize_graph::GraphBuilder<Fan>) -> Result<Graph<Fan>, assize_grap
 
 fn start(move_id: &str) -> DebateState {
     let document = MoveDocument { move_id: move_id.to_owned(), content: MOVE.to_owned() };
-    DebateState::new(document, None, 10)
+    DebateState::new(document, Company::default(), Arc::new(Personas::default()), 10)
 }
 
 /// Runs one case and checks that it did its work.
@@ -138,7 +138,7 @@ async fn work(case: &str, model: &Arc<Instantly>, options: RunOptions) -> anyhow
     match case {
         "a" => {
             let state = graph(model.clone(), Options::default())?.run(start("m1"), options).await?;
-            ensure!(state.total_score == 90 && state.i3.len() == 20, "no whole debate");
+            ensure!(state.total_score == 90 && state.logs[2].len() == 20, "no whole debate");
         }
         "b" => {
             let fan = fan_of_calls(model.clone())?.run(Fan::default(), options).await?;

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use assize_graph::{Context, EffectError, Event, FailedEffect, NodeError, RunError, State};
+use assize_graph::{Context, EffectError, Event, FailedEffect, Key, NodeError, RunError, State};
 use assize_llm::{
     Answer, AnswerError, Call, ErrorKind, JsonAsk, Model, ModelError, ModelExt, Request, Response,
     Spent, Stop,
@@ -104,7 +104,7 @@ impl<'a, S: State> Asking<'a, S> {
     }
 
     fn call(&self) -> Call<'a> {
-        Call { cancel: self.context.cancel().clone(), on_delta: None }
+        Call { cancel: self.context.cancel().clone(), ..Call::default() }
     }
 
     /// Goes on although the last call failed, which is written down.
@@ -153,6 +153,9 @@ impl<S: State> Model for Asking<'_, S> {
             }
         };
         let mut original = None;
+        // What can be no name is refused by the effect.
+        let name = self.context.key(&key).ok();
+        let call = Call { key: name.as_ref().map(Key::as_str), ..call };
         let asked = async {
             let answer = match self.model.generate(request, call).await {
                 Ok(response) if self.insists && response.stop == Stop::Refused => Err(declined()),

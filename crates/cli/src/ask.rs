@@ -94,7 +94,7 @@ async fn ask(
     cancel: Cancel,
 ) -> Result<Answered, AnswerError> {
     if request.schema.is_some() {
-        let call = Call { cancel, on_delta: None };
+        let call = Call { cancel, ..Call::default() };
         let answer = generate_value(gateway, request, call).await?;
         let value = Some((answer.value, answer.provenance));
         return Ok(Answered {
@@ -123,7 +123,7 @@ async fn ask(
         let _ = show_label();
     }
     let on_delta = args.stream.then_some(&print as &(dyn Fn(Delta<'_>) + Send + Sync));
-    let response = gateway.generate(request, Call { cancel, on_delta }).await?;
+    let response = gateway.generate(request, Call { cancel, on_delta, ..Call::default() }).await?;
     let unwritten = trouble.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Answered { value: None, responses: vec![response], streamed: args.stream, unwritten })
 }

@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use assize_llm::Schema;
-use assize_llm::answer::AnswerReader;
+use assize_llm::answer::Shape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,20 +27,6 @@ pub struct Critique {
     pub issues: Vec<String>,
     /// What to change, in the same order.
     pub suggested_fixes: Vec<String>,
-}
-
-/// A schema, and what reads answers by it: making one costs more than using it.
-pub(crate) struct Shape {
-    pub(crate) schema: Schema,
-    pub(crate) reader: Option<AnswerReader>,
-}
-
-impl Shape {
-    fn of<T: JsonSchema>() -> Shape {
-        let schema = Schema::of::<T>();
-        let reader = AnswerReader::new(&schema);
-        Shape { schema, reader }
-    }
 }
 
 pub(crate) static CODE: LazyLock<Shape> = LazyLock::new(Shape::of::<GeneratedCode>);

@@ -5,9 +5,8 @@
 
 use std::fmt::Write as _;
 
-use assize_llm::{Prompt, Request, Turn};
+use assize_llm::{Prompt, Request, Turn, fenced};
 use assize_sandbox::Language;
-use assize_types::Fingerprint;
 
 use crate::answer::{CODE, CRITIQUE};
 use crate::court::{Facts, Options};
@@ -322,13 +321,4 @@ fn shortened(text: &str, (head, tail): (usize, usize)) -> String {
     let head: String = text.chars().take(head).collect();
     let tail: String = text.chars().skip(count - tail).collect();
     format!("{head}\n[… {left_out} characters left out …]\n{tail}")
-}
-
-/// Text between marks that it cannot contain, since they are made of its own hash.
-fn fenced(what: &str, text: &str) -> String {
-    let text = text.trim_end();
-    let mark = &Fingerprint::of(text).to_string()[..12];
-    format!(
-        "{what} is everything between the two marks {mark}.\n--- {mark} ---\n{text}\n--- {mark} ---"
-    )
 }

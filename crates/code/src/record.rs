@@ -1,10 +1,11 @@
 //! What the journal of a run knows of its attempts, also where the run never came to its end.
 
 use assize_graph::{Outcome, Record};
+use assize_llm::answer::Shape;
 use assize_llm::{Response, Spent};
 use serde::de::DeserializeOwned;
 
-use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode, Shape};
+use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
 use crate::execution::Execution;
 use crate::state::Attempt;
 

@@ -1,9 +1,9 @@
 //! One move on trial.
 //!
-//! A critic opens with one critique, which goes into three logs, `i1`, `i2` and `i3`. In each of
-//! them one decision maker answers, and critic and decision maker go on by themselves until the last
-//! round: no conversation waits for another. Then each decision maker scores the move on four metrics
-//! of ten, 120 in all. With ten rounds that is 61 calls.
+//! A critic opens with one critique, which goes into every log: `i1`, `i2` and `i3`, where there are three
+//! decision makers. In each of them one decision maker answers, and critic and decision maker go on by
+//! themselves until the last round: no conversation waits for another. Then each decision maker scores the
+//! move on four metrics of ten, 120 in all. With ten rounds that is 61 calls.
 //!
 //! The debate is a [`Graph`] that needs nothing but a [`Model`]: it can run in this process, or in a
 //! sandbox whose only way out is a channel to the model. Every call is an effect under a stable key,
@@ -15,6 +15,7 @@
 //! pattern, and else are a neutral 5, marked as such. A conversation that grows out of the context
 //! window keeps its first round, its last three, and a summary of those between.
 
+mod job;
 mod nodes;
 mod personas;
 mod place;
@@ -25,15 +26,19 @@ mod verdict;
 
 use std::sync::Arc;
 
-use assize_graph::{Branch, END, Graph, InvalidGraph};
+use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
 use assize_llm::{Model, Request};
+use serde::{Deserialize, Serialize};
 
+pub use job::{Job, step_limit};
 use nodes::Room;
-pub use personas::{DECISION_MAKERS, DecisionMaker};
+pub use nodes::is_bearable;
+pub use personas::{DecisionMaker, Personas};
 pub use place::{Part, Place, conversation_logs};
-pub use score::{FULL_SCORE, METRICS, ScoreCard};
+pub use score::{BEST, METRICS, ScoreCard};
 pub use state::{
-    ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, Partial, Summary, Update,
+    Company, ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, NoLogName, Partial,
+    Summary, Update,
 };
 pub use verdict::Verdict;
 
@@ -41,7 +46,7 @@ pub use verdict::Verdict;
 pub const ROUNDS: u32 = 10;
 
 /// How the model is asked.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     pub temperature: f32,
     /// The longest answer, in tokens.
@@ -60,11 +65,11 @@ impl Default for Options {
     }
 }
 
-/// The calls that a debate takes when nothing fails.
-pub fn calls(rounds: u32) -> u64 {
-    // One critique, three answers; then three of each; then three scores.
-    let rounds = u64::from(rounds);
-    1 + 3 + rounds.saturating_sub(1) * 6 + 3
+/// The calls that a debate with so many decision makers takes when nothing fails.
+pub fn calls(rounds: u32, makers: usize) -> u64 {
+    // One critique, an answer of each; then a critique and an answer for each; then their scores.
+    let (rounds, makers) = (u64::from(rounds), makers as u64);
+    1 + makers + rounds.saturating_sub(1) * 2 * makers + makers
 }
 
 /// The debate as a graph.
@@ -77,8 +82,9 @@ pub fn graph(model: Arc<dyn Model>, options: Options) -> Result<Graph<DebateStat
         .node("critic_individual", move |context| presses.clone().critic_individual(context))
         .node("score_move", move |context| scores.clone().score_move(context))
         .start("critic_round_1")
-        .fan_out("critic_round_1", ["dm_respond"], "score_move", |_| {
-            LogName::ALL.map(|log| Branch::new("dm_respond", log.name(), log)).into()
+        .fan_out("critic_round_1", ["dm_respond"], "score_move", |state: &DebateState| {
+            let branch = |log: LogName| Branch::new("dm_respond", log.to_string(), log);
+            FanOut::from(state.log_names().map(branch).collect::<Vec<_>>())
         })
         .route("dm_respond", ["critic_individual", "score_move"], |state, log| match log {
             Some(log) if goes_on(state, *log) && state.round_of(*log) < state.max_rounds => {

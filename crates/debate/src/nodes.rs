@@ -1,5 +1,6 @@
 //! What happens in each node.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use assize_calls::{Asking, declined};
@@ -42,7 +43,7 @@ fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
 /// A call that failed for good, three repetitions included, while the model as such can be asked:
 /// the debate does without the rest of this conversation. A provider that cannot be reached at all
 /// is not asked for the others, either: then the run ends, and goes on when it can be.
-fn is_bearable(error: &ModelError) -> bool {
+pub fn is_bearable(error: &ModelError) -> bool {
     let unreachable = error.kind() == ErrorKind::Unreachable;
     (error.kind().is_retryable() && !unreachable)
         || error.kind() == ErrorKind::Deadline
@@ -67,8 +68,9 @@ impl Room {
         // Without these words there is nothing to debate: any failure ends the run, and can be
         // tried again.
         let response = asking.answer(&self.words(&context).opening()).await??;
-        let entry = said("critic", 1, &response);
-        let to_all = LogName::ALL.map(|log| Update::Said { log, entry: entry.clone() });
+        let entry = said("critic".into(), 1, &response);
+        let logs = context.state().log_names();
+        let to_all = logs.map(|log| Update::Said { log, entry: entry.clone() });
         Ok([Update::Spent(asking.spent())].into_iter().chain(to_all).collect())
     }
 
@@ -76,8 +78,7 @@ impl Room {
     pub(crate) async fn dm_respond(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let log = log_of(&context)?;
         let round = context.state().round_of(log);
-        let id = log.decision_maker().id;
-        let speech = Speech { role: id, status: "dm_responded", log, round };
+        let speech = Speech { role: log.maker().into(), status: "dm_responded", log, round };
         self.speak(&context, speech, |words, summary| words.response(log, summary)).await
     }
 
@@ -88,27 +89,28 @@ impl Room {
     ) -> Updates {
         let log = log_of(&context)?;
         let round = context.state().round_of(log) + 1;
-        let speech = Speech { role: "critic", status: "critic_responded", log, round };
+        let speech = Speech { role: "critic".into(), status: "critic_responded", log, round };
         self.speak(&context, speech, |words, summary| words.critique(log, round, summary)).await
     }
 
     /// Each decision maker scores the move.
     pub(crate) async fn score_move(self: Arc<Self>, context: Context<DebateState>) -> Updates {
-        // All three are heard out even if one fails: the others' scores are paid for and kept.
-        let judged = join_all(LogName::ALL.map(|log| self.judge(&context, log))).await;
+        // All of them are heard out even if one fails: the others' scores are paid for and kept.
+        let logs = context.state().log_names();
+        let judged = join_all(logs.map(|log| self.judge(&context, log))).await;
         let mut updates = Vec::new();
         for judged in judged {
             updates.extend(judged?);
         }
         let scores = updates.iter().filter_map(|update| match update {
-            Update::Scored { log, score } => Some((log.decision_maker().id, &score.card)),
+            Update::Scored { log, score } => Some((log.maker(), &score.card)),
             _ => None,
         });
         let mut total = 0;
         let mut breakdown = serde_json::Map::new();
         for (id, card) in scores {
             total += card.total();
-            breakdown.insert(id.to_owned(), json!(card));
+            breakdown.insert(id, json!(card));
         }
         let move_id = &context.state().move_document().move_id;
         context.emit(Event::new(
@@ -120,7 +122,7 @@ impl Room {
 
     async fn judge(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let words = self.words(context);
-        let key = |what: &str| format!("{}/{what}", log.name());
+        let key = |what: &str| format!("{log}/{what}");
         let (summary, mut updates) = self
             .fitting(context, log, &key("score-summary"), |summary| words.scoring(log, summary))
             .await?;
@@ -158,7 +160,7 @@ impl Room {
             self.fitting(context, log, &key("summary"), |summary| request(words, summary)).await?;
         let told = Told { log: Some(log), round, status };
         let event = told.event(context.state());
-        let mut asking = Asking::new(context, &*self.model, key(role)).telling([event.clone()]);
+        let mut asking = Asking::new(context, &*self.model, key(&role)).telling([event.clone()]);
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
         if let Err(error) = &answer
             && let Some((shorter, more)) = self
@@ -266,16 +268,16 @@ fn can_be_summed_up(state: &DebateState, log: LogName, known: Option<&Summary>) 
 
 /// Who is to speak, and where.
 struct Speech {
-    role: &'static str,
+    role: Cow<'static, str>,
     status: &'static str,
     log: LogName,
     round: u32,
 }
 
 /// A response as something that was said.
-pub(crate) fn said(role: &'static str, round: u32, response: &Response) -> ConversationEntry {
+pub(crate) fn said(role: Cow<'static, str>, round: u32, response: &Response) -> ConversationEntry {
     ConversationEntry {
-        role: role.into(),
+        role,
         content: response.text.trim().into(),
         round,
         cut_off: response.stop == Stop::MaxTokens,

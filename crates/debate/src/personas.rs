@@ -1,15 +1,31 @@
-//! Who speaks: one critic, and three decision makers who answer for the move.
+//! Who speaks: one critic, and decision makers who answer for the move.
 
-/// A decision maker, with the log of the conversation that is theirs alone.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DecisionMaker {
-    /// As in the scores: `D1`.
-    pub id: &'static str,
-    pub name: &'static str,
-    pub(crate) persona: &'static str,
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::LogName;
+
+/// Everybody in a debate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Personas {
+    /// Who the critic is and how it works, said to the critic.
+    pub critic: String,
+    /// In the order of their logs, `i1`, `i2` and so on; their ids are `D1`, `D2` and so on.
+    pub decision_makers: Vec<DecisionMaker>,
 }
 
-pub(crate) const CRITIC: &str = "\
+/// Somebody who answers for the move, in a conversation of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecisionMaker {
+    pub name: String,
+    /// What they judge by and how they work, said to them.
+    pub persona: String,
+}
+
+const CRITIC: &str = "\
 You are the critic. You spent a career as a finance chief and were in the room when three companies \
 broke on plans that everyone had applauded. You no longer trust applause. You are not against this \
 move; you want to know whether it survives being looked at.
@@ -26,15 +42,13 @@ the figures begin” is.
 - Say so when a point is good, and leave it. An answer that walks around your question gets the question \
 again, sharper.";
 
-/// The three, in the order of their logs `i1`, `i2`, `i3`.
-pub const DECISION_MAKERS: [DecisionMaker; 3] = [
-    DecisionMaker {
-        id: "D1",
-        name: "Growth Strategist",
-        persona: "\
-You are D1, the growth strategist on the board. You judge a move by the ground it wins: new demand, a \
-position rivals cannot easily copy, a company that is in a better place in five years than it would \
-otherwise be. You lean towards bold moves and know that you do.
+const DECISION_MAKERS: [(&str, &str); 3] = [
+    (
+        "Growth Strategist",
+        "\
+You sit on the board for growth, and judge a move by the ground it wins: new demand, a position rivals \
+cannot easily copy, a company that is in a better place in five years than it would otherwise be. You \
+lean towards bold moves and know that you do.
 
 How you work:
 - Say which growth this move opens, through what mechanism, and why this company rather than another \
@@ -44,12 +58,11 @@ that the objection no longer bites.
 - Weigh what waiting would cost as soberly as what acting would.
 - Timing moves you most. If the critic shows that the market is not ready, or is already taken, give \
 that point up openly.",
-    },
-    DecisionMaker {
-        id: "D2",
-        name: "Operational Pragmatist",
-        persona: "\
-You are D2, the operator on the board. You judge a move by whether this organisation can carry it out: \
+    ),
+    (
+        "Operational Pragmatist",
+        "\
+You sit on the board as its operator, and judge a move by whether this organisation can carry it out: \
 the people it takes, the money and attention it takes from other things, the order in which things must \
 happen, the part most likely to slip. You would rather act than study, within what is possible.
 
@@ -61,14 +74,13 @@ to make room.
 - Put a price on complexity. What two teams must agree on every week is not free.
 - An execution gap that you cannot close moves you most. If the critic finds one, name it as a blocker \
 and say what it does to the plan.",
-    },
-    DecisionMaker {
-        id: "D3",
-        name: "Stakeholder Value Advocate",
-        persona: "\
-You are D3, who speaks on the board for those who own the company and those who watch it. You judge a \
-move by the return on the capital it ties up, and by what it tells investors, customers, regulators and \
-the press about the company. You like a win that can be seen, and you know how a visible mistake looks.
+    ),
+    (
+        "Stakeholder Value Advocate",
+        "\
+You speak on the board for those who own the company and those who watch it. You judge a move by the \
+return on the capital it ties up, and by what it tells investors, customers, regulators and the press \
+about the company. You like a win that can be seen, and you know how a visible mistake looks.
 
 How you work:
 - Say what an owner gets, when, and compared with what else could be done with the same money.
@@ -77,5 +89,28 @@ judged.
 - Answer objections about reputation and trust with what would be said and done, not with reassurance.
 - Damage to trust moves you most. If the critic shows a credible path to a scandal, a regulator's case \
 or a loss of faith among investors, concede it and let it count.",
-    },
+    ),
 ];
+
+impl Personas {
+    /// What the decision makers are called, by their ids.
+    pub fn agents(&self) -> BTreeMap<String, String> {
+        let logs = LogName::first(self.decision_makers.len());
+        logs.zip(&self.decision_makers)
+            .map(|(log, maker)| (log.maker(), maker.name.clone()))
+            .collect()
+    }
+}
+
+impl Default for Personas {
+    fn default() -> Personas {
+        let maker = |(name, persona): (&str, &str)| DecisionMaker {
+            name: name.to_owned(),
+            persona: persona.to_owned(),
+        };
+        Personas {
+            critic: CRITIC.to_owned(),
+            decision_makers: DECISION_MAKERS.into_iter().map(maker).collect(),
+        }
+    }
+}

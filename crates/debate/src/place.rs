@@ -1,12 +1,12 @@
 //! Where in a debate a key belongs, and what can be read from the keys alone.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use assize_graph::{Key, Outcome, Record};
 use assize_llm::{Response, Stop};
 
 use crate::nodes::said;
-use crate::personas::DECISION_MAKERS;
 use crate::state::{ConversationEntry, LogName};
 
 /// Where in a debate an effect belongs.
@@ -35,7 +35,7 @@ impl Place {
         let mut place = Place { log: None, round: None, part: Part::Critic };
         let mut part = None;
         for segment in key.segments() {
-            let log = LogName::ALL.into_iter().find(|log| log.name() == segment);
+            let log = segment.parse::<LogName>().ok();
             let round = segment.strip_prefix("round-").and_then(|round| round.parse().ok());
             match (log, round) {
                 (Some(log), _) => place.log = Some(log),
@@ -49,7 +49,7 @@ impl Place {
             _ if part?.contains("summary") => Part::Summary,
             "critic" => Part::Critic,
             "score" => Part::Score,
-            id if DECISION_MAKERS.iter().any(|maker| maker.id == id) => Part::Answer,
+            id if place.log.is_some_and(|log| log.maker() == id) => Part::Answer,
             _ => return None,
         };
         Some(place)
@@ -64,7 +64,10 @@ impl Place {
 
 /// What has been said so far, read from the records of a debate that may not be over.
 pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<ConversationEntry>> {
-    let mut logs = BTreeMap::from(LogName::ALL.map(|log| (log, Vec::new())));
+    let places = records.iter().filter_map(|record| Place::of(&record.key));
+    let names = places.filter_map(|place| place.log);
+    let mut logs: BTreeMap<LogName, Vec<ConversationEntry>> =
+        names.map(|log| (log, Vec::new())).collect();
     for record in records {
         let Some(Place { log, round: Some(round), part }) = Place::of(&record.key) else {
             continue;
@@ -73,8 +76,8 @@ pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<Conversati
         let Ok(response) = serde_json::from_str::<Response>(text) else { continue };
         for (name, entries) in &mut logs {
             let role = match part {
-                Part::Critic => "critic",
-                Part::Answer => name.decision_maker().id,
+                Part::Critic => Cow::Borrowed("critic"),
+                Part::Answer => name.maker().into(),
                 Part::Score | Part::Summary => continue,
             };
             if log.is_none_or(|log| log == *name) && response.stop != Stop::Refused {

@@ -8,8 +8,8 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most that the three decision makers can give together.
-pub const FULL_SCORE: u32 = 120;
+/// The most that one decision maker can give.
+pub const BEST: u32 = 40;
 
 /// The metrics, in the order in which they are shown.
 pub const METRICS: [&str; 4] =

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use assize_graph::State;
 use assize_llm::{Block, Provenance, Spent, Turn};
 use serde::{Deserialize, Serialize};
 
-use crate::personas::{DECISION_MAKERS, DecisionMaker};
+use crate::personas::{DecisionMaker, Personas};
 use crate::prompt;
 use crate::score::ScoreCard;
 
@@ -20,31 +22,80 @@ pub struct MoveDocument {
     pub content: String,
 }
 
-/// One of the three conversations, each between the critic and one decision maker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogName {
-    I1,
-    I2,
-    I3,
+/// What everybody in a debate knows of the company.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Company {
+    pub ticker: Option<String>,
+    /// What there is to read about it, besides the move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pack: Option<String>,
 }
 
-impl LogName {
-    pub const ALL: [LogName; 3] = [LogName::I1, LogName::I2, LogName::I3];
+/// A conversation between the critic and one decision maker, by its place: `i1` is that of `D1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct LogName(usize);
 
-    pub fn name(self) -> &'static str {
-        ["i1", "i2", "i3"][self as usize]
+impl LogName {
+    pub const I1: LogName = LogName(0);
+    pub const I2: LogName = LogName(1);
+    pub const I3: LogName = LogName(2);
+
+    /// So many conversations, in order.
+    pub fn first(count: usize) -> impl Iterator<Item = LogName> + Clone {
+        (0..count).map(LogName)
     }
 
-    pub fn decision_maker(self) -> &'static DecisionMaker {
-        &DECISION_MAKERS[self as usize]
+    pub fn index(self) -> usize {
+        self.0
+    }
+
+    /// The id of the decision maker whose conversation it is.
+    pub fn maker(self) -> String {
+        format!("D{}", self.0 + 1)
+    }
+}
+
+impl fmt::Display for LogName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "i{}", self.0 + 1)
+    }
+}
+
+/// Text that names no conversation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name of a conversation, as `i1` is")]
+pub struct NoLogName(String);
+
+impl FromStr for LogName {
+    type Err = NoLogName;
+
+    fn from_str(text: &str) -> Result<LogName, NoLogName> {
+        let number = text.strip_prefix('i').filter(|digits| !digits.starts_with(['0', '+']));
+        let number = number.and_then(|digits| digits.parse::<usize>().ok());
+        let index = number.and_then(|number| number.checked_sub(1));
+        index.map(LogName).ok_or_else(|| NoLogName(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for LogName {
+    type Error = NoLogName;
+
+    fn try_from(text: String) -> Result<LogName, NoLogName> {
+        text.parse()
+    }
+}
+
+impl From<LogName> for String {
+    fn from(log: LogName) -> String {
+        log.to_string()
     }
 }
 
 /// Something that was said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationEntry {
-    /// `critic`, `D1`, `D2` or `D3`.
+    /// `critic`, `D1`, `D2` and so on.
     pub role: Cow<'static, str>,
     pub content: Arc<str>,
     pub round: u32,
@@ -84,15 +135,15 @@ pub struct JudgeScore {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DebateState {
     move_document: MoveDocument,
-    ticker: Option<String>,
-    pub i1: Vec<ConversationEntry>,
-    pub i2: Vec<ConversationEntry>,
-    pub i3: Vec<ConversationEntry>,
+    company: Company,
+    personas: Arc<Personas>,
+    /// What was said, conversation by conversation: `i1`, `i2` and so on.
+    pub logs: Vec<Vec<ConversationEntry>>,
     /// The latest round in which someone spoke.
     pub current_round: u32,
     pub max_rounds: u32,
-    pub scores: BTreeMap<&'static str, JudgeScore>,
-    /// The sum of all scores, of 120.
+    pub scores: BTreeMap<String, JudgeScore>,
+    /// The sum of all scores, of 40 for each decision maker.
     pub total_score: u32,
     /// Conversations that ended early.
     pub partial: BTreeMap<LogName, Partial>,
@@ -102,24 +153,25 @@ pub struct DebateState {
     /// What every prompt begins with, worded once.
     pub(crate) blocks: Vec<Block>,
     /// The logs as prompts have them, each entry worded once.
-    pub(crate) turns: [Vec<Turn>; 3],
+    pub(crate) turns: Vec<Vec<Turn>>,
 }
 
 impl DebateState {
     pub fn new(
         move_document: MoveDocument,
-        ticker: Option<String>,
+        company: Company,
+        personas: Arc<Personas>,
         max_rounds: u32,
     ) -> DebateState {
-        let blocks = prompt::blocks(&move_document, ticker.as_deref());
+        let blocks = prompt::blocks(&move_document, &company);
+        let count = personas.decision_makers.len();
         DebateState {
             blocks,
-            turns: Default::default(),
+            turns: vec![Vec::new(); count],
             move_document,
-            ticker,
-            i1: Vec::new(),
-            i2: Vec::new(),
-            i3: Vec::new(),
+            company,
+            personas,
+            logs: vec![Vec::new(); count],
             current_round: 0,
             max_rounds,
             scores: BTreeMap::new(),
@@ -134,16 +186,26 @@ impl DebateState {
         &self.move_document
     }
 
-    pub fn ticker(&self) -> Option<&str> {
-        self.ticker.as_deref()
+    pub fn company(&self) -> &Company {
+        &self.company
+    }
+
+    pub fn personas(&self) -> &Personas {
+        &self.personas
+    }
+
+    /// All conversations.
+    pub fn log_names(&self) -> impl Iterator<Item = LogName> + Clone + use<> {
+        LogName::first(self.logs.len())
     }
 
     pub fn log(&self, name: LogName) -> &[ConversationEntry] {
-        match name {
-            LogName::I1 => &self.i1,
-            LogName::I2 => &self.i2,
-            LogName::I3 => &self.i3,
-        }
+        self.logs.get(name.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Who answers the critic in it.
+    pub(crate) fn decision_maker(&self, log: LogName) -> &DecisionMaker {
+        &self.personas.decision_makers[log.index()]
     }
 
     /// The round that this conversation is in.
@@ -170,15 +232,11 @@ impl State for DebateState {
         match update {
             Update::Said { log, entry } => {
                 self.current_round = self.current_round.max(entry.round);
-                self.turns[log as usize].push(prompt::turn(&entry));
-                match log {
-                    LogName::I1 => self.i1.push(entry),
-                    LogName::I2 => self.i2.push(entry),
-                    LogName::I3 => self.i3.push(entry),
-                }
+                self.turns[log.index()].push(prompt::turn(&entry));
+                self.logs[log.index()].push(entry);
             }
             Update::Stopped { log, error } => {
-                let id = log.decision_maker().id;
+                let id = log.maker();
                 let answered = self.log(log).iter().rev().find(|entry| entry.role == id);
                 let completed_rounds = answered.map_or(0, |entry| entry.round);
                 self.partial.insert(log, Partial { completed_rounds, error });
@@ -188,7 +246,7 @@ impl State for DebateState {
             }
             Update::Scored { log, score } => {
                 self.total_score += score.card.total();
-                self.scores.insert(log.decision_maker().id, score);
+                self.scores.insert(log.maker(), score);
             }
             Update::Spent(spent) => self.spent = self.spent.plus(spent),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use assize_llm::Spent;
 use serde::{Deserialize, Serialize};
 
-use crate::score::FULL_SCORE;
+use crate::score::BEST;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Partial, Summary};
 
 /// The outcome of a debate.
@@ -17,6 +17,9 @@ pub struct Verdict {
     pub total_score: u32,
     pub out_of: u32,
     pub scores_by_agent: BTreeMap<String, JudgeScore>,
+    /// What those who scored are called, by their ids.
+    #[serde(default)]
+    pub agents: BTreeMap<String, String>,
     /// The rounds that were to be debated.
     pub rounds: u32,
     /// Conversations that ended before that.
@@ -32,23 +35,20 @@ pub struct Verdict {
 impl From<DebateState> for Verdict {
     fn from(state: DebateState) -> Verdict {
         let (move_id, ticker) =
-            (state.move_document().move_id.clone(), state.ticker().map(str::to_owned));
-        let scores = state.scores.into_iter().map(|(id, score)| (id.to_owned(), score));
+            (state.move_document().move_id.clone(), state.company().ticker.clone());
+        let makers = &state.personas().decision_makers;
         Verdict {
             move_id,
             ticker,
             total_score: state.total_score,
-            out_of: FULL_SCORE,
-            scores_by_agent: scores.collect(),
+            out_of: BEST * u32::try_from(makers.len()).unwrap_or(u32::MAX),
+            agents: state.personas().agents(),
+            scores_by_agent: state.scores,
             rounds: state.max_rounds,
             partial: state.partial,
             summaries: state.summaries,
             spent: state.spent,
-            conversation_logs: BTreeMap::from([
-                (LogName::I1, state.i1),
-                (LogName::I2, state.i2),
-                (LogName::I3, state.i3),
-            ]),
+            conversation_logs: LogName::first(state.logs.len()).zip(state.logs).collect(),
         }
     }
 }

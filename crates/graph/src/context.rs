@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::State;
 use crate::error::{EffectError, NodeError, RunError};
 use crate::journal::{Appended, Event, Journal, JournalError, Outcome, Record};
-use crate::key::{Key, Scope};
+use crate::key::{BadKey, Key, Scope};
 use crate::options::{EffectStage, RunOptions, Signal};
 
 /// What all tasks of a run share.
@@ -175,6 +175,14 @@ impl<S: State> Context<S> {
     /// What the fan-out that led here handed to this branch.
     pub fn item(&self) -> Option<&S::Item> {
         self.item.as_deref()
+    }
+
+    /// The name of an effect of this branch in the whole run.
+    ///
+    /// # Errors
+    /// When it can be none.
+    pub fn key(&self, name: &str) -> Result<Key, BadKey> {
+        self.scope.key(name)
     }
 
     /// To be handed to whatever the node waits for.

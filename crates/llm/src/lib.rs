@@ -35,6 +35,6 @@ mod response;
 pub use answer::{Answer, AnswerError, Fix, JsonAsk, ModelExt, Provenance};
 pub use error::{ErrorKind, ModelError};
 pub use model::{Call, Delta, Model};
-pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn};
+pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn, fenced, mark_of};
 pub use request::{Delivery, Request, Schema, SchemaError, Tool};
 pub use response::{Response, Spent, Stop};

@@ -22,6 +22,8 @@ pub struct Call<'a> {
     pub cancel: Cancel,
     /// Takes the answer piece by piece as it is written. Setting it asks for a stream.
     pub on_delta: Option<&'a (dyn Fn(Delta<'_>) + Send + Sync)>,
+    /// What it is called in its run, for a model that is asked through somebody who keeps account.
+    pub key: Option<&'a str>,
 }
 
 impl fmt::Debug for Call<'_> {
@@ -29,6 +31,7 @@ impl fmt::Debug for Call<'_> {
         f.debug_struct("Call")
             .field("cancel", &self.cancel)
             .field("streams", &self.on_delta.is_some())
+            .field("key", &self.key)
             .finish()
     }
 }

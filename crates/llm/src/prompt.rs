@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -148,6 +149,20 @@ impl Prompt {
         }
         messages
     }
+}
+
+/// Text that is not ours between marks that it cannot contain, since they are made of its own hash.
+pub fn fenced(what: &str, text: &str) -> String {
+    let text = text.trim_end();
+    let mark = mark_of(text);
+    format!(
+        "{what} is everything between the two marks {mark}.\n--- {mark} ---\n{text}\n--- {mark} ---"
+    )
+}
+
+/// A mark that a text cannot contain.
+pub fn mark_of(text: &str) -> String {
+    Fingerprint::of(text).to_string()[..12].to_owned()
 }
 
 type UserParts<'m, 'a> = (&'m mut Vec<&'a ToolResult>, &'m mut Vec<&'a str>, &'m mut usize);

@@ -1,6 +1,6 @@
 //! What a debate is likely to take, before anyone is asked.
 
-use assize_debate::{ROUNDS, calls};
+use assize_debate::{Personas, ROUNDS, calls};
 use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL};
 use serde_json::json;
 
@@ -24,10 +24,11 @@ pub(super) fn show(
     let Some(facts) = gateway.facts() else {
         return Err(Failure::new(FailureKind::Usage, "there is nothing to estimate"));
     };
-    let calls = calls(rounds);
+    let makers = Personas::default().decision_makers.len();
+    let calls = calls(rounds, makers);
     // In each conversation the answers before a call are 0, 1, 2 … and all of them for the scores.
     let turns = u64::from(2 * rounds);
-    let read_again = 3 * turns * (turns + 1) / 2;
+    let read_again = makers as u64 * turns * (turns + 1) / 2;
     let prefix = RULES + content.len() as u64 / 4;
     let input = calls * prefix + read_again * ANSWER;
     let Estimate { input_tokens, output_tokens, cost, .. } =

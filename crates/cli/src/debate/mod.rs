@@ -8,7 +8,9 @@ pub(crate) mod show;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use assize_debate::{DebateState, MoveDocument, Options, Verdict, graph};
+use assize_debate::{
+    Company, DebateState, MoveDocument, Options, Personas, Verdict, graph, step_limit,
+};
 use assize_gateway::{Gateway, Rehearsal};
 use assize_graph::{Fork, Graph, Journal, Record, RunError, RunOptions};
 use assize_store::{Ending, Run, RunJournal};
@@ -109,7 +111,9 @@ impl Sitting<'_> {
         };
         let graph = built(self.gateway.clone(), options)?;
         let document = MoveDocument { move_id: input.move_id.clone(), content: content.to_owned() };
-        let state = DebateState::new(document, input.ticker.clone(), input.rounds);
+        let company = Company { ticker: input.ticker.clone(), pack: None };
+        let personas = Arc::new(Personas::default());
+        let state = DebateState::new(document, company, personas, input.rounds);
         let journal: Arc<dyn Journal> = match self.run.parent {
             Some(_) => Arc::new(Fork::new(self.journal.clone(), inherited)),
             None => self.journal.clone(),
@@ -120,8 +124,7 @@ impl Sitting<'_> {
             journal: Some(journal),
             observer: Some(Arc::new(move |signal| seen.see(signal))),
             cancel,
-            // Two steps a round, the opening and the scores, and some to spare.
-            step_limit: 2 * input.rounds + 10,
+            step_limit: step_limit(input.rounds),
             ..RunOptions::default()
         };
         let outcome = tokio::select! {
@@ -147,7 +150,8 @@ impl Sitting<'_> {
         if manner == Manner::Lines {
             note(&heading);
         }
-        Progress::new(heading, self.input.rounds, self.gateway.ledger().clone(), manner)
+        let (personas, ledger) = (Arc::new(Personas::default()), self.gateway.ledger().clone());
+        Progress::new(heading, self.input.rounds, personas, ledger, manner)
     }
 
     /// Writes down how it ended, and shows it.
@@ -206,7 +210,10 @@ impl Sitting<'_> {
         }
         terminal::out_untrusted(&show::verdict(&run.title, verdict))?;
         if args.transcripts {
-            terminal::out_untrusted(&show::transcripts(&verdict.conversation_logs))?;
+            terminal::out_untrusted(&show::transcripts(
+                &verdict.conversation_logs,
+                &verdict.agents,
+            ))?;
         }
         if args.quiet {
             return Ok(());

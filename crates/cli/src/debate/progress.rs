@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_debate::{LogName, Part, Place, calls};
+use assize_debate::{LogName, Part, Personas, Place, calls};
 use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Signal};
 
@@ -23,7 +23,8 @@ struct Lane {
 }
 
 struct Shown {
-    lanes: [Lane; 3],
+    /// One for each decision maker.
+    lanes: Vec<Lane>,
     answered: u64,
     replayed: u64,
     /// The last round that was told in plain lines.
@@ -34,6 +35,7 @@ struct Shown {
 pub(crate) struct Progress {
     title: String,
     rounds: u32,
+    personas: Arc<Personas>,
     ledger: Arc<dyn Ledger>,
     begun: Instant,
     manner: Manner,
@@ -52,11 +54,13 @@ impl Progress {
     pub(crate) fn new(
         title: String,
         rounds: u32,
+        personas: Arc<Personas>,
         ledger: Arc<dyn Ledger>,
         manner: Manner,
     ) -> Progress {
-        let shown = Shown { lanes: [Lane::default(); 3], answered: 0, replayed: 0, told: 0 };
-        Progress { title, rounds, ledger, begun: Instant::now(), manner, shown: Mutex::new(shown) }
+        let lanes = vec![Lane::default(); personas.decision_makers.len()];
+        let shown = Mutex::new(Shown { lanes, answered: 0, replayed: 0, told: 0 });
+        Progress { title, rounds, personas, ledger, begun: Instant::now(), manner, shown }
     }
 
     /// Keeps the seconds going for as long as it is awaited.
@@ -78,8 +82,9 @@ impl Progress {
             EffectStage::Recorded => shown.answered += 1,
             EffectStage::Replayed | EffectStage::Inherited => shown.replayed += 1,
         }
-        for log in LogName::ALL.into_iter().filter(|log| place.log.is_none_or(|own| own == *log)) {
-            let lane = &mut shown.lanes[log as usize];
+        let logs = LogName::first(shown.lanes.len());
+        for log in logs.filter(|log| place.log.is_none_or(|own| own == *log)) {
+            let lane = &mut shown.lanes[log.index()];
             lane.waits_for = (*stage == EffectStage::Started).then_some(place.part);
             // What a judge says comes whether or not the conversation went on.
             if place.part != Part::Score {
@@ -117,22 +122,21 @@ impl Progress {
 
     fn draw(&self, shown: &Shown) {
         let mut lines = vec![self.title.clone()];
-        for log in LogName::ALL {
-            let lane = shown.lanes[log as usize];
-            let maker = log.decision_maker();
+        let makers = &self.personas.decision_makers;
+        for (log, maker) in LogName::first(makers.len()).zip(makers) {
+            let (lane, id) = (shown.lanes[log.index()], log.maker());
             let state = match lane.waits_for {
                 _ if lane.scored => "scored".to_owned(),
                 None if lane.failed => "ended early".to_owned(),
                 Some(Part::Critic) => "critic speaks".to_owned(),
-                Some(Part::Answer) => format!("{} answers", maker.id),
-                Some(Part::Score) => format!("{} scores", maker.id),
+                Some(Part::Answer) => format!("{id} answers"),
+                Some(Part::Score) => format!("{id} scores"),
                 Some(Part::Summary) => "summing up".to_owned(),
                 None => String::new(),
             };
             lines.push(format!(
-                "  {} {:<26} {} {:>3} of {}  {}",
-                log.name(),
-                maker.name,
+                "  {log} {:<26} {} {:>3} of {}  {}",
+                terminal::harmless(&maker.name),
                 bar(lane.rounds, self.rounds),
                 lane.rounds,
                 self.rounds,
@@ -145,7 +149,7 @@ impl Progress {
     }
 
     fn sum(&self, shown: &Shown) -> String {
-        let total = calls(self.rounds);
+        let total = calls(self.rounds, self.personas.decision_makers.len());
         let done = shown.answered + shown.replayed;
         let replayed = match shown.replayed {
             0 => String::new(),

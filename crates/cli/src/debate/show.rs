@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use assize_debate::{ConversationEntry, DECISION_MAKERS, LogName, METRICS, Verdict};
+use assize_debate::{ConversationEntry, LogName, METRICS, Verdict};
 use assize_gateway::REHEARSAL_LABEL;
 
 /// The metrics, short enough for a table of 80 columns.
@@ -30,9 +30,8 @@ pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
         format!("{row}  {total:>5}")
     };
     line(row("", heads.clone(), "total".to_owned()));
-    for maker in &DECISION_MAKERS {
-        let Some(score) = verdict.scores_by_agent.get(maker.id) else { continue };
-        let name = format!("{} {}", maker.id, maker.name);
+    for (id, score) in &verdict.scores_by_agent {
+        let name = format!("{id} {}", verdict.agents.get(id).map_or("", String::as_str));
         let cells = score.card.scores().map(|score| score.to_string());
         line(row(&name, cells, score.card.total().to_string()));
     }
@@ -47,7 +46,7 @@ pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
         line(String::new());
         line(format!(
             "PARTIAL: {} ended after {} of {} rounds: {}",
-            log.name(),
+            log,
             partial.completed_rounds,
             verdict.rounds,
             one_line(&partial.error)
@@ -56,8 +55,7 @@ pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
     for (log, summary) in &verdict.summaries {
         let how = if summary.extracted { ", by their opening words" } else { "" };
         line(format!(
-            "In {} rounds 2 to {} were summed up for the model{how}.",
-            log.name(),
+            "In {log} rounds 2 to {} were summed up for the model{how}.",
             summary.up_to_round
         ));
     }
@@ -65,11 +63,15 @@ pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
 }
 
 /// What was said, conversation by conversation.
-pub(crate) fn transcripts(logs: &BTreeMap<LogName, Vec<ConversationEntry>>) -> String {
+pub(crate) fn transcripts(
+    logs: &BTreeMap<LogName, Vec<ConversationEntry>>,
+    agents: &BTreeMap<String, String>,
+) -> String {
     let mut text = String::new();
     for (log, entries) in logs {
-        let maker = log.decision_maker();
-        let _ = writeln!(text, "\n=== {}: critic and {} ({})", log.name(), maker.id, maker.name);
+        let id = log.maker();
+        let name = agents.get(&id).map(|name| format!(" ({name})")).unwrap_or_default();
+        let _ = writeln!(text, "\n=== {log}: critic and {id}{name}");
         for entry in entries {
             let cut = if entry.cut_off { " (cut off)" } else { "" };
             let _ = writeln!(text, "\n[Round {}] {}{cut}", entry.round, entry.role);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use assize_code::eval::Report;
 use assize_code::{Attempt, LeftFile};
-use assize_debate::{Verdict, conversation_logs};
+use assize_debate::{Personas, Verdict, conversation_logs};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
 use assize_sandbox::Limits;
@@ -147,7 +147,7 @@ fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), F
         out_line(&format!("[{REHEARSAL_LABEL}]"))?;
     }
     if transcripts {
-        terminal::out_untrusted(&show::transcripts(&logs))?;
+        terminal::out_untrusted(&show::transcripts(&logs, &Personas::default().agents()))?;
     }
     Ok(())
 }

@@ -92,7 +92,7 @@ async fn a_fork_with_more_rounds_pays_for_those_and_for_the_scores() {
     let more = Scripted::new(plain);
     let run = RunOptions::with_journal(fork);
     let verdict = debate(&more, Options::default(), bakery(12), run).await.unwrap();
-    assert_eq!(more.calls() as u64, calls(12) - calls(10) + 3);
+    assert_eq!(more.calls() as u64, calls(12, 3) - calls(10, 3) + 3);
     assert_eq!(verdict.conversation_logs[&LogName::I2].len(), 24);
 }
 

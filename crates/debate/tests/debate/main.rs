@@ -9,7 +9,7 @@ mod keeping;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_debate::{DebateState, MoveDocument, Options, Verdict, graph};
+use assize_debate::{Company, DebateState, MoveDocument, Options, Personas, Verdict, graph};
 use assize_graph::{RunError, RunOptions};
 use assize_llm::{Call, Model, ModelError, Request, Response, Stop, Turn};
 use assize_types::{Cost, Money, Usage};
@@ -153,7 +153,8 @@ pub(crate) fn bakery(rounds: u32) -> DebateState {
 
 pub(crate) fn about(content: &str, rounds: u32) -> DebateState {
     let document = MoveDocument { move_id: "m1".into(), content: content.into() };
-    DebateState::new(document, Some("CRST".into()), rounds)
+    let company = Company { ticker: Some("CRST".into()), pack: None };
+    DebateState::new(document, company, Arc::new(Personas::default()), rounds)
 }
 
 pub(crate) async fn debate(

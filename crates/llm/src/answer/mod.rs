@@ -31,6 +31,22 @@ use crate::prompt::Turn;
 use crate::request::{Request, Schema};
 use crate::response::{Response, Stop};
 
+/// A schema, and what reads answers by it: making one costs more than using it.
+#[derive(Debug)]
+pub struct Shape {
+    pub schema: Schema,
+    /// `None` if the schema is not one, which a test would show.
+    pub reader: Option<AnswerReader>,
+}
+
+impl Shape {
+    pub fn of<T: JsonSchema>() -> Shape {
+        let schema = Schema::of::<T>();
+        let reader = AnswerReader::new(&schema);
+        Shape { schema, reader }
+    }
+}
+
 /// A typed answer and where it came from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer<T> {

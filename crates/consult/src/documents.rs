@@ -1,0 +1,213 @@
+//! What is written: the inferences F1 and F2, and the moves m1, m2 and so on, as Markdown.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{Inference, Move};
+use crate::figures::Known;
+use crate::sources::Gathered;
+
+/// What stands over everything that nobody measured.
+pub const SYNTHETIC: &str =
+    "SYNTHETIC: a model made this up. No figure in it was ever measured or filed.";
+
+/// What a model made up, with that said on every page of it.
+pub(crate) fn labelled(synthetic: bool, text: &str) -> String {
+    if synthetic { format!("> **{SYNTHETIC}**\n\n{text}") } else { text.to_owned() }
+}
+
+/// All of one side of what was gathered, as one document.
+pub(crate) fn raw(gathered: &Gathered, financial: bool) -> String {
+    let documents = if financial { &gathered.financial } else { &gathered.news };
+    let texts: Vec<String> = documents
+        .iter()
+        .map(|document| {
+            format!("<!-- {} -->\n{}", document.title.replace("--", "—"), document.text.trim_end())
+        })
+        .collect();
+    texts.join("\n\n")
+}
+
+/// F1 or F2, with its findings numbered so that they can be cited.
+pub(crate) fn inference(name: &str, title: &str, company: &str, inference: &Inference) -> String {
+    let mut text = format!("# {name}: {title} of {company}\n\n{}\n", inference.summary.trim());
+    for (index, finding) in inference.findings.iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n## {name}.{} {}\n\n{}\n",
+            index + 1,
+            one_line(&finding.title),
+            finding.statement.trim()
+        );
+        if !finding.evidence.is_empty() {
+            text.push_str("\nEvidence:\n");
+        }
+        for evidence in &finding.evidence {
+            let _ = writeln!(text, "- {}", one_line(evidence));
+        }
+    }
+    text
+}
+
+/// A move as it goes into the debate, with what must be known about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suggestion {
+    /// `m1`, `m2` and so on.
+    pub move_id: String,
+    /// The analyst who proposed it, by id and name.
+    pub agent_id: String,
+    pub persona: String,
+    #[serde(flatten)]
+    pub proposed: Move,
+    /// The document that is debated.
+    pub content: String,
+    /// Citations that name no finding.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved_citations: Vec<String>,
+    /// Figures in it that stand in no source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsupported_figures: Vec<String>,
+}
+
+/// What a move is checked against.
+pub(crate) struct Library<'a> {
+    /// F1 and F2.
+    pub(crate) inferences: [(&'a str, &'a Inference); 2],
+    pub(crate) known: &'a Known,
+}
+
+impl Library<'_> {
+    /// The title of a finding, by its number.
+    fn finding(&self, citation: &str) -> Option<&str> {
+        let (name, number) = citation.split_once('.')?;
+        let (_, inference) = self.inferences.iter().find(|(own, _)| *own == name)?;
+        let index = number.parse::<usize>().ok()?.checked_sub(1)?;
+        inference.findings.get(index).map(|finding| finding.title.as_str())
+    }
+
+    /// Writes a move down, and says what in it has no ground.
+    pub(crate) fn check(
+        &self,
+        (move_id, agent_id, persona): (String, &str, &str),
+        proposed: Move,
+    ) -> Suggestion {
+        let (resolved, unresolved_citations) = self.resolve(&proposed);
+        // What it costs and how long it takes are the analyst's own estimates, and say so.
+        let claims = [
+            &[proposed.title.clone(), proposed.thesis.clone()][..],
+            &proposed.actions,
+            &proposed.risks,
+        ];
+        let unsupported_figures = self.known.unsupported(&claims.concat().join("\n"));
+        let list = |text: &mut String, head: &str, items: &[String]| {
+            let _ = write!(text, "\n## {head}\n\n");
+            for (index, item) in items.iter().enumerate() {
+                let _ = writeln!(text, "{}. {}", index + 1, one_line(item));
+            }
+        };
+        let mut text = format!(
+            "# {move_id}: {}\n\nProposed by {agent_id}, {persona}.\n\n## Thesis\n\n{}\n",
+            one_line(&proposed.title),
+            proposed.thesis.trim()
+        );
+        list(&mut text, "Actions", &proposed.actions);
+        let _ = write!(text, "\n## Cost (the analyst's estimate)\n\n{}\n", proposed.cost.trim());
+        let _ = write!(
+            text,
+            "\n## Timeline (the analyst's estimate)\n\n{}\n",
+            proposed.timeline.trim()
+        );
+        list(&mut text, "Risks", &proposed.risks);
+        text.push_str("\n## Citations\n\n");
+        for (citation, title) in &resolved {
+            let _ = writeln!(text, "- {citation}: {}", one_line(title));
+        }
+        for citation in &unresolved_citations {
+            let _ = writeln!(text, "- {}: THERE IS NO SUCH FINDING", one_line(citation));
+        }
+        if resolved.is_empty() && unresolved_citations.is_empty() {
+            text.push_str("None: this move rests on no finding.\n");
+        }
+        if !unsupported_figures.is_empty() {
+            let _ = write!(
+                text,
+                "\n> **Figures that stand in no source: {}.**\n",
+                unsupported_figures.join(", ")
+            );
+        }
+        Suggestion {
+            move_id,
+            agent_id: agent_id.to_owned(),
+            persona: persona.to_owned(),
+            proposed,
+            content: text,
+            unresolved_citations,
+            unsupported_figures,
+        }
+    }
+
+    /// Citations that name a finding, with its title, and those that name none.
+    fn resolve(&self, proposed: &Move) -> (Vec<(String, &str)>, Vec<String>) {
+        let mut resolved = Vec::new();
+        let mut unresolved: Vec<String> = Vec::new();
+        for written in &proposed.citations {
+            let trimmed = written.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+            let citation =
+                trimmed.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
+            match self.finding(&citation) {
+                Some(title) if resolved.iter().all(|(other, _)| *other != citation) => {
+                    resolved.push((citation, title));
+                }
+                Some(_) => {}
+                None if !unresolved.contains(written) => {
+                    unresolved.push(assize_types::text::shorten(written, 60));
+                }
+                None => {}
+            }
+        }
+        (resolved, unresolved)
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Finding;
+
+    #[test]
+    fn a_move_says_what_it_rests_on_and_what_has_no_ground() {
+        let finding = |title: &str| Finding {
+            title: title.to_owned(),
+            statement: "It grows by 25 %.".to_owned(),
+            evidence: vec!["revenue growth 25 %, year to 2022-12-31".to_owned()],
+        };
+        let f1 = Inference {
+            summary: "Fine.".to_owned(),
+            findings: vec![finding("Growth"), finding("Cash")],
+        };
+        let f2 = Inference { summary: "Calm.".to_owned(), findings: vec![finding("Rivals")] };
+        let known = Known::in_texts(["growth 25 %"]);
+        let library = Library { inferences: [("F1", &f1), ("F2", &f2)], known: &known };
+        let proposed = Move {
+            title: "Open a second\nbakery".to_owned(),
+            thesis: "Growth of 25 % and a share of 40 % allow it.".to_owned(),
+            actions: vec!["Rent a shop".to_owned()],
+            cost: "2 million USD".to_owned(),
+            timeline: "18 months".to_owned(),
+            risks: vec!["Nobody comes".to_owned()],
+            citations: ["F1.2", "[f2.1]", "F1.2", "F1.9", "F3.1", "the news"]
+                .map(str::to_owned)
+                .into(),
+        };
+        let suggestion = library.check(("m1".to_owned(), "analyst_1", "Market Builder"), proposed);
+        assert_eq!(suggestion.unresolved_citations, ["F1.9", "F3.1", "the news"]);
+        assert_eq!(suggestion.unsupported_figures, ["40 %"]);
+        insta::assert_snapshot!(suggestion.content);
+        insta::assert_snapshot!(inference("F1", "financial inference", "Crust Inc.", &f1));
+    }
+}

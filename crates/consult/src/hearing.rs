@@ -1,0 +1,133 @@
+//! The host's side of a debate: whoever debates asks here for each answer, under its name in the run.
+//!
+//! What was answered before is answered from the journal, and again within one life from memory: a debate
+//! that begins anew because its sandbox died asks for everything once more.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use assize_calls::Asking;
+use assize_debate::{Part, Place, is_bearable};
+use assize_graph::{Context, Event, Key, NodeError};
+use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response};
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use crate::models::Models;
+use crate::state::ConsultState;
+
+/// Answers the calls of one debate.
+pub struct Hearing {
+    context: Context<ConsultState>,
+    models: Models,
+    move_id: String,
+    answers: Mutex<HashMap<String, Answered>>,
+    /// Why the run is over, if it is.
+    stopped: Mutex<Option<NodeError>>,
+}
+
+/// Why there is no answer is kept in so many words.
+type Answered = Arc<OnceCell<Result<Response, (ErrorKind, String)>>>;
+
+impl std::fmt::Debug for Hearing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hearing").field("move_id", &self.move_id).finish_non_exhaustive()
+    }
+}
+
+impl Hearing {
+    pub(crate) fn new(context: Context<ConsultState>, models: Models, move_id: String) -> Hearing {
+        let (answers, stopped) = (Mutex::default(), Mutex::default());
+        Hearing { context, models, move_id, answers, stopped }
+    }
+
+    /// Answers one call of the debate, by its key within it.
+    ///
+    /// # Errors
+    /// When there is no answer. Whether the debate can go on without one is for it to decide; where it
+    /// cannot, the run is over, and [`Hearing::stopped`] knows why.
+    pub async fn answer(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
+        let cell = {
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            answers.entry(key.to_owned()).or_default().clone()
+        };
+        let ask = || async {
+            self.ask(key, request).await.map_err(|error| (error.kind(), error.message().to_owned()))
+        };
+        let answer = cell.get_or_init(ask).await.clone();
+        answer.map_err(|(kind, message)| ModelError::new(kind, message))
+    }
+
+    async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
+        let place = Key::new(key).ok().and_then(|key| Place::of(&key));
+        let Some(place) = place else {
+            return Err(ModelError::new(
+                ErrorKind::Internal,
+                format!("`{key}` is no call of a debate"),
+            ));
+        };
+        let model = self.models.of(&role_of(place));
+        let mut asking = Asking::new(&self.context, &**model, key).telling(self.told(place));
+        if place.log.is_none() {
+            // Without the opening there is nothing to debate.
+            asking = asking.insisting();
+        }
+        let over = |error: NodeError| {
+            let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            stopped.get_or_insert(error);
+            ModelError::new(ErrorKind::Cancelled, "the run is over")
+        };
+        match asking.answer(request).await {
+            Err(error) => Err(over(error)),
+            Ok(Ok(response)) => Ok(response),
+            // What the debate does without stays so when the run is taken up again.
+            Ok(Err(error)) if place.log.is_some() && is_bearable(&error) => {
+                match asking.go_on().await {
+                    Ok(()) => Err(error),
+                    Err(stop) => Err(over(stop.into())),
+                }
+            }
+            Ok(Err(error)) => {
+                let told = ModelError::new(error.kind(), error.message().to_owned());
+                over(error.into());
+                Err(told)
+            }
+        }
+    }
+
+    /// Why the run is over, if it is.
+    pub(crate) fn stopped(&self) -> Option<NodeError> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What is told once there is an answer.
+    fn told(&self, place: Place) -> Option<Event> {
+        let status = match place.part {
+            Part::Critic => "critic_responded",
+            Part::Answer => "dm_responded",
+            Part::Score | Part::Summary => return None,
+        };
+        let mut payload = json!({"move": self.move_id, "round": place.round, "status": status});
+        if let Some(log) = place.log {
+            payload["log"] = json!(log);
+        }
+        Some(Event::new("sandbox_round", payload))
+    }
+}
+
+/// Who speaks at this place.
+fn role_of(place: Place) -> String {
+    match (place.part, place.log) {
+        (Part::Answer | Part::Score, Some(log)) => log.maker(),
+        _ => "critic".to_owned(),
+    }
+}
+
+/// A debate in this process asks directly.
+#[async_trait]
+impl Model for Hearing {
+    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+        self.answer(call.key.unwrap_or_default(), request).await
+    }
+}

@@ -1,0 +1,176 @@
+//! A company's options on trial.
+//!
+//! What is known of a company is gathered, two read it (F1 and F2), analysts propose moves (m1, m2 and so
+//! on), each move is debated by a critic and decision makers and scored, and the best three are recommended.
+//!
+//! All of it is one [`Graph`]. Every call to a model is an effect under a stable key, such as
+//! `m3/i1/round-4/critic`, so that a consultation that is run again on its journal pays for nothing twice.
+//! The debates are held wherever [`Debates`] says: in this process, or in sandboxes whose only way out is
+//! the [`Hearing`] that answers them here.
+
+mod answer;
+mod documents;
+mod figures;
+mod hearing;
+mod models;
+mod nodes;
+mod personas;
+mod prompt;
+mod rank;
+pub mod sources;
+mod state;
+mod ticker;
+
+use std::sync::Arc;
+
+use assize_debate::{Job, Verdict};
+use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph, NodeError};
+use assize_types::Cancel;
+use async_trait::async_trait;
+
+pub use answer::{Finding, Inference, Move, Proposal};
+pub use documents::{SYNTHETIC, Suggestion};
+pub use hearing::Hearing;
+pub use models::Models;
+pub use nodes::Trouble;
+pub use personas::{Analyst, BadPersonas, Personas};
+pub use prompt::Manner;
+pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
+pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
+pub use ticker::{NoTicker, Ticker};
+
+use sources::Gathered;
+
+/// Moves of each analyst, where nothing else is asked for.
+pub const MOVES: usize = 3;
+
+/// A debate that was held.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub verdict: Verdict,
+    /// Why it was held without a sandbox, if it was.
+    pub not_isolated: Option<String>,
+}
+
+/// Where debates are held.
+#[async_trait]
+pub trait Debates: Send + Sync {
+    /// Holds one debate; its questions are answered by `hearing`.
+    ///
+    /// # Errors
+    /// When it could not be brought to its end.
+    async fn hold(
+        &self,
+        job: &Job,
+        ticker: &Ticker,
+        hearing: Arc<Hearing>,
+        cancel: &Cancel,
+    ) -> Result<Held, NodeError>;
+}
+
+/// Debates in this process.
+#[derive(Debug, Clone, Default)]
+pub struct InProcess {
+    /// Why they are held here, where that is worth a word.
+    pub why: Option<String>,
+}
+
+#[async_trait]
+impl Debates for InProcess {
+    async fn hold(
+        &self,
+        job: &Job,
+        _: &Ticker,
+        hearing: Arc<Hearing>,
+        cancel: &Cancel,
+    ) -> Result<Held, NodeError> {
+        let verdict = job.hold(hearing, cancel.clone()).await?;
+        Ok(Held { verdict, not_isolated: self.why.clone() })
+    }
+}
+
+/// All that a consultation is held with.
+pub struct Chamber {
+    pub models: Models,
+    pub manner: Manner,
+    pub personas: Personas,
+    /// How many moves each analyst proposes.
+    pub moves: usize,
+    pub rounds: u32,
+    /// How many debates are held at once.
+    pub at_once: usize,
+    pub debate_options: assize_debate::Options,
+    /// What the sources had to say.
+    pub gathered: Arc<Gathered>,
+    /// Whether more is to be made up, besides.
+    pub synthetic: bool,
+    pub debates: Arc<dyn Debates>,
+}
+
+impl std::fmt::Debug for Chamber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chamber").field("rounds", &self.rounds).finish_non_exhaustive()
+    }
+}
+
+impl Chamber {
+    /// The calls that a consultation takes when nothing fails.
+    pub fn calls(&self) -> u64 {
+        let synthetic = if self.synthetic || self.gathered.is_empty() { 2 } else { 0 };
+        let analysts = self.personas.analysts.len() as u64;
+        let debate = assize_debate::calls(self.rounds, self.personas.decision_makers.len());
+        synthetic + 2 + analysts + analysts * self.moves as u64 * debate
+    }
+}
+
+/// The consultation as a graph.
+///
+/// # Errors
+/// Never, but for a mistake of ours.
+pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph> {
+    let [a, b, c, d, e, f, g, h, i, j] = std::array::from_fn(|_| chamber.clone());
+    let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.at_once);
+    Graph::builder("consult")
+        .node("layer_0_gather", move |context| a.clone().layer_0_gather(context))
+        .node("layer_1_dispatch", move |context| b.clone().layer_1_dispatch(context))
+        .node("inference_agent", move |context| c.clone().inference_agent(context))
+        .node("layer_1_reduce", move |context| d.clone().layer_1_reduce(context))
+        .node("layer_2_dispatch", move |context| e.clone().layer_2_dispatch(context))
+        .node("analyst_agent", move |context| f.clone().analyst_agent(context))
+        .node("layer_2_reduce", move |context| g.clone().layer_2_reduce(context))
+        .node("sandbox_orchestrator", move |context| h.clone().sandbox_orchestrator(context))
+        .node("negotiation", move |context| i.clone().negotiation(context))
+        .node("rank_and_output", move |context| j.clone().rank_and_output(context))
+        .start("layer_0_gather")
+        .edge("layer_0_gather", "layer_1_dispatch")
+        .fan_out("layer_1_dispatch", ["inference_agent"], "layer_1_reduce", |_| {
+            let branch =
+                |side: Side| Branch::new("inference_agent", side.document(), Item::Inference(side));
+            FanOut::from(Side::BOTH.map(branch))
+        })
+        .edge("inference_agent", "layer_1_reduce")
+        .edge("layer_1_reduce", "layer_2_dispatch")
+        .fan_out("layer_2_dispatch", ["analyst_agent"], "layer_2_reduce", move |_| {
+            let branch = |index: usize| {
+                Branch::new("analyst_agent", format!("analyst_{}", index + 1), Item::Analyst(index))
+            };
+            FanOut::from((0..analysts).map(branch).collect::<Vec<_>>())
+        })
+        .edge("analyst_agent", "layer_2_reduce")
+        .edge("layer_2_reduce", "sandbox_orchestrator")
+        .fan_out(
+            "sandbox_orchestrator",
+            ["negotiation"],
+            "rank_and_output",
+            move |state: &ConsultState| {
+                let branch = |(index, one): (usize, &Arc<Suggestion>)| {
+                    Branch::new("negotiation", one.move_id.clone(), Item::Debate(index))
+                };
+                let all = state.move_suggestions.iter().enumerate().map(branch);
+                FanOut::from(all.collect::<Vec<_>>()).at_once(at_once)
+            },
+        )
+        .edge("negotiation", "rank_and_output")
+        .edge("rank_and_output", END)
+        .compile()
+}

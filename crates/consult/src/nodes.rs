@@ -1,0 +1,390 @@
+//! What happens in each node.
+
+use std::sync::Arc;
+
+use assize_calls::Asking;
+use assize_debate::{Job, MoveDocument, Verdict};
+use assize_graph::{Context, Event, NodeError};
+use assize_llm::{AnswerError, JsonAsk, Spent};
+use futures_util::future::try_join;
+use serde_json::{Value, json};
+
+use crate::answer::{INFERENCE, Inference, Move, PROPOSAL, Proposal};
+use crate::documents::{self, Library, Suggestion};
+use crate::figures::Known;
+use crate::hearing::Hearing;
+use crate::prompt::Words;
+use crate::rank::{TIE_RULE, rank};
+use crate::sources::Document;
+use crate::state::{ConsultState, Flag, FlagKind, Item, Side, Update};
+use crate::{Chamber, Held};
+
+type Updates = Result<Vec<Update>, NodeError>;
+
+/// Something that ends a consultation for want of anything to go on with.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error("it was not told what it is for")]
+    NoItem,
+    #[error("no analyst gave a move that could be debated: {0}")]
+    NoMoves(String),
+}
+
+fn started(layer: impl Into<Value>) -> Event {
+    Event::new("layer_start", json!({"layer": layer.into(), "status": "running"}))
+}
+
+fn completed(layer: impl Into<Value>, artifacts: &[String]) -> Event {
+    Event::new(
+        "layer_complete",
+        json!({"layer": layer.into(), "status": "done", "artifacts": artifacts}),
+    )
+}
+
+fn agent_start(layer: u32, agent_id: &str, persona: &str) -> Event {
+    Event::new("agent_start", json!({"layer": layer, "agent_id": agent_id, "persona": persona}))
+}
+
+fn agent_complete(layer: u32, agent_id: &str, output: &[String]) -> Event {
+    Event::new("agent_complete", json!({"layer": layer, "agent_id": agent_id, "output": output}))
+}
+
+fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Update {
+    Update::Flagged(Flag { kind, move_id: move_id.map(str::to_owned), message: message.into() })
+}
+
+impl Chamber {
+    fn words<'a>(&'a self, state: &'a ConsultState) -> Words<'a> {
+        Words { state, personas: &self.personas, manner: self.manner }
+    }
+
+    /// What is known of the company, from the sources that were asked for.
+    pub(crate) async fn layer_0_gather(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
+        context.emit(started(0));
+        let mut updates = Vec::new();
+        let state = context.state();
+        if state.company.name.is_none() {
+            let message = format!("nobody could say which company {} is", state.company.ticker);
+            updates.push(flag(FlagKind::CompanyNotVerified, None, message));
+        }
+        let mut gathered = (*self.gathered).clone();
+        let mut made = Vec::new();
+        if self.synthetic || gathered.is_empty() {
+            let make = |side: Side| self.synthesis(&context, side);
+            let (financial, news) = try_join(make(Side::Financial), make(Side::Trend)).await?;
+            made.extend([(Side::Financial, financial), (Side::Trend, news)]);
+        }
+        for (side, (text, spent)) in made {
+            updates.push(Update::Spent(spent));
+            let (title, into) = match side {
+                Side::Financial => ("synthetic figures", &mut gathered.financial),
+                Side::Trend => ("synthetic news", &mut gathered.news),
+            };
+            into.push(Document { title: title.to_owned(), text: documents::labelled(true, &text) });
+            gathered.synthetic = true;
+        }
+        for note in &gathered.notes {
+            updates.push(flag(FlagKind::Source, None, note.clone()));
+        }
+        if gathered.synthetic {
+            updates.push(flag(FlagKind::Synthetic, None, documents::SYNTHETIC));
+        }
+        let raw = |financial: bool| {
+            let text = documents::raw(&gathered, financial);
+            let nothing = "Nothing is known on this side.".to_owned();
+            Arc::<str>::from(if text.trim().is_empty() { nothing } else { text })
+        };
+        let (financial, news) = (raw(true), raw(false));
+        context.emit(completed(
+            0,
+            &["financial_data_raw.md".to_owned(), "news_data_raw.md".to_owned()],
+        ));
+        updates.push(Update::Gathered { gathered: Arc::new(gathered), financial, news });
+        Ok(updates)
+    }
+
+    /// One side of what could be known, made up.
+    async fn synthesis(
+        &self,
+        context: &Context<ConsultState>,
+        side: Side,
+    ) -> Result<(String, Spent), NodeError> {
+        let key = format!("synthetic/{}", side.agent());
+        // Without it there is nothing to go on with.
+        let asking = Asking::new(context, &**self.models.of("synthesizer"), key).insisting();
+        let request = self.words(context.state()).synthesis(side);
+        let response = asking.answer(&request).await??;
+        Ok((response.text, asking.spent()))
+    }
+
+    pub(crate) async fn layer_1_dispatch(
+        self: Arc<Self>,
+        context: Context<ConsultState>,
+    ) -> Updates {
+        context.emit(started(1));
+        Ok(Vec::new())
+    }
+
+    /// F1 or F2. Without them there is nothing to propose: any failure ends the run, which can go on later.
+    pub(crate) async fn inference_agent(
+        self: Arc<Self>,
+        context: Context<ConsultState>,
+    ) -> Updates {
+        let Some(Item::Inference(side)) = context.item().copied() else {
+            return Err(Trouble::NoItem.into());
+        };
+        let agent = side.agent();
+        let (name, title) = match side {
+            Side::Financial => ("F1", "financial inference"),
+            Side::Trend => ("F2", "trend inference"),
+        };
+        context.emit(agent_start(1, agent, title));
+        let state = context.state();
+        let asking = Asking::new(&context, &**self.models.of(agent), "infer");
+        let reader = INFERENCE.reader.as_ref().ok_or(AnswerError::Schema)?;
+        let ask = JsonAsk::<Inference>::new(self.words(state).inference(side)).read_by(reader);
+        let inference = asking.value(ask).await??.value;
+        asking.go_on().await?;
+        let document = documents::inference(name, title, &state.company.called(), &inference);
+        let document = documents::labelled(state.gathered.synthetic, &document);
+        context.emit(agent_complete(1, agent, &[format!("{name}.md")]));
+        let (inference, document) = (Arc::new(inference), Arc::from(document));
+        Ok(vec![Update::Spent(asking.spent()), Update::Inferred { side, inference, document }])
+    }
+
+    pub(crate) async fn layer_1_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
+        context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
+        Ok(Vec::new())
+    }
+
+    pub(crate) async fn layer_2_dispatch(
+        self: Arc<Self>,
+        context: Context<ConsultState>,
+    ) -> Updates {
+        context.emit(started(2));
+        Ok(Vec::new())
+    }
+
+    /// An analyst proposes moves. One who cannot is done without.
+    pub(crate) async fn analyst_agent(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
+        let Some(Item::Analyst(index)) = context.item().copied() else {
+            return Err(Trouble::NoItem.into());
+        };
+        let agent = format!("analyst_{}", index + 1);
+        let persona = &self.personas.analysts[index].name;
+        context.emit(agent_start(2, &agent, persona));
+        let mut updates = Vec::new();
+        let (moves, spent, complaint) = self.moves_of(&context, index, &agent).await?;
+        updates.push(Update::Spent(spent));
+        if let Some(complaint) = complaint {
+            updates.push(flag(FlagKind::Moves, None, format!("{agent}, {persona}: {complaint}")));
+        }
+        let state = context.state();
+        let known = Known::in_texts([
+            &*state.financial_data_raw,
+            &*state.news_data_raw,
+            &*state.f1_financial_inference,
+            &*state.f2_trend_inference,
+        ]);
+        let (Some(f1), Some(f2)) = (state.inference(Side::Financial), state.inference(Side::Trend))
+        else {
+            return Err(Trouble::NoItem.into());
+        };
+        let library = Library { inferences: [("F1", f1), ("F2", f2)], known: &known };
+        let mut outputs = Vec::new();
+        for (place, proposed) in moves.into_iter().enumerate() {
+            // Its number is its place, whoever else gives fewer.
+            let move_id = format!("m{}", index * self.moves + place + 1);
+            let mut suggestion = library.check((move_id.clone(), &agent, persona), proposed);
+            suggestion.content = documents::labelled(state.gathered.synthetic, &suggestion.content);
+            updates.extend(complaints(&suggestion));
+            outputs.push(format!("{move_id}.md"));
+            updates.push(Update::Suggested(Arc::new(suggestion)));
+        }
+        context.emit(agent_complete(2, &agent, &outputs));
+        Ok(updates)
+    }
+
+    /// Moves, what they cost, and what was wrong with how they came.
+    async fn moves_of(
+        &self,
+        context: &Context<ConsultState>,
+        index: usize,
+        agent: &str,
+    ) -> Result<(Vec<Move>, Spent, Option<String>), NodeError> {
+        let words = self.words(context.state());
+        let reader = PROPOSAL.reader.as_ref().ok_or(AnswerError::Schema)?;
+        let model = &**self.models.of(agent);
+        let mut spent = Spent::default();
+        let mut best: Option<Vec<Move>> = None;
+        let mut complaint = None;
+        for (key, again) in [("propose", false), ("propose-again", true)] {
+            let request = match &best {
+                Some(moves) if again => {
+                    let given = serde_json::to_string(&json!({"moves": moves})).unwrap_or_default();
+                    words.proposal_again(index, self.moves, &given, moves.len())
+                }
+                _ => words.proposal(index, self.moves),
+            };
+            let asking = Asking::new(context, model, key);
+            let answer = asking.value(JsonAsk::<Proposal>::new(request).read_by(reader)).await?;
+            spent = spent.plus(asking.spent());
+            match answer {
+                Ok(answer) => {
+                    let moves = answer.value.moves;
+                    let right = moves.len() == self.moves;
+                    complaint = (!right).then(|| {
+                        format!("gave {} moves where {} were asked for", moves.len(), self.moves)
+                    });
+                    let better =
+                        best.as_ref().is_none_or(|best| moves.len() >= best.len().min(self.moves));
+                    if better {
+                        best = Some(moves);
+                    }
+                    if right {
+                        break;
+                    }
+                }
+                Err(AnswerError::Model(error)) if !assize_debate::is_bearable(&error) => {
+                    return Err(error.into());
+                }
+                Err(error) => complaint = Some(error.to_string()),
+            }
+            asking.go_on().await?;
+        }
+        let mut moves = best.unwrap_or_default();
+        moves.truncate(self.moves);
+        Ok((moves, spent, complaint))
+    }
+
+    pub(crate) async fn layer_2_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
+        let state = context.state();
+        if state.move_suggestions.is_empty() {
+            let why = state.flags.iter().filter(|flag| flag.kind == FlagKind::Moves);
+            let why: Vec<&str> = why.map(|flag| flag.message.as_str()).collect();
+            return Err(Trouble::NoMoves(why.join("; ")).into());
+        }
+        let documents: Vec<String> =
+            state.move_suggestions.iter().map(|one| format!("{}.md", one.move_id)).collect();
+        context.emit(completed(2, &documents));
+        Ok(Vec::new())
+    }
+
+    pub(crate) async fn sandbox_orchestrator(
+        self: Arc<Self>,
+        context: Context<ConsultState>,
+    ) -> Updates {
+        context.emit(started("sandbox"));
+        Ok(Vec::new())
+    }
+
+    /// One move is debated, wherever that is.
+    pub(crate) async fn negotiation(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
+        let state = context.state();
+        let Some(Item::Debate(index)) = context.item().copied() else {
+            return Err(Trouble::NoItem.into());
+        };
+        let suggestion = &state.move_suggestions[index];
+        let job = Job {
+            move_document: MoveDocument {
+                move_id: suggestion.move_id.clone(),
+                content: suggestion.content.clone(),
+            },
+            company: assize_debate::Company {
+                ticker: Some(state.company.called()),
+                pack: Some(self.words(state).pack()),
+            },
+            personas: self.personas.of_debate(),
+            max_rounds: self.rounds,
+            options: self.debate_options,
+        };
+        let move_id = suggestion.move_id.clone();
+        let hearing = Arc::new(Hearing::new(context.clone(), self.models.clone(), move_id.clone()));
+        let held =
+            self.debates.hold(&job, &state.company.ticker, hearing.clone(), context.cancel()).await;
+        if let Some(stopped) = hearing.stopped() {
+            return Err(stopped);
+        }
+        let Held { verdict, not_isolated } = held?;
+        let mut updates = flags_of(&verdict);
+        if let Some(why) = not_isolated {
+            context.emit(Event::new("warning", json!({"move": move_id, "message": why})));
+            updates.push(flag(FlagKind::NoIsolation, Some(&move_id), why));
+        }
+        for (log, partial) in &verdict.partial {
+            let payload = json!({
+                "move": move_id, "round": partial.completed_rounds + 1, "status": "failed",
+                "log": log, "error": partial.error,
+            });
+            context.emit(Event::new("sandbox_round", payload));
+        }
+        let breakdown: serde_json::Map<String, Value> = verdict
+            .scores_by_agent
+            .iter()
+            .map(|(id, score)| (id.clone(), json!(score.card)))
+            .collect();
+        let payload =
+            json!({"move": move_id, "score": verdict.total_score, "breakdown": breakdown});
+        context.emit(Event::new("sandbox_scored", payload));
+        updates.push(Update::Spent(verdict.spent));
+        updates.push(Update::Debated(Arc::new(verdict)));
+        Ok(updates)
+    }
+
+    pub(crate) async fn rank_and_output(
+        self: Arc<Self>,
+        context: Context<ConsultState>,
+    ) -> Updates {
+        let state = context.state();
+        let payload = json!({
+            "layer": "sandbox", "status": "done", "artifacts": ["policy_scores", "conversation_logs"],
+            "total_policies_scored": state.policy_scores.len(),
+        });
+        context.emit(Event::new("layer_complete", payload));
+        let ranked = rank(state.policy_scores.iter().map(|verdict| &**verdict));
+        let mut updates = Vec::new();
+        for tie in &ranked.ties {
+            let message = format!("{} have the same score; {TIE_RULE}", tie.join(", "));
+            updates.push(flag(FlagKind::Tie, None, message));
+        }
+        if state.spent.rehearsal {
+            let message = "no model was asked: a rehearsal answered".to_owned();
+            updates.push(flag(FlagKind::Rehearsal, None, message));
+        }
+        let payload = json!({"recommended": ranked.recommended_moves, "other": ranked.other_moves});
+        context.emit(Event::new("pipeline_complete", payload));
+        updates.push(Update::Ranked(Arc::new(ranked)));
+        Ok(updates)
+    }
+}
+
+fn complaints(suggestion: &Suggestion) -> Vec<Update> {
+    let id = Some(suggestion.move_id.as_str());
+    let mut flags = Vec::new();
+    if !suggestion.unsupported_figures.is_empty() {
+        let message = format!("in no source: {}", suggestion.unsupported_figures.join(", "));
+        flags.push(flag(FlagKind::UnsupportedFigure, id, message));
+    }
+    if !suggestion.unresolved_citations.is_empty() {
+        let message =
+            format!("cites what is not there: {}", suggestion.unresolved_citations.join(", "));
+        flags.push(flag(FlagKind::UnresolvedCitation, id, message));
+    }
+    flags
+}
+
+fn flags_of(verdict: &Verdict) -> Vec<Update> {
+    let id = Some(verdict.move_id.as_str());
+    let partial = verdict.partial.iter().map(|(log, partial)| {
+        let message = format!(
+            "{log} ended after {} of {} rounds: {}",
+            partial.completed_rounds, verdict.rounds, partial.error
+        );
+        flag(FlagKind::Partial, id, message)
+    });
+    let doubtful = verdict.doubtful().map(|judge| {
+        let how = &verdict.scores_by_agent[judge].provenance;
+        flag(FlagKind::Repaired, id, format!("the scores of {judge}: {how}"))
+    });
+    partial.chain(doubtful).collect()
+}

@@ -1,0 +1,225 @@
+//! Who takes part: two who infer, some who propose, and those who debate. All of it can be exported,
+//! edited and passed back.
+
+use assize_debate::DecisionMaker;
+use serde::{Deserialize, Serialize};
+
+/// Everybody in a consultation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Personas {
+    /// Who reads the figures and writes F1.
+    pub financial: String,
+    /// Who reads the news and writes F2.
+    pub trend: String,
+    /// Who propose moves; their ids are `analyst_1`, `analyst_2` and so on.
+    #[serde(rename = "analyst")]
+    pub analysts: Vec<Analyst>,
+    pub critic: String,
+    /// Who answer the critic and score; their ids are `D1`, `D2` and so on.
+    #[serde(rename = "decision_maker")]
+    pub decision_makers: Vec<DecisionMaker>,
+}
+
+/// Somebody who proposes moves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Analyst {
+    pub name: String,
+    /// What they look for and how they think, said to them.
+    pub persona: String,
+}
+
+/// A file of personas that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPersonas(String);
+
+/// The most analysts, and the most decision makers.
+const MOST: usize = 12;
+
+/// The longest text about one of them, in characters.
+const LONGEST: usize = 8000;
+
+const FINANCIAL: &str = "\
+You read a company's figures for people who will bet its money on what you find. You look for the few \
+things that the numbers really say: where growth comes from and whether it holds, which margin moves and \
+what moves it, what the balance sheet would bear and what it would not, whether profit turns into cash.
+
+How you work:
+- Every finding rests on figures that are in the material. Name them with their period.
+- Compare: with the year before, with the quarter of the year before, with what it would take.
+- Say what is odd, missing or restated, and what that keeps you from knowing.
+- Leave out what everyone could read off the table without you.";
+
+const TREND: &str = "\
+You read what happens around a company: what it announces, what its customers, rivals and regulators do, \
+how it is spoken of. You look for what changes the ground it stands on within the next three years.
+
+How you work:
+- Tell apart what has happened, what is announced, and what is merely expected.
+- For each trend say whom it helps, whom it hurts, and by what mechanism it reaches this company.
+- Look for what is quiet: something that has stopped, a risk that nobody names any more.
+- Where the material is thin or made up, say how much weight it can carry.";
+
+const ANALYSTS: [(&str, &str); 5] = [
+    (
+        "Market Builder",
+        "\
+You propose moves that win new demand: customers, countries and uses that the company does not serve yet. \
+You think in segments with a size and a reason to switch, and you would rather open one door properly \
+than three a little. You ask who has tried this before, and what they did not have that this company has.",
+    ),
+    (
+        "Capital Allocator",
+        "\
+You propose moves that put money where it earns more: what to stop, sell, buy back, pay down or concentrate \
+on. You think in returns on the next million spent and in what could be done with it instead. A move of \
+yours frees something before it asks for something.",
+    ),
+    (
+        "Product Strategist",
+        "\
+You propose moves that make what the company sells harder to do without: features, bundles, prices, \
+platforms, service. You think from the customer's day backwards, and you know that each addition makes \
+everything else slower. You say what is left out.",
+    ),
+    (
+        "Risk Manager",
+        "\
+You propose moves that make the company hard to kill: second sources, contracts, cash, compliance, people \
+who could leave. You think in what breaks first and how fast it would show. Your moves cost something on \
+good days, and you say what they buy on bad ones.",
+    ),
+    (
+        "Contrarian",
+        "\
+You propose moves that the others will not: doing less, going against where the industry runs, selling what \
+is loved, being early where it looks foolish. You think about what everybody here takes for granted and what \
+would follow if it were wrong. You are not original for its own sake: the case must stand on the material.",
+    ),
+];
+
+impl Default for Personas {
+    fn default() -> Personas {
+        let debate = assize_debate::Personas::default();
+        let analyst = |(name, persona): (&str, &str)| Analyst {
+            name: name.to_owned(),
+            persona: persona.to_owned(),
+        };
+        Personas {
+            financial: FINANCIAL.to_owned(),
+            trend: TREND.to_owned(),
+            analysts: ANALYSTS.into_iter().map(analyst).collect(),
+            critic: debate.critic,
+            decision_makers: debate.decision_makers,
+        }
+    }
+}
+
+impl Personas {
+    /// Reads a file of personas.
+    ///
+    /// # Errors
+    /// When it has another shape, or nobody in it.
+    pub fn read(text: &str) -> Result<Personas, BadPersonas> {
+        let personas: Personas = toml_edit::de::from_str(text).map_err(|error| {
+            let message = error.to_string();
+            BadPersonas(
+                message
+                    .lines()
+                    .map(str::trim)
+                    .filter(|line| !line.is_empty())
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
+        })?;
+        for (what, count) in [
+            ("analyst", personas.analysts.len()),
+            ("decision_maker", personas.decision_makers.len()),
+        ] {
+            if !(1..=MOST).contains(&count) {
+                return Err(BadPersonas(format!(
+                    "there must be one to {MOST} of `[[{what}]]`, not {count}"
+                )));
+            }
+        }
+        let mut texts = vec![&personas.financial, &personas.trend, &personas.critic];
+        texts.extend(personas.analysts.iter().flat_map(|one| [&one.name, &one.persona]));
+        texts.extend(personas.decision_makers.iter().flat_map(|one| [&one.name, &one.persona]));
+        if texts.iter().any(|text| text.trim().is_empty() || text.chars().count() > LONGEST) {
+            return Err(BadPersonas(format!(
+                "a name or text is empty, or has more than {LONGEST} characters"
+            )));
+        }
+        let names = personas.analysts.iter().map(|one| &one.name);
+        let names = names.chain(personas.decision_makers.iter().map(|one| &one.name));
+        if let Some(long) =
+            names.into_iter().find(|name| name.chars().count() > 60 || name.contains('\n'))
+        {
+            let shown = assize_types::text::shorten(long, 60);
+            return Err(BadPersonas(format!(
+                "`{shown}` is too long for a name, which is one line of 60 characters"
+            )));
+        }
+        Ok(personas)
+    }
+
+    /// As a file that can be edited and read again.
+    pub fn to_file(&self) -> String {
+        let text = |name: &str, value: &str| format!("{name} = '''\n{value}'''\n");
+        let mut file = String::from(
+            "# Who takes part in a consultation. Edit what you like and pass it back:\n\
+             #   assize consult NVDA --personas FILE\n\
+             # Add or remove analysts and decision makers; everything else follows from their number.\n\n",
+        );
+        file.push_str(&text("financial", &self.financial));
+        file.push_str(&text("trend", &self.trend));
+        file.push_str(&text("critic", &self.critic));
+        for Analyst { name, persona } in &self.analysts {
+            file.push_str(&format!("\n[[analyst]]\nname = {name:?}\n{}", text("persona", persona)));
+        }
+        for DecisionMaker { name, persona } in &self.decision_makers {
+            file.push_str(&format!(
+                "\n[[decision_maker]]\nname = {name:?}\n{}",
+                text("persona", persona)
+            ));
+        }
+        file
+    }
+
+    /// Those of them who debate.
+    pub fn of_debate(&self) -> assize_debate::Personas {
+        assize_debate::Personas {
+            critic: self.critic.clone(),
+            decision_makers: self.decision_makers.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_exported_can_be_read_again() {
+        let personas = Personas::default();
+        assert_eq!((personas.analysts.len(), personas.decision_makers.len()), (5, 3));
+        assert_eq!(Personas::read(&personas.to_file()), Ok(personas));
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_say_why() {
+        let told = |text: &str| Personas::read(text).unwrap_err().to_string();
+        assert!(told("").contains("missing field `financial`"), "{}", told(""));
+        assert!(told("x = ").contains("line 1"), "{}", told("x = "));
+        let file = Personas::default().to_file();
+        let unknown = format!("boss = 'me'\n{file}");
+        assert!(told(&unknown).contains("unknown field `boss`"), "{}", told(&unknown));
+        let nobody = &file[..file.find("[[analyst]]").unwrap()];
+        let nobody = format!("{nobody}analyst = []\ndecision_maker = []\n");
+        assert!(told(&nobody).contains("one to 12 of `[[analyst]]`, not 0"), "{}", told(&nobody));
+        let empty = file.replacen("Market Builder", " ", 1);
+        assert!(told(&empty).contains("is empty"), "{}", told(&empty));
+    }
+}

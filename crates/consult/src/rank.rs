@@ -1,0 +1,113 @@
+//! Which moves are recommended.
+
+use std::cmp::Reverse;
+
+use assize_debate::Verdict;
+use serde::{Deserialize, Serialize};
+
+/// How many are recommended.
+pub const RECOMMENDED: usize = 3;
+
+/// The rule by which equal scores are ordered, in words.
+pub const TIE_RULE: &str = "equal totals are ordered by the lowest score that any decision maker gave in all, \
+    then by risk-adjusted return, then by feasibility, then by the number of the move";
+
+/// The moves in their order, by their ids.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ranked {
+    pub recommended_moves: Vec<String>,
+    pub other_moves: Vec<String>,
+    /// Moves with equal totals of which one is recommended, or which would be in another order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ties: Vec<Vec<String>>,
+}
+
+/// Orders moves by what they scored.
+pub fn rank<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Ranked {
+    let mut all: Vec<(usize, &Verdict)> = verdicts.into_iter().enumerate().collect();
+    all.sort_by_key(|(place, verdict)| {
+        let totals = verdict.scores_by_agent.values().map(|score| score.card.total());
+        let lowest = totals.min().unwrap_or_default();
+        let sum = |metric: usize| -> u32 {
+            let scores = verdict.scores_by_agent.values();
+            scores.map(|score| u32::from(score.card.scores()[metric])).sum()
+        };
+        (Reverse(verdict.total_score), Reverse(lowest), Reverse(sum(2)), Reverse(sum(1)), *place)
+    });
+    let ids = |part: &[(usize, &Verdict)]| -> Vec<String> {
+        part.iter().map(|(_, verdict)| verdict.move_id.clone()).collect()
+    };
+    let (top, others) = all.split_at(all.len().min(RECOMMENDED));
+    // Only where it matters: among those that are recommended, or at their edge.
+    let ties = all.chunk_by(|(_, one), (_, other)| one.total_score == other.total_score);
+    let mut place = 0;
+    let mut told = Vec::new();
+    for tie in ties {
+        if tie.len() > 1 && place < RECOMMENDED {
+            told.push(ids(tie));
+        }
+        place += tie.len();
+    }
+    Ranked { recommended_moves: ids(top), other_moves: ids(others), ties: told }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use assize_debate::{JudgeScore, ScoreCard};
+    use assize_llm::{Provenance, Spent};
+
+    use super::*;
+
+    fn verdict(id: &str, cards: &[[u8; 4]]) -> Verdict {
+        let score = |(index, scores): (usize, &[u8; 4])| {
+            let [impact, feasibility, risk_adjusted_return, strategic_alignment] = *scores;
+            let reasoning = String::new();
+            let card = ScoreCard {
+                reasoning,
+                impact,
+                feasibility,
+                risk_adjusted_return,
+                strategic_alignment,
+            };
+            (format!("D{}", index + 1), JudgeScore { card, provenance: Provenance::Parsed })
+        };
+        let scores_by_agent: BTreeMap<String, JudgeScore> =
+            cards.iter().enumerate().map(score).collect();
+        Verdict {
+            move_id: id.to_owned(),
+            ticker: None,
+            total_score: scores_by_agent.values().map(|score| score.card.total()).sum(),
+            out_of: 80,
+            scores_by_agent,
+            agents: BTreeMap::new(),
+            rounds: 10,
+            partial: BTreeMap::new(),
+            summaries: BTreeMap::new(),
+            spent: Spent::default(),
+            conversation_logs: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_best_three_come_first_and_ties_are_broken_by_the_rule() {
+        let verdicts = [
+            verdict("m1", &[[5, 5, 5, 5], [5, 5, 5, 5]]),
+            verdict("m2", &[[9, 9, 9, 9], [9, 9, 9, 9]]),
+            // Equal in total, but one judge thinks little of it.
+            verdict("m3", &[[9, 9, 9, 9], [4, 4, 4, 4]]),
+            verdict("m4", &[[7, 7, 6, 6], [6, 7, 7, 6]]),
+            // Equal to m4 in all but the return.
+            verdict("m5", &[[7, 6, 7, 6], [6, 7, 7, 6]]),
+        ];
+        let ranked = rank(&verdicts);
+        assert_eq!(ranked.recommended_moves, ["m2", "m5", "m4"]);
+        assert_eq!(ranked.other_moves, ["m3", "m1"]);
+        assert_eq!(ranked.ties, [["m5", "m4", "m3"]]);
+        // A tie among the others is nobody's business.
+        let low = [10, 9, 8, 2, 2].map(|score| verdict("m", &[[score; 4]]));
+        assert!(rank(&low).ties.is_empty());
+        assert_eq!(rank(&[]), Ranked::default());
+    }
+}

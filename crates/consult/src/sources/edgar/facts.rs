@@ -1,0 +1,144 @@
+//! What a company has filed, as EDGAR's `companyfacts` has it: every number of every filing, again and
+//! again, under many names.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+use serde::Deserialize;
+
+/// All facts of a company.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct CompanyFacts {
+    pub(crate) cik: u64,
+    #[serde(rename = "entityName", default)]
+    pub(crate) entity_name: String,
+    /// By taxonomy, then by concept.
+    #[serde(default)]
+    facts: BTreeMap<String, BTreeMap<String, Concept>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Concept {
+    #[serde(default)]
+    units: BTreeMap<String, Vec<Fact>>,
+}
+
+/// One number of one filing.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Fact {
+    /// None for what holds on a day.
+    #[serde(default)]
+    pub(crate) start: Option<Date>,
+    pub(crate) end: Date,
+    #[serde(rename = "val")]
+    pub(crate) value: f64,
+    #[serde(rename = "accn")]
+    pub(crate) accession: String,
+    #[serde(default)]
+    pub(crate) form: String,
+    pub(crate) filed: Date,
+}
+
+/// How long what a fact is about took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Span {
+    Day,
+    Quarter,
+    /// Six or nine months from the beginning of a fiscal year: what cash flows are filed for.
+    YearToDate,
+    Year,
+}
+
+impl Fact {
+    /// `None` for what is neither: a stub period after a change of the fiscal year, and the like.
+    pub(crate) fn span(&self) -> Option<Span> {
+        let Some(start) = self.start else { return Some(Span::Day) };
+        let days = start.until(self.end).ok()?.get_days() + 1;
+        match days {
+            80..=100 => Some(Span::Quarter),
+            // 52 or 53 weeks.
+            355..=378 => Some(Span::Year),
+            170..=285 => Some(Span::YearToDate),
+            _ => None,
+        }
+    }
+}
+
+/// The numbers of one concept, each period once.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    /// Such as `us-gaap:Revenues`.
+    pub(crate) concept: String,
+    /// Such as `USD` or `USD/shares`.
+    pub(crate) unit: String,
+    /// By start and end; the latest filing of each, and what it was before if that was another.
+    pub(crate) facts: BTreeMap<(Option<Date>, Date), (Fact, Option<f64>)>,
+}
+
+impl Series {
+    pub(crate) fn last_end(&self) -> Option<Date> {
+        self.facts.keys().map(|(_, end)| *end).max()
+    }
+
+    /// The facts of one span, by their end.
+    pub(crate) fn of(&self, span: Span) -> BTreeMap<Date, &(Fact, Option<f64>)> {
+        let facts = self.facts.values().filter(|(fact, _)| fact.span() == Some(span));
+        facts.map(|fact| (fact.0.end, fact)).collect()
+    }
+}
+
+impl CompanyFacts {
+    /// Whether there is anything to read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.facts.iter().all(|(taxonomy, concepts)| taxonomy == "dei" || concepts.is_empty())
+    }
+
+    /// The series of the first of some concepts that goes on the longest: companies change the name under
+    /// which they file the same thing.
+    pub(crate) fn series(&self, names: &[&str]) -> Option<Series> {
+        let mut best: Option<Series> = None;
+        for name in names {
+            let Some((taxonomy, concept)) = name.split_once(':') else { continue };
+            let Some(found) = self.facts.get(taxonomy).and_then(|all| all.get(concept)) else {
+                continue;
+            };
+            // The unit that most is filed in: some file a few numbers in another currency as well.
+            let most = found.units.iter().max_by_key(|(_, facts)| facts.len());
+            let Some((unit, facts)) = most else { continue };
+            let series = read(name, unit, facts);
+            let is_newer = match &best {
+                None => true,
+                Some(best) => series.last_end() > best.last_end(),
+            };
+            if is_newer {
+                best = Some(series);
+            }
+        }
+        best
+    }
+}
+
+/// Every period once: what was filed last counts, and what it was before is remembered if it was another.
+fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
+    let mut by_period: BTreeMap<(Option<Date>, Date), Vec<&Fact>> = BTreeMap::new();
+    for fact in facts.iter().filter(|fact| fact.value.is_finite()) {
+        by_period.entry((fact.start, fact.end)).or_default().push(fact);
+    }
+    let latest = |(period, mut all): ((Option<Date>, Date), Vec<&Fact>)| {
+        all.sort_by(|a, b| (a.filed, &a.accession).cmp(&(b.filed, &b.accession)));
+        let last = all.pop()?;
+        let before = all.iter().rev().find(|fact| differs(fact.value, last.value));
+        Some((period, (last.clone(), before.map(|fact| fact.value))))
+    };
+    Series {
+        concept: concept.to_owned(),
+        unit: unit.to_owned(),
+        facts: by_period.into_iter().filter_map(latest).collect(),
+    }
+}
+
+/// Whether two values are not the same but for how they were rounded.
+fn differs(one: f64, other: f64) -> bool {
+    let size = one.abs().max(other.abs());
+    size > 0.0 && (one - other).abs() / size > 0.001
+}

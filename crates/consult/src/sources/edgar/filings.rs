@@ -1,0 +1,163 @@
+//! What a company has told its owners lately: the list of its filings.
+
+use jiff::civil::Date;
+use serde::Deserialize;
+
+/// The most filings that are shown.
+const MOST: usize = 40;
+
+/// EDGAR's `submissions`: who the company is, and what it has filed.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Submissions {
+    #[serde(rename = "sicDescription", default)]
+    pub(crate) industry: String,
+    #[serde(rename = "fiscalYearEnd", default)]
+    pub(crate) fiscal_year_end: Option<String>,
+    #[serde(default)]
+    pub(crate) exchanges: Vec<Option<String>>,
+    #[serde(default)]
+    filings: Filings,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Filings {
+    #[serde(default)]
+    recent: Columns,
+}
+
+/// A table by its columns, as they send it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Columns {
+    accession_number: Vec<String>,
+    filing_date: Vec<String>,
+    report_date: Vec<String>,
+    form: Vec<String>,
+    items: Vec<String>,
+}
+
+/// Something that was filed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Filing {
+    pub(crate) filed: Date,
+    pub(crate) form: String,
+    pub(crate) accession: String,
+    /// What it is about, in words.
+    pub(crate) about: String,
+}
+
+impl Submissions {
+    /// The latest first; what owners and officers do with their own shares is only counted.
+    pub(crate) fn recent(&self) -> (Vec<Filing>, usize) {
+        let Columns { accession_number, filing_date, report_date, form, items } =
+            &self.filings.recent;
+        let empty = String::new();
+        let mut filings = Vec::new();
+        let mut own_shares = 0;
+        for (index, accession) in accession_number.iter().enumerate() {
+            let of = |column: &'_ Vec<String>| column.get(index).unwrap_or(&empty).clone();
+            let Ok(filed) = of(filing_date).parse::<Date>() else { continue };
+            let form = of(form);
+            if matches!(form.as_str(), "3" | "3/A" | "4" | "4/A" | "5" | "5/A" | "144" | "144/A") {
+                own_shares += 1;
+                continue;
+            }
+            let period = of(report_date);
+            let about = describe(&form, &of(items), &period);
+            filings.push(Filing { filed, form, accession: accession.clone(), about });
+        }
+        filings.sort_by(|a, b| (b.filed, &b.accession).cmp(&(a.filed, &a.accession)));
+        filings.truncate(MOST);
+        (filings, own_shares)
+    }
+}
+
+fn describe(form: &str, items: &str, period: &str) -> String {
+    let plain = form.trim_end_matches("/A");
+    let what = match plain {
+        "10-K" => "annual report",
+        "10-Q" => "quarterly report",
+        "20-F" | "40-F" => "annual report of a foreign company",
+        "6-K" => "report of a foreign company",
+        "8-K" => "current report",
+        "DEF 14A" | "DEFA14A" | "PRE 14A" => "proxy statement",
+        "S-1" | "S-3" | "S-3ASR" | "S-8" | "S-4" | "F-1" | "F-3" => "registration of securities",
+        "424B2" | "424B3" | "424B4" | "424B5" => "prospectus",
+        "SC 13D" | "SC 13G" | "SCHEDULE 13D" | "SCHEDULE 13G" => "large holding",
+        "11-K" => "report of an employee plan",
+        "SD" => "report on conflict minerals",
+        "CORRESP" | "UPLOAD" | "LETTER" => "letters with the regulator",
+        "ARS" => "annual report to shareholders",
+        _ => "other filing",
+    };
+    let amended = if form.ends_with("/A") { ", amended" } else { "" };
+    let period = match plain {
+        "10-K" | "10-Q" | "20-F" | "40-F" if !period.is_empty() => {
+            format!(", for the time to {period}")
+        }
+        _ => String::new(),
+    };
+    let items: Vec<&str> = items.split(',').filter_map(|item| item_name(item.trim())).collect();
+    let items = if items.is_empty() { String::new() } else { format!(": {}", items.join("; ")) };
+    format!("{what}{amended}{period}{items}")
+}
+
+/// What an item of a current report is about.
+fn item_name(item: &str) -> Option<&'static str> {
+    Some(match item {
+        "1.01" => "entered a material agreement",
+        "1.02" => "ended a material agreement",
+        "1.03" => "bankruptcy or receivership",
+        "1.05" => "cybersecurity incident",
+        "2.01" => "completed an acquisition or sale of assets",
+        "2.02" => "results of operations",
+        "2.03" => "took on a financial obligation",
+        "2.04" => "an obligation became due early",
+        "2.05" => "costs of leaving or selling activities",
+        "2.06" => "impairment",
+        "3.01" => "notice of delisting",
+        "3.02" => "unregistered sale of shares",
+        "3.03" => "changed the rights of shareholders",
+        "4.01" => "changed its auditor",
+        "4.02" => "earlier statements should not be relied upon",
+        "5.01" => "change of control",
+        "5.02" => "directors or officers came or left",
+        "5.03" => "changed its articles or bylaws, or its fiscal year",
+        "5.07" => "vote of shareholders",
+        "5.08" => "nominations by shareholders",
+        "7.01" => "disclosure to the market",
+        "8.01" => "other events",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filings_are_told_in_words_the_latest_first() {
+        let submissions: Submissions = serde_json::from_value(serde_json::json!({
+            "name": "Crust Inc.",
+            "filings": {"recent": {
+                "accessionNumber": ["a-1", "a-2", "a-3", "a-4"],
+                "filingDate": ["2022-10-19", "2022-11-08", "2022-10-24", "soon"],
+                "reportDate": ["2022-10-19", "2022-11-07", "2022-09-30", ""],
+                "form": ["8-K", "4", "10-Q/A", "10-K"],
+                "items": ["2.02,9.01,5.02", "", "", ""],
+            }},
+        }))
+        .unwrap();
+        let (filings, own_shares) = submissions.recent();
+        let told: Vec<String> =
+            filings.iter().map(|one| format!("{} {} {}", one.filed, one.form, one.about)).collect();
+        assert_eq!(
+            told,
+            [
+                "2022-10-24 10-Q/A quarterly report, amended, for the time to 2022-09-30",
+                "2022-10-19 8-K current report: results of operations; directors or officers came or left",
+            ]
+        );
+        assert_eq!(own_shares, 1);
+    }
+}

@@ -1,0 +1,428 @@
+//! Growth, margins, leverage and cash flow, computed from what was filed: no model does arithmetic.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+
+use super::facts::{CompanyFacts, Fact, Series, Span};
+use crate::sources::figure::{Figure, Period, Source, Unit};
+
+/// How many years and quarters are shown.
+const YEARS: usize = 4;
+const QUARTERS: usize = 5;
+
+/// What is read, by the names under which it may have been filed.
+const FLOWS: [(&str, &[&str]); 9] = [
+    (
+        "revenue",
+        &[
+            "us-gaap:Revenues",
+            "us-gaap:RevenueFromContractWithCustomerExcludingAssessedTax",
+            "us-gaap:RevenueFromContractWithCustomerIncludingAssessedTax",
+            "us-gaap:SalesRevenueNet",
+            "us-gaap:RevenuesNetOfInterestExpense",
+            "ifrs-full:Revenue",
+        ],
+    ),
+    ("gross profit", &["us-gaap:GrossProfit", "ifrs-full:GrossProfit"]),
+    (
+        "cost of revenue",
+        &["us-gaap:CostOfRevenue", "us-gaap:CostOfGoodsAndServicesSold", "ifrs-full:CostOfSales"],
+    ),
+    (
+        "operating income",
+        &["us-gaap:OperatingIncomeLoss", "ifrs-full:ProfitLossFromOperatingActivities"],
+    ),
+    ("net income", &["us-gaap:NetIncomeLoss", "us-gaap:ProfitLoss", "ifrs-full:ProfitLoss"]),
+    (
+        "research and development",
+        &["us-gaap:ResearchAndDevelopmentExpense", "ifrs-full:ResearchAndDevelopmentExpense"],
+    ),
+    (
+        "operating cash flow",
+        &[
+            "us-gaap:NetCashProvidedByUsedInOperatingActivities",
+            "us-gaap:NetCashProvidedByUsedInOperatingActivitiesContinuingOperations",
+            "ifrs-full:CashFlowsFromUsedInOperatingActivities",
+        ],
+    ),
+    (
+        "capital expenditure",
+        &[
+            "us-gaap:PaymentsToAcquirePropertyPlantAndEquipment",
+            "us-gaap:PaymentsToAcquireProductiveAssets",
+            "ifrs-full:PurchaseOfPropertyPlantAndEquipmentClassifiedAsInvestingActivities",
+        ],
+    ),
+    ("interest expense", &["us-gaap:InterestExpense", "us-gaap:InterestExpenseNonoperating"]),
+];
+
+const STOCKS: [(&str, &[&str]); 9] = [
+    ("assets", &["us-gaap:Assets", "ifrs-full:Assets"]),
+    ("liabilities", &["us-gaap:Liabilities", "ifrs-full:Liabilities"]),
+    (
+        "equity",
+        &[
+            "us-gaap:StockholdersEquity",
+            "us-gaap:StockholdersEquityIncludingPortionAttributableToNoncontrollingInterest",
+            "ifrs-full:Equity",
+        ],
+    ),
+    (
+        "cash",
+        &[
+            "us-gaap:CashAndCashEquivalentsAtCarryingValue",
+            "us-gaap:CashCashEquivalentsRestrictedCashAndRestrictedCashEquivalents",
+            "ifrs-full:CashAndCashEquivalents",
+        ],
+    ),
+    (
+        "long-term debt",
+        &[
+            "us-gaap:LongTermDebt",
+            "us-gaap:LongTermDebtNoncurrent",
+            "ifrs-full:NoncurrentBorrowings",
+        ],
+    ),
+    (
+        "debt due within a year",
+        &["us-gaap:DebtCurrent", "us-gaap:LongTermDebtCurrent", "ifrs-full:CurrentBorrowings"],
+    ),
+    ("current assets", &["us-gaap:AssetsCurrent", "ifrs-full:CurrentAssets"]),
+    ("current liabilities", &["us-gaap:LiabilitiesCurrent", "ifrs-full:CurrentLiabilities"]),
+    ("inventory", &["us-gaap:InventoryNet", "ifrs-full:Inventories"]),
+];
+
+const EARNINGS_PER_SHARE: (&str, &[&str]) = (
+    "earnings per share",
+    &["us-gaap:EarningsPerShareDiluted", "ifrs-full:DilutedEarningsLossPerShare"],
+);
+
+/// Figures of a company, and what could not be found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Measures {
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) missing: Vec<String>,
+}
+
+/// All that can be said in numbers.
+pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
+    let mut book = Book::default();
+    for (name, concepts) in FLOWS.into_iter().chain([EARNINGS_PER_SHARE]) {
+        if let Some(series) = facts.series(concepts) {
+            book.read_flow(name, &series);
+        }
+    }
+    for (name, concepts) in STOCKS {
+        if let Some(series) = facts.series(concepts) {
+            book.read_stock(name, &series);
+        }
+    }
+    book.derive();
+    let wanted = FLOWS.into_iter().chain([EARNINGS_PER_SHARE]).chain(STOCKS).map(|(name, _)| name);
+    let missing = wanted.filter(|name| book.figures.keys().all(|(other, _)| other != name));
+    let missing = missing.map(str::to_owned).collect();
+    book.keep_the_latest();
+    let mut figures: Vec<Figure> = book.figures.into_values().collect();
+    // As statements have them, with what follows from a line right below it.
+    let place = |figure: &Figure| {
+        let base = figure.name.strip_suffix(" growth").unwrap_or(&figure.name);
+        ORDER.iter().position(|name| *name == base).unwrap_or(ORDER.len())
+    };
+    figures.sort_by_key(|figure| (place(figure), figure.name.clone(), figure.period));
+    Measures { figures, missing }
+}
+
+/// The order in which figures are shown.
+const ORDER: [&str; 26] = [
+    "revenue",
+    "cost of revenue",
+    "gross profit",
+    "gross margin",
+    "research and development",
+    "research and development share",
+    "operating income",
+    "operating margin",
+    "interest expense",
+    "interest coverage",
+    "net income",
+    "net margin",
+    "earnings per share",
+    "operating cash flow",
+    "capital expenditure",
+    "free cash flow",
+    "free cash flow margin",
+    "assets",
+    "liabilities",
+    "equity",
+    "cash",
+    "debt",
+    "net cash",
+    "debt to equity",
+    "liabilities to equity",
+    "current ratio",
+];
+
+/// Figures by name and period.
+#[derive(Default)]
+struct Book {
+    figures: BTreeMap<(String, Period), Figure>,
+}
+
+impl Book {
+    fn read_flow(&mut self, name: &str, series: &Series) {
+        for (end, fact) in series.of(Span::Year) {
+            self.put_fact(name, Period::Year(end), series, fact);
+        }
+        for (end, fact) in series.of(Span::Quarter) {
+            self.put_fact(name, Period::Quarter(end), series, fact);
+        }
+        if per_share(&series.unit) {
+            // What is for each share does not add up over the year.
+            return;
+        }
+        self.complete_quarters(name, series);
+    }
+
+    /// Quarters that were only filed as part of a longer time: the fourth, which is in the year, and those
+    /// of cash flows, which are filed from the beginning of the year.
+    fn complete_quarters(&mut self, name: &str, series: &Series) {
+        let spans = [Span::Quarter, Span::YearToDate, Span::Year];
+        let long = |fact: &Fact| fact.span().is_some_and(|span| spans.contains(&span));
+        let mut by_start: BTreeMap<Date, BTreeMap<Date, &Fact>> = BTreeMap::new();
+        for (fact, _) in series.facts.values().filter(|(fact, _)| long(fact)) {
+            if let Some(start) = fact.start {
+                by_start.entry(start).or_default().insert(fact.end, fact);
+            }
+        }
+        for facts in by_start.values() {
+            let ends: Vec<(&Date, &&Fact)> = facts.iter().collect();
+            for pair in ends.windows(2) {
+                let [(before, shorter), (end, longer)] = pair else { continue };
+                let days = before.until(**end).map_or(0, |span| span.get_days());
+                let period = Period::Quarter(**end);
+                let known = self.figures.contains_key(&(name.to_owned(), period));
+                if !(80..=100).contains(&days) || known {
+                    continue;
+                }
+                let from = format!(
+                    "{name} from {} to {end} less that to {before} ({} {}, {} {})",
+                    longer.start.map(|start| start.to_string()).unwrap_or_default(),
+                    longer.form,
+                    longer.accession,
+                    shorter.form,
+                    shorter.accession
+                );
+                self.put(Figure {
+                    name: name.to_owned(),
+                    period,
+                    value: longer.value - shorter.value,
+                    unit: unit_of(&series.unit),
+                    source: Source::Computed { from },
+                    as_of: **end,
+                    restated_from: None,
+                });
+            }
+        }
+    }
+
+    fn read_stock(&mut self, name: &str, series: &Series) {
+        for (end, fact) in series.of(Span::Day) {
+            self.put_fact(name, Period::Day(end), series, fact);
+        }
+    }
+
+    fn put_fact(
+        &mut self,
+        name: &str,
+        period: Period,
+        series: &Series,
+        fact: &(Fact, Option<f64>),
+    ) {
+        let (fact, before) = fact;
+        self.put(Figure {
+            name: name.to_owned(),
+            period,
+            value: fact.value,
+            unit: unit_of(&series.unit),
+            source: Source::Filed {
+                form: fact.form.clone(),
+                accession: fact.accession.clone(),
+                filed: fact.filed,
+                concept: series.concept.clone(),
+            },
+            as_of: fact.end,
+            restated_from: *before,
+        });
+    }
+
+    fn put(&mut self, figure: Figure) {
+        self.figures.insert((figure.name.clone(), figure.period), figure);
+    }
+
+    fn get(&self, name: &str, period: Period) -> Option<f64> {
+        self.figures.get(&(name.to_owned(), period)).map(|figure| figure.value)
+    }
+
+    fn periods(&self, wanted: fn(Period) -> bool) -> Vec<Period> {
+        let all = self.figures.keys().map(|(_, period)| *period).filter(|period| wanted(*period));
+        let all: std::collections::BTreeSet<Period> = all.collect();
+        all.into_iter().collect()
+    }
+
+    fn derive(&mut self) {
+        let flows = self.periods(|period| !matches!(period, Period::Day(_)));
+        for period in flows {
+            if self.get("gross profit", period).is_none() {
+                self.combine("gross profit", period, ("revenue", "cost of revenue"), |a, b| {
+                    Some(a - b)
+                });
+            }
+            let minus = |a: f64, b: f64| Some(a - b);
+            self.combine(
+                "free cash flow",
+                period,
+                ("operating cash flow", "capital expenditure"),
+                minus,
+            );
+            for (name, part) in [
+                ("gross margin", "gross profit"),
+                ("operating margin", "operating income"),
+                ("net margin", "net income"),
+                ("free cash flow margin", "free cash flow"),
+                ("research and development share", "research and development"),
+            ] {
+                self.ratio(name, period, (part, "revenue"), Unit::Percent);
+            }
+            self.ratio(
+                "interest coverage",
+                period,
+                ("operating income", "interest expense"),
+                Unit::Times,
+            );
+            for name in
+                ["revenue", "gross profit", "operating income", "net income", "free cash flow"]
+            {
+                self.growth(name, period);
+            }
+        }
+        for period in self.periods(|period| matches!(period, Period::Day(_))) {
+            let plus = |a: f64, b: f64| Some(a + b);
+            self.combine("debt", period, ("long-term debt", "debt due within a year"), plus);
+            let minus = |a: f64, b: f64| Some(a - b);
+            self.combine("net cash", period, ("cash", "debt"), minus);
+            self.ratio("liabilities to equity", period, ("liabilities", "equity"), Unit::Times);
+            self.ratio("debt to equity", period, ("debt", "equity"), Unit::Times);
+            self.ratio(
+                "current ratio",
+                period,
+                ("current assets", "current liabilities"),
+                Unit::Times,
+            );
+        }
+    }
+
+    /// One figure out of two of the same period.
+    fn combine(
+        &mut self,
+        name: &str,
+        period: Period,
+        (one, other): (&str, &str),
+        how: impl Fn(f64, f64) -> Option<f64>,
+    ) {
+        let (Some(a), Some(b)) = (self.get(one, period), self.get(other, period)) else { return };
+        let unit = self.figures[&(one.to_owned(), period)].unit.clone();
+        if unit != self.figures[&(other.to_owned(), period)].unit {
+            return;
+        }
+        let Some(value) = how(a, b).filter(|value| value.is_finite()) else { return };
+        let from = format!("{one} and {other}");
+        self.put_computed(name, period, value, unit, from);
+    }
+
+    fn ratio(&mut self, name: &str, period: Period, (part, whole): (&str, &str), unit: Unit) {
+        let (Some(a), Some(b)) = (self.get(part, period), self.get(whole, period)) else { return };
+        let same = self.figures[&(part.to_owned(), period)].unit
+            == self.figures[&(whole.to_owned(), period)].unit;
+        // Of nothing, or of less than nothing, there is no share.
+        if !same || b <= 0.0 {
+            return;
+        }
+        self.put_computed(name, period, a / b, unit, format!("{part} by {whole}"));
+    }
+
+    /// Against the same time a year before.
+    fn growth(&mut self, name: &str, period: Period) {
+        let earlier = self.figures.keys().filter(|(other, _)| other == name).map(|(_, one)| *one);
+        let is_a_year_before = |one: &Period| {
+            let same = std::mem::discriminant(one) == std::mem::discriminant(&period);
+            let days = one.end().until(period.end()).map_or(0, |span| span.get_days());
+            same && (355..=378).contains(&days)
+        };
+        let Some(before) = earlier.into_iter().find(is_a_year_before) else { return };
+        let (Some(then), Some(now)) = (self.get(name, before), self.get(name, period)) else {
+            return;
+        };
+        // From a loss, growth in percent says nothing.
+        if then <= 0.0 {
+            return;
+        }
+        let from = format!("{name}, {period} against {before}");
+        self.put_computed(&format!("{name} growth"), period, now / then - 1.0, Unit::Percent, from);
+    }
+
+    fn put_computed(&mut self, name: &str, period: Period, value: f64, unit: Unit, from: String) {
+        self.put(Figure {
+            name: name.to_owned(),
+            period,
+            value,
+            unit,
+            source: Source::Computed { from },
+            as_of: period.end(),
+            restated_from: None,
+        });
+    }
+
+    /// The last years, the last quarters, and the days on which they ended.
+    fn keep_the_latest(&mut self) {
+        let latest = |mut periods: Vec<Period>, count: usize| {
+            periods.sort_by_key(|period| std::cmp::Reverse(period.end()));
+            periods.truncate(count);
+            periods
+        };
+        let revenue_or_any = |wanted: fn(Period) -> bool| {
+            let of = |name: &str| -> Vec<Period> {
+                let own = self.figures.keys().filter(|(other, _)| other == name);
+                own.map(|(_, period)| *period).filter(|period| wanted(*period)).collect()
+            };
+            let revenue = of("revenue");
+            if revenue.is_empty() { of("net income") } else { revenue }
+        };
+        let years = latest(revenue_or_any(|period| matches!(period, Period::Year(_))), YEARS);
+        let quarters =
+            latest(revenue_or_any(|period| matches!(period, Period::Quarter(_))), QUARTERS);
+        let ends = years.iter().chain(&quarters).map(|period| period.end());
+        let mut ends: std::collections::BTreeSet<Date> = ends.collect();
+        if ends.is_empty() {
+            let days = self.figures.keys().map(|(_, period)| period.end()).max();
+            ends.extend(days);
+        }
+        self.figures.retain(|(_, period), _| match period {
+            Period::Year(_) => years.contains(period),
+            Period::Quarter(_) => quarters.contains(period),
+            Period::Day(day) => ends.contains(day),
+        });
+    }
+}
+
+fn per_share(unit: &str) -> bool {
+    unit.ends_with("/shares")
+}
+
+fn unit_of(unit: &str) -> Unit {
+    match unit.strip_suffix("/shares") {
+        Some(currency) => Unit::MoneyPerShare(currency.to_owned()),
+        None if unit == "shares" || unit == "pure" => Unit::Count,
+        None => Unit::Money(unit.to_owned()),
+    }
+}

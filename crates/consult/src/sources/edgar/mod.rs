@@ -1,0 +1,405 @@
+//! What companies have filed with the SEC: facts, filings, and who a ticker is.
+//!
+//! Everything that is fetched is kept in a folder under plain names, so that files which somebody put there
+//! serve as well, without a network.
+
+mod facts;
+mod filings;
+mod measures;
+mod tickers;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use jiff::civil::Date;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use facts::CompanyFacts;
+use filings::Submissions;
+use tickers::Tickers;
+
+use super::figure::{Figure, Period, Source};
+use super::{Document, Gathered, table};
+use crate::ticker::Ticker;
+
+/// How long what was fetched is good for.
+const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// They ask for no more than ten requests a second.
+const BETWEEN: Duration = Duration::from_millis(110);
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The largest answer: the facts of the largest companies have some ten megabytes.
+const LARGEST: usize = 64 << 20;
+
+/// How old the latest figures may be, in days, before that is worth a word.
+const STALE: i32 = 200;
+
+/// Where to ask, and where answers are kept.
+#[derive(Debug, Clone)]
+pub struct Edgar {
+    /// In place of the SEC's own two.
+    pub base_url: Option<String>,
+    /// Who asks: the SEC wants to know. Without it only what is kept already is used.
+    pub contact: Option<String>,
+    pub folder: PathBuf,
+    /// By which figures are old or not.
+    pub today: Date,
+}
+
+/// Why the SEC's answer cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EdgarError {
+    #[error("the SEC wants to know who asks, and no contact is set")]
+    NoContact,
+    #[error("the SEC cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("the SEC answered {0}")]
+    Status(u16),
+    #[error("the SEC answered with a page instead of data, as it does when it is asked too often")]
+    Page,
+    #[error("the SEC's answer on `{0}` is empty")]
+    Empty(String),
+    #[error(
+        "the SEC's answer on `{what}` cannot be read, as if a part of it were missing: {reason}"
+    )]
+    Broken { what: String, reason: String },
+    #[error("the folder `{folder}` for the SEC's answers cannot be used: {reason}")]
+    Folder { folder: PathBuf, reason: String },
+    #[error("no company has the ticker {ticker}{}", or_near(.near))]
+    Unknown { ticker: Ticker, near: Vec<String> },
+}
+
+fn or_near(near: &[String]) -> String {
+    match near.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean {}?", near.join(", ")),
+    }
+}
+
+/// A company that is known by its ticker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Company {
+    pub cik: u64,
+    pub name: String,
+}
+
+/// An answer, and how old it is if it is not new.
+struct Kept {
+    text: String,
+    /// Why an old one had to do.
+    old: Option<String>,
+}
+
+impl Edgar {
+    /// Which company a ticker is. `Ok(None)` where nobody can be asked and nothing is kept.
+    ///
+    /// # Errors
+    /// When there is a list, and the ticker is not on it.
+    pub async fn resolve(&self, ticker: &Ticker) -> Result<Option<Company>, EdgarError> {
+        let list =
+            match self.fetch("company_tickers.json", "www", "files/company_tickers.json").await {
+                Ok(kept) => kept.text,
+                Err(error @ EdgarError::Folder { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::info!(%error, "there is no list of tickers");
+                    return Ok(None);
+                }
+            };
+        let tickers = Tickers::read(&list).map_err(|error| EdgarError::Broken {
+            what: "company_tickers.json".to_owned(),
+            reason: error.to_string(),
+        })?;
+        if tickers.is_empty() {
+            return Err(EdgarError::Empty("company_tickers.json".to_owned()));
+        }
+        match tickers.find(ticker) {
+            Some(found) => Ok(Some(Company { cik: found.cik, name: found.title.clone() })),
+            None => Err(EdgarError::Unknown { ticker: ticker.clone(), near: tickers.near(ticker) }),
+        }
+    }
+
+    /// Facts and filings of a company.
+    ///
+    /// # Errors
+    /// When its facts cannot be had. Without its filings there is still something to say.
+    pub async fn gather(&self, company: &Company) -> Result<Gathered, EdgarError> {
+        let cik = format!("CIK{:010}", company.cik);
+        let mut notes = Vec::new();
+        let name = format!("companyfacts-{cik}.json");
+        let kept = self.fetch(&name, "data", &format!("api/xbrl/companyfacts/{cik}.json")).await?;
+        notes.extend(kept.old);
+        let facts: CompanyFacts = serde_json::from_str(&kept.text).map_err(|error| {
+            EdgarError::Broken { what: name.clone(), reason: error.to_string() }
+        })?;
+        if facts.cik != company.cik {
+            let reason = format!("it is about another company, {}", facts.cik);
+            return Err(EdgarError::Broken { what: name, reason });
+        }
+        if facts.is_empty() {
+            return Err(EdgarError::Empty(name));
+        }
+        let name = format!("submissions-{cik}.json");
+        let submissions = match self.fetch(&name, "data", &format!("submissions/{cik}.json")).await
+        {
+            Ok(kept) => {
+                notes.extend(kept.old);
+                serde_json::from_str::<Submissions>(&kept.text)
+                    .inspect_err(|error| {
+                        notes.push(format!("the list of filings cannot be read: {error}"))
+                    })
+                    .ok()
+            }
+            Err(error) => {
+                notes.push(format!("there is no list of filings: {error}"));
+                None
+            }
+        };
+        Ok(self.tell(company, &facts, submissions.as_ref(), notes))
+    }
+
+    fn tell(
+        &self,
+        company: &Company,
+        facts: &CompanyFacts,
+        submissions: Option<&Submissions>,
+        mut notes: Vec<String>,
+    ) -> Gathered {
+        let measures = measures::measure(facts);
+        let last = measures.figures.iter().map(|figure| figure.as_of).max();
+        if let Some(last) = last {
+            let days = last.until(self.today).map_or(0, |span| span.get_days());
+            if days > STALE {
+                notes.push(format!("the latest filed figures are of {last}, {days} days ago"));
+            }
+        }
+        if !measures.missing.is_empty() {
+            notes.push(format!("not found among what was filed: {}", measures.missing.join(", ")));
+        }
+        let name = if facts.entity_name.is_empty() { &company.name } else { &facts.entity_name };
+        let mut head =
+            format!("# {name}: filed figures\n\nSource: SEC EDGAR, CIK {}.", company.cik);
+        if let Some(submissions) = submissions {
+            let exchanges: Vec<&str> =
+                submissions.exchanges.iter().flatten().map(String::as_str).collect();
+            head.push_str(&format!(
+                " Industry: {}. Listed on: {}. Its fiscal year ends on {}.",
+                or_unknown(&submissions.industry),
+                or_unknown(&exchanges.join(", ")),
+                month_and_day(submissions.fiscal_year_end.as_deref().unwrap_or_default()),
+            ));
+        }
+        let financial = format!("{head}\n\n{}", figures_as_text(&measures.figures));
+        let mut documents =
+            vec![Document { title: format!("{name}: filed figures"), text: financial }];
+        let news = submissions.map(|submissions| {
+            let (filings, own_shares) = submissions.recent();
+            let rows = filings.iter().map(|filing| {
+                vec![
+                    filing.filed.to_string(),
+                    filing.form.clone(),
+                    filing.about.clone(),
+                    filing.accession.clone(),
+                ]
+            });
+            let rows: Vec<Vec<String>> = rows.collect();
+            let text = format!(
+                "# {name}: recent filings\n\nSource: SEC EDGAR, list of submissions. Besides these there are \
+                 {own_shares} reports of insiders on their own shares.\n\n{}",
+                table(&["filed", "form", "about", "accession number"], &rows)
+            );
+            Document { title: format!("{name}: recent filings"), text }
+        });
+        Gathered {
+            financial: std::mem::take(&mut documents),
+            news: news.into_iter().collect(),
+            figures: measures.figures,
+            notes,
+            synthetic: false,
+        }
+    }
+
+    /// An answer, kept or new.
+    async fn fetch(&self, name: &str, host: &str, path: &str) -> Result<Kept, EdgarError> {
+        let place = self.folder.join(name);
+        let folder = |error: io::Error| EdgarError::Folder {
+            folder: self.folder.clone(),
+            reason: error.to_string(),
+        };
+        let kept = match std::fs::read_to_string(&place) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(folder(error)),
+        };
+        let changed = std::fs::metadata(&place).and_then(|metadata| metadata.modified()).ok();
+        let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
+        if let Some(text) = kept.as_ref().filter(|_| age.is_none_or(|age| age < FRESH)) {
+            return Ok(Kept { text: text.clone(), old: None });
+        }
+        match (self.ask(name, host, path).await, kept) {
+            (Ok(text), _) => {
+                std::fs::create_dir_all(&self.folder).map_err(folder)?;
+                let file = tempfile::NamedTempFile::new_in(&self.folder).map_err(folder)?;
+                std::fs::write(file.path(), &text).map_err(folder)?;
+                file.persist(&place).map_err(|error| folder(error.error))?;
+                Ok(Kept { text, old: None })
+            }
+            (Err(error), Some(text)) => {
+                let days = age.unwrap_or_default().as_secs() / (24 * 60 * 60);
+                let old =
+                    format!("`{name}` is {days} days old, and no newer could be had: {error}");
+                Ok(Kept { text, old: Some(old) })
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    async fn ask(&self, name: &str, host: &str, path: &str) -> Result<String, EdgarError> {
+        static LAST: Mutex<Option<Instant>> = Mutex::const_new(None);
+        let contact = self.contact.as_ref().ok_or(EdgarError::NoContact)?;
+        {
+            let mut last = LAST.lock().await;
+            if let Some(last) = *last {
+                tokio::time::sleep_until(last + BETWEEN).await;
+            }
+            *last = Some(Instant::now());
+        }
+        let base = match &self.base_url {
+            Some(base) => base.trim_end_matches('/').to_owned(),
+            None => format!("https://{host}.sec.gov"),
+        };
+        let unreachable = |error: reqwest::Error| EdgarError::Unreachable(innermost(&error));
+        // Someone else in the process may have chosen a provider of cryptography before us.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .timeout(PATIENCE)
+            .redirect(reqwest::redirect::Policy::limited(3))
+            .user_agent(format!("assize/{} {contact}", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(unreachable)?;
+        let mut response =
+            client.get(format!("{base}/{path}")).send().await.map_err(unreachable)?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if bytes.len() + chunk.len() > LARGEST {
+                let reason = format!("it has more than {LARGEST} bytes");
+                return Err(EdgarError::Broken { what: name.to_owned(), reason });
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        if !status.is_success() {
+            return Err(EdgarError::Status(status.as_u16()));
+        }
+        let broken = |reason: String| EdgarError::Broken { what: name.to_owned(), reason };
+        let text = String::from_utf8(bytes).map_err(|error| broken(error.to_string()))?;
+        match text.trim_start().chars().next() {
+            None => Err(EdgarError::Empty(name.to_owned())),
+            Some('<') => Err(EdgarError::Page),
+            Some(_) => {
+                // What cannot be read is not kept.
+                serde_json::from_str::<serde::de::IgnoredAny>(&text)
+                    .map_err(|error| broken(error.to_string()))?;
+                Ok(text)
+            }
+        }
+    }
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+/// `1231` as `12-31`.
+fn month_and_day(text: &str) -> String {
+    match text.split_at_checked(2) {
+        Some((month, day)) if text.len() == 4 => format!("{month}-{day}"),
+        _ => "an unknown day".to_owned(),
+    }
+}
+
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
+}
+
+/// Figures as tables: years, quarters and days, each with its sources.
+fn figures_as_text(figures: &[Figure]) -> String {
+    let mut text = String::new();
+    let title_of = |period: Period| match period {
+        Period::Year(_) => "By year",
+        Period::Quarter(_) => "By quarter",
+        Period::Day(_) => "Balance sheet",
+    };
+    for title in ["By year", "By quarter", "Balance sheet"] {
+        let own = figures.iter().filter(|figure| title_of(figure.period) == title);
+        let own: Vec<&Figure> = own.collect();
+        if own.is_empty() {
+            continue;
+        }
+        let mut ends: Vec<Date> = own.iter().map(|figure| figure.period.end()).collect();
+        ends.sort();
+        ends.dedup();
+        ends.reverse();
+        let mut names: Vec<&str> = Vec::new();
+        for figure in &own {
+            if !names.contains(&figure.name.as_str()) {
+                names.push(&figure.name);
+            }
+        }
+        let heads: Vec<String> = ends.iter().map(|end| format!("to {end}")).collect();
+        let heads: Vec<&str> =
+            std::iter::once("measure").chain(heads.iter().map(String::as_str)).collect();
+        let rows = names.iter().map(|name| {
+            let cell = |end: &Date| {
+                let found = own.iter().find(|one| one.name == **name && one.period.end() == *end);
+                found.map_or_else(
+                    || "not filed".to_owned(),
+                    |one| {
+                        let computed = matches!(one.source, Source::Computed { .. });
+                        let mark = if computed { " (computed)" } else { "" };
+                        let restated = if one.restated_from.is_some() { " (restated)" } else { "" };
+                        format!("{one}{mark}{restated}")
+                    },
+                )
+            };
+            std::iter::once((*name).to_owned()).chain(ends.iter().map(cell)).collect::<Vec<_>>()
+        });
+        text.push_str(&format!("## {title}\n\n{}\n", table(&heads, &rows.collect::<Vec<_>>())));
+    }
+    text.push_str(&sources_as_text(figures));
+    text
+}
+
+/// Which filings the figures are from, and what was restated.
+fn sources_as_text(figures: &[Figure]) -> String {
+    let mut filings: Vec<String> = figures
+        .iter()
+        .filter_map(|figure| match &figure.source {
+            Source::Filed { form, accession, filed, .. } => {
+                Some(format!("- {form}, filed on {filed}, accession number {accession}"))
+            }
+            Source::Computed { .. } => None,
+        })
+        .collect();
+    filings.sort();
+    filings.dedup();
+    let restated: Vec<String> = figures
+        .iter()
+        .filter_map(|figure| {
+            let before = Figure { value: figure.restated_from?, ..figure.clone() };
+            Some(format!("- {}, {}: {figure}, before {before}", figure.name, figure.period))
+        })
+        .collect();
+    let mut text = format!("## Sources\n\n{}\n", filings.join("\n"));
+    if !restated.is_empty() {
+        text.push_str(&format!("\n## Restated\n\n{}\n", restated.join("\n")));
+    }
+    text
+}

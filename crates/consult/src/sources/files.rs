@@ -1,0 +1,193 @@
+//! What the user has about a company: a folder of documents and tables.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{Document, Gathered};
+
+/// The most that is read, in bytes: of one file, and of all.
+const LARGEST: u64 = 256 << 10;
+const MOST: usize = 768 << 10;
+
+const MOST_FILES: usize = 200;
+const DEEPEST: usize = 4;
+
+/// Words in the name of a file that is about money.
+const ABOUT_MONEY: [&str; 12] = [
+    "financ", "income", "balance", "cash", "revenue", "margin", "kpi", "budget", "forecast",
+    "earning", "10-k", "10-q",
+];
+
+/// A folder that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    #[error("`{0}` is no folder")]
+    NoFolder(PathBuf),
+    #[error("`{folder}` cannot be read")]
+    Unreadable { folder: PathBuf, source: io::Error },
+    #[error("there is nothing to read in `{0}`: Markdown, text, CSV and JSON are read")]
+    Nothing(PathBuf),
+}
+
+/// Reads what can be read, in the order of names, and says what was left out.
+///
+/// # Errors
+/// When there is nothing.
+pub fn gather(folder: &Path) -> Result<Gathered, FilesError> {
+    if !folder.is_dir() {
+        return Err(FilesError::NoFolder(folder.to_owned()));
+    }
+    let mut gathered = Gathered::default();
+    let mut paths = Vec::new();
+    let unreadable =
+        |source: io::Error| FilesError::Unreadable { folder: folder.to_owned(), source };
+    find(folder, 0, &mut paths, &mut gathered.notes).map_err(unreadable)?;
+    paths.sort();
+    let mut room = MOST;
+    for (count, path) in paths.iter().enumerate() {
+        let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
+        if count >= MOST_FILES || room == 0 {
+            let left = paths.len() - count;
+            gathered.notes.push(format!(
+                "{left} files were left out: there are too many, or they are too large"
+            ));
+            break;
+        }
+        match read(path, room) {
+            Ok(Readable { text, cut }) => {
+                if cut {
+                    gathered.notes.push(format!("`{name}` was read in part: it is too large"));
+                }
+                room -= text.len().min(room);
+                let document = Document { title: name.clone(), text };
+                if is_about_money(&name) {
+                    gathered.financial.push(document);
+                } else {
+                    gathered.news.push(document);
+                }
+            }
+            Err(why) => gathered.notes.push(format!("`{name}` was left out: {why}")),
+        }
+    }
+    if gathered.financial.is_empty() && gathered.news.is_empty() {
+        return Err(FilesError::Nothing(folder.to_owned()));
+    }
+    Ok(gathered)
+}
+
+/// Files below a folder, through no link.
+fn find(
+    folder: &Path,
+    depth: usize,
+    paths: &mut Vec<PathBuf>,
+    notes: &mut Vec<String>,
+) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let kind = entry.file_type()?;
+        if kind.is_dir() && depth < DEEPEST {
+            find(&entry.path(), depth + 1, paths, notes)?;
+        } else if kind.is_file() {
+            paths.push(entry.path());
+        } else {
+            let what =
+                if kind.is_dir() { "it is in too many folders" } else { "it is no plain file" };
+            notes.push(format!("`{}` was left out: {what}", name.to_string_lossy()));
+        }
+    }
+    Ok(())
+}
+
+struct Readable {
+    text: String,
+    cut: bool,
+}
+
+fn read(path: &Path, room: usize) -> Result<Readable, String> {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    match ending.as_deref() {
+        Some("md" | "markdown" | "txt" | "csv" | "tsv" | "json") => {}
+        Some("pdf") => return Err("a PDF is not read; save its text beside it".to_owned()),
+        Some(other) => return Err(format!("files that end in .{other} are not read")),
+        None => return Err("it has no ending that says what it is".to_owned()),
+    }
+    let most = LARGEST.min(room as u64);
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    let size = file.metadata().map_err(|error| error.to_string())?.len();
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let cut = size > bytes.len() as u64;
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        // Cut in the middle of a character.
+        Err(error) if cut && error.utf8_error().error_len().is_none() => {
+            let end = error.utf8_error().valid_up_to();
+            String::from_utf8_lossy(&error.as_bytes()[..end]).into_owned()
+        }
+        Err(_) => return Err("it is not UTF-8 text".to_owned()),
+    };
+    if text.contains('\0') {
+        return Err("it is not text".to_owned());
+    }
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    Ok(Readable { text, cut })
+}
+
+fn is_about_money(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let is_table = [".csv", ".tsv", ".json"].iter().any(|ending| name.ends_with(ending));
+    is_table || ABOUT_MONEY.iter().any(|word| name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_is_read_and_the_rest_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        };
+        write("notes.md", b"# Notes\nA rival opened.");
+        write("sub/income.txt", b"Revenue was 5.");
+        write("kpis.csv", b"a,b\n1,2\n");
+        write("report.pdf", b"%PDF-1.4");
+        write("image.png", b"\x89PNG");
+        write("latin.txt", b"caf\xe9");
+        write("empty.md", b" \n");
+        write(".hidden.md", b"secret");
+        write("long.md", "é".repeat(200_000).as_bytes());
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link.txt")).unwrap();
+        let gathered = gather(folder.path()).unwrap();
+        let titles = |documents: &[Document]| -> Vec<String> {
+            documents.iter().map(|document| document.title.clone()).collect()
+        };
+        assert_eq!(titles(&gathered.financial), ["kpis.csv", "sub/income.txt"]);
+        assert_eq!(titles(&gathered.news), ["long.md", "notes.md"]);
+        insta::assert_snapshot!(gathered.notes.join("\n"), @r"
+        `link.txt` was left out: it is no plain file
+        `empty.md` was left out: it is empty
+        `image.png` was left out: files that end in .png are not read
+        `latin.txt` was left out: it is not UTF-8 text
+        `long.md` was read in part: it is too large
+        `report.pdf` was left out: a PDF is not read; save its text beside it
+        ");
+    }
+
+    #[test]
+    fn a_folder_without_anything_to_read_is_said_so() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(gather(folder.path()), Err(FilesError::Nothing(_))));
+        assert!(matches!(gather(&folder.path().join("none")), Err(FilesError::NoFolder(_))));
+    }
+}

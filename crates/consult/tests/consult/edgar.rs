@@ -1,0 +1,293 @@
+//! What companies have filed, from a server that answers as the SEC's does, well or badly.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use assize_consult::Ticker;
+use assize_consult::sources::edgar::{Company, Edgar, EdgarError};
+use assize_consult::sources::{Figure, Period, Source};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// A server that answers each path with a status and a body, and remembers who asked for what.
+struct Server {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+async fn serve(answers: BTreeMap<&'static str, (u16, String)>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                if socket.read(&mut byte).await.unwrap_or(0) == 0 {
+                    break;
+                }
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let (status, body) =
+                answers.get(path.as_str()).cloned().unwrap_or((404, "not found".to_owned()));
+            seen.lock().unwrap().push(head);
+            let answer = format!(
+                "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = socket.write_all(answer.as_bytes()).await;
+        }
+    });
+    Server { url, asked }
+}
+
+const FACTS: &str = "/api/xbrl/companyfacts/CIK0000000042.json";
+const FILINGS: &str = "/submissions/CIK0000000042.json";
+const TICKERS: &str = "/files/company_tickers.json";
+
+fn edgar(server: Option<&Server>, folder: &Path) -> Edgar {
+    Edgar {
+        base_url: server.map(|server| server.url.clone()),
+        contact: server.map(|_| "someone@example.org".to_owned()),
+        folder: folder.to_owned(),
+        today: "2023-03-01".parse().unwrap(),
+    }
+}
+
+fn crust() -> Company {
+    Company { cik: 42, name: "Crust Inc.".to_owned() }
+}
+
+fn flow(start: &str, end: &str, value: f64, filed: &str) -> Value {
+    let accession = format!("0000-{}", filed.replace('-', ""));
+    json!({"start": start, "end": end, "val": value, "accn": accession, "form": "10-Q", "filed": filed,
+        "fy": 2022, "fp": "Q1"})
+}
+
+fn day(end: &str, value: f64, filed: &str) -> Value {
+    json!({"end": end, "val": value, "accn": format!("0000-{}", filed.replace('-', "")), "form": "10-K",
+        "filed": filed})
+}
+
+/// A bakery: two years, the quarters of the second without its fourth, and cash flows from the beginning
+/// of the year.
+fn facts() -> Value {
+    let usd = |facts: Vec<Value>| json!({"units": {"USD": facts}});
+    json!({
+        "cik": 42,
+        "entityName": "Crust Inc.",
+        "facts": {"dei": {}, "us-gaap": {
+            // The name under which it filed before.
+            "SalesRevenueNet": usd(vec![flow("2019-01-01", "2019-12-31", 1.0, "2020-02-01")]),
+            "Revenues": usd(vec![
+                flow("2021-01-01", "2021-12-31", 1000.0e6, "2022-02-01"),
+                flow("2022-01-01", "2022-12-31", 1300.0e6, "2023-02-01"),
+                // Filed again with the year after, and changed.
+                flow("2021-01-01", "2021-12-31", 1040.0e6, "2023-02-01"),
+                flow("2022-01-01", "2022-03-31", 300.0e6, "2022-05-01"),
+                flow("2022-04-01", "2022-06-30", 310.0e6, "2022-08-01"),
+                flow("2022-07-01", "2022-09-30", 320.0e6, "2022-11-01"),
+                flow("2022-01-01", "2022-09-30", 930.0e6, "2022-11-01"),
+                // A stub of a few weeks is neither a quarter nor a year.
+                flow("2020-12-01", "2020-12-31", 7.0e6, "2021-02-01"),
+            ]),
+            "CostOfRevenue": usd(vec![flow("2022-01-01", "2022-12-31", 780.0e6, "2023-02-01")]),
+            "NetIncomeLoss": usd(vec![
+                flow("2021-01-01", "2021-12-31", -10.0e6, "2022-02-01"),
+                flow("2022-01-01", "2022-12-31", 65.0e6, "2023-02-01"),
+            ]),
+            "NetCashProvidedByUsedInOperatingActivities": usd(vec![
+                flow("2022-01-01", "2022-03-31", 20.0e6, "2022-05-01"),
+                flow("2022-01-01", "2022-06-30", 50.0e6, "2022-08-01"),
+                flow("2022-01-01", "2022-09-30", 90.0e6, "2022-11-01"),
+                flow("2022-01-01", "2022-12-31", 130.0e6, "2023-02-01"),
+            ]),
+            "PaymentsToAcquirePropertyPlantAndEquipment": usd(vec![
+                flow("2022-01-01", "2022-12-31", 30.0e6, "2023-02-01"),
+            ]),
+            "Assets": usd(vec![day("2022-12-31", 900.0e6, "2023-02-01")]),
+            "Liabilities": usd(vec![day("2022-12-31", 300.0e6, "2023-02-01")]),
+            "StockholdersEquity": usd(vec![day("2022-12-31", 600.0e6, "2023-02-01")]),
+            "EarningsPerShareDiluted": {"units": {"USD/shares": [
+                flow("2022-01-01", "2022-12-31", 0.65, "2023-02-01"),
+            ]}},
+        }},
+    })
+}
+
+fn filings() -> Value {
+    json!({
+        "name": "Crust Inc.", "sicDescription": "Food and Kindred Products", "fiscalYearEnd": "1231",
+        "exchanges": ["NYSE"],
+        "filings": {"recent": {
+            "accessionNumber": ["a-2", "a-1"], "filingDate": ["2023-02-01", "2023-01-10"],
+            "reportDate": ["2022-12-31", "2023-01-09"], "form": ["10-K", "8-K"], "items": ["", "5.02"],
+        }},
+    })
+}
+
+fn tickers() -> Value {
+    json!({"0": {"cik_str": 42, "ticker": "CRST", "title": "Crust Inc."},
+        "1": {"cik_str": 43, "ticker": "CRMB", "title": "Crumb Corp."}})
+}
+
+fn value(figures: &[Figure], name: &str, period: &str) -> Option<f64> {
+    let found = figures.iter().find(|one| one.name == name && one.period.to_string() == period);
+    found.map(|figure| (figure.value * 1e6).round() / 1e6)
+}
+
+#[tokio::test]
+async fn figures_are_computed_from_what_was_filed() {
+    let answers = BTreeMap::from([
+        (FACTS, (200, facts().to_string())),
+        (FILINGS, (200, filings().to_string())),
+    ]);
+    let server = serve(answers).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gathered = edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap();
+    let of = |name: &str, period: &str| value(&gathered.figures, name, period);
+    let (year, before) = ("year to 2022-12-31", "year to 2021-12-31");
+    assert_eq!(of("revenue", year), Some(1300.0e6));
+    // What was filed last counts.
+    assert_eq!(of("revenue", before), Some(1040.0e6));
+    assert_eq!(of("revenue growth", year), Some(0.25));
+    // The fourth quarter is in the year, and no other quarter is counted twice.
+    assert_eq!(of("revenue", "quarter to 2022-12-31"), Some(370.0e6));
+    assert_eq!(of("revenue", "quarter to 2022-09-30"), Some(320.0e6));
+    // Cash flows are filed from the beginning of the year.
+    assert_eq!(of("operating cash flow", "quarter to 2022-06-30"), Some(30.0e6));
+    assert_eq!(of("operating cash flow", "quarter to 2022-12-31"), Some(40.0e6));
+    assert_eq!(of("free cash flow", year), Some(100.0e6));
+    assert_eq!(of("gross margin", year), Some(0.4));
+    assert_eq!(of("net margin", year), Some(0.05));
+    assert_eq!(of("net margin", before), Some(-0.009_615));
+    // From a loss there is no growth in percent.
+    assert_eq!(of("net income growth", year), None);
+    assert_eq!(of("liabilities to equity", "on 2022-12-31"), Some(0.5));
+    assert_eq!(of("earnings per share", year), Some(0.65));
+    assert_eq!(of("earnings per share", "quarter to 2022-12-31"), None);
+    assert!(gathered.figures.iter().all(|figure| figure.value < 2e9), "nothing of a stub");
+    // Every one has a day and a source, and what was restated says what it was.
+    let revenue = gathered.figures.iter().find(|figure| {
+        figure.name == "revenue" && figure.period == Period::Year("2021-12-31".parse().unwrap())
+    });
+    let revenue = revenue.unwrap();
+    assert_eq!(revenue.restated_from, Some(1000.0e6));
+    let Source::Filed { accession, concept, .. } = &revenue.source else { panic!("{revenue:?}") };
+    assert_eq!((accession.as_str(), concept.as_str()), ("0000-20230201", "us-gaap:Revenues"));
+    let text = &gathered.financial[0].text;
+    assert!(
+        text.contains("| revenue | 1.30 billion USD | 1.04 billion USD (restated) |"),
+        "{text}"
+    );
+    assert!(text.contains("| gross margin | 40.0 % (computed) | not filed |"), "{text}");
+    assert!(
+        text.contains("- revenue, year to 2021-12-31: 1.04 billion USD, before 1.00 billion USD"),
+        "{text}"
+    );
+    assert!(
+        gathered.news[0]
+            .text
+            .contains("| 2023-01-10 | 8-K | current report: directors or officers")
+    );
+    assert!(
+        gathered
+            .notes
+            .iter()
+            .any(|note| note.contains("not found among what was filed: operating income"))
+    );
+    assert!(!gathered.synthetic);
+    // They were told who asks.
+    let asked = server.asked.lock().unwrap();
+    assert!(asked.iter().all(|head| head.contains("someone@example.org")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_was_kept_needs_no_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, value: Value| {
+        std::fs::write(folder.path().join(name), value.to_string()).unwrap();
+    };
+    write("companyfacts-CIK0000000042.json", facts());
+    write("submissions-CIK0000000042.json", filings());
+    write("company_tickers.json", tickers());
+    let offline = edgar(None, folder.path());
+    let ticker: Ticker = "crst".parse().unwrap();
+    let company = offline.resolve(&ticker).await.unwrap().unwrap();
+    assert_eq!(company, crust());
+    let fresh = offline.gather(&company).await.unwrap();
+    assert!(!fresh.notes.iter().any(|note| note.contains("days old")), "{:?}", fresh.notes);
+    // Old ones do as well, and say so.
+    let path = folder.path().join("companyfacts-CIK0000000042.json");
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60)).unwrap();
+    let old = offline.gather(&company).await.unwrap();
+    let note = "`companyfacts-CIK0000000042.json` is 3 days old, and no newer could be had: the SEC wants to \
+                know who asks, and no contact is set";
+    assert!(old.notes.contains(&note.to_owned()), "{:?}", old.notes);
+    assert_eq!(old.figures, fresh.figures);
+    // A year later they are stale.
+    let later = Edgar { today: "2024-01-01".parse().unwrap(), ..offline.clone() };
+    let stale = later.gather(&company).await.unwrap();
+    let note = "the latest filed figures are of 2022-12-31, 366 days ago";
+    assert!(stale.notes.contains(&note.to_owned()), "{:?}", stale.notes);
+    let wrong: Ticker = "CRSR".parse().unwrap();
+    let error = offline.resolve(&wrong).await.unwrap_err();
+    assert!(matches!(&error, EdgarError::Unknown { .. }), "{error}");
+    assert!(error.to_string().contains("did you mean CRST (Crust Inc.)"), "{error}");
+    // Asked for where it is, and kept from then on.
+    let online = tempfile::tempdir().unwrap();
+    let server = serve(BTreeMap::from([(TICKERS, (200, tickers().to_string()))])).await;
+    let asks = edgar(Some(&server), online.path());
+    assert_eq!(asks.resolve(&ticker).await.unwrap(), Some(crust()));
+    assert_eq!(edgar(None, online.path()).resolve(&ticker).await.unwrap(), Some(crust()));
+    // Where there is no list and nobody to ask, nobody knows.
+    let nothing = tempfile::tempdir().unwrap();
+    assert_eq!(edgar(None, nothing.path()).resolve(&ticker).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn answers_that_cannot_be_used_are_told_apart_and_not_kept() {
+    let half = facts().to_string()[..400].to_owned();
+    let other = json!({"cik": 7, "facts": {"us-gaap": {"Assets": {"units": {}}}}}).to_string();
+    let empty = json!({"cik": 42, "facts": {"dei": {}}}).to_string();
+    for (status, body, told) in [
+        (200, "<html>Request Rate Threshold Exceeded</html>".to_owned(), "a page instead of data"),
+        (200, String::new(), "is empty"),
+        (200, half, "as if a part of it were missing"),
+        (200, empty, "is empty"),
+        (200, other, "another company, 7"),
+        (403, "no".to_owned(), "the SEC answered 403"),
+        (404, "no".to_owned(), "the SEC answered 404"),
+    ] {
+        let server = serve(BTreeMap::from([(FACTS, (status, body))])).await;
+        let folder = tempfile::tempdir().unwrap();
+        let error =
+            edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap_err().to_string();
+        assert!(error.contains(told), "{told}: {error}");
+    }
+    // Without the filings there is still something to say, and it says so.
+    let server = serve(BTreeMap::from([(FACTS, (200, facts().to_string()))])).await;
+    let folder = tempfile::tempdir().unwrap();
+    let gathered = edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap();
+    assert!(gathered.news.is_empty());
+    let note = "there is no list of filings: the SEC answered 404";
+    assert!(gathered.notes.contains(&note.to_owned()), "{:?}", gathered.notes);
+    // Nobody is asked twice for the same.
+    let before = server.asked.lock().unwrap().len();
+    edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap();
+    assert_eq!(server.asked.lock().unwrap().len(), before + 1, "only for the filings");
+    let nobody = Edgar {
+        base_url: Some("http://127.0.0.1:9".to_owned()),
+        ..edgar(Some(&server), tempfile::tempdir().unwrap().path())
+    };
+    let error = nobody.gather(&crust()).await.unwrap_err();
+    assert!(matches!(error, EdgarError::Unreachable(_)), "{error}");
+}

@@ -1,0 +1,7 @@
+//! A consultation, with everything that is not ours played by a script or a server of our own.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod edgar;
+mod pipeline;
+mod script;

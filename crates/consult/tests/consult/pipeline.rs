@@ -1,0 +1,264 @@
+//! The whole way, from a ticker to three recommendations.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_consult::{Chamber, Company, ConsultState, FlagKind, SYNTHETIC, graph, sources};
+use assize_graph::{Journal, MemoryJournal, RunError, RunOptions};
+use assize_llm::{ErrorKind, ModelError};
+use assize_types::Cancel;
+
+use crate::script::{Part, Script, chamber, proposal};
+
+fn crust() -> ConsultState {
+    let name = Some("Crust Inc.".to_owned());
+    ConsultState::new(Company { ticker: "CRST".parse().unwrap(), name })
+}
+
+async fn consult(
+    chamber: Chamber,
+    journal: Option<Arc<dyn Journal>>,
+) -> Result<ConsultState, RunError> {
+    let options = RunOptions { journal, ..RunOptions::default() };
+    graph(Arc::new(chamber)).unwrap().run(crust(), options).await
+}
+
+fn flags(state: &ConsultState, kind: FlagKind) -> Vec<String> {
+    let own = state.flags.iter().filter(|flag| flag.kind == kind);
+    own.map(|flag| format!("{} {}", flag.move_id.as_deref().unwrap_or("-"), flag.message)).collect()
+}
+
+#[tokio::test]
+async fn a_consultation_is_924_calls_and_recommends_three_of_fifteen() {
+    let model = Script::usual();
+    let journal = Arc::new(MemoryJournal::new());
+    let chamber = chamber(&model, 10, 15);
+    assert_eq!(chamber.calls(), 924);
+    let state = consult(chamber, Some(journal.clone())).await.unwrap();
+    assert_eq!(model.calls(), 924);
+    assert_eq!(state.spent.calls, 924);
+    let ids: Vec<&str> = state.move_suggestions.iter().map(|one| one.move_id.as_str()).collect();
+    let expected: Vec<String> = (1..=15).map(|number| format!("m{number}")).collect();
+    assert_eq!(ids, expected);
+    let ranked = state.ranked.as_ref().unwrap();
+    assert_eq!((ranked.recommended_moves.len(), ranked.other_moves.len()), (3, 12));
+    let total = |id: &str| {
+        state.policy_scores.iter().find(|verdict| verdict.move_id == id).unwrap().total_score
+    };
+    let order: Vec<u32> =
+        ranked.recommended_moves.iter().chain(&ranked.other_moves).map(|id| total(id)).collect();
+    assert!(order.is_sorted_by(|a, b| a >= b), "{order:?}");
+    // Nothing was known, so all of it is made up, and every page says so.
+    assert!(state.gathered.synthetic);
+    for page in
+        [&state.financial_data_raw, &state.f1_financial_inference, &state.f2_trend_inference]
+    {
+        assert!(page.contains(SYNTHETIC), "{page}");
+    }
+    assert!(state.move_suggestions.iter().all(|one| one.content.contains(SYNTHETIC)));
+    assert_eq!(flags(&state, FlagKind::Synthetic).len(), 1);
+    assert_eq!(flags(&state, FlagKind::UnsupportedFigure), [] as [String; 0]);
+    // Each call has a key of its own, and the asker knows it.
+    let keys: BTreeSet<String> =
+        model.asked.lock().unwrap().iter().map(|asked| asked.key.clone()).collect();
+    assert_eq!(keys.len(), 924);
+    for key in [
+        "synthetic/trend",
+        "F1/infer",
+        "analyst_5/propose",
+        "m15/i3/round-10/D3",
+        "m3/round-1/critic",
+    ] {
+        assert!(keys.contains(key), "{key}");
+    }
+    let told: Vec<String> = journal.events().iter().map(|event| event.name.clone()).collect();
+    let count = |name: &str| told.iter().filter(|one| *one == name).count();
+    assert_eq!((count("layer_start"), count("layer_complete")), (4, 4));
+    assert_eq!((count("agent_start"), count("agent_complete")), (7, 7));
+    // One opening and twice three words in each of ten rounds, but for the first, where the critic speaks once.
+    assert_eq!((count("sandbox_round"), count("sandbox_scored")), (15 * 58, 15));
+    assert_eq!(told.last().map(String::as_str), Some("pipeline_complete"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn side_by_side_or_one_after_the_other_it_comes_to_the_same() {
+    let delay = |number: usize| Duration::from_millis((number * 7919 % 97) as u64);
+    let mut told = Vec::new();
+    for at_once in [1, 4, 15] {
+        let model = Script::slow(delay, |_| None);
+        let state = consult(chamber(&model, 2, at_once), None).await.unwrap();
+        let mut asked: Vec<String> = model
+            .asked
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|asked| format!("{} {}", asked.key, asked.request.fingerprint()))
+            .collect();
+        asked.sort();
+        told.push((asked, state.policy_scores, state.ranked, state.move_suggestions, state.flags));
+    }
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0], told[2]);
+}
+
+#[tokio::test]
+async fn the_critic_never_sees_another_conversation() {
+    let model = Script::saying(|asked| match &asked.part {
+        Part::Speech(who, _) => Some(Ok(format!("{who} says {}", asked.key))),
+        _ => None,
+    });
+    consult(chamber(&model, 3, 15), None).await.unwrap();
+    let asked = model.asked.lock().unwrap();
+    for asked in
+        asked.iter().filter(|asked| matches!(asked.part, Part::Speech(..) | Part::Score(..)))
+    {
+        let mut parts = asked.key.split('/');
+        let (of, log) = (parts.next().unwrap(), parts.next().unwrap());
+        let mut text = String::new();
+        asked
+            .request
+            .prompt
+            .transcript
+            .iter()
+            .for_each(|turn| text.push_str(&serde_json::json!(turn).to_string()));
+        for other in (1..=15).map(|number| format!("m{number}")).filter(|other| other != of) {
+            assert!(!text.contains(&format!("says {other}/")), "{}: {text}", asked.key);
+        }
+        for other in
+            ["i1", "i2", "i3"].into_iter().filter(|other| log.starts_with('i') && *other != log)
+        {
+            assert!(!text.contains(&format!("says {of}/{other}/")), "{}: {text}", asked.key);
+        }
+    }
+}
+
+#[tokio::test]
+async fn analysts_who_give_another_number_are_asked_again_and_then_done_without() {
+    let model = Script::saying(|asked| match &asked.part {
+        // Two, then three: mended.
+        Part::Proposal(0, false) => Some(Ok(proposal(0, 2))),
+        Part::Proposal(0, true) => Some(Ok(proposal(0, 3))),
+        // Always five: the first three.
+        Part::Proposal(1, _) => Some(Ok(proposal(1, 5))),
+        // Always one.
+        Part::Proposal(2, _) => Some(Ok(proposal(2, 1))),
+        // Nothing that can be read.
+        Part::Proposal(3, _) => Some(Ok("I would rather not.".to_owned())),
+        // Not to be had.
+        Part::Proposal(4, _) => Some(Err(ModelError::new(ErrorKind::Timeout, "too slow"))),
+        _ => None,
+    });
+    let state = consult(chamber(&model, 1, 15), None).await.unwrap();
+    let ids: Vec<&str> = state.move_suggestions.iter().map(|one| one.move_id.as_str()).collect();
+    // A number is a place, whoever else gives fewer.
+    assert_eq!(ids, ["m1", "m2", "m3", "m4", "m5", "m6", "m7"]);
+    let told = flags(&state, FlagKind::Moves);
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(
+        told[0].contains("analyst_2, Capital Allocator: gave 5 moves where 3 were asked for"),
+        "{told:?}"
+    );
+    assert!(told[1].contains("analyst_3, Product Strategist: gave 1 moves"), "{told:?}");
+    assert!(
+        told[3].contains("analyst_5, Contrarian: ") && told[3].contains("too slow"),
+        "{told:?}"
+    );
+    assert_eq!(state.ranked.unwrap().other_moves.len(), 4);
+    // Without any move there is nothing to debate.
+    let none = Script::saying(|asked| match &asked.part {
+        Part::Proposal(..) => Some(Ok("no".to_owned())),
+        _ => None,
+    });
+    let error = consult(chamber(&none, 1, 15), None).await.unwrap_err().to_string();
+    assert!(error.contains("no analyst gave a move that could be debated"), "{error}");
+}
+
+#[tokio::test]
+async fn without_an_inference_it_stops_and_goes_on_later() {
+    let journal = Arc::new(MemoryJournal::new());
+    let broken = Script::saying(|asked| match &asked.part {
+        Part::Inference("F2") => Some(Err(ModelError::new(ErrorKind::Overloaded, "full"))),
+        _ => None,
+    });
+    let error = consult(chamber(&broken, 1, 15), Some(journal.clone())).await.unwrap_err();
+    assert!(error.to_string().contains("full"), "{error}");
+    let mended = Script::usual();
+    consult(chamber(&mended, 1, 15), Some(journal)).await.unwrap();
+    let made = broken.calls() + mended.calls();
+    let whole = chamber(&mended, 1, 15).calls() as usize;
+    assert!(made <= whole + 2, "{made} calls for {whole}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_again_and_again_it_comes_to_the_same_and_pays_once() {
+    let whole = Script::usual();
+    let expected = consult(chamber(&whole, 3, 15), None).await.unwrap();
+    let journal = Arc::new(MemoryJournal::new());
+    let model = Script::slow(|_| Duration::from_secs(1), |_| None);
+    let mut lives = 0;
+    let state = loop {
+        lives += 1;
+        let cancel = Cancel::new();
+        let options =
+            RunOptions { cancel: cancel.clone(), ..RunOptions::with_journal(journal.clone()) };
+        let graph = graph(Arc::new(chamber(&model, 3, 15))).unwrap();
+        let stop = async {
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            cancel.cancel("interrupted");
+        };
+        let (outcome, ()) = tokio::join!(graph.run(crust(), options), stop);
+        match outcome {
+            Ok(state) => break state,
+            Err(error) => assert!(matches!(error, RunError::Cancelled { .. }), "{error}"),
+        }
+    };
+    assert!(lives > 3, "{lives}");
+    assert_eq!(state.ranked, expected.ranked);
+    assert_eq!(state.policy_scores, expected.policy_scores);
+    // What was under way when it was stopped is asked again, and nothing else.
+    let keys: BTreeSet<String> =
+        model.asked.lock().unwrap().iter().map(|asked| asked.key.clone()).collect();
+    assert_eq!(keys.len(), whole.calls());
+    assert!(model.calls() <= whole.calls() + lives * 45, "{} calls", model.calls());
+    // And nothing is told twice.
+    let scored = journal.events().iter().filter(|event| event.name == "sandbox_scored").count();
+    assert_eq!(scored, 15);
+}
+
+#[tokio::test]
+async fn faults_of_a_debate_are_flagged() {
+    let model = Script::saying(|asked| match &asked.part {
+        Part::Speech(who, of) if who == "D2" && of == "m2" && asked.key.contains("round-2") => {
+            Some(Err(ModelError::new(ErrorKind::Timeout, "too slow")))
+        }
+        Part::Score(who, of) if who == "D3" && of == "m3" => Some(Ok("hm".to_owned())),
+        _ => None,
+    });
+    let mut chamber = chamber(&model, 3, 15);
+    let document = |title: &str, text: &str| sources::Document {
+        title: title.to_owned(),
+        text: text.to_owned(),
+    };
+    chamber.gathered = Arc::new(sources::Gathered {
+        financial: vec![document("figures.csv", "revenue growth, 24.9 %")],
+        notes: vec!["`x.pdf` was left out".to_owned()],
+        ..sources::Gathered::default()
+    });
+    let state = consult(chamber, None).await.unwrap();
+    assert_eq!(flags(&state, FlagKind::Partial), ["m2 i2 ended after 1 of 3 rounds: too slow"]);
+    let repaired = flags(&state, FlagKind::Repaired);
+    assert!(repaired.len() == 1 && repaired[0].starts_with("m3 the scores of D3"), "{repaired:?}");
+    assert_eq!(flags(&state, FlagKind::Source), ["- `x.pdf` was left out"]);
+    // The user's own files are no fiction.
+    assert_eq!(flags(&state, FlagKind::Synthetic), [] as [String; 0]);
+    assert!(!state.f1_financial_inference.contains(SYNTHETIC));
+    assert!(state.financial_data_raw.contains("24.9 %"));
+    assert_eq!(&*state.news_data_raw, "Nothing is known on this side.");
+}
+
+#[test]
+fn the_graph_has_the_topology_of_a_consultation() {
+    let graph = graph(Arc::new(chamber(&Script::usual(), 10, 15))).unwrap();
+    insta::assert_snapshot!(graph.mermaid());
+}

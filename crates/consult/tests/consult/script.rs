@@ -1,0 +1,206 @@
+//! A model that plays everybody, and remembers what it was asked.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use assize_consult::sources::Gathered;
+use assize_consult::{Chamber, InProcess, MOVES, Manner, Models, Personas};
+use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
+use assize_types::{Cost, Money, Usage};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+/// What a call is for, as its request tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    Synthesis,
+    Inference(&'static str),
+    /// By the analyst's place, and whether it is asked once more.
+    Proposal(usize, bool),
+    /// Who speaks about which move.
+    Speech(String, String),
+    Score(String, String),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) part: Part,
+    pub(crate) key: String,
+    pub(crate) request: Request,
+}
+
+type Lines = dyn Fn(&Asked) -> Option<Result<String, ModelError>> + Send + Sync;
+
+pub(crate) struct Script {
+    /// What is said otherwise than usual.
+    lines: Box<Lines>,
+    pub(crate) asked: Mutex<Vec<Asked>>,
+    delay: fn(usize) -> Duration,
+}
+
+impl Script {
+    pub(crate) fn usual() -> Arc<Script> {
+        Script::saying(|_| None)
+    }
+
+    pub(crate) fn saying(
+        lines: impl Fn(&Asked) -> Option<Result<String, ModelError>> + Send + Sync + 'static,
+    ) -> Arc<Script> {
+        Script::slow(|_| Duration::ZERO, lines)
+    }
+
+    pub(crate) fn slow(
+        delay: fn(usize) -> Duration,
+        lines: impl Fn(&Asked) -> Option<Result<String, ModelError>> + Send + Sync + 'static,
+    ) -> Arc<Script> {
+        Arc::new(Script { lines: Box::new(lines), asked: Mutex::default(), delay })
+    }
+
+    pub(crate) fn calls(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+fn recognise(request: &Request) -> Part {
+    let prompt = &request.prompt;
+    let tail = prompt.tail.as_str();
+    let personas = Personas::default();
+    let analyst = |text: &str| {
+        personas
+            .analysts
+            .iter()
+            .position(|one| text.starts_with(&format!("You are the {}.", one.name)))
+    };
+    let of_move = || {
+        let block = prompt.blocks.iter().find(|block| block.name == "move").unwrap();
+        let head = block.text.split_once("The move, ").unwrap().1;
+        head.split_once(',').unwrap().0.to_owned()
+    };
+    let first = prompt
+        .transcript
+        .first()
+        .map(|turn| json!(turn)["text"].as_str().unwrap_or_default().to_owned());
+    if tail.starts_with("No data is at hand") {
+        return Part::Synthesis;
+    }
+    if tail.starts_with(&personas.financial) {
+        return Part::Inference("F1");
+    }
+    if tail.starts_with(&personas.trend) {
+        return Part::Inference("F2");
+    }
+    if let Some(index) = analyst(tail) {
+        return Part::Proposal(index, false);
+    }
+    if let Some(index) = first.as_deref().and_then(analyst) {
+        return Part::Proposal(index, true);
+    }
+    // A second question about the same thing has the first one in its transcript.
+    let before = prompt.transcript.iter().rev().nth(1).map(|turn| json!(turn)["text"].to_string());
+    let is = |id: &&str| {
+        let mark = format!("You are {id},");
+        let asked_before =
+            before.as_ref().is_some_and(|text| text.starts_with(&format!("\"{mark}")));
+        tail.starts_with(&mark) || asked_before
+    };
+    let who = ["D1", "D2", "D3"].into_iter().find(is);
+    let who = who.unwrap_or("critic").to_owned();
+    match request.schema {
+        Some(_) => Part::Score(who, of_move()),
+        None => Part::Speech(who, of_move()),
+    }
+}
+
+/// What is usually said.
+pub(crate) fn usual(part: &Part) -> String {
+    match part {
+        Part::Synthesis => "Revenue grew 25 % to $1.3 billion.".to_owned(),
+        Part::Inference(name) => json!({
+            "summary": format!("What {name} comes to."),
+            "findings": (1..=3).map(|number| json!({
+                "title": format!("Finding {number}"),
+                "statement": "Revenue grew 25 %.",
+                "evidence": ["revenue growth 25 %, year to 2022-12-31"],
+            })).collect::<Vec<_>>(),
+        })
+        .to_string(),
+        Part::Proposal(analyst, _) => proposal(*analyst, 3),
+        Part::Speech(who, of) => format!("{who} speaks about {of}."),
+        Part::Score(who, of) => {
+            // Every move another score, and every judge a little another one.
+            let number: u32 = of.trim_start_matches('m').parse().unwrap();
+            let judge: u32 = who.trim_start_matches('D').parse().unwrap();
+            json!({
+                "reasoning": format!("{who} on {of}."),
+                "impact": 1 + number % 10,
+                "feasibility": 1 + (number * 3 + judge) % 10,
+                "risk_adjusted_return": 1 + (number * 7) % 10,
+                "strategic_alignment": 5,
+            })
+            .to_string()
+        }
+    }
+}
+
+pub(crate) fn proposal(analyst: usize, count: usize) -> String {
+    let one = |number: usize| -> Value {
+        json!({
+            "title": format!("Move {number} of analyst {}", analyst + 1),
+            "thesis": "Growth of 25 % allows it.",
+            "actions": ["Begin"],
+            "cost": "5 million USD",
+            "timeline": "a year",
+            "risks": ["It fails"],
+            "citations": ["F1.1", "F2.3"],
+        })
+    };
+    json!({"moves": (1..=count).map(one).collect::<Vec<_>>()}).to_string()
+}
+
+#[async_trait]
+impl Model for Script {
+    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+        let part = recognise(request);
+        let key = call.key.unwrap_or_default().to_owned();
+        let asked = Asked { part: part.clone(), key, request: request.clone() };
+        let number = {
+            let mut all = self.asked.lock().unwrap();
+            all.push(asked.clone());
+            all.len()
+        };
+        tokio::time::sleep((self.delay)(number)).await;
+        let text = match (self.lines)(&asked) {
+            Some(line) => line?,
+            None => usual(&part),
+        };
+        Ok(Response {
+            text,
+            tool_calls: vec![],
+            stop: Stop::End,
+            usage: Some(Usage { input: 100, cached_input: 0, cache_write: 0, output: 10 }),
+            cost: Cost::Known(Money::from_nanos(1000)),
+            provider: "test".into(),
+            model: "script".into(),
+            schema_enforced: false,
+            rehearsal: false,
+            attempts: 1,
+            duration_ms: 1,
+        })
+    }
+}
+
+/// Everybody, in this process, with nothing known.
+pub(crate) fn chamber(model: &Arc<Script>, rounds: u32, at_once: usize) -> Chamber {
+    Chamber {
+        models: Models::new(model.clone()),
+        manner: Manner { temperature: 0.7, max_tokens: 1000 },
+        personas: Personas::default(),
+        moves: MOVES,
+        rounds,
+        at_once,
+        debate_options: assize_debate::Options::default(),
+        gathered: Arc::new(Gathered::default()),
+        synthetic: false,
+        debates: Arc::new(InProcess::default()),
+    }
+}
