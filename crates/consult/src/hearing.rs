@@ -11,54 +11,72 @@ use assize_debate::{Part, Place, is_bearable};
 use assize_graph::{Context, Event, Key, NodeError};
 use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response};
 use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use serde_json::json;
-use tokio::sync::OnceCell;
 
 use crate::models::Models;
 use crate::state::ConsultState;
 
 /// Answers the calls of one debate.
 pub struct Hearing {
+    desk: Arc<Desk>,
+    answers: Mutex<HashMap<String, Answered>>,
+}
+
+/// An answer that may still be on its way. Whoever asked may be gone by then; it is not begun again.
+/// Why there is none is kept in so many words.
+type Answered = Shared<BoxFuture<'static, Result<Response, (ErrorKind, String)>>>;
+
+/// Where questions are answered.
+struct Desk {
     context: Context<ConsultState>,
     models: Models,
     move_id: String,
-    answers: Mutex<HashMap<String, Answered>>,
     /// Why the run is over, if it is.
     stopped: Mutex<Option<NodeError>>,
 }
 
-/// Why there is no answer is kept in so many words.
-type Answered = Arc<OnceCell<Result<Response, (ErrorKind, String)>>>;
-
 impl std::fmt::Debug for Hearing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hearing").field("move_id", &self.move_id).finish_non_exhaustive()
+        f.debug_struct("Hearing").field("move_id", &self.desk.move_id).finish_non_exhaustive()
     }
 }
 
 impl Hearing {
     pub(crate) fn new(context: Context<ConsultState>, models: Models, move_id: String) -> Hearing {
-        let (answers, stopped) = (Mutex::default(), Mutex::default());
-        Hearing { context, models, move_id, answers, stopped }
+        let desk = Desk { context, models, move_id, stopped: Mutex::default() };
+        Hearing { desk: Arc::new(desk), answers: Mutex::default() }
     }
 
     /// Answers one call of the debate, by its key within it.
     ///
     /// # Errors
     /// When there is no answer. Whether the debate can go on without one is for it to decide; where it
-    /// cannot, the run is over, and [`Hearing::stopped`] knows why.
+    /// cannot, the run is over, and the hearing knows why.
     pub async fn answer(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
-        let cell = {
+        let answer = {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            answers.entry(key.to_owned()).or_default().clone()
+            let begin = || {
+                let (desk, key, request) = (self.desk.clone(), key.to_owned(), request.clone());
+                let ask = async move {
+                    let answer = desk.ask(&key, &request).await;
+                    answer.map_err(|error| (error.kind(), error.message().to_owned()))
+                };
+                ask.boxed().shared()
+            };
+            answers.entry(key.to_owned()).or_insert_with(begin).clone()
         };
-        let ask = || async {
-            self.ask(key, request).await.map_err(|error| (error.kind(), error.message().to_owned()))
-        };
-        let answer = cell.get_or_init(ask).await.clone();
-        answer.map_err(|(kind, message)| ModelError::new(kind, message))
+        answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
     }
 
+    /// Why the run is over, if it is.
+    pub(crate) fn stopped(&self) -> Option<NodeError> {
+        self.desk.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Desk {
     async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
         let place = Key::new(key).ok().and_then(|key| Place::of(&key));
         let Some(place) = place else {
@@ -94,11 +112,6 @@ impl Hearing {
                 Err(told)
             }
         }
-    }
-
-    /// Why the run is over, if it is.
-    pub(crate) fn stopped(&self) -> Option<NodeError> {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What is told once there is an answer.

@@ -17,6 +17,7 @@ mod nodes;
 mod personas;
 mod prompt;
 mod rank;
+mod sandboxes;
 pub mod sources;
 mod state;
 mod ticker;
@@ -36,6 +37,7 @@ pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
+pub use sandboxes::{DebateError, InSandboxes, install};
 pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
 pub use ticker::{NoTicker, Ticker};
 

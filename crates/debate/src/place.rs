@@ -1,6 +1,5 @@
 //! Where in a debate a key belongs, and what can be read from the keys alone.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use assize_graph::{Key, Outcome, Record};
@@ -62,33 +61,62 @@ impl Place {
     }
 }
 
-/// What has been said so far, read from the records of a debate that may not be over.
-pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<ConversationEntry>> {
-    let places = records.iter().filter_map(|record| Place::of(&record.key));
-    let names = places.filter_map(|place| place.log);
-    let mut logs: BTreeMap<LogName, Vec<ConversationEntry>> =
-        names.map(|log| (log, Vec::new())).collect();
-    for record in records {
-        let Some(Place { log, round: Some(round), part }) = Place::of(&record.key) else {
-            continue;
+/// What was said, answer by answer as they come.
+#[derive(Debug, Clone, Default)]
+pub struct Minutes {
+    /// The opening, which is in every log.
+    opening: Option<ConversationEntry>,
+    logs: BTreeMap<LogName, Vec<ConversationEntry>>,
+}
+
+impl Minutes {
+    /// Notes an answer, and says which logs have changed.
+    pub fn note(&mut self, key: &Key, response: &Response) -> Vec<LogName> {
+        let Some(Place { log, round: Some(round), part }) = Place::of(key) else {
+            return Vec::new();
         };
-        let Outcome::Done(text) = &record.outcome else { continue };
-        let Ok(response) = serde_json::from_str::<Response>(text) else { continue };
-        for (name, entries) in &mut logs {
-            let role = match part {
-                Part::Critic => Cow::Borrowed("critic"),
-                Part::Answer => name.maker().into(),
-                Part::Score | Part::Summary => continue,
-            };
-            if log.is_none_or(|log| log == *name) && response.stop != Stop::Refused {
-                entries.push(said(role, round, &response));
+        if response.stop == Stop::Refused {
+            return Vec::new();
+        }
+        match (part, log) {
+            (Part::Critic, None) => {
+                self.opening = Some(said("critic".into(), round, response));
+                self.logs.keys().copied().collect()
             }
+            (Part::Critic | Part::Answer, Some(log)) => {
+                let role = if part == Part::Critic { "critic".into() } else { log.maker().into() };
+                let entries = self.logs.entry(log).or_default();
+                entries.push(said(role, round, response));
+                entries.sort_by_key(|entry| (entry.round, entry.role != "critic"));
+                vec![log]
+            }
+            _ => Vec::new(),
         }
     }
-    for entries in logs.values_mut() {
-        entries.sort_by_key(|entry| (entry.round, entry.role != "critic"));
+
+    /// One conversation, so far.
+    pub fn log(&self, log: LogName) -> Vec<ConversationEntry> {
+        let own = self.logs.get(&log).into_iter().flatten();
+        self.opening.iter().chain(own).cloned().collect()
     }
-    logs
+
+    /// Those in which somebody has answered.
+    pub fn names(&self) -> impl Iterator<Item = LogName> {
+        self.logs.keys().copied()
+    }
+}
+
+/// What has been said so far, read from the records of a debate that may not be over.
+pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<ConversationEntry>> {
+    let mut minutes = Minutes::default();
+    for record in records {
+        if let Outcome::Done(text) = &record.outcome
+            && let Ok(response) = serde_json::from_str::<Response>(text)
+        {
+            minutes.note(&record.key, &response);
+        }
+    }
+    minutes.names().map(|log| (log, minutes.log(log))).collect()
 }
 
 #[cfg(test)]

@@ -87,7 +87,14 @@ impl Starter {
         let (stdout, their_stdout) = pipe_from_program()?;
         let (stderr, their_stderr) = pipe_from_program()?;
         let (their_stdin, stdin) = stdin.then(pipe_to_program).transpose()?.unzip();
-        command.stdin(their_stdin.map_or_else(Stdio::null, Stdio::from));
+        command.stdin(match (their_stdin, &door) {
+            (Some(pipe), _) => Stdio::from(pipe),
+            // Not every language opens a descriptor by its number.
+            (None, Some(door)) => {
+                Stdio::from(door.try_clone().map_err(|error| cannot("make a door", &error))?)
+            }
+            (None, None) => Stdio::null(),
+        });
         command.stdout(their_stdout).stderr(their_stderr);
         if let Some(user) = self.user {
             command.uid(user).gid(user);

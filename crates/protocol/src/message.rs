@@ -71,7 +71,8 @@ pub struct Exec {
     /// Whether its input comes on port 0; else it has none.
     pub stdin: bool,
     pub limits: ExecLimits,
-    /// Whether it may talk to the host, on descriptor 3 and port 3. Code under trial never may.
+    /// Whether it may talk to the host, on descriptor 3 and port 3; and on its standard input, if it has
+    /// no other. Code under trial never may.
     #[serde(default)]
     pub talk: bool,
     /// Use the program that was prepared, if it still waits, with these arguments after its own.

@@ -4,4 +4,5 @@
 
 mod edgar;
 mod pipeline;
+mod sandboxed;
 mod script;

@@ -1,0 +1,5 @@
+//! Embeds the negotiator, the program that debates inside a sandbox.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    assize_embed::embed("assize-negotiator")
+}

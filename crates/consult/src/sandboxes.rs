@@ -1,0 +1,235 @@
+//! Debates in sandboxes: each in one of its own, with no way out but to the hearing.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_debate::{Job, Verdict};
+use assize_graph::NodeError;
+use assize_llm::Request;
+use assize_sandbox::{
+    Answers, Command, Finished, Key, Layer, Manager, Sandbox, SandboxError, Spec, Work,
+};
+use assize_types::{Cancel, Fingerprint};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use crate::hearing::Hearing;
+use crate::ticker::Ticker;
+use crate::{Debates, Held, InProcess};
+
+/// The program that debates, as it is put into sandboxes.
+static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator"));
+
+const NAME: &str = "negotiator";
+
+/// How often a sandbox that breaks is made anew.
+const TRIES: u32 = 3;
+
+/// The longest that one debate may take: models are slow, and wait for each other.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The largest request, in bytes.
+const LARGEST: usize = 1 << 20;
+
+/// Puts the program that debates into a folder, from which sandboxes see it.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub fn install(folder: &Path) -> std::io::Result<Layer> {
+    let place = folder.join(format!("{NAME}-{}", &Fingerprint::of(NEGOTIATOR).to_string()[..16]));
+    let program = place.join(NAME);
+    if !program.exists() {
+        std::fs::create_dir_all(folder)?;
+        let unfinished = tempfile::tempdir_in(folder)?;
+        std::fs::write(unfinished.path().join(NAME), NEGOTIATOR)?;
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(unfinished.path().join(NAME), executable.clone())?;
+        std::fs::set_permissions(unfinished.path(), executable)?;
+        let unfinished = unfinished.keep();
+        if let Err(error) = std::fs::rename(&unfinished, &place) {
+            let _ = std::fs::remove_dir_all(&unfinished);
+            // Another process was faster with the same.
+            if !program.exists() {
+                return Err(error);
+            }
+        }
+    }
+    Layer::of(&place)
+}
+
+/// Debates in sandboxes.
+pub struct InSandboxes {
+    pub manager: Arc<Manager>,
+    /// Their limits, their image and where they should be; with the layer that has the program.
+    pub spec: Spec,
+    pub layer: Layer,
+    /// The run that they belong to.
+    pub run: String,
+    /// Whether a debate may be held in this process where no sandbox can be made.
+    pub may_do_without: bool,
+}
+
+impl std::fmt::Debug for InSandboxes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InSandboxes").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// A debate that went wrong where it was held.
+#[derive(Debug, thiserror::Error)]
+pub enum DebateError {
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error("the debate in the sandbox failed: {0}")]
+    Failed(String),
+    #[error("what the debate came to cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl InSandboxes {
+    async fn make(&self, job: &Job, ticker: &Ticker) -> Result<(Key, Sandbox), SandboxError> {
+        let move_id = &job.move_document.move_id;
+        let name =
+            format!("negotiate-{}-{move_id}", ticker.as_str().to_lowercase().replace('.', "-"));
+        let key = Key { run: Some(self.run.clone()), name };
+        let labels = [
+            ("ticker", ticker.as_str()),
+            ("move", move_id),
+            ("layer", "sandbox"),
+            ("project", "assize"),
+        ];
+        let labels: BTreeMap<String, String> =
+            labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut spec = Spec { labels, ..self.spec.clone() };
+        spec.layers.push(self.layer.clone());
+        let sandbox = self.manager.create_if_not_exists(&key, spec).await?;
+        Ok((key, sandbox))
+    }
+
+    /// Debates in a sandbox that is there.
+    async fn debate(
+        &self,
+        sandbox: &Sandbox,
+        job: &Job,
+        hearing: &Arc<Hearing>,
+        cancel: &Cancel,
+    ) -> Result<Verdict, DebateError> {
+        let text =
+            serde_json::to_vec(job).map_err(|error| DebateError::Failed(error.to_string()))?;
+        sandbox.write("/workspace/job.json", &text).await?;
+        let program = format!("{}/{NAME}", self.layer.at);
+        let command = Command::new(program).args(["/workspace/job.json"]).wall(LONGEST);
+        let makers = job.personas.decision_makers.len();
+        let calls =
+            usize::try_from(assize_debate::calls(job.max_rounds, makers)).unwrap_or(usize::MAX);
+        let work = Work {
+            keys: String::new(),
+            // Each may be asked again, or after a summary.
+            most_calls: calls.saturating_mul(3),
+            at_once: makers.max(1) + 1,
+            largest: LARGEST,
+            most_events: 0,
+        };
+        let door = Arc::new(Door(hearing.clone()));
+        let finished = sandbox.work(command, work, door, cancel).await?;
+        let Finished { stdout, stderr, outcome } = finished;
+        if !outcome.success() {
+            let words = String::from_utf8_lossy(&stderr).trim().to_owned();
+            let words = assize_types::text::shorten(&words, 300);
+            return Err(DebateError::Failed(format!("{words} (exit status {})", outcome.status())));
+        }
+        let verdict: Verdict = serde_json::from_slice(&stdout)
+            .map_err(|error| DebateError::Unreadable(error.to_string()))?;
+        check(&verdict, job).map_err(DebateError::Unreadable)?;
+        // What was said is there in files as well, as it grew: both must agree.
+        for (log, entries) in &verdict.conversation_logs {
+            if entries.is_empty() {
+                continue;
+            }
+            let path = format!("/workspace/logs/{log}.json");
+            let bytes = sandbox.read(&path, 64 << 20).await?;
+            let written: Vec<assize_debate::ConversationEntry> = serde_json::from_slice(&bytes)
+                .map_err(|error| DebateError::Unreadable(format!("`{path}`: {error}")))?;
+            if written != *entries {
+                return Err(DebateError::Unreadable(format!("`{path}` says otherwise")));
+            }
+        }
+        Ok(verdict)
+    }
+}
+
+/// What comes out of a sandbox is not taken on trust.
+fn check(verdict: &Verdict, job: &Job) -> Result<(), String> {
+    let makers = job.personas.decision_makers.len();
+    if verdict.move_id != job.move_document.move_id || verdict.rounds != job.max_rounds {
+        return Err("it is about something else".to_owned());
+    }
+    if verdict.scores_by_agent.len() != makers || verdict.conversation_logs.len() > makers {
+        return Err("it is by others than those who debated".to_owned());
+    }
+    let cards = verdict.scores_by_agent.values().map(|score| &score.card);
+    if cards.clone().any(|card| card.scores().iter().any(|score| !(1..=10).contains(score))) {
+        return Err("a score is not between 1 and 10".to_owned());
+    }
+    let total: u32 = cards.map(assize_debate::ScoreCard::total).sum();
+    (total == verdict.total_score).then_some(()).ok_or_else(|| "its sum is wrong".to_owned())
+}
+
+#[async_trait]
+impl Debates for InSandboxes {
+    async fn hold(
+        &self,
+        job: &Job,
+        ticker: &Ticker,
+        hearing: Arc<Hearing>,
+        cancel: &Cancel,
+    ) -> Result<Held, NodeError> {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let (key, sandbox) = match self.make(job, ticker).await {
+                Ok(made) => made,
+                Err(error) if error.is_infrastructure() && tried < TRIES => continue,
+                Err(error) if self.may_do_without => {
+                    let why =
+                        format!("no sandbox could be made, so it was debated without one: {error}");
+                    tracing::warn!(%error, "no sandbox could be made; debating in this process");
+                    return InProcess { why: Some(why) }.hold(job, ticker, hearing, cancel).await;
+                }
+                Err(error) => return Err(DebateError::from(error).into()),
+            };
+            let debated = self.debate(&sandbox, job, &hearing, cancel).await;
+            if let Err(error) = self.manager.delete(&key).await {
+                tracing::warn!(%error, %tried, "a sandbox could not be removed; it will go with its time");
+            }
+            match debated {
+                Ok(verdict) => return Ok(Held { verdict, not_isolated: None }),
+                // What was answered is answered at once the next time.
+                Err(DebateError::Sandbox(error)) if error.is_infrastructure() && tried < TRIES => {
+                    tracing::warn!(%error, tried, "a sandbox broke; the debate goes on in another");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The hearing, as a sandbox reaches it.
+struct Door(Arc<Hearing>);
+
+#[async_trait]
+impl Answers for Door {
+    async fn call(&self, key: &str, request: Value) -> Result<Value, Value> {
+        let request: Request = serde_json::from_value(request)
+            .map_err(|error| json!({"kind": "internal", "message": error.to_string()}))?;
+        match self.0.answer(key, &request).await {
+            Ok(response) => Ok(json!(response)),
+            Err(error) => Err(json!({"kind": error.kind(), "message": error.message()})),
+        }
+    }
+
+    async fn event(&self, _: Value) {}
+}

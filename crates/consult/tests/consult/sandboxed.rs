@@ -1,0 +1,210 @@
+//! Debates inside real sandboxes, which ask this process for every answer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use assize_consult::{Chamber, Company, ConsultState, FlagKind, InSandboxes, graph, install};
+use assize_graph::{RunError, RunOptions};
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{
+    Backend, Enforcement, Identity, Isolation, Key, Language, Limits, Manager, SandboxError, Spec,
+    Started,
+};
+use async_trait::async_trait;
+
+use crate::script::{Part, Script, chamber};
+
+/// A jail that can be told to refuse.
+#[derive(Debug)]
+struct Moody {
+    jail: Jail,
+    refuses: AtomicBool,
+    made: AtomicUsize,
+}
+
+#[async_trait]
+impl Backend for Moody {
+    fn isolation(&self) -> Isolation {
+        self.jail.isolation()
+    }
+
+    async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(SandboxError::Broke("it was told to".to_owned()));
+        }
+        self.made.fetch_add(1, Ordering::SeqCst);
+        self.jail.start(identity, spec).await
+    }
+
+    fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
+        self.jail.interpreter(language)
+    }
+
+    fn enforcement(&self) -> Enforcement {
+        self.jail.enforcement()
+    }
+
+    async fn clean_up(&self, maker: &str) -> Result<(), SandboxError> {
+        self.jail.clean_up(maker).await
+    }
+}
+
+struct House {
+    folder: tempfile::TempDir,
+    backend: Arc<Moody>,
+    manager: Arc<Manager>,
+}
+
+impl House {
+    async fn new() -> House {
+        let folder = tempfile::tempdir().unwrap();
+        let jail = Jail::new(Vec::new());
+        let backend =
+            Arc::new(Moody { jail, refuses: AtomicBool::new(false), made: AtomicUsize::new(0) });
+        let dynamic: Arc<dyn Backend> = backend.clone();
+        let manager = Manager::open(folder.path().join("makers"), dynamic, &[]).await.unwrap();
+        let manager = Arc::new(manager);
+        House { folder, backend, manager }
+    }
+
+    fn debates(&self, may_do_without: bool) -> Arc<InSandboxes> {
+        let limits = Limits { cpu_millis: 1000, ..Limits::default() };
+        let layer = install(&self.folder.path().join("programs")).unwrap();
+        let spec = Spec { limits, ..Spec::default() };
+        let (manager, run) = (self.manager.clone(), "consult-test".to_owned());
+        Arc::new(InSandboxes { manager, spec, layer, run, may_do_without })
+    }
+
+    fn chamber(&self, model: &Arc<Script>, may_do_without: bool) -> Chamber {
+        let debates = self.debates(may_do_without);
+        Chamber { debates, ..small(model) }
+    }
+}
+
+/// Two analysts with one move each, and three rounds.
+fn small(model: &Arc<Script>) -> Chamber {
+    let mut chamber = chamber(model, 3, 2);
+    chamber.personas.analysts.truncate(2);
+    chamber.moves = 1;
+    chamber
+}
+
+fn one_move(asked: &crate::script::Asked) -> Option<Result<String, assize_llm::ModelError>> {
+    match &asked.part {
+        Part::Proposal(analyst, _) => Some(Ok(crate::script::proposal(*analyst, 1))),
+        _ => None,
+    }
+}
+
+async fn consult(chamber: Chamber) -> Result<ConsultState, RunError> {
+    let company = Company { ticker: "BRK.B".parse().unwrap(), name: None };
+    graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), RunOptions::default()).await
+}
+
+fn asked(model: &Script) -> Vec<String> {
+    let asked = model.asked.lock().unwrap();
+    let mut all: Vec<String> =
+        asked.iter().map(|one| format!("{} {}", one.key, one.request.fingerprint())).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_debate_in_a_sandbox_comes_to_the_same_as_one_in_this_process() {
+    let house = House::new().await;
+    let here = Script::saying(one_move);
+    let expected = consult(small(&here)).await.unwrap();
+    // While it debates, it is there under its name and labels, and what was said is in its files.
+    let manager = house.manager.clone();
+    let there = Script::saying(move |asked| {
+        if asked.key == "m2/i3/score" {
+            let labels = BTreeMap::from([("move".to_owned(), "m2".to_owned())]);
+            let found = manager.list(&labels).unwrap();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].key.name, "negotiate-brk-b-m2");
+        }
+        one_move(asked)
+    });
+    let state = consult(house.chamber(&there, false)).await.unwrap();
+    assert_eq!(state.policy_scores, expected.policy_scores);
+    assert_eq!(state.ranked, expected.ranked);
+    assert_eq!(asked(&there), asked(&here));
+    assert_eq!(state.spent, expected.spent);
+    assert!(!state.flags.iter().any(|flag| flag.kind == FlagKind::NoIsolation));
+    // Each had one of its own, and nothing is left of them.
+    assert_eq!(house.backend.made.load(Ordering::SeqCst), 2);
+    assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_dies_is_made_anew_and_nothing_is_asked_twice() {
+    let house = House::new().await;
+    let manager = house.manager.clone();
+    let killed = AtomicBool::new(false);
+    let model = Script::saying(move |asked| {
+        if asked.key == "m1/i2/round-2/D2" && !killed.swap(true, Ordering::SeqCst) {
+            let key =
+                Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
+            let manager = manager.clone();
+            tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(async {
+                    manager.get(&key).await.unwrap().unwrap().end().await;
+                });
+            });
+        }
+        one_move(asked)
+    });
+    let state = consult(house.chamber(&model, false)).await.unwrap();
+    assert_eq!(house.backend.made.load(Ordering::SeqCst), 3);
+    assert_eq!(state.policy_scores.len(), 2);
+    let keys = asked(&model);
+    let once: std::collections::BTreeSet<&String> = keys.iter().collect();
+    assert_eq!(once.len(), keys.len(), "{keys:?}");
+    let expected = consult(small(&Script::saying(one_move))).await.unwrap();
+    assert_eq!(state.policy_scores, expected.policy_scores);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_sandbox_it_is_held_here_only_where_that_is_allowed() {
+    let house = House::new().await;
+    house.backend.refuses.store(true, Ordering::SeqCst);
+    let model = Script::saying(one_move);
+    let state = consult(house.chamber(&model, true)).await.unwrap();
+    let flags: Vec<&str> = state
+        .flags
+        .iter()
+        .filter(|flag| flag.kind == FlagKind::NoIsolation)
+        .map(|flag| flag.message.as_str())
+        .collect();
+    assert_eq!(flags.len(), 2);
+    assert!(flags[0].contains("no sandbox could be made") && flags[0].contains("it was told to"));
+    let error = consult(house.chamber(&Script::saying(one_move), false)).await.unwrap_err();
+    assert!(error.to_string().contains("it was told to"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_cannot_be_asked_ends_the_run_and_not_only_the_debate() {
+    let house = House::new().await;
+    let model = Script::saying(|asked| match asked.key.as_str() {
+        "m1/i1/round-2/D1" => Some(Err(assize_llm::ModelError::new(
+            assize_llm::ErrorKind::Unauthorized,
+            "the key is gone",
+        ))),
+        _ => one_move(asked),
+    });
+    let error = consult(house.chamber(&model, false)).await.unwrap_err();
+    assert!(error.to_string().contains("the key is gone"), "{error}");
+    assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+}
+
+#[test]
+fn the_program_is_put_where_sandboxes_see_it_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = install(folder.path()).unwrap();
+    let again = install(folder.path()).unwrap();
+    assert_eq!(first, again);
+    let count = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
+    assert_eq!((count(folder.path()), count(&first.from)), (1, 1));
+}
