@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod consult;
 mod eval;
 mod run;
 mod runs;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::consult::{ConsultArgs, SourceName};
 pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
@@ -57,6 +59,9 @@ pub(crate) enum Command {
     /// Images that containers are made from
     #[command(subcommand)]
     Image(ImageCommand),
+    /// Put a company's options on trial: what is known is gathered and read, analysts propose moves, each
+    /// is debated in a sandbox of its own and scored, and the best three are recommended
+    Consult(Box<ConsultArgs>),
     /// Put one business move on trial: a critic against three decision makers, then their scores.
     /// Every finished call is kept, so that a run can be stopped and go on
     Debate(Box<DebateArgs>),

@@ -180,7 +180,10 @@ fn options(config: &Config, quiet: bool, already: Already) -> Result<Options, Fa
         },
         ledger: Arc::new(MemoryLedger::new(caps)),
         observer: (!quiet).then(|| Arc::new(tell) as _),
-        script: Some(Arc::new(assize_code::rehearsal::answer)),
+        script: Some(Arc::new(|request| {
+            assize_code::rehearsal::answer(request)
+                .or_else(|| assize_consult::rehearsal::answer(request))
+        })),
         ..Options::default()
     })
 }

@@ -73,6 +73,10 @@ impl Failure {
         Failure { kind, message: message.into(), hint: None }
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self

@@ -9,6 +9,7 @@ mod attack;
 mod choose;
 mod config;
 mod config_command;
+mod consult;
 mod debate;
 mod doctor;
 mod eval;
@@ -102,6 +103,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             }
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
+            Command::Consult(args) => consult::run(*args, &config, &around, cancel).await,
             Command::Runs(command) => runs::run(command, &config, &around).await,
             Command::Sessions(command) => sessions::run(command, &around),
             Command::Doctor(args) => {
@@ -145,6 +147,7 @@ async fn resume(
         Command::Run(args) => run::run(*args, &config, around, cancel).await,
         Command::Eval(args) => eval::run(*args, &config, around, cancel).await,
         Command::Debate(args) => debate::run(*args, &config, around, cancel).await.map(|()| 0),
+        Command::Consult(args) => consult::run(*args, &config, around, cancel).await.map(|()| 0),
         _ => Err(refused()),
     }
 }
@@ -199,6 +202,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Ask(args) => args.model.settings(),
         Command::Debate(args) => args.model.settings(),
         Command::Run(args) => [args.sandbox.settings(), args.model.settings()].concat(),
+        Command::Consult(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
         Command::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {

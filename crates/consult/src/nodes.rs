@@ -87,7 +87,9 @@ impl Chamber {
             updates.push(flag(FlagKind::Source, None, note.clone()));
         }
         if gathered.synthetic {
-            updates.push(flag(FlagKind::Synthetic, None, documents::SYNTHETIC));
+            let message =
+                "a model made up what is known here; none of it was ever measured or filed";
+            updates.push(flag(FlagKind::Synthetic, None, message));
         }
         let raw = |financial: bool| {
             let text = documents::raw(&gathered, financial);
@@ -348,8 +350,7 @@ impl Chamber {
             updates.push(flag(FlagKind::Tie, None, message));
         }
         if state.spent.rehearsal {
-            let message = "no model was asked: a rehearsal answered".to_owned();
-            updates.push(flag(FlagKind::Rehearsal, None, message));
+            updates.push(flag(FlagKind::Rehearsal, None, "no model was asked"));
         }
         let payload = json!({"recommended": ranked.recommended_moves, "other": ranked.other_moves});
         context.emit(Event::new("pipeline_complete", payload));

@@ -9,7 +9,7 @@ pub(crate) enum RunsCommand {
     /// List runs, the latest first
     #[command(visible_alias = "ls")]
     List {
-        /// Only runs of this kind: run, eval or debate
+        /// Only runs of this kind: run, eval, debate or consult
         #[arg(long)]
         kind: Option<String>,
         /// Only runs that stand so

@@ -334,6 +334,30 @@ pub(crate) fn all() -> Vec<Setting> {
             "what fetches them, such as `/usr/bin/python3 -m pip`; the pip of the jail's Python if not set",
         )
         .trusted(),
+        Setting::new(
+            "edgar.contact",
+            Kind::Text,
+            "who asks the SEC, by name and address, as it wants to know; nobody asks if not set",
+        )
+        .trusted(),
+        Setting::new("edgar.base_url", Kind::Url, "a server in place of the SEC's own").trusted(),
+        Setting::new(
+            "edgar.folder",
+            Kind::Text,
+            "where the SEC's answers are kept, or were put; the cache folder if not set",
+        )
+        .trusted(),
+        Setting::new("consult.memory", size(16 << 20, 1 << 40), "memory of the sandbox of a debate")
+            .default("2048M")
+            .tighten(),
+        Setting::new("consult.region", Kind::Text, "where those sandboxes should be"),
+        Setting::new(
+            "consult.ask_above",
+            decimal(0.0, 1e9),
+            "dollars that a consultation may take without being asked about",
+        )
+        .default("1")
+        .trusted(),
         Setting::new("rehearsal.seed", whole(0, u64::MAX), "another seed gives other answers")
             .default("0"),
         Setting::new("rehearsal.latency_ms", whole(0, 600_000), "how long an answer takes")

@@ -120,7 +120,13 @@ fn summary(run: &Run) -> String {
         let share = result["pass_at_1"]["with_retries"].as_f64()?;
         Some(format!("{:.1} % solved", share * 100.0))
     });
+    let recommended = run.result.as_ref().and_then(|result| {
+        let moves = result["recommended_moves"].as_array()?.iter();
+        let ids: Vec<&str> = moves.filter_map(|one| one["move_id"].as_str()).collect();
+        Some(format!("recommended: {}", ids.join(" ")))
+    });
     let marks = [
+        recommended,
         score.map(|score| format!("{score} of 120")),
         code,
         eval,

@@ -17,7 +17,7 @@ use super::{described, is_rehearsal, of, when};
 use crate::debate::show;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
-use crate::{eval, kept, run};
+use crate::{consult, eval, kept, run};
 
 pub(super) async fn show(
     store: &dyn Store,
@@ -73,6 +73,7 @@ pub(super) async fn show(
         "debate" => show_debate(&run, &records, transcripts)?,
         "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
         "eval" => show_eval(&run)?,
+        "consult" => show_consult(&run, &records)?,
         _ => {}
     }
     for event in told {
@@ -158,6 +159,20 @@ fn show_eval(run: &Run) -> Result<(), Failure> {
     out_line("")?;
     eval::lines(&report).iter().try_for_each(|line| out_line(line))?;
     eval::by_problem(&report).iter().try_for_each(|line| out_line(line))
+}
+
+fn show_consult(run: &Run, records: &[Record]) -> Result<(), Failure> {
+    let Some(value) = &run.result else { return Ok(()) };
+    let mut whole = value.clone();
+    for verdict in whole["policy_scores"].as_array_mut().into_iter().flatten() {
+        let id = verdict["move_id"].as_str().unwrap_or_default().to_owned();
+        let own = |record: &&Record| record.key.segments().next() == Some(id.as_str());
+        let own: Vec<Record> = records.iter().filter(own).cloned().collect();
+        verdict["conversation_logs"] = json!(conversation_logs(&own));
+    }
+    let report: assize_consult::Report = result(whole)?;
+    out_line("")?;
+    consult::lines(&report).iter().try_for_each(|line| out_line(line))
 }
 
 fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Failure> {

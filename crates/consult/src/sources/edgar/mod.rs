@@ -403,3 +403,10 @@ fn sources_as_text(figures: &[Figure]) -> String {
     }
     text
 }
+
+/// The day, in UTC, that is so many seconds after 1970 began.
+pub fn day_of(seconds: u64) -> Date {
+    let days = i64::try_from(seconds / (24 * 60 * 60)).unwrap_or_default();
+    let first = Date::constant(1970, 1, 1);
+    first.checked_add(jiff::Span::new().days(days)).unwrap_or(first)
+}

@@ -1,0 +1,463 @@
+//! `assize consult`: a company's options on trial.
+
+mod plan;
+mod progress;
+
+use std::io::{BufRead, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+
+use assize_consult::{
+    Chamber, ConsultState, Debates, InProcess, InSandboxes, Manner, Models, Personas, Report,
+    graph, install, short,
+};
+use assize_debate::LogName;
+use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Rehearsal};
+use assize_graph::{RunError, RunOptions};
+use assize_sandbox::{Layer, Manager, Spec};
+use assize_store::{Ending, Run, RunJournal};
+use assize_types::{Cancel, Cost, Money, trail};
+use serde_json::{Value, json};
+
+use crate::account::{account, dollars};
+use crate::args::ConsultArgs;
+use crate::choose::{self, Already};
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, BOLD, DIM, WARN, grouped, note, out, out_json, out_line, paint};
+use crate::{artifacts, kept, sitting, walls};
+use plan::{Input, Plan};
+use progress::Progress;
+
+/// Calls of one debate that are under way at once.
+const AT_ONCE: usize = 3;
+
+/// Tokens of rules and persona, of both inferences, of a move, and of an answer.
+const RULES: u64 = 900;
+const PACK: u64 = 3000;
+const MOVE: u64 = 700;
+const ANSWER: u64 = 350;
+
+pub(crate) async fn run(
+    args: ConsultArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<(), Failure> {
+    if args.export_personas {
+        return out(&Personas::default().to_file());
+    }
+    if args.graph {
+        return show_graph();
+    }
+    if let Some(folder) = &args.out {
+        artifacts::check_folder(folder)?;
+    }
+    // What cannot be consulted on leaves no store behind.
+    let fresh = match args.again.resume {
+        None => Some(Plan::fresh(&args, config, around).await?),
+        Some(_) => None,
+    };
+    let store = kept::open(config, around)?;
+    let plan = match fresh {
+        Some(plan) => plan,
+        None => Plan::resumed(&args, &*store).await?,
+    };
+    let already = match &plan.resumed {
+        Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
+        None => Already::default(),
+    };
+    let gateway = Arc::new(choose::gateway(config, &args.model, args.quiet, already).await?);
+    let input = plan.input(&args, config, &gateway)?;
+    let at_once = at_once(&args, config, &gateway);
+    let mut chamber = chamber(&plan, &input, gateway.clone(), at_once);
+    let estimate = estimate(&chamber, &gateway);
+    if args.estimate {
+        return show_estimate(&estimate, &gateway, args.json);
+    }
+    if plan.resumed.is_none() {
+        ask_before(&args, config, &estimate)?;
+    }
+    let ground = Ground::find(&args, config, around).await?;
+    let new_run = || plan.new_run(&input);
+    let (run, journal) =
+        kept::begin(store, plan.resumed.clone(), args.again.take_over, config, new_run).await?;
+    let (debates, why) = ground.of_run(&input, &run);
+    chamber.debates = debates;
+    let sitting = Sitting { args: &args, run, input, gateway, journal: Arc::new(journal), why };
+    trail::workflow_started(&sitting.run.title, sitting.gateway.name().0);
+    let outcome = sitting.consult(chamber, cancel).await;
+    let finished = sitting.finish(outcome?).await;
+    trail::workflow_completed(finished.is_ok(), 1);
+    finished
+}
+
+fn show_graph() -> Result<(), Failure> {
+    let nobody = Gateway::to_rehearsal(Rehearsal::default(), assize_gateway::Options::default());
+    let chamber = Chamber {
+        models: Models::new(Arc::new(nobody)),
+        manner: Manner { temperature: 0.0, max_tokens: 1 },
+        personas: Personas::default(),
+        moves: assize_consult::MOVES,
+        rounds: assize_debate::ROUNDS,
+        at_once: 1,
+        debate_options: assize_debate::Options::default(),
+        gathered: Arc::default(),
+        synthetic: false,
+        debates: Arc::new(InProcess::default()),
+    };
+    let graph = graph(Arc::new(chamber));
+    out(&graph.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?.mermaid())
+}
+
+/// Everything but where debates are held.
+fn chamber(plan: &Plan, input: &Input, gateway: Arc<Gateway>, at_once: usize) -> Chamber {
+    let (temperature, max_tokens) = (input.temperature as f32, input.max_output_tokens);
+    Chamber {
+        models: Models::new(gateway),
+        manner: Manner { temperature, max_tokens },
+        personas: plan.personas.clone(),
+        moves: input.moves as usize,
+        rounds: input.rounds,
+        at_once,
+        debate_options: assize_debate::Options {
+            temperature,
+            max_tokens,
+            context_window: input.context_window,
+        },
+        gathered: plan.gathered.clone(),
+        synthetic: input.synthetic,
+        debates: Arc::new(InProcess::default()),
+    }
+}
+
+/// How many debates are held at once, unless the user says: no more than the provider answers side by side.
+fn at_once(args: &ConsultArgs, config: &Config, gateway: &Gateway) -> usize {
+    if let Some(asked) = args.parallel_moves {
+        return asked as usize;
+    }
+    if gateway.is_rehearsal() {
+        return 15;
+    }
+    let calls = config.whole(&format!("{}.concurrency", gateway.name().0));
+    let calls = calls.map_or(assize_gateway::Limits::default().concurrency, |calls| calls as usize);
+    (calls / AT_ONCE).clamp(1, 15)
+}
+
+/// Where debates can be held here.
+enum Ground {
+    Sandboxes {
+        manager: Arc<Manager>,
+        layer: Layer,
+        may_do_without: bool,
+        why: String,
+    },
+    /// In this process, because no sandbox can be made.
+    Here {
+        why: String,
+    },
+}
+
+impl Ground {
+    async fn find(
+        args: &ConsultArgs,
+        config: &Config,
+        around: &Surroundings,
+    ) -> Result<Ground, Failure> {
+        let named = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
+        let may_do_without = !named || args.allow_in_process;
+        let chosen = match walls::choose(config, around, &[]).await {
+            Ok(chosen) => chosen,
+            Err(failure) if may_do_without => {
+                let why = format!(
+                    "no sandbox can be made here, so debates are held without one: {}",
+                    failure.message()
+                );
+                terminal::warn(&why);
+                return Ok(Ground::Here { why });
+            }
+            Err(failure) => {
+                return Err(failure.hint("`--allow-in-process` debates without a sandbox"));
+            }
+        };
+        let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
+        let manager = Arc::new(walls::manager(config, around, chosen.backend).await?);
+        let folder = around.cache_folder.join("programs");
+        let layer = install(&folder).map_err(|error| {
+            let message = format!("cannot use `{}`: {error}", folder.display());
+            Failure::new(FailureKind::Environment, message)
+        })?;
+        Ok(Ground::Sandboxes { manager, layer, may_do_without, why })
+    }
+
+    /// Where the debates of a run are held, and why there.
+    fn of_run(self, input: &Input, run: &Run) -> (Arc<dyn Debates>, String) {
+        match self {
+            Ground::Here { why } => {
+                (Arc::new(InProcess { why: Some(why) }), "no sandbox".to_owned())
+            }
+            Ground::Sandboxes { manager, layer, may_do_without, why } => {
+                let spec = Spec {
+                    image: input.image.clone(),
+                    limits: input.limits.clone(),
+                    region: input.region.clone(),
+                    ..Spec::default()
+                };
+                let run = run.id.to_string();
+                (Arc::new(InSandboxes { manager, spec, layer, run, may_do_without }), why)
+            }
+        }
+    }
+}
+
+/// What it is likely to take.
+fn estimate(chamber: &Chamber, gateway: &Gateway) -> Option<Estimate> {
+    let facts = gateway.facts()?;
+    let calls = chamber.calls();
+    let makers = chamber.personas.decision_makers.len() as u64;
+    let debates = (chamber.personas.analysts.len() * chamber.moves) as u64;
+    let turns = u64::from(2 * chamber.rounds);
+    let of_debate = assize_debate::calls(chamber.rounds, chamber.personas.decision_makers.len());
+    let read_again = makers * turns * (turns + 1) / 2 * ANSWER;
+    let gathered = (chamber.gathered.financial.iter().chain(&chamber.gathered.news))
+        .map(|document| document.text.len() as u64 / 4)
+        .sum::<u64>()
+        .max(2000);
+    let before = calls - debates * of_debate;
+    let input = debates * (of_debate * (RULES + PACK + MOVE) + read_again)
+        + before * (RULES + gathered + PACK);
+    Some(Estimate::of_calls(facts, calls, input, calls * ANSWER + before * 1000))
+}
+
+fn show_estimate(
+    estimate: &Option<Estimate>,
+    gateway: &Gateway,
+    json: bool,
+) -> Result<(), Failure> {
+    let Some(Estimate { calls, input_tokens, output_tokens, cost, .. }) = estimate else {
+        return Err(Failure::new(FailureKind::Usage, "there is nothing to estimate"));
+    };
+    if json {
+        let mut shown = json!({
+            "calls": calls, "input_tokens": input_tokens, "output_tokens": output_tokens,
+            "cost_usd": dollars(*cost),
+        });
+        if gateway.is_rehearsal() {
+            shown["label"] = json!(REHEARSAL_LABEL);
+        }
+        return out_json(&shown);
+    }
+    if gateway.is_rehearsal() {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    out_line(&format!(
+        "{calls} calls, about {} tokens in and {} out: about {cost}, less what the provider's cache saves",
+        grouped(*input_tokens),
+        grouped(*output_tokens),
+    ))
+}
+
+/// Asks before more is spent than may be spent unasked.
+fn ask_before(
+    args: &ConsultArgs,
+    config: &Config,
+    estimate: &Option<Estimate>,
+) -> Result<(), Failure> {
+    let most =
+        config.decimal("consult.ask_above").and_then(Money::from_dollars).unwrap_or_default();
+    let Some(Estimate { calls, cost, .. }) = estimate else { return Ok(()) };
+    let within = matches!(cost, Cost::Known(cost) if *cost <= most);
+    if args.yes || within {
+        return Ok(());
+    }
+    let what = format!("{calls} calls, about {cost}, less what the provider's cache saves");
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let message = format!("this would take {what}, which is more than may be spent unasked");
+        let hint = "say so with `--yes`, or set `consult.ask_above`; `--max-cost` is a hard limit";
+        return Err(Failure::new(FailureKind::Budget, message).hint(hint));
+    }
+    note(&format!("This takes {what}. Go on? [y/N]"));
+    let mut line = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut line);
+    match line.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new(FailureKind::Interrupted, "nothing was spent")),
+    }
+}
+
+/// One consultation, in one of its lives.
+struct Sitting<'a> {
+    args: &'a ConsultArgs,
+    run: Run,
+    input: Input,
+    gateway: Arc<Gateway>,
+    journal: Arc<RunJournal>,
+    /// Where debates are held, and why there.
+    why: String,
+}
+
+impl Sitting<'_> {
+    async fn consult(
+        &self,
+        chamber: Chamber,
+        cancel: Cancel,
+    ) -> Result<Result<ConsultState, RunError>, Failure> {
+        let who = match self.gateway.name() {
+            (provider, model) if provider == model => provider.to_owned(),
+            (provider, model) => format!("{provider} {model}"),
+        };
+        let heading = terminal::harmless(&format!("{} · {} · {who}", self.run.id, self.run.title));
+        let ledger = self.gateway.ledger().clone();
+        let progress = Arc::new(Progress::new(
+            heading,
+            chamber.calls(),
+            chamber.rounds,
+            ledger,
+            self.args.quiet,
+        ));
+        let seen = progress.clone();
+        let graph = graph(Arc::new(chamber))
+            .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
+        let options = RunOptions {
+            journal: Some(self.journal.clone()),
+            observer: Some(Arc::new(move |signal| seen.see(signal))),
+            cancel,
+            ..RunOptions::default()
+        };
+        let state = ConsultState::new(self.input.company.clone());
+        let outcome = tokio::select! {
+            outcome = graph.run(state, options) => outcome,
+            () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
+        };
+        terminal::draw(&[]);
+        Ok(outcome)
+    }
+
+    /// Writes down how it ended, and shows it.
+    async fn finish(&self, outcome: Result<ConsultState, RunError>) -> Result<(), Failure> {
+        let report = match outcome {
+            Ok(state) => Report::from(&state),
+            Err(error) => {
+                sitting::note_end(&self.journal, &error).await;
+                let totals = self.gateway.ledger().totals();
+                if !self.args.quiet && totals.calls > 0 {
+                    note(&paint(DIM, format!("spent: {}", account(&totals))));
+                }
+                let (failure, how) = sitting::explain(error, "consult", &self.run.id);
+                how.iter().for_each(|how| note(how));
+                return Err(failure);
+            }
+        };
+        let mut result = json!(report);
+        for verdict in result["policy_scores"].as_array_mut().into_iter().flatten() {
+            if let Some(verdict) = verdict.as_object_mut() {
+                // What was said is in the journal.
+                verdict.remove("conversation_logs");
+            }
+        }
+        let kept = self.journal.finish(Ending::Done { result }, Vec::new()).await;
+        // It is paid for: it is shown even if it cannot be kept.
+        self.show(&report)?;
+        kept.map(drop).map_err(|error| {
+            note(&kept::how_to_resume("consult", &self.run.id));
+            error.into()
+        })
+    }
+
+    fn show(&self, report: &Report) -> Result<(), Failure> {
+        if self.args.json {
+            out_json(&self.as_json(report))?;
+        } else {
+            lines(report).iter().try_for_each(|line| out_line(line))?;
+        }
+        if let Some(folder) = &self.args.out {
+            let count = write(folder, report)?;
+            note(&format!("{count} files are in `{}`; begin with report.md", folder.display()));
+        }
+        if !self.args.quiet && !self.args.json {
+            let totals = self.gateway.ledger().totals();
+            note(&paint(
+                DIM,
+                format!("{} · debates in: {} · {}", self.run.id, self.why, account(&totals)),
+            ));
+        }
+        Ok(())
+    }
+
+    fn as_json(&self, report: &Report) -> Value {
+        let mut shown = json!(report);
+        shown["run"] = json!(self.run.id);
+        shown["provider"] = json!(self.input.provider);
+        shown["model"] = json!(self.input.model);
+        shown["isolation"] = json!(self.why);
+        shown["cost_usd"] = dollars(report.spent.cost);
+        if report.spent.rehearsal {
+            shown["label"] = json!(REHEARSAL_LABEL);
+        }
+        // By their own names, as they have them: i1, i2 and so on.
+        let logs = report.policy_scores.iter().map(|verdict| {
+            let mut one = json!({"move_id": verdict.move_id});
+            for (log, entries) in &verdict.conversation_logs {
+                one[LogName::to_string(log)] = json!(entries);
+            }
+            one
+        });
+        shown["conversation_logs"] = logs.collect();
+        shown
+    }
+}
+
+/// What it came to, as it is read.
+pub(crate) fn lines(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    if report.spent.rehearsal {
+        lines.push(format!("[{REHEARSAL_LABEL}]"));
+    }
+    lines.push(paint(
+        BOLD,
+        terminal::harmless(&format!("Recommended to {}", report.company.called())),
+    ));
+    for placed in report.recommended_moves.iter().chain(&report.other_moves) {
+        if placed.rank == report.recommended_moves.len() + 1 {
+            lines.push(String::new());
+        }
+        let flags: Vec<&str> =
+            report.flags_of(&placed.move_id).map(|flag| short(flag.kind)).collect();
+        let flags = match flags.is_empty() {
+            true => String::new(),
+            false => paint(WARN, format!("  [{}]", flags.join(", "))),
+        };
+        let line = format!(
+            "{:>2}. {:<4} {:>3} of {}  {}",
+            placed.rank, placed.move_id, placed.total_score, placed.out_of, placed.title
+        );
+        lines.push(format!("{}{flags}", terminal::harmless(&line)));
+    }
+    let common: Vec<String> = report
+        .common_flags()
+        .map(|flag| terminal::harmless(&format!("{}: {}", short(flag.kind), flag.message)))
+        .collect();
+    if !common.is_empty() {
+        lines.push(String::new());
+        lines.extend(common.into_iter().map(|flag| paint(WARN, flag)));
+    }
+    lines
+}
+
+/// Writes everything into a folder; gives how many files.
+fn write(folder: &Path, report: &Report) -> Result<usize, Failure> {
+    let mut files: Vec<(String, Vec<u8>)> =
+        report.documents().into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
+    let pretty = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
+    files.push(("report.json".to_owned(), pretty(&json!(report))));
+    let taken = artifacts::keep(files.into(), folder)?;
+    if taken.in_the_way.is_empty() {
+        return Ok(taken.files.len());
+    }
+    let message = format!(
+        "not written, as something of that name is in `{}` already: {}",
+        folder.display(),
+        assize_types::text::shorten(&taken.in_the_way.join(", "), 200)
+    );
+    Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
+}

@@ -1,0 +1,251 @@
+//! What is to be consulted on: a company with what is known of it, or a run that goes on.
+
+use std::sync::Arc;
+
+use assize_consult::sources::edgar::{Edgar, EdgarError};
+use assize_consult::sources::files::FilesError;
+use assize_consult::sources::{Gathered, files};
+use assize_consult::{BadPersonas, Company, NoTicker, Personas, Ticker};
+use assize_gateway::Gateway;
+use assize_llm::Request;
+use assize_sandbox::Limits;
+use assize_store::{NewRun, Run, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::args::{ConsultArgs, SourceName};
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::{input, kept, terminal, walls};
+
+/// The longest file of personas, in MiB.
+const LONGEST: u64 = 1;
+
+/// The names of what is kept beside a run.
+const GATHERED: &str = "gathered.json";
+const PERSONAS: &str = "personas.toml";
+
+/// What a run needs to be run again; what is large is kept beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Input {
+    pub(super) company: Company,
+    /// Whether more was to be made up, besides what is known.
+    pub(super) synthetic: bool,
+    pub(super) rounds: u32,
+    pub(super) moves: u32,
+    pub(super) limits: Limits,
+    pub(super) image: Option<String>,
+    pub(super) region: Option<String>,
+    pub(super) temperature: f64,
+    pub(super) max_output_tokens: u32,
+    pub(super) context_window: Option<u64>,
+    pub(super) provider: String,
+    pub(super) model: String,
+}
+
+/// A consultation that is about to begin, or to go on.
+pub(super) struct Plan {
+    pub(super) gathered: Arc<Gathered>,
+    pub(super) personas: Personas,
+    company: Company,
+    synthetic: bool,
+    before: Option<Input>,
+    /// The run to go on with.
+    pub(super) resumed: Option<Run>,
+}
+
+impl From<NoTicker> for Failure {
+    fn from(error: NoTicker) -> Failure {
+        Failure::from_error(FailureKind::Usage, &error)
+    }
+}
+
+impl From<BadPersonas> for Failure {
+    fn from(error: BadPersonas) -> Failure {
+        Failure::new(FailureKind::Usage, format!("the file of personas cannot be used: {error}"))
+            .hint("`assize consult --export-personas` prints one that can")
+    }
+}
+
+impl From<FilesError> for Failure {
+    fn from(error: FilesError) -> Failure {
+        let kind = match &error {
+            FilesError::Unreadable { .. } => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        Failure::from_error(kind, &error)
+    }
+}
+
+impl From<EdgarError> for Failure {
+    fn from(error: EdgarError) -> Failure {
+        let kind = match &error {
+            EdgarError::Unknown { .. } => FailureKind::Usage,
+            EdgarError::NoContact => FailureKind::Settings,
+            _ => FailureKind::Environment,
+        };
+        let failure = Failure::from_error(kind, &error);
+        match error {
+            EdgarError::NoContact => failure.hint(
+                "set `edgar.contact` to your name and address, such as \"Your Name you@example.org\", or put \
+                 the SEC's files into `edgar.folder`",
+            ),
+            EdgarError::Page | EdgarError::Status(403 | 429) => {
+                failure.hint("wait a few minutes, and see that `edgar.contact` is yours")
+            }
+            _ => failure,
+        }
+    }
+}
+
+impl Plan {
+    /// A new consultation. Nobody is asked but the sources.
+    pub(super) async fn fresh(
+        args: &ConsultArgs,
+        config: &Config,
+        around: &Surroundings,
+    ) -> Result<Plan, Failure> {
+        let ticker: Ticker = args.ticker.as_deref().unwrap_or_default().parse()?;
+        let personas = match &args.personas {
+            Some(path) => {
+                Personas::read(&input::from_file("the file of personas", LONGEST, path)?)?
+            }
+            None => Personas::default(),
+        };
+        let wants = |name: SourceName| args.sources.contains(&name);
+        if wants(SourceName::Files) && args.data.is_none() {
+            let message = "`--source files` needs a folder: `--data FOLDER`";
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        let edgar = edgar(config, around)?;
+        let known = edgar.resolve(&ticker).await?;
+        let mut gathered = Gathered::default();
+        if wants(SourceName::Edgar) {
+            let company = known.as_ref().ok_or_else(|| Failure::from(EdgarError::NoContact))?;
+            gathered = gathered.and(edgar.gather(company).await?);
+        }
+        if let Some(folder) = &args.data {
+            gathered = gathered.and(files::gather(folder)?);
+        }
+        let synthetic = wants(SourceName::Synthetic);
+        let company = Company { ticker, name: known.map(|company| company.name) };
+        let gathered = Arc::new(gathered);
+        Ok(Plan { gathered, personas, company, synthetic, before: None, resumed: None })
+    }
+
+    /// A run that goes on.
+    pub(super) async fn resumed(args: &ConsultArgs, store: &dyn Store) -> Result<Plan, Failure> {
+        let run = kept::find(store, args.again.resume.as_deref().unwrap_or_default()).await?;
+        if run.kind != "consult" {
+            let message = format!("`{}` is of another kind: {}", run.id, run.kind);
+            let hint = format!("`assize runs resume {}` knows how", run.id);
+            return Err(Failure::new(FailureKind::Usage, message).hint(hint));
+        }
+        if !args.again.take_over {
+            let instead = "wait for it, stop it, or take the run over with `--take-over`";
+            kept::refuse_if_held(&run, "taken up again", instead)?;
+        }
+        let lost = |what: &str| {
+            let message = format!("{what} of `{}` cannot be read", run.id);
+            Failure::new(FailureKind::Environment, message).hint("start it again: `assize consult`")
+        };
+        let before: Input =
+            serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
+        let (mut gathered, mut personas) = (None, None);
+        for artifact in store.artifacts(&run.id).await? {
+            match artifact.name.as_str() {
+                GATHERED => {
+                    let bytes = store.artifact(artifact.id).await?;
+                    gathered = serde_json::from_slice(&bytes).ok();
+                }
+                PERSONAS => {
+                    let bytes = store.artifact(artifact.id).await?;
+                    personas = Personas::read(&String::from_utf8_lossy(&bytes)).ok();
+                }
+                _ => {}
+            }
+        }
+        Ok(Plan {
+            gathered: Arc::new(gathered.ok_or_else(|| lost("what was gathered"))?),
+            personas: personas.ok_or_else(|| lost("the personas"))?,
+            company: before.company.clone(),
+            synthetic: before.synthetic,
+            before: Some(before),
+            resumed: Some(run),
+        })
+    }
+
+    /// What the run is to be run with: as before, where there was a before.
+    pub(super) fn input(
+        &self,
+        args: &ConsultArgs,
+        config: &Config,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
+            let same = args.model.replay.is_some()
+                || (before.provider.as_str(), before.model.as_str()) == (provider, model);
+            if same {
+                return Ok(before.clone());
+            }
+            let run = format!("`{}`", run.id);
+            return Err(kept::another_model(
+                &run,
+                (&before.provider, &before.model),
+                (provider, model),
+            ));
+        }
+        let longest = config.whole("max_output_tokens");
+        // A debate computes nothing: what it may use is its own setting, unless a flag says otherwise.
+        let mut limits = walls::spec(&args.sandbox, config)?.limits;
+        if args.sandbox.memory.is_none() {
+            limits.memory = config.size("consult.memory").unwrap_or(limits.memory);
+        }
+        Ok(Input {
+            company: self.company.clone(),
+            synthetic: self.synthetic,
+            rounds: args.rounds,
+            moves: args.moves,
+            limits,
+            image: args.sandbox.image.clone(),
+            region: config.text("consult.region").map(str::to_owned),
+            temperature: config
+                .decimal("temperature")
+                .unwrap_or_else(|| Request::TEMPERATURE.into()),
+            max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
+            context_window: gateway.facts().map(|facts| facts.context_window),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        })
+    }
+
+    pub(super) fn new_run(&self, input: &Input) -> NewRun {
+        NewRun {
+            kind: "consult".to_owned(),
+            title: terminal::harmless(&self.company.called()),
+            parent: None,
+            input: json!(input),
+            artifacts: vec![
+                (GATHERED.to_owned(), json!(*self.gathered).to_string().into_bytes()),
+                (PERSONAS.to_owned(), self.personas.to_file().into_bytes()),
+            ],
+        }
+    }
+}
+
+/// How the SEC is asked, by the settings.
+fn edgar(config: &Config, around: &Surroundings) -> Result<Edgar, Failure> {
+    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = seconds.map_or(0, |since| since.as_secs());
+    let folder = match config.text("edgar.folder") {
+        Some(path) => walls::typed(around, path.as_ref()),
+        None => around.cache_folder.join("edgar"),
+    };
+    Ok(Edgar {
+        base_url: config.text("edgar.base_url").map(str::to_owned),
+        contact: config.text("edgar.contact").map(str::to_owned),
+        folder,
+        today: assize_consult::sources::edgar::day_of(seconds),
+    })
+}

@@ -1,0 +1,258 @@
+//! What a consultation came to, for whoever reads or keeps it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use assize_debate::{METRICS, Verdict};
+use assize_llm::Spent;
+use serde::{Deserialize, Serialize};
+
+use crate::documents::{SYNTHETIC, Suggestion};
+use crate::rank::TIE_RULE;
+use crate::sources::table;
+use crate::state::{Company, ConsultState, Flag, FlagKind};
+
+/// All of it, under the names that the parts of a consultation have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub company_ticker: String,
+    pub company: Company,
+    pub financial_data_raw: String,
+    pub news_data_raw: String,
+    pub f1_financial_inference: String,
+    pub f2_trend_inference: String,
+    pub move_suggestions: Vec<Arc<Suggestion>>,
+    /// With all that was said, move by move.
+    pub policy_scores: Vec<Arc<Verdict>>,
+    pub recommended_moves: Vec<Placed>,
+    pub other_moves: Vec<Placed>,
+    pub tie_rule: String,
+    pub flags: Vec<Flag>,
+    pub spent: Spent,
+}
+
+/// A move in its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// From 1.
+    pub rank: usize,
+    pub move_id: String,
+    pub title: String,
+    pub total_score: u32,
+    pub out_of: u32,
+}
+
+impl From<&ConsultState> for Report {
+    fn from(state: &ConsultState) -> Report {
+        let ranked = state.ranked.as_deref().cloned().unwrap_or_default();
+        let place = |offset: usize, ids: &[String]| -> Vec<Placed> {
+            let placed = ids.iter().enumerate().filter_map(|(index, id)| {
+                let verdict = state.policy_scores.iter().find(|one| one.move_id == *id)?;
+                let suggestion = state.move_suggestions.iter().find(|one| one.move_id == *id)?;
+                Some(Placed {
+                    rank: offset + index + 1,
+                    move_id: id.clone(),
+                    title: one_line(&suggestion.proposed.title),
+                    total_score: verdict.total_score,
+                    out_of: verdict.out_of,
+                })
+            });
+            placed.collect()
+        };
+        Report {
+            company_ticker: state.company.ticker.to_string(),
+            company: state.company.clone(),
+            financial_data_raw: state.financial_data_raw.to_string(),
+            news_data_raw: state.news_data_raw.to_string(),
+            f1_financial_inference: state.f1_financial_inference.to_string(),
+            f2_trend_inference: state.f2_trend_inference.to_string(),
+            move_suggestions: state.move_suggestions.clone(),
+            policy_scores: state.policy_scores.clone(),
+            recommended_moves: place(0, &ranked.recommended_moves),
+            other_moves: place(ranked.recommended_moves.len(), &ranked.other_moves),
+            tie_rule: TIE_RULE.to_owned(),
+            flags: state.flags.clone(),
+            spent: state.spent,
+        }
+    }
+}
+
+impl Report {
+    fn verdict(&self, move_id: &str) -> Option<&Verdict> {
+        self.policy_scores.iter().find(|one| one.move_id == move_id).map(|one| &**one)
+    }
+
+    fn suggestion(&self, move_id: &str) -> Option<&Suggestion> {
+        self.move_suggestions.iter().find(|one| one.move_id == move_id).map(|one| &**one)
+    }
+
+    /// What must be known about one move.
+    pub fn flags_of<'a>(&'a self, move_id: &'a str) -> impl Iterator<Item = &'a Flag> {
+        self.flags.iter().filter(move |flag| flag.move_id.as_deref() == Some(move_id))
+    }
+
+    /// What must be known about all of it.
+    pub fn common_flags(&self) -> impl Iterator<Item = &Flag> {
+        self.flags.iter().filter(|flag| flag.move_id.is_none())
+    }
+
+    /// Every document by its name, as it would lie in a folder.
+    pub fn documents(&self) -> BTreeMap<String, String> {
+        let mut documents = BTreeMap::from([
+            ("financial_data_raw.md".to_owned(), self.financial_data_raw.clone()),
+            ("news_data_raw.md".to_owned(), self.news_data_raw.clone()),
+            ("F1.md".to_owned(), self.f1_financial_inference.clone()),
+            ("F2.md".to_owned(), self.f2_trend_inference.clone()),
+            ("report.md".to_owned(), self.to_markdown()),
+        ]);
+        for suggestion in &self.move_suggestions {
+            documents
+                .insert(format!("moves/{}.md", suggestion.move_id), suggestion.content.clone());
+        }
+        for verdict in &self.policy_scores {
+            let name = format!("transcripts/{}.md", verdict.move_id);
+            documents.insert(name, transcript(verdict));
+        }
+        documents
+    }
+
+    /// The report as people read it: the best three first.
+    pub fn to_markdown(&self) -> String {
+        let mut text = format!("# {}: recommendations\n", self.company.called());
+        for flag in self.common_flags() {
+            let words = match flag.kind {
+                FlagKind::Synthetic => SYNTHETIC.to_owned(),
+                FlagKind::Rehearsal => "REHEARSAL: no model was asked.".to_owned(),
+                FlagKind::CompanyNotVerified => format!("COMPANY NOT VERIFIED: {}.", flag.message),
+                FlagKind::Tie => format!("Tie: {}.", flag.message),
+                FlagKind::Moves => format!("Fewer moves, or others: {}.", flag.message),
+                _ => format!("Note: {}.", flag.message),
+            };
+            let _ = write!(text, "\n> **{}**\n", one_line(&words));
+        }
+        for placed in &self.recommended_moves {
+            self.tell(&mut text, placed);
+        }
+        if !self.other_moves.is_empty() {
+            let _ = write!(text, "\n# The other {}\n\n", self.other_moves.len());
+            let rows = self.other_moves.iter().map(|placed| {
+                let flags: Vec<String> = self
+                    .flags_of(&placed.move_id)
+                    .map(|flag| short(flag.kind).to_owned())
+                    .collect();
+                vec![
+                    placed.rank.to_string(),
+                    placed.move_id.clone(),
+                    placed.title.clone(),
+                    format!("{} of {}", placed.total_score, placed.out_of),
+                    flags.join(", "),
+                ]
+            });
+            let rows: Vec<Vec<String>> = rows.collect();
+            text.push_str(&table(&["rank", "move", "title", "score", "flags"], &rows));
+        }
+        let _ = write!(
+            text,
+            "\n# How it was done\n\n{} calls to models. {} moves were proposed by analysts from F1 and F2, each debated \
+             with a critic for {} rounds and scored on {}. Among {}.\n",
+            self.spent.calls,
+            self.move_suggestions.len(),
+            self.policy_scores.first().map_or(0, |verdict| verdict.rounds),
+            METRICS.map(|metric| metric.replace('_', " ")).join(", "),
+            TIE_RULE,
+        );
+        text
+    }
+
+    /// One recommended move: what it is, why it won, what speaks against it.
+    fn tell(&self, text: &mut String, placed: &Placed) {
+        let Placed { rank, move_id, title, total_score, out_of } = placed;
+        let (Some(suggestion), Some(verdict)) = (self.suggestion(move_id), self.verdict(move_id))
+        else {
+            return;
+        };
+        let _ = write!(
+            text,
+            "\n# {rank}. {title}\n\n**{total_score} of {out_of}** · {move_id} · proposed by {}, {}\n\n{}\n",
+            suggestion.agent_id,
+            suggestion.persona,
+            suggestion.proposed.thesis.trim()
+        );
+        let heads: Vec<String> = METRICS.iter().map(|metric| metric.replace('_', " ")).collect();
+        let heads: Vec<&str> = std::iter::once("judge")
+            .chain(heads.iter().map(String::as_str))
+            .chain(["total"])
+            .collect();
+        let rows = verdict.scores_by_agent.iter().map(|(id, score)| {
+            let name = verdict.agents.get(id).map_or("", String::as_str);
+            let scores = score.card.scores().map(|score| score.to_string());
+            std::iter::once(format!("{id} {name}"))
+                .chain(scores)
+                .chain([score.card.total().to_string()])
+                .collect::<Vec<_>>()
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        let _ = write!(text, "\n{}\n", table(&heads, &rows));
+        text.push_str("What decided the scores:\n");
+        for (id, score) in &verdict.scores_by_agent {
+            let _ = writeln!(text, "- {id}: {}", one_line(&score.card.reasoning));
+        }
+        text.push_str("\nThe critic's last words, to each:\n");
+        for (log, entries) in &verdict.conversation_logs {
+            if let Some(last) = entries.iter().rev().find(|entry| entry.role == "critic") {
+                let words = assize_types::text::shorten(&one_line(&last.content), 400);
+                let _ = writeln!(text, "- {}: {words}", log.maker());
+            }
+        }
+        let citations = suggestion.proposed.citations.join(", ");
+        let _ = write!(
+            text,
+            "\nIt rests on: {}.\n",
+            if citations.is_empty() { "no finding" } else { &citations }
+        );
+        for flag in self.flags_of(move_id) {
+            let _ = write!(text, "\n> **{}: {}.**\n", short(flag.kind), one_line(&flag.message));
+        }
+    }
+}
+
+/// A flag in a word or two.
+pub fn short(kind: FlagKind) -> &'static str {
+    match kind {
+        FlagKind::CompanyNotVerified => "company not verified",
+        FlagKind::Synthetic => "synthetic",
+        FlagKind::Rehearsal => "rehearsal",
+        FlagKind::Source => "source",
+        FlagKind::Moves => "moves",
+        FlagKind::Partial => "partial",
+        FlagKind::Repaired => "repaired scores",
+        FlagKind::Tie => "tie",
+        FlagKind::UnsupportedFigure => "unsupported figure",
+        FlagKind::UnresolvedCitation => "unresolved citation",
+        FlagKind::NoIsolation => "no isolation",
+    }
+}
+
+/// What was said about one move, conversation by conversation.
+fn transcript(verdict: &Verdict) -> String {
+    let mut text = format!("# {}: what was said\n", verdict.move_id);
+    for (log, entries) in &verdict.conversation_logs {
+        let id = log.maker();
+        let name = verdict.agents.get(&id).map_or("", String::as_str);
+        let _ = write!(text, "\n## {log}: the critic and {id}, {name}\n");
+        for entry in entries {
+            let cut = if entry.cut_off { " (cut off)" } else { "" };
+            let _ = write!(
+                text,
+                "\n### Round {}, {}{cut}\n\n{}\n",
+                entry.round, entry.role, entry.content
+            );
+        }
+    }
+    text
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
