@@ -138,7 +138,11 @@ pub(crate) async fn gateway(
         options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
     }
     match choose(config).await? {
-        Choice::Rehearsal { .. } => Ok(Gateway::to_rehearsal(rehearsal(config), options)),
+        Choice::Rehearsal { .. } => {
+            // Nobody has to be spared.
+            options.pacer = Pacer::new(Limits { concurrency: 1000, ..Limits::default() });
+            Ok(Gateway::to_rehearsal(rehearsal(config), options))
+        }
         Choice::Provider { provider, .. } => {
             let mut endpoint = endpoint(config, provider);
             if let Some(model) = config.text("model") {
