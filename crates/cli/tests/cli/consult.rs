@@ -144,3 +144,42 @@ fn what_cannot_be_consulted_on_is_said_before_anybody_is_asked() {
     let estimate = home.run(&["consult", "CRST", "--estimate"]).out;
     assert!(estimate.starts_with("924 calls, about "), "{estimate}");
 }
+
+/// Each with sandboxes of its own: names are a run's own matter.
+#[test]
+fn two_at_once_on_one_ticker_do_not_disturb_each_other() {
+    let home = home();
+    let args = ["consult", "CRST", "--rounds", "2", "--json", "--quiet"];
+    let both = [(); 2].map(|()| home.command(&args).spawn().unwrap());
+    let told = both.map(|child| {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    });
+    assert_ne!(told[0]["run"], told[1]["run"]);
+    assert_eq!(told[0]["policy_scores"], told[1]["policy_scores"]);
+    assert_eq!(makers(&home), [] as [String; 0]);
+}
+
+#[test]
+fn a_budget_and_a_full_disk_stop_it_and_it_goes_on() {
+    let home = home().set("ASSIZE_STORE_PATH", "disk/store.db");
+    let script = "
+mkdir disk && mount -t tmpfs -o size=500k tmpfs disk
+tries() { code=0; \"$@\" || code=$?; echo \"exit code $code\"; }
+tries assize consult CRST --rounds 2 --quiet
+id=$(assize runs list | sed -n 2p | cut -d' ' -f1)
+mount -o remount,size=40m disk
+tries assize runs resume \"$id\" --quiet --max-tokens 150000
+assize runs resume \"$id\" --quiet --max-tokens 100000000 | head -2";
+    let Ran { code, out, err } = crate::runs::where_disks_can_be_made(&home, script);
+    assert_eq!(code, 0, "{out}\n{err}");
+    insta::assert_snapshot!(out, @r"
+    exit code 4
+    exit code 5
+    [rehearsal, no model was asked]
+    Recommended to CRST
+    ");
+    assert!(err.contains("there is no room left for the store"), "{err}");
+    assert!(err.contains("tokens does not allow another call"), "{err}");
+}

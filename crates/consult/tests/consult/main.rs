@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod edgar;
+mod faults;
 mod pipeline;
 mod sandboxed;
 mod script;

@@ -1,0 +1,109 @@
+//! Providers that fail, in all the ways they do.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use assize_consult::{Chamber, Company, ConsultState, FlagKind, graph};
+use assize_graph::{Journal, MemoryJournal, RunError, RunOptions};
+use assize_llm::{ErrorKind, ModelError};
+use assize_types::Fingerprint;
+
+use crate::script::{Part, Script, chamber};
+
+async fn consult(
+    chamber: Chamber,
+    journal: Option<Arc<dyn Journal>>,
+) -> Result<ConsultState, RunError> {
+    let company = Company { ticker: "CRST".parse().unwrap(), name: Some("Crust Inc.".to_owned()) };
+    let options = RunOptions { journal, ..RunOptions::default() };
+    graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
+}
+
+fn count(state: &ConsultState, kind: FlagKind) -> usize {
+    state.flags.iter().filter(|flag| flag.kind == kind).count()
+}
+
+/// For good, all repetitions included: what is left is scored as far as it got, and says so.
+#[tokio::test]
+async fn a_fifth_of_all_words_missing_leaves_partial_debates_and_an_honest_ranking() {
+    let model = Script::saying(|asked| {
+        let unlucky = Fingerprint::of(&asked.key).seed() % 5 == 0;
+        match &asked.part {
+            // The opening of a debate is what it cannot do without.
+            Part::Speech(..) if unlucky && !asked.key.ends_with("round-1/critic") => {
+                Some(Err(ModelError::new(ErrorKind::Timeout, "too slow")))
+            }
+            _ => None,
+        }
+    });
+    let journal = Arc::new(MemoryJournal::new());
+    let state = consult(chamber(&model, 10, 15), Some(journal.clone())).await.unwrap();
+    assert_eq!(state.policy_scores.len(), 15);
+    let partial: usize = state.policy_scores.iter().map(|verdict| verdict.partial.len()).sum();
+    assert!(partial > 20, "{partial}");
+    assert_eq!(count(&state, FlagKind::Partial), partial);
+    assert_eq!(state.ranked.as_ref().unwrap().recommended_moves.len(), 3);
+    let failed =
+        journal.events().iter().filter(|event| event.payload["status"] == "failed").count();
+    assert_eq!(failed, partial);
+    // What was given up stays so: nobody is asked again when the run is taken up again.
+    let nobody = Script::usual();
+    let again = consult(chamber(&nobody, 10, 15), Some(journal)).await.unwrap();
+    assert_eq!(nobody.calls(), 0);
+    assert_eq!(again.policy_scores, state.policy_scores);
+    assert_eq!(again.flags, state.flags);
+}
+
+#[tokio::test]
+async fn a_provider_that_dies_in_the_middle_ends_the_run_which_goes_on_when_it_is_back() {
+    let journal = Arc::new(MemoryJournal::new());
+    let made = AtomicUsize::new(0);
+    let dying = Script::saying(move |_| match made.fetch_add(1, Ordering::SeqCst) {
+        ..400 => None,
+        _ => Some(Err(ModelError::new(ErrorKind::Unreachable, "nobody answers"))),
+    });
+    let error = consult(chamber(&dying, 10, 15), Some(journal.clone())).await.unwrap_err();
+    assert!(error.to_string().contains("nobody answers"), "{error}");
+    let back = Script::usual();
+    let state = consult(chamber(&back, 10, 15), Some(journal)).await.unwrap();
+    assert_eq!(state.spent.calls, 924);
+    assert_eq!(back.calls(), 924 - 400, "no answered call is asked again");
+    let keys = |model: &Script| -> BTreeSet<String> {
+        model.asked.lock().unwrap().iter().map(|asked| asked.key.clone()).collect()
+    };
+    let all: BTreeSet<String> = keys(&dying).union(&keys(&back)).cloned().collect();
+    assert_eq!(all.len(), 924);
+}
+
+#[tokio::test]
+async fn scores_that_nobody_can_read_are_neutral_and_loud() {
+    let model = Script::saying(|asked| match &asked.part {
+        Part::Score(..) => Some(Ok("It depends.".to_owned())),
+        _ => None,
+    });
+    let state = consult(chamber(&model, 1, 15), None).await.unwrap();
+    assert!(state.policy_scores.iter().all(|verdict| verdict.total_score == 60));
+    assert_eq!(count(&state, FlagKind::Repaired), 45);
+    // All are equal, which decides nothing but the order in which they are named.
+    assert_eq!(count(&state, FlagKind::Tie), 1);
+    assert_eq!(state.ranked.unwrap().recommended_moves, ["m1", "m2", "m3"]);
+}
+
+/// Out of range is asked again, and never made to fit in silence.
+#[tokio::test]
+async fn a_score_out_of_range_is_asked_again() {
+    let wrong = r#"{"reasoning": "Great.", "impact": 11, "feasibility": 5, "risk_adjusted_return": 5, "strategic_alignment": 5}"#;
+    let model = Script::saying(move |asked| match &asked.part {
+        Part::Score(who, of) if who == "D1" && of == "m1" && asked.key.ends_with("/score") => {
+            Some(Ok(wrong.to_owned()))
+        }
+        _ => None,
+    });
+    let state = consult(chamber(&model, 1, 15), None).await.unwrap();
+    let keys: Vec<String> =
+        model.asked.lock().unwrap().iter().map(|asked| asked.key.clone()).collect();
+    assert!(keys.contains(&"m1/i1/score-2".to_owned()), "{keys:?}");
+    assert_eq!(state.policy_scores[0].scores_by_agent["D1"].card.impact, 2);
+    assert_eq!(count(&state, FlagKind::Repaired), 0);
+}
