@@ -6,6 +6,7 @@ mod run;
 mod runs;
 mod sandbox;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -326,9 +327,9 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
 
-    /// The provider's model
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: Option<String>,
+    /// The provider's model; in a consultation also ROLE=MODEL for one role, such as critic=… or D1=…
+    #[arg(long = "model", value_name = "MODEL")]
+    models: Vec<String>,
 
     /// How freely the model answers, from 0 to 2
     #[arg(long, value_name = "NUMBER")]
@@ -356,17 +357,38 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The model that was named for everybody.
+    pub(crate) fn model(&self) -> Option<String> {
+        self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
+    }
+
+    /// The models that were named for one role each.
+    pub(crate) fn by_role(&self) -> BTreeMap<String, String> {
+        let named = self.models.iter().filter_map(|name| role_and_model(name));
+        named.map(|(role, model)| (role.to_owned(), model.to_owned())).collect()
+    }
+
     /// The flags as settings: key, flag, value.
     pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
         given([
             ("provider", "--provider", &self.provider),
-            ("model", "--model", &self.model),
+            ("model", "--model", &self.model()),
             ("temperature", "--temperature", &self.temperature),
             ("max_output_tokens", "--max-output-tokens", &self.max_output_tokens),
             ("budget.max_cost", "--max-cost", &self.max_cost),
             ("budget.max_tokens", "--max-tokens", &self.max_tokens),
         ])
     }
+}
+
+/// A model for one role: `critic=claude-opus-4-8`.
+fn role_and_model(text: &str) -> Option<(&str, &str)> {
+    let (role, model) = text.split_once('=')?;
+    let numbered = |prefix: &str| {
+        role.strip_prefix(prefix).is_some_and(|rest| rest.parse::<u32>().is_ok_and(|n| n > 0))
+    };
+    let fixed = ["synthesizer", "financial", "trend", "critic"].contains(&role);
+    (fixed || numbered("D") || numbered("analyst_")).then_some((role, model))
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! Who is asked: the provider, by flag, setting, key or presence, and the gateway to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,12 +128,29 @@ pub(crate) async fn gateway(
     quiet: bool,
     already: Already,
 ) -> Result<Gateway, Failure> {
+    let others = BTreeMap::new();
+    gateways(config, args, quiet, already, &others).await.map(|(gateway, _)| gateway)
+}
+
+/// The same, and one to another model of the same provider for each of some roles. All share one account
+/// and one pace.
+pub(crate) async fn gateways(
+    config: &Config,
+    args: &ModelArgs,
+    quiet: bool,
+    already: Already,
+    roles: &BTreeMap<String, String>,
+) -> Result<(Gateway, BTreeMap<String, Gateway>), Failure> {
     config.refuse_withheld()?;
     let mut options = options(config, quiet, already)?;
     if let Some(path) = &args.replay {
         let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
-        let asked = Asked { provider: args.provider.clone(), model: args.model.clone() };
-        return Ok(Gateway::to_cassette(cassette, asked, options));
+        let to = |model: Option<String>| {
+            let asked = Asked { provider: args.provider.clone(), model };
+            Gateway::to_cassette(cassette.clone(), asked, options.clone())
+        };
+        let others = roles.iter().map(|(role, model)| (role.clone(), to(Some(model.clone()))));
+        return Ok((to(args.model()), others.collect()));
     }
     if let Some(path) = &args.record {
         options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
@@ -141,7 +159,13 @@ pub(crate) async fn gateway(
         Choice::Rehearsal { .. } => {
             // Nobody has to be spared.
             options.pacer = Pacer::new(Limits { concurrency: 1000, ..Limits::default() });
-            Ok(Gateway::to_rehearsal(rehearsal(config), options))
+            if let Some((role, model)) = roles.first_key_value() {
+                let message =
+                    format!("there is no provider to ask for the model `{model}` of {role}");
+                return Err(Failure::new(FailureKind::Settings, message)
+                    .hint("name one with `--provider`, or set its key"));
+            }
+            Ok((Gateway::to_rehearsal(rehearsal(config), options), BTreeMap::new()))
         }
         Choice::Provider { provider, .. } => {
             let mut endpoint = endpoint(config, provider);
@@ -160,8 +184,15 @@ pub(crate) async fn gateway(
                 terminal::warn(&words);
             }
             options.pacer = Pacer::new(limits(config, provider));
+            let client = HttpClient::new();
+            let mut others = BTreeMap::new();
+            for (role, model) in roles {
+                let endpoint = Endpoint { model: model.clone(), ..endpoint.clone() };
+                let options = Options { price: config.price(model)?, ..options.clone() };
+                others.insert(role.clone(), Gateway::to_provider(&client, endpoint, options));
+            }
             options.price = config.price(&endpoint.model)?;
-            Ok(Gateway::to_provider(&HttpClient::new(), endpoint, options))
+            Ok((Gateway::to_provider(&client, endpoint, options), others))
         }
     }
 }

@@ -210,6 +210,19 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         }
         _ => Vec::new(),
     };
+    let (of_model, is_consult) = match &cli.command {
+        Command::Ask(args) => (Some(&args.model), false),
+        Command::Debate(args) => (Some(&args.model), false),
+        Command::Run(args) => (Some(&args.model), false),
+        Command::Eval(args) => (Some(&args.model), false),
+        Command::Consult(args) => (Some(&args.model), true),
+        _ => (None, false),
+    };
+    if of_model.is_some_and(|model| !is_consult && !model.by_role().is_empty()) {
+        let message =
+            "there are roles only in a consultation: `--model ROLE=MODEL` is for `assize consult`";
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
     let log = [
         ("log.level", "--log-level", &cli.log.log_level),
         ("log.format", "--log-format", &cli.log.log_format),

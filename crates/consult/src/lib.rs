@@ -135,6 +135,7 @@ impl Chamber {
 pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph> {
     let [a, b, c, d, e, f, g, h, i, j] = std::array::from_fn(|_| chamber.clone());
     let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.at_once);
+    let debate = assize_debate::graph(chamber.models.of("critic").clone(), chamber.debate_options)?;
     Graph::builder("consult")
         .node("layer_0_gather", move |context| a.clone().layer_0_gather(context))
         .node("layer_1_dispatch", move |context| b.clone().layer_1_dispatch(context))
@@ -144,7 +145,7 @@ pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph>
         .node("analyst_agent", move |context| f.clone().analyst_agent(context))
         .node("layer_2_reduce", move |context| g.clone().layer_2_reduce(context))
         .node("sandbox_orchestrator", move |context| h.clone().sandbox_orchestrator(context))
-        .node("negotiation", move |context| i.clone().negotiation(context))
+        .elsewhere("negotiation", &debate, move |context| i.clone().negotiation(context))
         .node("rank_and_output", move |context| j.clone().rank_and_output(context))
         .start("layer_0_gather")
         .edge("layer_0_gather", "layer_1_dispatch")

@@ -304,6 +304,21 @@ impl<S: State> GraphBuilder<S> {
         self
     }
 
+    /// Adds a node that has another graph carried out elsewhere, such as in another process. What it does
+    /// is its own matter; the graph is what it looks like.
+    #[must_use]
+    pub fn elsewhere<I: State, F, Fut>(self, name: &'static str, graph: &Graph<I>, body: F) -> Self
+    where
+        F: Fn(Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Updates<S>> + Send + 'static,
+    {
+        let mut builder = self.node(name, body);
+        if let Some(node) = builder.nodes.last_mut() {
+            node.inner = Some(Arc::new(graph.outline()));
+        }
+        builder
+    }
+
     /// Adds a node that is a graph of its own: `enter` makes its state, `leave` makes updates of
     /// what it came to. Its effects are keyed within the branch that the node is in.
     pub fn subgraph<I: State>(

@@ -67,10 +67,17 @@ pub(crate) async fn run(
         Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
         None => Already::default(),
     };
-    let gateway = Arc::new(choose::gateway(config, &args.model, args.quiet, already).await?);
+    let roles = plan.roles(&args)?;
+    let (gateway, others) =
+        choose::gateways(config, &args.model, args.quiet, already, &roles).await?;
+    let gateway = Arc::new(gateway);
+    let mut models = Models::new(gateway.clone());
+    for (role, other) in others {
+        models = models.with(&role, Arc::new(other));
+    }
     let input = plan.input(&args, config, &gateway)?;
     let at_once = at_once(&args, config, &gateway);
-    let mut chamber = chamber(&plan, &input, gateway.clone(), at_once);
+    let mut chamber = chamber(&plan, &input, models, at_once);
     let estimate = estimate(&chamber, &gateway);
     if args.estimate {
         return show_estimate(&estimate, &gateway, args.json);
@@ -111,10 +118,10 @@ fn show_graph() -> Result<(), Failure> {
 }
 
 /// Everything but where debates are held.
-fn chamber(plan: &Plan, input: &Input, gateway: Arc<Gateway>, at_once: usize) -> Chamber {
+fn chamber(plan: &Plan, input: &Input, models: Models, at_once: usize) -> Chamber {
     let (temperature, max_tokens) = (input.temperature as f32, input.max_output_tokens);
     Chamber {
-        models: Models::new(gateway),
+        models,
         manner: Manner { temperature, max_tokens },
         personas: plan.personas.clone(),
         moves: input.moves as usize,

@@ -1,5 +1,6 @@
 //! What is to be consulted on: a company with what is known of it, or a run that goes on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_consult::sources::edgar::{Edgar, EdgarError};
@@ -41,6 +42,9 @@ pub(super) struct Input {
     pub(super) context_window: Option<u64>,
     pub(super) provider: String,
     pub(super) model: String,
+    /// Other models of the same provider, by role.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) models: BTreeMap<String, String>,
 }
 
 /// A consultation that is about to begin, or to go on.
@@ -217,7 +221,34 @@ impl Plan {
             context_window: gateway.facts().map(|facts| facts.context_window),
             provider: provider.to_owned(),
             model: model.to_owned(),
+            models: args.model.by_role(),
         })
+    }
+
+    /// The models that answer for one role each: those of before, where there was a before.
+    pub(super) fn roles(&self, args: &ConsultArgs) -> Result<BTreeMap<String, String>, Failure> {
+        let asked = args.model.by_role();
+        let known = |role: &str| {
+            let among = |prefix: &str, count: usize| {
+                let number = role.strip_prefix(prefix).and_then(|rest| rest.parse::<usize>().ok());
+                number.is_some_and(|number| (1..=count).contains(&number))
+            };
+            ["synthesizer", "financial", "trend", "critic"].contains(&role)
+                || among("D", self.personas.decision_makers.len())
+                || among("analyst_", self.personas.analysts.len())
+        };
+        if let Some(role) = asked.keys().find(|role| !known(role)) {
+            let message = format!("nobody in this consultation is `{role}`");
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        match &self.before {
+            Some(before) if !asked.is_empty() && before.models != asked => {
+                let message = "which model answers for whom cannot change in a run that goes on";
+                Err(Failure::new(FailureKind::Usage, message))
+            }
+            Some(before) => Ok(before.models.clone()),
+            None => Ok(asked),
+        }
     }
 
     pub(super) fn new_run(&self, input: &Input) -> NewRun {

@@ -28,7 +28,7 @@ fn count(state: &ConsultState, kind: FlagKind) -> usize {
 #[tokio::test]
 async fn a_fifth_of_all_words_missing_leaves_partial_debates_and_an_honest_ranking() {
     let model = Script::saying(|asked| {
-        let unlucky = Fingerprint::of(&asked.key).seed() % 5 == 0;
+        let unlucky = Fingerprint::of(&asked.key).seed().is_multiple_of(5);
         match &asked.part {
             // The opening of a debate is what it cannot do without.
             Part::Speech(..) if unlucky && !asked.key.ends_with("round-1/critic") => {
