@@ -123,7 +123,9 @@ impl Chamber {
     pub fn calls(&self) -> u64 {
         let synthetic = if self.synthetic || self.gathered.is_empty() { 2 } else { 0 };
         let analysts = self.personas.analysts.len() as u64;
-        let debate = assize_debate::calls(self.rounds, self.personas.decision_makers.len());
+        let makers = self.personas.decision_makers.len();
+        let blind = if self.debate_options.blind_scores { makers as u64 } else { 0 };
+        let debate = assize_debate::calls(self.rounds, makers) + blind;
         synthetic + 2 + analysts + analysts * self.moves as u64 * debate
     }
 }

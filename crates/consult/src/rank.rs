@@ -81,6 +81,7 @@ mod tests {
             total_score: scores_by_agent.values().map(|score| score.card.total()).sum(),
             out_of: 80,
             scores_by_agent,
+            blind_scores: BTreeMap::new(),
             agents: BTreeMap::new(),
             rounds: 10,
             partial: BTreeMap::new(),

@@ -41,6 +41,9 @@ pub struct Placed {
     pub title: String,
     pub total_score: u32,
     pub out_of: u32,
+    /// What it was given before the debate, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blind_score: Option<u32>,
 }
 
 impl From<&ConsultState> for Report {
@@ -56,6 +59,7 @@ impl From<&ConsultState> for Report {
                     title: one_line(&suggestion.proposed.title),
                     total_score: verdict.total_score,
                     out_of: verdict.out_of,
+                    blind_score: verdict.blind_total(),
                 })
             });
             placed.collect()
@@ -167,7 +171,7 @@ impl Report {
 
     /// One recommended move: what it is, why it won, what speaks against it.
     fn tell(&self, text: &mut String, placed: &Placed) {
-        let Placed { rank, move_id, title, total_score, out_of } = placed;
+        let Placed { rank, move_id, title, total_score, out_of, blind_score } = placed;
         let (Some(suggestion), Some(verdict)) = (self.suggestion(move_id), self.verdict(move_id))
         else {
             return;
@@ -179,6 +183,9 @@ impl Report {
             suggestion.persona,
             suggestion.proposed.thesis.trim()
         );
+        if let Some(blind) = blind_score {
+            let _ = write!(text, "\nBefore the debate it was given {blind} of {out_of}.\n");
+        }
         let heads: Vec<String> = METRICS.iter().map(|metric| metric.replace('_', " ")).collect();
         let heads: Vec<&str> = std::iter::once("judge")
             .chain(heads.iter().map(String::as_str))

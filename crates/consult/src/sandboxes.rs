@@ -129,7 +129,8 @@ impl InSandboxes {
             keys: String::new(),
             // Each may be asked again, or after a summary.
             most_calls: calls.saturating_mul(3),
-            at_once: makers.max(1) + 1,
+            // The opening, and blind scores beside it.
+            at_once: makers + 1,
             largest: LARGEST,
             most_events: 0,
         };

@@ -53,6 +53,9 @@ pub struct Options {
     pub max_tokens: u32,
     /// What fits the model, in tokens; where it is not known, the provider says when it is full.
     pub context_window: Option<u64>,
+    /// Whether each decision maker also scores before the debate, to show what it changed.
+    #[serde(default)]
+    pub blind_scores: bool,
 }
 
 impl Default for Options {
@@ -61,11 +64,12 @@ impl Default for Options {
             temperature: Request::TEMPERATURE,
             max_tokens: Request::MAX_TOKENS,
             context_window: None,
+            blind_scores: false,
         }
     }
 }
 
-/// The calls that a debate with so many decision makers takes when nothing fails.
+/// The calls that a debate with so many decision makers takes when nothing fails, without blind scores.
 pub fn calls(rounds: u32, makers: usize) -> u64 {
     // One critique, an answer of each; then a critique and an answer for each; then their scores.
     let (rounds, makers) = (u64::from(rounds), makers as u64);

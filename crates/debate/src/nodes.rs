@@ -9,7 +9,7 @@ use assize_llm::{
     Answer, AnswerError, ErrorKind, JsonAsk, Model, ModelError, Request, Response, Stop,
 };
 use assize_types::text::shorten;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 
 use crate::Options;
@@ -67,11 +67,28 @@ impl Room {
         let asking = Asking::new(&context, &*self.model, key).telling([told]).insisting();
         // Without these words there is nothing to debate: any failure ends the run, and can be
         // tried again.
-        let response = asking.answer(&self.words(&context).opening()).await??;
-        let entry = said("critic".into(), 1, &response);
+        let request = self.words(&context).opening();
+        let blind = self.options.blind_scores;
+        let logs = context.state().log_names().filter(|_| blind);
+        let blind = join_all(logs.map(|log| self.judge_blind(&context, log)));
+        let (response, blind) = join(asking.answer(&request), blind).await;
+        let entry = said("critic".into(), 1, &response??);
+        let mut updates = vec![Update::Spent(asking.spent())];
         let logs = context.state().log_names();
-        let to_all = logs.map(|log| Update::Said { log, entry: entry.clone() });
-        Ok([Update::Spent(asking.spent())].into_iter().chain(to_all).collect())
+        updates.extend(logs.map(|log| Update::Said { log, entry: entry.clone() }));
+        for judged in blind {
+            updates.extend(judged?);
+        }
+        Ok(updates)
+    }
+
+    /// What a decision maker thinks of the move before anybody has said anything about it.
+    async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
+        let asking = Asking::new(context, &*self.model, format!("{log}/score-blind"));
+        let answer = scores(&asking, self.words(context).blind_scoring(log)).await??;
+        asking.go_on().await?;
+        let score = JudgeScore { card: answer.value, provenance: answer.provenance };
+        Ok(vec![Update::Spent(asking.spent()), Update::BlindScored { log, score }])
     }
 
     /// A decision maker answers the critic.

@@ -83,18 +83,28 @@ impl Words<'_> {
 
     /// A decision maker's scores.
     pub(crate) fn scoring(self, log: LogName, summary: Option<&Summary>) -> Request {
+        let task = "The hearing is over. Put advocacy aside and score the move as you now see it. An \
+                    objection that was never answered must cost points; one that was answered well must not.";
+        self.scores(self.conversation(log, summary), log, task)
+    }
+
+    /// The same before anybody has said anything.
+    pub(crate) fn blind_scoring(self, log: LogName) -> Request {
+        let task =
+            "The hearing has not begun. Score the move by the material alone, as you see it now.";
+        self.scores(Vec::new(), log, task)
+    }
+
+    fn scores(self, transcript: Vec<Turn>, log: LogName, task: &str) -> Request {
         let persona = self.persona(log);
-        let task = "The hearing is over. Put advocacy aside and score the move as you now see it, \
-                    each metric from 1 (very poor) to 10 (outstanding), with 5 for a move that is \
-                    neither good nor bad in that respect. An objection that was never answered must \
-                    cost points; one that was answered well must not.\n\
-                    - impact: how much it would change growth, revenue or the position in the market\n\
-                    - feasibility: how realistic it is with the people, money and time there are\n\
-                    - risk_adjusted_return: how the upside compares with what can be lost\n\
-                    - strategic_alignment: how well it fits where the company is going\n\
-                    - reasoning: one or two sentences on what decided your scores";
-        let mut request =
-            self.request(self.conversation(log, summary), format!("{persona}\n\nNow: {task}"));
+        let metrics = "Each metric from 1 (very poor) to 10 (outstanding), with 5 for a move that is \
+                       neither good nor bad in that respect.\n\
+                       - impact: how much it would change growth, revenue or the position in the market\n\
+                       - feasibility: how realistic it is with the people, money and time there are\n\
+                       - risk_adjusted_return: how the upside compares with what can be lost\n\
+                       - strategic_alignment: how well it fits where the company is going\n\
+                       - reasoning: one or two sentences on what decided your scores";
+        let mut request = self.request(transcript, format!("{persona}\n\nNow: {task} {metrics}"));
         request.schema = Some(ScoreCard::schema().clone());
         request
     }

@@ -143,6 +143,8 @@ pub struct DebateState {
     pub current_round: u32,
     pub max_rounds: u32,
     pub scores: BTreeMap<String, JudgeScore>,
+    /// What was thought of the move before it was debated, where that was asked for.
+    pub blind_scores: BTreeMap<String, JudgeScore>,
     /// The sum of all scores, of 40 for each decision maker.
     pub total_score: u32,
     /// Conversations that ended early.
@@ -175,6 +177,7 @@ impl DebateState {
             current_round: 0,
             max_rounds,
             scores: BTreeMap::new(),
+            blind_scores: BTreeMap::new(),
             total_score: 0,
             partial: BTreeMap::new(),
             summaries: BTreeMap::new(),
@@ -220,6 +223,7 @@ pub enum Update {
     Said { log: LogName, entry: ConversationEntry },
     Stopped { log: LogName, error: String },
     Summarised { log: LogName, summary: Summary },
+    BlindScored { log: LogName, score: JudgeScore },
     Scored { log: LogName, score: JudgeScore },
     Spent(Spent),
 }
@@ -243,6 +247,9 @@ impl State for DebateState {
             }
             Update::Summarised { log, summary } => {
                 self.summaries.insert(log, summary);
+            }
+            Update::BlindScored { log, score } => {
+                self.blind_scores.insert(log.maker(), score);
             }
             Update::Scored { log, score } => {
                 self.total_score += score.card.total();

@@ -17,6 +17,9 @@ pub struct Verdict {
     pub total_score: u32,
     pub out_of: u32,
     pub scores_by_agent: BTreeMap<String, JudgeScore>,
+    /// What they thought of the move before it was debated, where that was asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub blind_scores: BTreeMap<String, JudgeScore>,
     /// What those who scored are called, by their ids.
     #[serde(default)]
     pub agents: BTreeMap<String, String>,
@@ -44,6 +47,7 @@ impl From<DebateState> for Verdict {
             out_of: BEST * u32::try_from(makers.len()).unwrap_or(u32::MAX),
             agents: state.personas().agents(),
             scores_by_agent: state.scores,
+            blind_scores: state.blind_scores,
             rounds: state.max_rounds,
             partial: state.partial,
             summaries: state.summaries,
@@ -54,6 +58,12 @@ impl From<DebateState> for Verdict {
 }
 
 impl Verdict {
+    /// What was given in all before the debate, where that was asked for.
+    pub fn blind_total(&self) -> Option<u32> {
+        let totals = self.blind_scores.values().map(|score| score.card.total());
+        (!self.blind_scores.is_empty()).then(|| totals.sum())
+    }
+
     /// Decision makers whose scores no model gave in so many words.
     pub fn doubtful(&self) -> impl Iterator<Item = &str> {
         let scores = self.scores_by_agent.iter();

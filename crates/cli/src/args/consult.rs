@@ -43,6 +43,10 @@ pub(crate) struct ConsultArgs {
     #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_consult::MOVES as u32, value_parser = clap::value_parser!(u32).range(1..=10))]
     pub(crate) moves: u32,
 
+    /// Have each decision maker score before the debate as well, to show what it changed
+    #[arg(conflicts_with = "resume", long)]
+    pub(crate) blind_scores: bool,
+
     /// Debates that are held at once; as many as the provider's limits bear by default
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) parallel_moves: Option<u32>,

@@ -131,6 +131,7 @@ fn chamber(plan: &Plan, input: &Input, models: Models, at_once: usize) -> Chambe
             temperature,
             max_tokens,
             context_window: input.context_window,
+            blind_scores: input.blind_scores,
         },
         gathered: plan.gathered.clone(),
         synthetic: input.synthetic,
@@ -434,8 +435,10 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
             true => String::new(),
             false => paint(WARN, format!("  [{}]", flags.join(", "))),
         };
+        let before =
+            placed.blind_score.map(|blind| format!(" (before: {blind})")).unwrap_or_default();
         let line = format!(
-            "{:>2}. {:<4} {:>3} of {}  {}",
+            "{:>2}. {:<4} {:>3} of {}{before}  {}",
             placed.rank, placed.move_id, placed.total_score, placed.out_of, placed.title
         );
         lines.push(format!("{}{flags}", terminal::harmless(&line)));

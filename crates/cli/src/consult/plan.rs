@@ -34,6 +34,8 @@ pub(super) struct Input {
     pub(super) synthetic: bool,
     pub(super) rounds: u32,
     pub(super) moves: u32,
+    #[serde(default)]
+    pub(super) blind_scores: bool,
     pub(super) limits: Limits,
     pub(super) image: Option<String>,
     pub(super) region: Option<String>,
@@ -211,6 +213,7 @@ impl Plan {
             synthetic: self.synthetic,
             rounds: args.rounds,
             moves: args.moves,
+            blind_scores: args.blind_scores,
             limits,
             image: args.sandbox.image.clone(),
             region: config.text("consult.region").map(str::to_owned),

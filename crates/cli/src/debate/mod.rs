@@ -108,6 +108,7 @@ impl Sitting<'_> {
             temperature: input.temperature as f32,
             max_tokens: input.max_output_tokens,
             context_window: input.context_window,
+            blind_scores: false,
         };
         let graph = built(self.gateway.clone(), options)?;
         let document = MoveDocument { move_id: input.move_id.clone(), content: content.to_owned() };

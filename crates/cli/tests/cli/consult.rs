@@ -42,7 +42,11 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     assert_eq!(again.code, 4);
     assert!(again.err.contains("is in `report` already"), "{}", again.err);
 
-    let whole = told(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet"]);
+    let whole =
+        told(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet", "--blind-scores"]);
+    // 9 before, and 15 debates of 7 calls and 3 blind scores.
+    assert_eq!(whole["spent"]["calls"], 9 + 15 * 10);
+    assert!(whole["recommended_moves"][0]["blind_score"].as_u64().is_some_and(|score| score >= 12));
     assert_eq!(whole["company_ticker"], "CRST");
     assert_eq!(whole["recommended_moves"].as_array().unwrap().len(), 3);
     assert_eq!(whole["other_moves"].as_array().unwrap().len(), 12);

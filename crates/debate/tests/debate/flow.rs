@@ -200,6 +200,27 @@ async fn what_was_said_cannot_speak_in_another_voice() {
 }
 
 #[tokio::test]
+async fn blind_scores_come_before_a_word_is_said() {
+    let model = Scripted::new(plain);
+    let options = Options { blind_scores: true, ..Options::default() };
+    let verdict = debate(&model, options, bakery(2), RunOptions::default()).await.unwrap();
+    assert_eq!(model.calls() as u64, calls(2, 3) + 3);
+    assert_eq!((verdict.blind_total(), verdict.total_score), (Some(90), 90));
+    let blind: Vec<_> = model
+        .asked()
+        .into_iter()
+        .filter(|asked| matches!(asked.what, Part::Score(_)) && said(&asked.request).is_empty())
+        .collect();
+    assert_eq!(blind.len(), 3);
+    // They change nothing of what is asked besides.
+    let without = Scripted::new(plain);
+    let plain =
+        debate(&without, Options::default(), bakery(2), RunOptions::default()).await.unwrap();
+    assert_eq!(plain.conversation_logs, verdict.conversation_logs);
+    assert_eq!((plain.blind_total(), plain.scores_by_agent), (None, verdict.scores_by_agent));
+}
+
+#[tokio::test]
 async fn there_may_be_more_or_fewer_decision_makers() {
     use assize_debate::{Company, DebateState, DecisionMaker, MoveDocument, Personas, Verdict};
     let maker =
