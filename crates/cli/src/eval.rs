@@ -126,7 +126,7 @@ pub(crate) async fn run(
     let report = match outcome {
         Ok(state) => Report::new(&format!("{} {}", input.provider, input.model), &state),
         Err(error) => {
-            sitting::note_end(&journal, &error).await;
+            sitting::note_end(&journal, &error, Vec::new()).await;
             let (failure, how) = sitting::explain(error, "eval", &run.id);
             how.iter().for_each(|how| note(how));
             return Err(failure);

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use assize_code::Trouble;
-use assize_graph::{JournalError, RunError};
+use assize_graph::{Event, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
 use assize_store::{Ending, RunId, RunJournal, StoreError};
 
@@ -14,14 +14,14 @@ use crate::kept;
 /// How long the last word of a run that was stopped may take: whoever stopped it waits.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// Writes down why a run ended.
-pub(crate) async fn note_end(journal: &RunJournal, error: &RunError) {
+/// Writes down why a run ended, and tells it.
+pub(crate) async fn note_end(journal: &RunJournal, error: &RunError, told: Vec<Event>) {
     let ending = match error {
         RunError::Cancelled { reason } => Ending::Cancelled { reason: reason.clone() },
         error => Ending::Failed { error: error.to_string() },
     };
     // The journal holds all that matters; without its last word the run counts as stopped.
-    let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, Vec::new())).await;
+    let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, told)).await;
 }
 
 /// What a failed run means to the user, and how to go on with it, where one can.

@@ -12,6 +12,7 @@ mod answer;
 mod documents;
 mod figures;
 mod hearing;
+mod html;
 mod models;
 mod nodes;
 mod personas;

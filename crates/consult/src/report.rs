@@ -109,6 +109,7 @@ impl Report {
             ("F1.md".to_owned(), self.f1_financial_inference.clone()),
             ("F2.md".to_owned(), self.f2_trend_inference.clone()),
             ("report.md".to_owned(), self.to_markdown()),
+            ("report.html".to_owned(), self.to_html()),
         ]);
         for suggestion in &self.move_suggestions {
             documents

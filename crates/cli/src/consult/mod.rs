@@ -13,7 +13,7 @@ use assize_consult::{
 };
 use assize_debate::LogName;
 use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Rehearsal};
-use assize_graph::{RunError, RunOptions};
+use assize_graph::{Event, RunError, RunOptions};
 use assize_sandbox::{Layer, Manager, Spec};
 use assize_store::{Ending, Run, RunJournal};
 use assize_types::{Cancel, Cost, Money, trail};
@@ -346,7 +346,13 @@ impl Sitting<'_> {
         let report = match outcome {
             Ok(state) => Report::from(&state),
             Err(error) => {
-                sitting::note_end(&self.journal, &error).await;
+                let told = match &error {
+                    RunError::Cancelled { reason } => {
+                        Event::new("pipeline_cancelled", json!({"reason": reason}))
+                    }
+                    error => Event::new("pipeline_failed", json!({"error": error.to_string()})),
+                };
+                sitting::note_end(&self.journal, &error, vec![told]).await;
                 let totals = self.gateway.ledger().totals();
                 if !self.args.quiet && totals.calls > 0 {
                     note(&paint(DIM, format!("spent: {}", account(&totals))));
@@ -380,7 +386,7 @@ impl Sitting<'_> {
         }
         if let Some(folder) = &self.args.out {
             let count = write(folder, report)?;
-            note(&format!("{count} files are in `{}`; begin with report.md", folder.display()));
+            note(&format!("{count} files are in `{}`; begin with report.html", folder.display()));
         }
         if !self.args.quiet && !self.args.json {
             let totals = self.gateway.ledger().totals();

@@ -179,7 +179,7 @@ impl Sitting<'_> {
     }
 
     async fn fail(&self, error: RunError) -> Result<(), Failure> {
-        sitting::note_end(&self.journal, &error).await;
+        sitting::note_end(&self.journal, &error, Vec::new()).await;
         let totals = self.gateway.ledger().totals();
         if !self.args.quiet {
             note(&paint(DIM, format!("spent: {}", account(&totals))));

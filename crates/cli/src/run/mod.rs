@@ -267,7 +267,7 @@ impl Sitting<'_> {
     }
 
     async fn fail(&self, error: RunError) -> Failure {
-        sitting::note_end(&self.journal, &error).await;
+        sitting::note_end(&self.journal, &error, Vec::new()).await;
         trail::workflow_completed(false, 0);
         let totals = self.gateway.ledger().totals();
         if !self.args.quiet && totals.calls > 0 {

@@ -30,6 +30,8 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     // 2 to make up, 2 to infer, 5 to propose, and 15 debates of 13 calls.
     assert!(err.contains("204 of 204 calls") && err.contains("debates in: jail (auto:"), "{err}");
     let report = home.work().join("report");
+    let page = fs::read_to_string(report.join("report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("REHEARSAL") && !page.contains("<script"));
     for name in ["report.md", "report.json", "F1.md", "F2.md", "moves/m15.md", "transcripts/m1.md"]
     {
         assert!(report.join(name).is_file(), "{name}");
@@ -175,7 +177,8 @@ tries assize consult CRST --rounds 2 --quiet
 id=$(assize runs list | sed -n 2p | cut -d' ' -f1)
 mount -o remount,size=40m disk
 tries assize runs resume \"$id\" --quiet --max-tokens 150000
-assize runs resume \"$id\" --quiet --max-tokens 100000000 | head -2";
+assize runs resume \"$id\" --quiet --max-tokens 100000000 | head -2
+assize runs show \"$id\" --events | grep -c pipeline_failed";
     let Ran { code, out, err } = crate::runs::where_disks_can_be_made(&home, script);
     assert_eq!(code, 0, "{out}\n{err}");
     insta::assert_snapshot!(out, @r"
@@ -183,6 +186,7 @@ assize runs resume \"$id\" --quiet --max-tokens 100000000 | head -2";
     exit code 5
     [rehearsal, no model was asked]
     Recommended to CRST
+    1
     ");
     assert!(err.contains("there is no room left for the store"), "{err}");
     assert!(err.contains("tokens does not allow another call"), "{err}");

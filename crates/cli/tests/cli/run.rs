@@ -53,7 +53,7 @@ fn for_any_other_task_a_provider_is_asked_for() {
 fn what_cannot_be_tried_is_said_before_anything_is_done() {
     let home = home();
     home.write("taken.py", "");
-    let long = "x".repeat(2 << 20);
+    let long = "x".repeat(10 << 20);
     let told = |args: &[&str], input: &[u8]| {
         let Ran { code, err, .. } = home.run_with_input(&[&["run"], args].concat(), input);
         format!("{code} {}", err.trim_end())

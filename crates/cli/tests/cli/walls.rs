@@ -42,6 +42,16 @@ fn programs_are_tried_in_containers_too() {
 }
 
 #[test]
+fn debates_are_held_in_containers_too() {
+    let Some(home) = with_docker() else { return };
+    let args = ["consult", "CRST", "--rounds", "1", "--moves", "1", "--parallel-moves", "2"];
+    let Ran { code, out, err } = home.run(&[&args[..], &["--isolation", "docker"]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("Recommended to CRST") && err.contains("debates in: docker"), "{err}");
+    assert!(!out.contains("no isolation"), "{out}");
+}
+
+#[test]
 fn docker_runs_code_with_the_same_words() {
     let Some(home) = with_docker() else { return };
     home.write("code.py", "import os, sys\nprint(sys.argv[1], sys.stdin.read())\nopen('left', 'w').write('x')\nsys.exit(9)");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_consult::{Chamber, Company, ConsultState, FlagKind, SYNTHETIC, graph, sources};
+use assize_consult::{Chamber, Company, ConsultState, FlagKind, Report, SYNTHETIC, graph, sources};
 use assize_graph::{Journal, MemoryJournal, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError};
 use assize_types::Cancel;
@@ -255,6 +255,40 @@ async fn faults_of_a_debate_are_flagged() {
     assert!(!state.f1_financial_inference.contains(SYNTHETIC));
     assert!(state.financial_data_raw.contains("24.9 %"));
     assert_eq!(&*state.news_data_raw, "Nothing is known on this side.");
+}
+
+/// Words of a model are words, on every page.
+#[tokio::test]
+async fn nothing_that_a_model_says_is_markup() {
+    const EVIL: &str =
+        "</pre><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" | cell";
+    let model = Script::saying(|asked| match &asked.part {
+        Part::Proposal(..) => {
+            let mut moves: serde_json::Value = serde_json::from_str(&proposal(0, 3)).unwrap();
+            for one in moves["moves"].as_array_mut().unwrap() {
+                for field in ["title", "thesis", "cost"] {
+                    one[field] = EVIL.into();
+                }
+                one["citations"] = serde_json::json!([EVIL]);
+            }
+            Some(Ok(moves.to_string()))
+        }
+        Part::Speech(..) | Part::Synthesis => Some(Ok(EVIL.to_owned())),
+        _ => None,
+    });
+    let state = consult(chamber(&model, 1, 15), None).await.unwrap();
+    let report = Report::from(&state);
+    let page = report.to_html();
+    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    // Every row of a table has as many cells as its head.
+    let markdown = report.to_markdown();
+    let other = markdown.split("# The other 12").nth(1).unwrap();
+    let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+    assert!(
+        other.lines().filter(|line| line.starts_with('|')).all(|line| cells(line) == 6),
+        "{other}"
+    );
 }
 
 #[test]

@@ -1,0 +1,313 @@
+//! The report as one page that needs nothing else: no script, no picture, no address.
+
+use std::fmt::Write as _;
+
+use assize_debate::{BEST, METRICS, Verdict};
+
+use crate::report::{Placed, Report, short};
+use crate::state::FlagKind;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c1f24; --soft: #5a626d; --line: #d9dde3; --page: #fbfbfa;
+  --card: #ffffff; --warn: #8a4b00; --warn-page: #fff4e2; --j0: #2f6db5; --j1: #c4611c; --j2: #2f8a5b;
+  --j3: #8a56b8; --j4: #a83a55; --j5: #5f6b2d; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e9eb; --soft: #a2a9b3; --line: #363c45; --page: #15181c;
+  --card: #1d2127; --warn: #ffc980; --warn-page: #33270f; --j0: #6fa8e8; --j1: #f0955a; --j2: #63c08f;
+  --j3: #bd92e6; --j4: #ea8298; --j5: #b4c172; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 54rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .2rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .8rem; }
+.soft { color: var(--soft); } .small { font-size: .88rem; }
+.flag { background: var(--warn-page); color: var(--warn); border-radius: .5rem; padding: .55rem .8rem; margin: .5rem 0;
+  font-size: .92rem; overflow-wrap: anywhere; }
+article { background: var(--card); border: 1px solid var(--line); border-radius: .8rem; padding: 1.2rem; margin: 1rem 0; }
+article h3 { margin: 0; font-size: 1.15rem; line-height: 1.3; } .score { font-variant-numeric: tabular-nums; font-weight: 650; }
+blockquote { margin: .4rem 0 .4rem 0; padding-left: .8rem; border-left: 3px solid var(--line); overflow-wrap: anywhere; }
+table { border-collapse: collapse; width: 100%; font-size: .93rem; } th { text-align: left; font-weight: 600; }
+th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.wide { overflow-x: auto; } svg { display: block; width: 100%; max-width: 36rem; height: auto; }
+svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
+svg .soft { fill: var(--soft); } svg .grid { stroke: var(--line); } details { margin: .6rem 0; } summary { cursor: pointer; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--card); border: 1px solid var(--line);
+  border-radius: .5rem; padding: .8rem; font-size: .85rem; }
+.key span { display: inline-block; margin-right: 1.1rem; } .key i { display: inline-block; width: .75rem; height: .75rem;
+  border-radius: .2rem; margin-right: .35rem; vertical-align: -.05rem; }
+";
+
+/// How many colours there are for judges.
+const COLOURS: usize = 6;
+
+impl Report {
+    /// The report as a page that can be opened anywhere. All words in it that are not ours are text.
+    pub fn to_html(&self) -> String {
+        let company = text(&self.company.called());
+        let mut page = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+             <title>{company}: recommendations</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
+             <h1>{company}</h1>\n<p class=\"soft\">{} moves debated, {} recommended · {} calls to models</p>\n",
+            self.policy_scores.len(),
+            self.recommended_moves.len(),
+            self.spent.calls
+        );
+        for flag in self.common_flags() {
+            let strong = matches!(
+                flag.kind,
+                FlagKind::Synthetic | FlagKind::Rehearsal | FlagKind::CompanyNotVerified
+            );
+            let head =
+                if strong { short(flag.kind).to_uppercase() } else { short(flag.kind).to_owned() };
+            let _ = writeln!(
+                page,
+                "<p class=\"flag\"><b>{}</b>: {}</p>",
+                text(&head),
+                text(&flag.message)
+            );
+        }
+        page.push_str("<h2>Recommended</h2>\n");
+        page.push_str(&self.judges_key());
+        for placed in &self.recommended_moves {
+            page.push_str(&self.card(placed));
+        }
+        if !self.other_moves.is_empty() {
+            let _ = writeln!(page, "<h2>The other {}</h2>", self.other_moves.len());
+            page.push_str(&self.others());
+        }
+        page.push_str("<h2>Where the judges disagree</h2>\n");
+        page.push_str(&self.judges_key());
+        page.push_str(&self.spread());
+        page.push_str("<h2>What it rests on</h2>\n");
+        for (title, document) in [
+            ("F1, the financial inference", &self.f1_financial_inference),
+            ("F2, the trend inference", &self.f2_trend_inference),
+            ("What is known of its figures", &self.financial_data_raw),
+            ("What is known of its news", &self.news_data_raw),
+        ] {
+            let _ = writeln!(
+                page,
+                "<details><summary>{}</summary><pre>{}</pre></details>",
+                text(title),
+                text(document)
+            );
+        }
+        let _ =
+            writeln!(page, "<p class=\"soft small\">Among moves, {}.</p>", text(&self.tie_rule));
+        page.push_str("</main>\n</body>\n</html>\n");
+        page
+    }
+
+    fn verdict_of(&self, placed: &Placed) -> Option<&Verdict> {
+        self.policy_scores.iter().find(|one| one.move_id == placed.move_id).map(|one| &**one)
+    }
+
+    /// Whose colour is whose.
+    fn judges_key(&self) -> String {
+        let Some(verdict) = self.policy_scores.first() else { return String::new() };
+        let mut key = String::from("<p class=\"key small soft\">");
+        for (index, (id, name)) in verdict.agents.iter().enumerate() {
+            let _ = write!(
+                key,
+                "<span><i style=\"background: var(--j{})\"></i>{} {}</span>",
+                index % COLOURS,
+                text(id),
+                text(name)
+            );
+        }
+        key.push_str("</p>\n");
+        key
+    }
+
+    /// One recommended move.
+    fn card(&self, placed: &Placed) -> String {
+        let suggestion = self.move_suggestions.iter().find(|one| one.move_id == placed.move_id);
+        let (Some(suggestion), Some(verdict)) = (suggestion, self.verdict_of(placed)) else {
+            return String::new();
+        };
+        let before = placed
+            .blind_score
+            .map(|blind| format!(", {blind} before the debate"))
+            .unwrap_or_default();
+        let mut card = format!(
+            "<article>\n<h3>{}. {}</h3>\n<p class=\"soft small\"><span class=\"score\">{} of {}</span>{before} · {} · \
+             proposed by {}</p>\n<p>{}</p>\n",
+            placed.rank,
+            text(&placed.title),
+            placed.total_score,
+            placed.out_of,
+            text(&placed.move_id),
+            text(&suggestion.persona),
+            text(suggestion.proposed.thesis.trim())
+        );
+        card.push_str(&bars(verdict));
+        card.push_str("<p><b>What decided the scores</b></p>\n");
+        for (id, score) in &verdict.scores_by_agent {
+            let _ = writeln!(
+                card,
+                "<blockquote><b>{}</b> {}</blockquote>",
+                text(id),
+                text(&score.card.reasoning)
+            );
+        }
+        card.push_str("<details><summary>The critic's last words, to each</summary>\n");
+        for (log, entries) in &verdict.conversation_logs {
+            if let Some(last) = entries.iter().rev().find(|entry| entry.role == "critic") {
+                let _ = writeln!(
+                    card,
+                    "<blockquote><b>to {}</b> {}</blockquote>",
+                    log.maker(),
+                    text(&last.content)
+                );
+            }
+        }
+        card.push_str("</details>\n");
+        let citations = suggestion.proposed.citations.join(", ");
+        let citations = if citations.is_empty() { "no finding".to_owned() } else { citations };
+        let _ = writeln!(card, "<p class=\"small\">It rests on {}.</p>", text(&citations));
+        for flag in self.flags_of(&placed.move_id) {
+            let _ = writeln!(
+                card,
+                "<p class=\"flag\"><b>{}</b>: {}</p>",
+                short(flag.kind),
+                text(&flag.message)
+            );
+        }
+        let _ = writeln!(
+            card,
+            "<details><summary>The whole move</summary><pre>{}</pre></details>\n</article>",
+            text(&suggestion.content)
+        );
+        card
+    }
+
+    fn others(&self) -> String {
+        let mut rows = String::from(
+            "<div class=\"wide\"><table>\n<tr><th class=\"n\">rank</th><th>move</th><th class=\"n\">score</th><th>flags</th></tr>\n",
+        );
+        for placed in &self.other_moves {
+            let flags: Vec<&str> =
+                self.flags_of(&placed.move_id).map(|flag| short(flag.kind)).collect();
+            let _ = writeln!(
+                rows,
+                "<tr><td class=\"n\">{}</td><td>{} <span class=\"soft\">{}</span></td><td class=\"n\">{} of {}</td><td>{}</td></tr>",
+                placed.rank,
+                text(&placed.title),
+                text(&placed.move_id),
+                placed.total_score,
+                placed.out_of,
+                text(&flags.join(", "))
+            );
+        }
+        rows.push_str("</table></div>\n");
+        rows
+    }
+
+    /// Each judge's total for each move, on one line a move: how far they are apart.
+    fn spread(&self) -> String {
+        const ROW: usize = 24;
+        const LEFT: f64 = 60.0;
+        const WIDTH: f64 = 640.0;
+        let all: Vec<&Placed> = self.recommended_moves.iter().chain(&self.other_moves).collect();
+        let height = ROW * all.len() + 34;
+        let at = |total: u32| LEFT + (WIDTH - LEFT - 20.0) * f64::from(total) / f64::from(BEST);
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Each judge's total of {BEST} for each move\">\n"
+        );
+        for tick in (0..=BEST).step_by(10) {
+            let x = at(tick);
+            let _ = writeln!(
+                svg,
+                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"8\" y2=\"{}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>",
+                height - 24,
+                height - 8
+            );
+        }
+        for (index, placed) in all.iter().enumerate() {
+            let Some(verdict) = self.verdict_of(placed) else { continue };
+            let y = index * ROW + 20;
+            let totals: Vec<u32> =
+                verdict.scores_by_agent.values().map(|score| score.card.total()).collect();
+            let _ = writeln!(
+                svg,
+                "<text x=\"0\" y=\"{}\">{}. {}</text>",
+                y + 4,
+                placed.rank,
+                text(&placed.move_id)
+            );
+            if let (Some(least), Some(most)) = (totals.iter().min(), totals.iter().max()) {
+                let (from, to) = (at(*least), at(*most));
+                let _ = writeln!(
+                    svg,
+                    "<line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{y}\" y2=\"{y}\" stroke=\"var(--line)\" stroke-width=\"4\"/>"
+                );
+            }
+            for (judge, ((id, _), total)) in verdict.scores_by_agent.iter().zip(&totals).enumerate()
+            {
+                // Equal totals lie beside each other, not on top of each other.
+                let same = totals[..judge].iter().filter(|other| *other == total).count() as f64;
+                let _ = writeln!(
+                    svg,
+                    "<circle cx=\"{:.1}\" cy=\"{y}\" r=\"5\" fill=\"var(--j{})\"><title>{}: {total}</title></circle>",
+                    at(*total) + same * 7.0,
+                    judge % COLOURS,
+                    text(id)
+                );
+            }
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+}
+
+/// The scores of one move: by metric, a bar for each judge.
+fn bars(verdict: &Verdict) -> String {
+    const BAR: usize = 11;
+    const GAP: usize = 3;
+    const LEFT: f64 = 144.0;
+    const WIDTH: f64 = 480.0;
+    let judges = verdict.scores_by_agent.len();
+    let group = judges * (BAR + GAP) + 12;
+    let height = METRICS.len() * group;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Scores by metric and judge\">\n"
+    );
+    for (row, metric) in METRICS.iter().enumerate() {
+        let top = row * group + 6;
+        let middle = top + judges * (BAR + GAP) / 2 + 3;
+        let _ = writeln!(svg, "<text x=\"0\" y=\"{middle}\">{}</text>", metric.replace('_', " "));
+        for (judge, (id, score)) in verdict.scores_by_agent.iter().enumerate() {
+            let value = score.card.scores()[row];
+            let y = top + judge * (BAR + GAP);
+            let width = (WIDTH - LEFT - 30.0) * f64::from(value) / 10.0;
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{LEFT}\" y=\"{y}\" width=\"{width:.1}\" height=\"{BAR}\" rx=\"2\" fill=\"var(--j{})\"><title>{}: {value}</title></rect>\
+                 <text class=\"soft\" x=\"{:.1}\" y=\"{}\">{value}</text>",
+                judge % COLOURS,
+                text(id),
+                LEFT + width + 6.0,
+                y + BAR
+            );
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// Words as words: nothing in them is taken for markup.
+fn text(words: &str) -> String {
+    let mut safe = String::with_capacity(words.len());
+    for c in words.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
