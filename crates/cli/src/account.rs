@@ -1,10 +1,11 @@
 //! What was spent, in words and figures.
 
-use assize_gateway::Totals;
+use assize_gateway::{Estimate, REHEARSAL_LABEL, Totals};
 use assize_types::{Cost, Money, Usage};
 use serde_json::{Value, json};
 
-use crate::terminal::grouped;
+use crate::failure::Failure;
+use crate::terminal::{grouped, out_json, out_line};
 
 /// What was spent, and what may have been.
 pub(crate) fn account(totals: &Totals) -> String {
@@ -31,6 +32,36 @@ pub(crate) fn tokens(usage: &Usage) -> String {
         _ => format!(" ({:.0}% cached)", usage.cached_share() * 100.0),
     };
     format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
+}
+
+/// What something is likely to take, before anyone is asked.
+pub(crate) fn show_estimate(
+    estimate: &Estimate,
+    is_rehearsal: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let Estimate { calls, input_tokens, output_tokens, cost, .. } = estimate;
+    if json {
+        let mut shown = json!({
+            "calls": calls,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cost_usd": dollars(*cost),
+        });
+        if is_rehearsal {
+            shown["label"] = json!(REHEARSAL_LABEL);
+        }
+        return out_json(&shown);
+    }
+    if is_rehearsal {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    out_line(&format!(
+        "{calls} calls, about {} tokens in and {} out: about {cost}, less what the provider's cache \
+         saves",
+        grouped(*input_tokens),
+        grouped(*output_tokens),
+    ))
 }
 
 /// Dollars as a number, or null where they are unknown.

@@ -87,6 +87,31 @@ pub(crate) fn can_draw() -> bool {
     io::stderr().is_terminal() && tall && !dumb
 }
 
+/// How it is shown how far something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// By lines that change in place.
+    Live,
+    /// By lines that stay.
+    Lines,
+    Silent,
+}
+
+impl Manner {
+    /// As it is wanted, and as the terminal can. What it is all about is said at once where lines stay.
+    pub(crate) fn begin(quiet: bool, heading: &str) -> Manner {
+        let manner = match (quiet, can_draw()) {
+            (true, _) => Manner::Silent,
+            (false, true) => Manner::Live,
+            (false, false) => Manner::Lines,
+        };
+        if manner == Manner::Lines {
+            note(heading);
+        }
+        manner
+    }
+}
+
 /// Draws lines in place of those drawn before; none to take them away. Other notes go above them.
 pub(crate) fn draw(lines: &[String]) {
     let mut drawn = drawn();

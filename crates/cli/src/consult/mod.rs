@@ -19,12 +19,12 @@ use assize_store::{Ending, Run, RunJournal};
 use assize_types::{Cancel, Cost, Money, trail};
 use serde_json::{Value, json};
 
-use crate::account::{account, dollars};
+use crate::account::{account, dollars, show_estimate};
 use crate::args::ConsultArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::terminal::{self, BOLD, DIM, WARN, grouped, note, out, out_json, out_line, paint};
+use crate::terminal::{self, BOLD, DIM, WARN, note, out, out_json, out_line, paint};
 use crate::{artifacts, kept, sitting, walls};
 use plan::{Input, Plan};
 use progress::Progress;
@@ -80,7 +80,9 @@ pub(crate) async fn run(
     let mut chamber = chamber(&plan, &input, models, at_once);
     let estimate = estimate(&chamber, &gateway);
     if args.estimate {
-        return show_estimate(&estimate, &gateway, args.json);
+        let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
+        let estimate = estimate.as_ref().ok_or_else(nothing)?;
+        return show_estimate(estimate, gateway.is_rehearsal(), args.json);
     }
     if plan.resumed.is_none() {
         ask_before(&args, config, &estimate)?;
@@ -235,34 +237,6 @@ fn estimate(chamber: &Chamber, gateway: &Gateway) -> Option<Estimate> {
     let input = debates * (of_debate * (RULES + PACK + MOVE) + read_again)
         + before * (RULES + gathered + PACK);
     Some(Estimate::of_calls(facts, calls, input, calls * ANSWER + before * 1000))
-}
-
-fn show_estimate(
-    estimate: &Option<Estimate>,
-    gateway: &Gateway,
-    json: bool,
-) -> Result<(), Failure> {
-    let Some(Estimate { calls, input_tokens, output_tokens, cost, .. }) = estimate else {
-        return Err(Failure::new(FailureKind::Usage, "there is nothing to estimate"));
-    };
-    if json {
-        let mut shown = json!({
-            "calls": calls, "input_tokens": input_tokens, "output_tokens": output_tokens,
-            "cost_usd": dollars(*cost),
-        });
-        if gateway.is_rehearsal() {
-            shown["label"] = json!(REHEARSAL_LABEL);
-        }
-        return out_json(&shown);
-    }
-    if gateway.is_rehearsal() {
-        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
-    }
-    out_line(&format!(
-        "{calls} calls, about {} tokens in and {} out: about {cost}, less what the provider's cache saves",
-        grouped(*input_tokens),
-        grouped(*output_tokens),
-    ))
 }
 
 /// Asks before more is spent than may be spent unasked.

@@ -9,7 +9,7 @@ use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Event, Key, Signal};
 
 use crate::account::account;
-use crate::terminal::{self, DIM, paint};
+use crate::terminal::{self, DIM, Manner, paint};
 
 /// How many debates are shown in one line.
 const IN_A_LINE: usize = 5;
@@ -34,13 +34,6 @@ pub(super) struct Progress {
     shown: Mutex<Shown>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Live,
-    Lines,
-    Silent,
-}
-
 impl Progress {
     pub(super) fn new(
         heading: String,
@@ -49,14 +42,7 @@ impl Progress {
         ledger: Arc<dyn Ledger>,
         quiet: bool,
     ) -> Progress {
-        let manner = match (quiet, terminal::can_draw()) {
-            (true, _) => Manner::Silent,
-            (false, true) => Manner::Live,
-            (false, false) => Manner::Lines,
-        };
-        if manner == Manner::Lines {
-            terminal::note(&heading);
-        }
+        let manner = Manner::begin(quiet, &heading);
         let (begun, shown) = (Instant::now(), Mutex::default());
         Progress { heading, calls, rounds, ledger, begun, manner, shown }
     }

@@ -1,12 +1,10 @@
 //! What a debate is likely to take, before anyone is asked.
 
 use assize_debate::{Personas, ROUNDS, calls};
-use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL};
-use serde_json::json;
+use assize_gateway::{Estimate, Gateway};
 
-use crate::account::dollars;
+use crate::account::show_estimate;
 use crate::failure::{Failure, FailureKind};
-use crate::terminal::{grouped, out_json, out_line};
 
 /// Tokens of an answer of 120 to 250 words.
 const ANSWER: u64 = 350;
@@ -31,27 +29,6 @@ pub(super) fn show(
     let read_again = makers as u64 * turns * (turns + 1) / 2;
     let prefix = RULES + content.len() as u64 / 4;
     let input = calls * prefix + read_again * ANSWER;
-    let Estimate { input_tokens, output_tokens, cost, .. } =
-        Estimate::of_calls(facts, calls, input, calls * ANSWER);
-    if json {
-        let mut shown = json!({
-            "calls": calls,
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-            "cost_usd": dollars(cost),
-        });
-        if gateway.is_rehearsal() {
-            shown["label"] = json!(REHEARSAL_LABEL);
-        }
-        return out_json(&shown);
-    }
-    if gateway.is_rehearsal() {
-        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
-    }
-    out_line(&format!(
-        "{calls} calls, about {} tokens in and {} out: about {cost}, less what the provider's cache \
-         saves",
-        grouped(input_tokens),
-        grouped(output_tokens),
-    ))
+    let estimate = Estimate::of_calls(facts, calls, input, calls * ANSWER);
+    show_estimate(&estimate, gateway.is_rehearsal(), json)
 }

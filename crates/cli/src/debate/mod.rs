@@ -24,9 +24,9 @@ use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::kept;
 use crate::sitting;
-use crate::terminal::{self, DIM, WARN, grouped, note, out, out_json, paint};
+use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
 use plan::{Input, Plan};
-use progress::{Manner, Progress};
+use progress::Progress;
 
 pub(crate) async fn run(
     args: DebateArgs,
@@ -143,14 +143,7 @@ impl Sitting<'_> {
         };
         let heading = format!("{} · {} · {who}", self.run.id, self.run.title);
         let heading = terminal::harmless(heading.trim_end());
-        let manner = match (self.args.quiet, terminal::can_draw()) {
-            (true, _) => Manner::Silent,
-            (false, true) => Manner::Live,
-            (false, false) => Manner::Lines,
-        };
-        if manner == Manner::Lines {
-            note(&heading);
-        }
+        let manner = Manner::begin(self.args.quiet, &heading);
         let (personas, ledger) = (Arc::new(Personas::default()), self.gateway.ledger().clone());
         Progress::new(heading, self.input.rounds, personas, ledger, manner)
     }

@@ -8,7 +8,7 @@ use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Signal};
 
 use crate::account::account;
-use crate::terminal::{self, DIM, paint};
+use crate::terminal::{self, DIM, Manner, paint};
 
 /// What is shown of one conversation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,14 +40,6 @@ pub(crate) struct Progress {
     begun: Instant,
     manner: Manner,
     shown: Mutex<Shown>,
-}
-
-/// How it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
-    Live,
-    Lines,
-    Silent,
 }
 
 impl Progress {

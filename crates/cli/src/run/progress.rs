@@ -7,7 +7,7 @@ use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Signal};
 
 use crate::account::account;
-use crate::terminal::{self, DIM, paint};
+use crate::terminal::{self, DIM, Manner, paint};
 
 /// Follows a trial and shows how far it is.
 pub(super) struct Progress {
@@ -19,13 +19,6 @@ pub(super) struct Progress {
     doing: Mutex<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Live,
-    Lines,
-    Silent,
-}
-
 impl Progress {
     pub(super) fn new(
         heading: String,
@@ -33,14 +26,7 @@ impl Progress {
         ledger: Arc<dyn Ledger>,
         quiet: bool,
     ) -> Progress {
-        let manner = match (quiet, terminal::can_draw()) {
-            (true, _) => Manner::Silent,
-            (false, true) => Manner::Live,
-            (false, false) => Manner::Lines,
-        };
-        if manner == Manner::Lines {
-            terminal::note(&heading);
-        }
+        let manner = Manner::begin(quiet, &heading);
         let (begun, doing) = (Instant::now(), Mutex::new("getting ready".to_owned()));
         Progress { heading, attempts, ledger, begun, manner, doing }
     }
