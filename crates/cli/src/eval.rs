@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::account::{account, dollars};
-use crate::args::EvalArgs;
+use crate::args::{Again, EvalArgs};
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -63,8 +63,8 @@ pub(crate) async fn run(
     }
     let store = kept::open(config, around)?;
     let (before, resumed) = match &args.again.resume {
-        Some(name) => {
-            let (run, input, kept) = find(&*store, name, args.again.take_over).await?;
+        Some(_) => {
+            let (run, input, kept) = find(&*store, &args.again).await?;
             problems = kept;
             (Some(input), Some(run))
         }
@@ -147,21 +147,8 @@ fn read(text: &str) -> Result<Vec<Problem>, Failure> {
 }
 
 /// The run to go on with, and what it was begun with.
-async fn find(
-    store: &dyn Store,
-    name: &str,
-    take_over: bool,
-) -> Result<(Run, Input, Vec<Problem>), Failure> {
-    let run = kept::find(store, name).await?;
-    if run.kind != "eval" {
-        let message = format!("`{}` is of another kind: {}", run.id, run.kind);
-        let hint = format!("`assize runs resume {}` knows how", run.id);
-        return Err(Failure::new(FailureKind::Usage, message).hint(hint));
-    }
-    if !take_over {
-        let instead = "wait for it, stop it, or take the run over with `--take-over`";
-        kept::refuse_if_held(&run, "taken up again", instead)?;
-    }
+async fn find(store: &dyn Store, again: &Again) -> Result<(Run, Input, Vec<Problem>), Failure> {
+    let run = kept::to_go_on(store, again, "eval").await?;
     let lost = |what: &str| {
         let message = format!("{what} of `{}` cannot be read", run.id);
         Failure::new(FailureKind::Environment, message).hint("start it again: `assize eval FILE`")
@@ -183,15 +170,9 @@ fn settings(
 ) -> Result<Input, Failure> {
     let (provider, model) = gateway.name();
     if let Some(before) = before {
-        let same = (before.provider.as_str(), before.model.as_str()) == (provider, model);
-        if same || args.model.replay.is_some() {
-            return Ok(before);
-        }
-        return Err(kept::another_model(
-            "the run",
-            (&before.provider, &before.model),
-            gateway.name(),
-        ));
+        let answered = (before.provider.as_str(), before.model.as_str());
+        kept::refuse_another_model("the run", answered, gateway, &args.model)?;
+        return Ok(before);
     }
     let limits = walls::spec(&args.sandbox, config)?.limits;
     let longest = config.whole("max_output_tokens");

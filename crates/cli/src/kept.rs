@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_gateway::Caps;
+use assize_gateway::{Caps, Gateway};
 use assize_graph::{Outcome, Record};
 use assize_llm::Response;
 use assize_store::{
@@ -14,6 +14,7 @@ use assize_types::Money;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::args::{Again, ModelArgs};
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -230,8 +231,37 @@ pub(crate) async fn begin(
     }
 }
 
+/// The run of this kind that is to go on.
+pub(crate) async fn to_go_on(store: &dyn Store, again: &Again, kind: &str) -> Result<Run, Failure> {
+    let run = find(store, again.resume.as_deref().unwrap_or_default()).await?;
+    if run.kind != kind {
+        let message = format!("`{}` is of another kind: {}", run.id, run.kind);
+        let hint = format!("`assize runs resume {}` knows how", run.id);
+        return Err(Failure::new(FailureKind::Usage, message).hint(hint));
+    }
+    if !again.take_over {
+        let instead = "wait for it, stop it, or take the run over with `--take-over`";
+        refuse_if_held(&run, "taken up again", instead)?;
+    }
+    Ok(run)
+}
+
+/// Refuses to go on with a run that was begun with another model.
+pub(crate) fn refuse_another_model(
+    run: &str,
+    before: (&str, &str),
+    gateway: &Gateway,
+    args: &ModelArgs,
+) -> Result<(), Failure> {
+    // A cassette answers in whoever's name it was recorded.
+    if args.replay.is_some() || before == gateway.name() {
+        return Ok(());
+    }
+    Err(another_model(run, before, gateway.name()))
+}
+
 /// That a run was begun with one model, and another would answer now.
-pub(crate) fn another_model(run: &str, before: (&str, &str), now: (&str, &str)) -> Failure {
+fn another_model(run: &str, before: (&str, &str), now: (&str, &str)) -> Failure {
     let message = format!(
         "{run} was begun with {} {}, and {} {} would answer now",
         before.0, before.1, now.0, now.1

@@ -227,7 +227,7 @@ pub(crate) fn judge(
     let stdout = String::from_utf8_lossy(&finished.stdout);
     judge_end(limits, &finished.outcome).or_else(|| {
         let expect = expect.filter(|expect| !expect.is_met_by(&stdout))?;
-        let printed = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let printed = assize_types::text::one_line(&stdout);
         let printed = assize_types::text::shorten(&printed, LONGEST_PRINTED);
         Some(CodeFailure::NotExpected { expected: expect.to_string(), printed })
     })

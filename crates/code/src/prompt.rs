@@ -307,8 +307,7 @@ fn told(attempt: &Attempt) -> Turn {
 }
 
 fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assize_types::text::shorten(&line, LONGEST_WORD)
+    assize_types::text::shorten(&assize_types::text::one_line(text), LONGEST_WORD)
 }
 
 /// The beginning and the end of a long text.

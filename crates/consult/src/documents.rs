@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use assize_types::text::one_line;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Inference, Move};
@@ -168,10 +169,6 @@ impl Library<'_> {
         }
         (resolved, unresolved)
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use assize_debate::{METRICS, Verdict};
 use assize_llm::Spent;
+use assize_types::text::one_line;
 use serde::{Deserialize, Serialize};
 
 use crate::documents::{SYNTHETIC, Suggestion};
@@ -259,8 +260,4 @@ fn transcript(verdict: &Verdict) -> String {
         }
     }
     text
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

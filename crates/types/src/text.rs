@@ -11,6 +11,11 @@ pub fn shorten(text: &str, chars: usize) -> String {
     if head.len() < text.len() { format!("{head}…") } else { text.to_owned() }
 }
 
+/// A text in one line: every run of white space is one blank.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Byte-order marks, zero-width characters and direction marks: nothing a person sees.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,

@@ -141,16 +141,7 @@ impl Plan {
 
     /// A run that goes on.
     pub(super) async fn resumed(args: &ConsultArgs, store: &dyn Store) -> Result<Plan, Failure> {
-        let run = kept::find(store, args.again.resume.as_deref().unwrap_or_default()).await?;
-        if run.kind != "consult" {
-            let message = format!("`{}` is of another kind: {}", run.id, run.kind);
-            let hint = format!("`assize runs resume {}` knows how", run.id);
-            return Err(Failure::new(FailureKind::Usage, message).hint(hint));
-        }
-        if !args.again.take_over {
-            let instead = "wait for it, stop it, or take the run over with `--take-over`";
-            kept::refuse_if_held(&run, "taken up again", instead)?;
-        }
+        let run = kept::to_go_on(store, &args.again, "consult").await?;
         let lost = |what: &str| {
             let message = format!("{what} of `{}` cannot be read", run.id);
             Failure::new(FailureKind::Environment, message).hint("start it again: `assize consult`")
@@ -190,17 +181,9 @@ impl Plan {
     ) -> Result<Input, Failure> {
         let (provider, model) = gateway.name();
         if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
-            let same = args.model.replay.is_some()
-                || (before.provider.as_str(), before.model.as_str()) == (provider, model);
-            if same {
-                return Ok(before.clone());
-            }
-            let run = format!("`{}`", run.id);
-            return Err(kept::another_model(
-                &run,
-                (&before.provider, &before.model),
-                (provider, model),
-            ));
+            let answered = (before.provider.as_str(), before.model.as_str());
+            kept::refuse_another_model(&format!("`{}`", run.id), answered, gateway, &args.model)?;
+            return Ok(before.clone());
         }
         let longest = config.whole("max_output_tokens");
         // A debate computes nothing: what it may use is its own setting, unless a flag says otherwise.

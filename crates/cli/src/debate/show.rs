@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use assize_debate::{ConversationEntry, LogName, METRICS, Verdict};
 use assize_gateway::REHEARSAL_LABEL;
+use assize_types::text::one_line;
 
 /// The metrics, short enough for a table of 80 columns.
 const HEADS: [&str; METRICS.len()] = ["impact", "feasibility", "return", "alignment"];
@@ -79,9 +80,4 @@ pub(crate) fn transcripts(
         }
     }
     text
-}
-
-/// A model's words, on one line.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -118,15 +118,7 @@ impl Plan {
 
     /// A run that goes on.
     pub(super) async fn resumed(args: &RunArgs, store: &dyn Store) -> Result<Plan, Failure> {
-        let run = kept::find(store, args.again.resume.as_deref().unwrap_or_default()).await?;
-        if run.kind != "run" {
-            let message = format!("`{}` is of another kind: {}", run.id, run.kind);
-            return Err(usage(message).hint(format!("`assize runs resume {}` knows how", run.id)));
-        }
-        if !args.again.take_over {
-            let instead = "wait for it, stop it, or take the run over with `--take-over`";
-            kept::refuse_if_held(&run, "taken up again", instead)?;
-        }
+        let run = kept::to_go_on(store, &args.again, "run").await?;
         let lost = |what: &str| {
             let message = format!("{what} of `{}` cannot be read", run.id);
             Failure::new(FailureKind::Environment, message).hint("start it again: `assize run`")
@@ -170,15 +162,9 @@ impl Plan {
     ) -> Result<Input, Failure> {
         let (provider, model) = gateway.name();
         if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
-            // A cassette answers in whoever's name it was recorded.
-            let same = args.model.replay.is_some()
-                || (before.provider.as_str(), before.model.as_str()) == (provider, model);
-            if same {
-                return Ok(before.clone());
-            }
-            let (run, before) =
-                (format!("`{}`", run.id), (before.provider.as_str(), &*before.model));
-            return Err(kept::another_model(&run, before, (provider, model)));
+            let answered = (before.provider.as_str(), before.model.as_str());
+            kept::refuse_another_model(&format!("`{}`", run.id), answered, gateway, &args.model)?;
+            return Ok(before.clone());
         }
         let temperature = config.decimal("temperature");
         let longest = config.whole("max_output_tokens");

@@ -116,5 +116,5 @@ pub(crate) fn left(files: &[LeftFile], run: &RunId) -> String {
 
 /// Somebody else's words, in one line of bounded length.
 fn one_line(text: &str) -> String {
-    shorten(&text.split_whitespace().collect::<Vec<_>>().join(" "), LONGEST)
+    shorten(&assize_types::text::one_line(text), LONGEST)
 }

@@ -62,27 +62,27 @@ fn sessions_are_listed_shown_and_removed() {
         FakeProvider::scripted(Kind::Anthropic, answers.map(|one| Reply::text(one.to_string())));
     let home = with_provider(Kind::Anthropic, &fake);
     assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
-    let Ran { code, err, .. } = home.run(&["run", "x", "--session", "work"]);
+    let Ran { code, err, .. } = home.run(&["run", "x", "--session", "notes"]);
     assert_eq!(code, 0, "{err}");
-    assert!(err.contains("session `work`, which begins with this run"), "{err}");
+    assert!(err.contains("session `notes`, which begins with this run"), "{err}");
     let listed = home.run(&["sessions", "list"]).out;
-    assert_eq!(listed.lines().last(), Some("work         1              3"), "{listed}");
-    let shown = home.run(&["sessions", "show", "work"]).out;
-    assert!(shown.contains("sessions/work/files\n") && shown.ends_with("  a\n"), "{shown}");
+    assert_eq!(listed.lines().last(), Some("notes        1              3"), "{listed}");
+    let shown = home.run(&["sessions", "show", "notes"]).out;
+    assert!(shown.contains("sessions/notes/files\n") && shown.ends_with("  a\n"), "{shown}");
     let shown: Value =
-        serde_json::from_str(&home.run(&["sessions", "show", "work", "--json"]).out).unwrap();
+        serde_json::from_str(&home.run(&["sessions", "show", "notes", "--json"]).out).unwrap();
     assert_eq!(shown["files"], json!([{"name": "a", "bytes": 3}]));
-    let missing = home.run(&["sessions", "rm", "work", "wrok"]);
+    let missing = home.run(&["sessions", "rm", "notes", "ntoes"]);
     assert_eq!(missing.code, 2);
-    assert!(missing.err.contains("there is no session `wrok`"), "{}", missing.err);
+    assert!(missing.err.contains("there is no session `ntoes`"), "{}", missing.err);
     // More than a sandbox has room for.
-    let files = home.folder.path().join(".local/state/assize/sessions/work/files");
+    let files = home.folder.path().join(".local/state/assize/sessions/notes/files");
     fs::write(files.join("big"), vec![0; 3 << 20]).unwrap();
-    let large = home.run(&["run", "x", "--session", "work", "--disk", "2M"]);
+    let large = home.run(&["run", "x", "--session", "notes", "--disk", "2M"]);
     assert_eq!(large.code, 2, "{}", large.err);
     assert!(large.err.contains("take more room than the 2 MB"), "{}", large.err);
     assert!(large.err.contains("`--disk`"), "{}", large.err);
-    assert_eq!(home.run(&["sessions", "rm", "work"]).out, "removed work\n");
+    assert_eq!(home.run(&["sessions", "rm", "notes"]).out, "removed notes\n");
     assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
 }
 
@@ -121,11 +121,11 @@ large out
 assize runs files \"$(last)\" --out out
 # Where a session is kept.
 small ../.local/state/assize/sessions
-tries assize run x --quiet --session work
-ls ../.local/state/assize/sessions/work/files
+tries assize run x --quiet --session notes
+ls ../.local/state/assize/sessions/notes/files
 large ../.local/state/assize/sessions
 assize runs resume \"$(last)\" --quiet
-ls ../.local/state/assize/sessions/work/files
+ls ../.local/state/assize/sessions/notes/files
 # Where runs are kept.
 export ASSIZE_STORE_PATH=disk/store.db
 small disk
