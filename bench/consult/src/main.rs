@@ -1,10 +1,14 @@
 //! A whole consultation with a model that takes its time for each call: how long it takes, against its
-//! longest chain of calls, which nothing can beat, and what we ourselves use of the processor for it.
+//! longest chain of calls, which nothing can beat, and what we ourselves use of the processor for it. Then
+//! once more with a provider that caches prompts: what it charges for the input, against the same words in
+//! another order.
 //!
 //! Everything is the real thing: the gateway, the graph, the journal in SQLite, and a jail for each debate.
 //! Times on a shared machine are noise: look at the ratios.
 
 #![expect(clippy::print_stdout, reason = "this program is there to print")]
+
+mod billing;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +19,7 @@ use assize_consult::{
 };
 use assize_gateway::{Gateway, Limits, Pacer, Rehearsal};
 use assize_graph::RunOptions;
+use assize_llm::Model;
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{Manager, Spec};
 use assize_store::{Access, Durability, Ending, NewRun, RunJournal, SqliteStore, Store};
@@ -43,15 +48,14 @@ async fn main() -> anyhow::Result<()> {
     let mut calls = 0;
     for _ in 0..args.repeats.max(1) {
         let before = processor();
-        let (wall, made) = consult(&args).await?;
+        let (wall, made) = consult(&args, rehearsal(&args)).await?;
         took.push((wall, processor().saturating_sub(before)));
         calls = made;
     }
     took.sort();
     let (wall, processor) = took[took.len() / 2];
-    let latency = Duration::from_millis(args.latency);
-    // Making up, inferring, proposing; then the opening, an answer, two a round after the first, the scores.
-    let chain = 3 + 2 + 2 * (args.rounds - 1) + 1;
+    let latency = args.latency();
+    let chain = args.longest_chain();
     let shortest = latency * chain;
     // One move after the other, as the first plan of this pipeline had it.
     let one_by_one = latency * (3 + 15 * (chain - 3));
@@ -75,23 +79,43 @@ async fn main() -> anyhow::Result<()> {
         let faster = one_by_one.as_secs_f64() / wall.as_secs_f64();
         println!("{faster:.1}× as fast as one move after the other");
     }
-    Ok(())
+    println!();
+    billing::measure(&args).await
+}
+
+impl Args {
+    fn latency(&self) -> Duration {
+        Duration::from_millis(self.latency)
+    }
+
+    /// Making up, inferring, proposing; then the opening, an answer, two a round after the first, the scores.
+    fn longest_chain(&self) -> u32 {
+        3 + 2 + 2 * (self.rounds - 1) + 1
+    }
+}
+
+/// A model that makes everything up, after a while.
+fn rehearsal(args: &Args) -> Arc<dyn Model> {
+    let options = assize_gateway::Options {
+        script: Some(Arc::new(assize_consult::rehearsal::answer)),
+        ..unpaced()
+    };
+    let rehearsal = Rehearsal { latency: args.latency(), ..Rehearsal::default() };
+    Arc::new(Gateway::to_rehearsal(rehearsal, options))
+}
+
+/// As many calls at once as there are.
+fn unpaced() -> assize_gateway::Options {
+    let pacer = Pacer::new(Limits { concurrency: 1000, ..Limits::default() });
+    assize_gateway::Options { pacer, ..assize_gateway::Options::default() }
 }
 
 /// One consultation, from the ticker to what is kept of it.
-async fn consult(args: &Args) -> anyhow::Result<(Duration, u64)> {
+async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration, u64)> {
     let folder = tempfile::tempdir().context("making a folder")?;
     let manager =
         Manager::open(folder.path().join("sandboxes"), Arc::new(Jail::new(Vec::new())), &[]);
     let manager = Arc::new(manager.await?);
-    let options = assize_gateway::Options {
-        script: Some(Arc::new(assize_consult::rehearsal::answer)),
-        pacer: Pacer::new(Limits { concurrency: 1000, ..Limits::default() }),
-        ..assize_gateway::Options::default()
-    };
-    let rehearsal =
-        Rehearsal { latency: Duration::from_millis(args.latency), ..Rehearsal::default() };
-    let model = Arc::new(Gateway::to_rehearsal(rehearsal, options));
     let layer = install(&folder.path().join("programs"))?;
     let access = Access::Write(Durability::ProcessCrash);
     let store: Arc<dyn Store> =
@@ -124,6 +148,7 @@ async fn consult(args: &Args) -> anyhow::Result<(Duration, u64)> {
         gathered: Arc::default(),
         synthetic: false,
         debates: Arc::new(debates),
+        turnings: Vec::new(),
     };
     let calls = chamber.calls();
     let company = Company { ticker: "CRST".parse()?, name: None };

@@ -34,16 +34,22 @@ pub(crate) fn tokens(usage: &Usage) -> String {
     format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
 }
 
-/// What something is likely to take, before anyone is asked.
+/// What a call usually takes a provider, in seconds.
+const SECONDS_A_CALL: u64 = 6;
+
+/// What something is likely to take, before anyone is asked; so many calls of it one after the other.
 pub(crate) fn show_estimate(
     estimate: &Estimate,
+    in_a_row: u64,
     is_rehearsal: bool,
     json: bool,
 ) -> Result<(), Failure> {
     let Estimate { calls, input_tokens, output_tokens, cost, .. } = estimate;
+    let seconds = if is_rehearsal { 0 } else { in_a_row * SECONDS_A_CALL };
     if json {
         let mut shown = json!({
             "calls": calls,
+            "seconds": seconds,
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
             "cost_usd": dollars(*cost),
@@ -58,10 +64,20 @@ pub(crate) fn show_estimate(
     }
     out_line(&format!(
         "{calls} calls, about {} tokens in and {} out: about {cost}, less what the provider's cache \
-         saves",
+         saves; {}",
         grouped(*input_tokens),
         grouped(*output_tokens),
+        how_long(in_a_row, is_rehearsal),
     ))
+}
+
+/// How long so many calls in a row are likely to take.
+pub(crate) fn how_long(in_a_row: u64, is_rehearsal: bool) -> String {
+    match in_a_row * SECONDS_A_CALL {
+        _ if is_rehearsal => "no time to speak of".to_owned(),
+        seconds @ 0..90 => format!("about {seconds} s"),
+        seconds => format!("about {} min", seconds.div_ceil(60)),
+    }
 }
 
 /// Dollars as a number, or null where they are unknown.

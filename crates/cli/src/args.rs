@@ -9,6 +9,7 @@ mod sandbox;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use assize_consult::At;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::consult::{ConsultArgs, SourceName};
@@ -177,6 +178,25 @@ pub(crate) struct Again {
     pub(crate) take_over: bool,
 }
 
+/// The flags of every command that can start from an earlier run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Earlier runs")]
+pub(crate) struct ForkArgs {
+    /// Start a new run from an earlier one; only what is asked in other words, or failed, is asked again
+    #[arg(long, value_name = "RUN", conflicts_with = "resume")]
+    pub(crate) fork: Option<String>,
+
+    /// Ask everything from here on again: a round, such as `round-4`; in a consultation also of one move,
+    /// such as `m3/round-4`
+    #[arg(long, value_name = "PLACE", requires = "fork")]
+    pub(crate) at: Option<At>,
+
+    /// From there on, tell someone to be somebody else: critic=…, D1=… and so on, or critic=@FILE; can be
+    /// repeated
+    #[arg(long = "set", value_name = "WHO=WORDS", requires = "at")]
+    pub(crate) set: Vec<String>,
+}
+
 /// The flags that were given, as settings: key, flag, value.
 fn given<const N: usize>(
     flags: [(&str, &'static str, &Option<String>); N],
@@ -281,32 +301,11 @@ pub(crate) struct DebateArgs {
     #[arg(long, requires = "resume", help_heading = "Earlier runs")]
     pub(crate) take_over: bool,
 
-    /// Start a new run from an earlier one; only what is asked in other words is asked again
-    #[arg(long, value_name = "RUN", conflicts_with = "resume", help_heading = "Earlier runs")]
-    pub(crate) fork: Option<String>,
-
-    /// Ask everything from this round on again, such as `round-4`
-    #[arg(long, value_name = "ROUND", requires = "fork", help_heading = "Earlier runs")]
-    pub(crate) at: Option<Round>,
+    #[command(flatten)]
+    pub(crate) fork: ForkArgs,
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-}
-
-/// A round of a debate, as it is typed: `round-4` or `4`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Round(pub(crate) u32);
-
-impl std::str::FromStr for Round {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Round, String> {
-        let number = text.strip_prefix("round-").unwrap_or(text).parse();
-        match number {
-            Ok(number @ 1..=50) => Ok(Round(number)),
-            _ => Err("a round is like `round-4`, from 1 to 50".to_owned()),
-        }
-    }
 }
 
 fn ticker(text: &str) -> Result<String, String> {

@@ -12,9 +12,11 @@ mod config_command;
 mod consult;
 mod debate;
 mod doctor;
+mod earlier;
 mod eval;
 mod exec;
 mod failure;
+mod fork;
 mod image;
 mod input;
 mod kept;
@@ -88,11 +90,36 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             }) => {
                 let flags = [("--take-over", take_over), ("--json", json), ("--quiet", quiet)];
                 let values = [("--max-cost", max_cost), ("--max-tokens", max_tokens)];
-                let flags = flags.into_iter().filter(|(_, given)| *given);
-                let mut more: Vec<String> = flags.map(|(flag, _)| flag.to_owned()).collect();
-                let values = values.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
-                more.extend(values.map(|(flag, value)| format!("{flag}={value}")));
-                return resume(&run, more, &config, &around, cancel).await;
+                let earlier =
+                    earlier::Earlier { run, how: "--resume", more: earlier::typed(flags, values) };
+                return earlier.take_up(&config, &around, cancel).await;
+            }
+            Command::Runs(RunsCommand::Fork {
+                run,
+                at,
+                set,
+                provider,
+                models,
+                max_cost,
+                max_tokens,
+                out,
+                yes,
+                json,
+                quiet,
+            }) => {
+                let flags = [("--yes", yes), ("--json", json), ("--quiet", quiet)];
+                let values = [
+                    ("--at", at),
+                    ("--provider", provider),
+                    ("--max-cost", max_cost),
+                    ("--max-tokens", max_tokens),
+                    ("--out", out),
+                ];
+                let mut more = earlier::typed(flags, values);
+                more.extend(set.iter().map(|set| format!("--set={set}")));
+                more.extend(models.iter().map(|model| format!("--model={model}")));
+                let earlier = earlier::Earlier { run, how: "--fork", more };
+                return earlier.take_up(&config, &around, cancel).await;
             }
             Command::Sandbox(command) => {
                 return sandboxes::run(command, &config, &around, cancel).await;
@@ -117,45 +144,6 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     // Someone may still be waiting for standard input.
     runtime.shutdown_background();
     outcome
-}
-
-/// Goes on with a run by the command that made it.
-async fn resume(
-    name: &str,
-    more: Vec<String>,
-    config: &Config,
-    around: &Surroundings,
-    cancel: Cancel,
-) -> Result<u8, Failure> {
-    let store = kept::open_to_read(config, around)?.ok_or_else(|| kept::no_such_run(name))?;
-    let found = kept::find(&*store, name).await?;
-    drop(store);
-    let mut words = vec!["assize", &found.kind, "--resume", found.id.as_str()];
-    words.extend(more.iter().map(String::as_str));
-    // Whoever answered before answers now.
-    let before = |name: &str| found.input[name].as_str().filter(|_| provider_can_be_named(&found));
-    for (flag, name) in [("--provider", "provider"), ("--model", "model")] {
-        words.extend(before(name).into_iter().flat_map(|value| [flag, value]));
-    }
-    let refused = || {
-        let message = format!("`{}` cannot be taken up again", found.id);
-        Failure::new(FailureKind::Usage, message)
-    };
-    let cli = Cli::try_parse_from(words).map_err(|_| refused())?;
-    let config = Config::load(around, &flags(&cli)?)?;
-    match cli.command {
-        Command::Run(args) => run::run(*args, &config, around, cancel).await,
-        Command::Eval(args) => eval::run(*args, &config, around, cancel).await,
-        Command::Debate(args) => debate::run(*args, &config, around, cancel).await.map(|()| 0),
-        Command::Consult(args) => consult::run(*args, &config, around, cancel).await.map(|()| 0),
-        _ => Err(refused()),
-    }
-}
-
-/// Whether who answered is somebody who can be asked for by name.
-fn provider_can_be_named(run: &assize_store::Run) -> bool {
-    let provider = run.input["provider"].as_str();
-    provider.is_some_and(|name| name.parse::<assize_gateway::Provider>().is_ok())
 }
 
 /// For work that has nothing to put in order: it is dropped where it stands.

@@ -11,6 +11,7 @@
 mod answer;
 mod documents;
 mod figures;
+mod fork;
 mod hearing;
 mod html;
 mod models;
@@ -34,6 +35,7 @@ use async_trait::async_trait;
 
 pub use answer::{Finding, Inference, Move, Proposal};
 pub use documents::{SYNTHETIC, Suggestion};
+pub use fork::{At, NoPlace, Turning};
 pub use hearing::Hearing;
 pub use models::Models;
 pub use nodes::Trouble;
@@ -111,6 +113,8 @@ pub struct Chamber {
     /// Whether more is to be made up, besides.
     pub synthetic: bool,
     pub debates: Arc<dyn Debates>,
+    /// How it differs from an earlier one, where it starts from one; the last one counts most.
+    pub turnings: Vec<Turning>,
 }
 
 impl std::fmt::Debug for Chamber {
@@ -120,9 +124,14 @@ impl std::fmt::Debug for Chamber {
 }
 
 impl Chamber {
+    /// Whether a model makes up what could be known: where that was asked for, or nothing is known.
+    pub fn makes_up(&self) -> bool {
+        self.synthetic || self.gathered.is_empty()
+    }
+
     /// The calls that a consultation takes when nothing fails.
     pub fn calls(&self) -> u64 {
-        let synthetic = if self.synthetic || self.gathered.is_empty() { 2 } else { 0 };
+        let synthetic = if self.makes_up() { 2 } else { 0 };
         let analysts = self.personas.analysts.len() as u64;
         let makers = self.personas.decision_makers.len();
         let blind = if self.debate_options.blind_scores { makers as u64 } else { 0 };

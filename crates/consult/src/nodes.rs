@@ -69,7 +69,7 @@ impl Chamber {
         }
         let mut gathered = (*self.gathered).clone();
         let mut made = Vec::new();
-        if self.synthetic || gathered.is_empty() {
+        if self.makes_up() {
             let make = |side: Side| self.synthesis(&context, side);
             let (financial, news) = try_join(make(Side::Financial), make(Side::Trend)).await?;
             made.extend([(Side::Financial, financial), (Side::Trend, news)]);
@@ -299,6 +299,9 @@ impl Chamber {
             personas: self.personas.of_debate(),
             max_rounds: self.rounds,
             options: self.debate_options,
+            changes: (self.turnings.iter())
+                .filter_map(|turning| turning.change(&suggestion.move_id))
+                .collect(),
         };
         let move_id = suggestion.move_id.clone();
         let hearing = Arc::new(Hearing::new(context.clone(), self.models.clone(), move_id.clone()));
@@ -345,9 +348,13 @@ impl Chamber {
         context.emit(Event::new("layer_complete", payload));
         let ranked = rank(state.policy_scores.iter().map(|verdict| &**verdict));
         let mut updates = Vec::new();
-        for tie in &ranked.ties {
-            let message = format!("{} have the same score; {TIE_RULE}", tie.join(", "));
-            updates.push(flag(FlagKind::Tie, None, message));
+        if !ranked.ties.is_empty() {
+            let ties: Vec<String> = ranked.ties.iter().map(|tie| tie.join(" and ")).collect();
+            updates.push(flag(FlagKind::Tie, None, format!("{}; {TIE_RULE}", ties.join(", "))));
+        }
+        for turning in &self.turnings {
+            let of = turning.at.move_id.as_deref();
+            updates.push(flag(FlagKind::Forked, of, turning.to_string()));
         }
         if state.spent.rehearsal {
             updates.push(flag(FlagKind::Rehearsal, None, "no model was asked"));

@@ -17,7 +17,7 @@ pub const TIE_RULE: &str = "equal totals are ordered by the lowest score that an
 pub struct Ranked {
     pub recommended_moves: Vec<String>,
     pub other_moves: Vec<String>,
-    /// Moves with equal totals of which one is recommended, or which would be in another order.
+    /// Moves with equal totals, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ties: Vec<Vec<String>>,
 }
@@ -38,17 +38,11 @@ pub fn rank<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Ranked {
         part.iter().map(|(_, verdict)| verdict.move_id.clone()).collect()
     };
     let (top, others) = all.split_at(all.len().min(RECOMMENDED));
-    // Only where it matters: among those that are recommended, or at their edge.
-    let ties = all.chunk_by(|(_, one), (_, other)| one.total_score == other.total_score);
-    let mut place = 0;
-    let mut told = Vec::new();
-    for tie in ties {
-        if tie.len() > 1 && place < RECOMMENDED {
-            told.push(ids(tie));
-        }
-        place += tie.len();
-    }
-    Ranked { recommended_moves: ids(top), other_moves: ids(others), ties: told }
+    let ties = all
+        .chunk_by(|(_, one), (_, other)| one.total_score == other.total_score)
+        .filter(|tie| tie.len() > 1)
+        .map(ids);
+    Ranked { recommended_moves: ids(top), other_moves: ids(others), ties: ties.collect() }
 }
 
 #[cfg(test)]
@@ -106,9 +100,8 @@ mod tests {
         assert_eq!(ranked.recommended_moves, ["m2", "m5", "m4"]);
         assert_eq!(ranked.other_moves, ["m3", "m1"]);
         assert_eq!(ranked.ties, [["m5", "m4", "m3"]]);
-        // A tie among the others is nobody's business.
-        let low = [10, 9, 8, 2, 2].map(|score| verdict("m", &[[score; 4]]));
-        assert!(rank(&low).ties.is_empty());
+        let two = [9, 8, 9, 7, 8].map(|score| verdict(&format!("m{score}"), &[[score; 4]]));
+        assert_eq!(rank(&two).ties, [["m9", "m9"], ["m8", "m8"]]);
         assert_eq!(rank(&[]), Ranked::default());
     }
 }

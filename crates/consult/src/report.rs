@@ -240,6 +240,7 @@ pub fn short(kind: FlagKind) -> &'static str {
         FlagKind::UnsupportedFigure => "unsupported figure",
         FlagKind::UnresolvedCitation => "unresolved citation",
         FlagKind::NoIsolation => "no isolation",
+        FlagKind::Forked => "debated anew",
     }
 }
 

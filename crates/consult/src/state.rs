@@ -100,6 +100,8 @@ pub enum FlagKind {
     UnresolvedCitation,
     /// The debate was held without a sandbox.
     NoIsolation,
+    /// It starts from another run.
+    Forked,
 }
 
 /// What a consultation has come to.

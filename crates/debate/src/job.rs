@@ -8,7 +8,7 @@ use assize_types::Cancel;
 use serde::{Deserialize, Serialize};
 
 use crate::personas::Personas;
-use crate::state::{Company, DebateState, MoveDocument};
+use crate::state::{Change, Company, DebateState, MoveDocument};
 use crate::verdict::Verdict;
 use crate::{Options, graph};
 
@@ -20,6 +20,8 @@ pub struct Job {
     pub personas: Personas,
     pub max_rounds: u32,
     pub options: Options,
+    /// The later counts where two speak of the same.
+    pub changes: Vec<Change>,
 }
 
 impl Job {
@@ -28,8 +30,9 @@ impl Job {
     /// # Errors
     /// When the model cannot be asked at all, or it was cancelled.
     pub async fn hold(&self, model: Arc<dyn Model>, cancel: Cancel) -> Result<Verdict, NodeError> {
-        let Job { move_document, company, personas, max_rounds, options } = self.clone();
-        let state = DebateState::new(move_document, company, Arc::new(personas), max_rounds);
+        let Job { move_document, company, personas, max_rounds, options, changes } = self.clone();
+        let state = DebateState::new(move_document, company, Arc::new(personas), max_rounds)
+            .changed(changes);
         let run =
             RunOptions { cancel, step_limit: step_limit(max_rounds), ..RunOptions::default() };
         Ok(Verdict::from(graph(model, options)?.run(state, run).await?))

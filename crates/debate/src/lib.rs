@@ -37,8 +37,8 @@ pub use personas::{DecisionMaker, Personas};
 pub use place::{Minutes, Part, Place, conversation_logs};
 pub use score::{BEST, METRICS, ScoreCard};
 pub use state::{
-    Company, ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, NoLogName, Partial,
-    Summary, Update,
+    Change, Company, ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, NoLogName,
+    Partial, Summary, Update,
 };
 pub use verdict::Verdict;
 
@@ -74,6 +74,11 @@ pub fn calls(rounds: u32, makers: usize) -> u64 {
     // One critique, an answer of each; then a critique and an answer for each; then their scores.
     let (rounds, makers) = (u64::from(rounds), makers as u64);
     1 + makers + rounds.saturating_sub(1) * 2 * makers + makers
+}
+
+/// The calls of a debate that have to be waited for, one after the other.
+pub fn in_a_row(rounds: u32) -> u64 {
+    2 * u64::from(rounds) + 1
 }
 
 /// The debate as a graph.

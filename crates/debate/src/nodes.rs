@@ -13,6 +13,7 @@ use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 
 use crate::Options;
+use crate::place::BLIND;
 use crate::prompt::{Words, likely_tokens};
 use crate::score::ScoreCard;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update};
@@ -84,7 +85,7 @@ impl Room {
 
     /// What a decision maker thinks of the move before anybody has said anything about it.
     async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
-        let asking = Asking::new(context, &*self.model, format!("{log}/score-blind"));
+        let asking = Asking::new(context, &*self.model, format!("{log}/{BLIND}"));
         let answer = scores(&asking, self.words(context).blind_scoring(log)).await??;
         asking.go_on().await?;
         let score = JudgeScore { card: answer.value, provenance: answer.provenance };

@@ -93,6 +93,15 @@ or a loss of faith among investors, concede it and let it count.",
 ];
 
 impl Personas {
+    /// What somebody is told to be: `critic`, `D1` and so on.
+    pub fn persona(&self, role: &str) -> Option<&str> {
+        if role == "critic" {
+            return Some(&self.critic);
+        }
+        let mut makers = LogName::first(self.decision_makers.len()).zip(&self.decision_makers);
+        makers.find(|(log, _)| log.maker() == role).map(|(_, maker)| maker.persona.as_str())
+    }
+
     /// What the decision makers are called, by their ids.
     pub fn agents(&self) -> BTreeMap<String, String> {
         let logs = LogName::first(self.decision_makers.len());

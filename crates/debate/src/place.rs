@@ -18,6 +18,9 @@ pub struct Place {
     pub part: Part,
 }
 
+/// The name of the scores that are given before the debate.
+pub(crate) const BLIND: &str = "score-blind";
+
 /// What an effect is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -47,6 +50,11 @@ impl Place {
         place.part = match name {
             _ if part?.contains("summary") => Part::Summary,
             "critic" => Part::Critic,
+            // Before anybody speaks, which is when the first round begins.
+            "score" if part? == BLIND => {
+                place.round = Some(1);
+                Part::Score
+            }
             "score" => Part::Score,
             id if place.log.is_some_and(|log| log.maker() == id) => Part::Answer,
             _ => return None,
@@ -135,6 +143,7 @@ mod tests {
         assert_eq!(place("i2/round-10/D2"), at(Some(LogName::I2), Some(10), Part::Answer));
         assert_eq!(place("i2/round-9/D2-shorter"), at(Some(LogName::I2), Some(9), Part::Answer));
         assert_eq!(place("i3/score"), at(Some(LogName::I3), None, Part::Score));
+        assert_eq!(place("i3/score-blind"), at(Some(LogName::I3), Some(1), Part::Score));
         assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, Part::Score));
         assert_eq!(place("i3/score-summary"), at(Some(LogName::I3), None, Part::Summary));
         assert_eq!(place("i1/round-7/summary-2"), at(Some(LogName::I1), Some(7), Part::Summary));

@@ -51,18 +51,19 @@ impl Words<'_> {
     pub(crate) fn opening(self) -> Request {
         let task = "Open the hearing. Challenge the move where it is weakest: its evidence, its \
                     reasoning, and the risks it plays down. All decision makers will answer you.";
-        self.request(Vec::new(), format!("{}\n\nNow: {task}", self.state.personas().critic))
+        let critic = self.state.persona("critic", 1);
+        self.request(Vec::new(), format!("{critic}\n\nNow: {task}"))
     }
 
     /// What a decision maker is told to be.
-    fn persona(self, log: LogName) -> String {
-        let maker = self.state.decision_maker(log);
-        format!("You are {}, {}. {}", log.maker(), maker.name, maker.persona)
+    fn persona(self, log: LogName, round: u32) -> String {
+        let (id, name) = (log.maker(), &self.state.decision_maker(log).name);
+        format!("You are {id}, {name}. {}", self.state.persona(&id, round))
     }
 
     /// A decision maker's answer to the critic.
     pub(crate) fn response(self, log: LogName, summary: Option<&Summary>) -> Request {
-        let persona = self.persona(log);
+        let persona = self.persona(log, self.state.round_of(log));
         let task = "Answer the critic's last words. Defend what deserves it, with reasons the critic \
                     has not heard yet, and give up what does not.";
         self.request(self.conversation(log, summary), format!("{persona}\n\nNow: {task}"))
@@ -77,7 +78,7 @@ impl Words<'_> {
             log.maker(),
             self.state.decision_maker(log).name
         );
-        let critic = &self.state.personas().critic;
+        let critic = self.state.persona("critic", round);
         self.request(self.conversation(log, summary), format!("{critic}\n\nNow: {task}"))
     }
 
@@ -85,18 +86,18 @@ impl Words<'_> {
     pub(crate) fn scoring(self, log: LogName, summary: Option<&Summary>) -> Request {
         let task = "The hearing is over. Put advocacy aside and score the move as you now see it. An \
                     objection that was never answered must cost points; one that was answered well must not.";
-        self.scores(self.conversation(log, summary), log, task)
+        let persona = self.persona(log, u32::MAX);
+        self.scores(self.conversation(log, summary), &persona, task)
     }
 
     /// The same before anybody has said anything.
     pub(crate) fn blind_scoring(self, log: LogName) -> Request {
         let task =
             "The hearing has not begun. Score the move by the material alone, as you see it now.";
-        self.scores(Vec::new(), log, task)
+        self.scores(Vec::new(), &self.persona(log, 1), task)
     }
 
-    fn scores(self, transcript: Vec<Turn>, log: LogName, task: &str) -> Request {
-        let persona = self.persona(log);
+    fn scores(self, transcript: Vec<Turn>, persona: &str, task: &str) -> Request {
         let metrics = "Each metric from 1 (very poor) to 10 (outstanding), with 5 for a move that is \
                        neither good nor bad in that respect.\n\
                        - impact: how much it would change growth, revenue or the position in the market\n\

@@ -131,12 +131,21 @@ pub struct JudgeScore {
     pub provenance: Provenance,
 }
 
+/// Who takes part in another way from a round on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    pub from_round: u32,
+    /// What they are told to be, by `critic`, `D1` and so on.
+    pub personas: BTreeMap<String, String>,
+}
+
 /// What a debate has come to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DebateState {
     move_document: MoveDocument,
     company: Company,
     personas: Arc<Personas>,
+    changes: Vec<Change>,
     /// What was said, conversation by conversation: `i1`, `i2` and so on.
     pub logs: Vec<Vec<ConversationEntry>>,
     /// The latest round in which someone spoke.
@@ -173,6 +182,7 @@ impl DebateState {
             move_document,
             company,
             personas,
+            changes: Vec::new(),
             logs: vec![Vec::new(); count],
             current_round: 0,
             max_rounds,
@@ -183,6 +193,11 @@ impl DebateState {
             summaries: BTreeMap::new(),
             spent: Spent::default(),
         }
+    }
+
+    /// The same with some who take part in another way.
+    pub fn changed(self, changes: Vec<Change>) -> DebateState {
+        DebateState { changes, ..self }
     }
 
     pub fn move_document(&self) -> &MoveDocument {
@@ -209,6 +224,13 @@ impl DebateState {
     /// Who answers the critic in it.
     pub(crate) fn decision_maker(&self, log: LogName) -> &DecisionMaker {
         &self.personas.decision_makers[log.index()]
+    }
+
+    /// What somebody is told to be in a round: `critic`, `D1` and so on.
+    pub(crate) fn persona(&self, role: &str, round: u32) -> &str {
+        let mut changes = self.changes.iter().rev().filter(|change| change.from_round <= round);
+        let changed = changes.find_map(|change| change.personas.get(role));
+        changed.map_or_else(|| self.personas.persona(role).unwrap_or_default(), String::as_str)
     }
 
     /// The round that this conversation is in.

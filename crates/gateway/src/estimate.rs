@@ -92,6 +92,17 @@ impl Estimate {
         Estimate { calls, input_tokens: input, output_tokens: output, cost, at_most: cost }
     }
 
+    /// Both together.
+    pub fn plus(self, other: Estimate) -> Estimate {
+        Estimate {
+            calls: self.calls + other.calls,
+            input_tokens: self.input_tokens + other.input_tokens,
+            output_tokens: self.output_tokens + other.output_tokens,
+            cost: self.cost + other.cost,
+            at_most: self.at_most + other.at_most,
+        }
+    }
+
     fn bounded(mut self, facts: &ModelFacts, input: u64, output: u64) -> Estimate {
         self.at_most =
             facts.price.map_or(Cost::Unknown, |price| Cost::Known(price.at_most(input, output)));

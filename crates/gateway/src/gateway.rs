@@ -18,7 +18,8 @@ use crate::dialect::{Manner, Reply};
 use crate::estimate::{self, Estimate};
 use crate::http::{HttpClient, HttpWire};
 use crate::pace::{Limits, Pacer};
-use crate::provider::Endpoint;
+use crate::prime::{Primer, Turn};
+use crate::provider::{Endpoint, Provider};
 use crate::rehearsal::{Rehearsal, RehearsalWire, Script};
 use crate::retry::RetryPolicy;
 use crate::wire::{OnText, Sending, Wire};
@@ -84,6 +85,8 @@ pub struct Gateway {
     asked: Asked,
     /// Learned from refusals: what this model does not take.
     refused: Refused,
+    /// Where the provider caches what prompts begin with.
+    primer: Option<Primer>,
 }
 
 /// What a model has turned calls down for.
@@ -142,7 +145,9 @@ impl Gateway {
     pub fn to_provider(client: &HttpClient, endpoint: Endpoint, options: Options) -> Gateway {
         let mut facts = ModelFacts::of(&endpoint);
         facts.price = options.price.or(facts.price);
-        Gateway::over(Some(Arc::new(HttpWire::new(client.clone(), endpoint, facts))), options)
+        let primer = (endpoint.provider != Provider::Ollama).then(Primer::default);
+        let wire = HttpWire::new(client.clone(), endpoint, facts);
+        Gateway { primer, ..Gateway::over(Some(Arc::new(wire)), options) }
     }
 
     /// A gateway to the rehearsal model.
@@ -162,7 +167,7 @@ impl Gateway {
             provider: wire.as_ref().map(|wire| wire.provider().to_owned()),
             model: wire.as_ref().map(|wire| wire.model().to_owned()),
         };
-        Gateway { wire, options, asked, refused: Refused::default() }
+        Gateway { wire, options, asked, refused: Refused::default(), primer: None }
     }
 
     /// Who is asked: provider and model. Of a cassette alone, nobody.
@@ -207,9 +212,27 @@ impl Gateway {
         let deadline = started + self.options.retry.deadline;
         let mut attempt = 1;
         loop {
-            let manner = self.refused.manner(wire, call.on_delta.is_some());
+            let turn = match &self.primer {
+                Some(primer) => Some(primer.turn(request).await),
+                None => None,
+            };
+            let first = turn.as_ref().is_some_and(Turn::is_first);
+            let manner = self.refused.manner(wire, call.on_delta.is_some() || first);
             let heard = AtomicBool::new(false);
-            let error = match self.attempt(wire, request, manner, call, deadline, &heard).await {
+            let hear = |text: &str| {
+                heard.store(true, Ordering::Relaxed);
+                turn.iter().for_each(Turn::begun);
+                if let Some(on_delta) = call.on_delta {
+                    on_delta(Delta::Text(text));
+                }
+            };
+            let outcome = self.attempt(wire, request, manner, deadline, &hear).await;
+            if outcome.is_ok() {
+                turn.iter().for_each(Turn::begun);
+            }
+            // Whoever waits for this one to be the first does not wait for its next attempt.
+            drop(turn);
+            let error = match outcome {
                 Ok((reply, schema_enforced)) => {
                     let took = started.elapsed().as_millis() as u64;
                     return Ok(response(wire, reply, schema_enforced, attempt, took));
@@ -255,9 +278,8 @@ impl Gateway {
         wire: &dyn Wire,
         request: &Request,
         manner: Manner,
-        call: &Call<'_>,
         deadline: Instant,
-        heard: &AtomicBool,
+        hear: OnText<'_>,
     ) -> Result<(Reply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
         let most_input = estimate::most_input_tokens(request);
@@ -283,15 +305,9 @@ impl Gateway {
         })?;
 
         reservation.sent();
-        let pass_on = |text: &str| {
-            heard.store(true, Ordering::Relaxed);
-            if let Some(on_delta) = call.on_delta {
-                on_delta(Delta::Text(text));
-            }
-        };
         let limit = self.options.retry.attempt_timeout;
         let sending = Sending {
-            on_text: call.on_delta.is_some().then_some(&pass_on as OnText<'_>),
+            on_text: manner.stream.then_some(hear),
             learn: &|left| self.options.pacer.learn(left, paced),
             patience: limit,
         };

@@ -32,6 +32,7 @@ mod frames;
 mod gateway;
 mod http;
 mod pace;
+mod prime;
 mod provider;
 mod ratelimit;
 mod rehearsal;

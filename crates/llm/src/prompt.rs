@@ -104,6 +104,12 @@ impl Prompt {
     /// Shows `look` every piece of text in it.
     pub fn each_text(&self, look: &mut dyn FnMut(&str)) {
         self.blocks.iter().for_each(|block| look(&block.text));
+        self.each_turn_text(look);
+        look(&self.tail);
+    }
+
+    /// Shows `look` every piece of text in the transcript.
+    pub fn each_turn_text(&self, look: &mut dyn FnMut(&str)) {
         for turn in &self.transcript {
             match turn {
                 Turn::User { text } => look(text),
@@ -114,7 +120,6 @@ impl Prompt {
                 Turn::Tool(result) => look(&result.content),
             }
         }
-        look(&self.tail);
     }
 
     /// The transcript and the tail as alternating messages: neighbours of one speaker are one

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -24,7 +25,13 @@ pub(crate) enum Action {
     /// A proper answer; the connection stays open.
     Respond { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
     /// Pieces of a body of unknown length, in order.
-    Stream { headers: Vec<(String, String)>, pieces: Vec<Vec<u8>>, end: StreamEnd },
+    Stream {
+        headers: Vec<(String, String)>,
+        pieces: Vec<Vec<u8>>,
+        /// Before the last of them.
+        pause: Duration,
+        end: StreamEnd,
+    },
     /// Accepts the request and never answers.
     Hang,
     /// Closes the connection without an answer.
@@ -55,9 +62,9 @@ pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action
                     return;
                 }
             }
-            Action::Stream { headers, pieces, end } => {
+            Action::Stream { headers, pieces, pause, end } => {
                 let proper = matches!(end, StreamEnd::Proper);
-                if send_pieces(&mut stream, &headers, &pieces, end).is_err() || !proper {
+                if send_pieces(&mut stream, &headers, &pieces, pause, end).is_err() || !proper {
                     return;
                 }
             }
@@ -128,10 +135,14 @@ fn send_pieces(
     stream: &mut TcpStream,
     headers: &[(String, String)],
     pieces: &[Vec<u8>],
+    pause: Duration,
     end: StreamEnd,
 ) -> io::Result<()> {
     stream.write_all(head(200, headers, "transfer-encoding: chunked").as_bytes())?;
-    for piece in pieces {
+    for (index, piece) in pieces.iter().enumerate() {
+        if index + 1 == pieces.len() {
+            thread::sleep(pause);
+        }
         send_chunk(stream, piece)?;
     }
     match end {

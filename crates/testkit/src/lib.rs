@@ -15,4 +15,6 @@ mod fake;
 mod gate;
 mod http;
 
-pub use fake::{Answer, AnswerStop, Captured, FakeProvider, Kind, Reply};
+pub use fake::{
+    Answer, AnswerStop, Billed, Captured, FakeProvider, Kind, Latency, PromptCache, Reply, Written,
+};

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Again, ModelArgs, SandboxArgs};
+use super::{Again, ForkArgs, ModelArgs, SandboxArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConsultArgs {
     /// The company, by the ticker under which its shares are traded, such as NVDA
-    #[arg(required_unless_present_any = ["resume", "graph", "export_personas"], conflicts_with = "resume")]
+    #[arg(required_unless_present_any = ["resume", "fork", "graph", "export_personas"], conflicts_with_all = ["resume", "fork"])]
     pub(crate) ticker: Option<String>,
 
     /// What is known of it: filings with the SEC, your own files, or something made up; can be repeated.
     /// Made up by default, unless there is `--data`
     #[arg(
-        conflicts_with = "resume",
+        conflicts_with_all = ["resume", "fork"],
         long = "source",
         value_name = "SOURCE",
         value_enum,
@@ -24,11 +24,11 @@ pub(crate) struct ConsultArgs {
     pub(crate) sources: Vec<SourceName>,
 
     /// A folder with Markdown, text, CSV and JSON about it
-    #[arg(conflicts_with = "resume", long, value_name = "FOLDER")]
+    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
 
     /// Who takes part, from this file; `--export-personas` prints one to begin with
-    #[arg(conflicts_with = "resume", long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "FILE")]
     pub(crate) personas: Option<PathBuf>,
 
     /// Print who takes part, as a file that can be edited, and do nothing
@@ -36,15 +36,15 @@ pub(crate) struct ConsultArgs {
     pub(crate) export_personas: bool,
 
     /// Rounds of each debate
-    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_debate::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_debate::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub(crate) rounds: u32,
 
     /// Moves that each analyst proposes
-    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_consult::MOVES as u32, value_parser = clap::value_parser!(u32).range(1..=10))]
+    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::MOVES as u32, value_parser = clap::value_parser!(u32).range(1..=10))]
     pub(crate) moves: u32,
 
     /// Have each decision maker score before the debate as well, to show what it changed
-    #[arg(conflicts_with = "resume", long)]
+    #[arg(conflicts_with_all = ["resume", "fork"], long)]
     pub(crate) blind_scores: bool,
 
     /// Debates that are held at once; as many as the provider's limits bear by default
@@ -81,6 +81,9 @@ pub(crate) struct ConsultArgs {
 
     #[command(flatten)]
     pub(crate) again: Again,
+
+    #[command(flatten)]
+    pub(crate) fork: ForkArgs,
 
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,

@@ -59,6 +59,42 @@ pub(crate) enum RunsCommand {
         #[arg(long, value_name = "TOKENS")]
         max_tokens: Option<String>,
     },
+    /// Start a new debate or consultation from an earlier one, and go another way from a place on
+    Fork {
+        /// Its name, or the beginning of it
+        run: String,
+        /// Ask everything from here on again: `m3/round-4` of a consultation, `round-4` of all debates
+        #[arg(long, value_name = "PLACE")]
+        at: Option<String>,
+        /// From there on, tell someone to be somebody else: critic=…, D1=… and so on, or critic=@FILE; can
+        /// be repeated
+        #[arg(long = "set", value_name = "WHO=WORDS")]
+        set: Vec<String>,
+        /// Another provider
+        #[arg(long, value_name = "PROVIDER")]
+        provider: Option<String>,
+        /// Another model, or ROLE=MODEL for one role of a consultation; can be repeated
+        #[arg(long = "model", value_name = "MODEL")]
+        models: Vec<String>,
+        /// Spend at most so many dollars
+        #[arg(long, value_name = "DOLLARS")]
+        max_cost: Option<String>,
+        /// Use at most so many tokens
+        #[arg(long, value_name = "TOKENS")]
+        max_tokens: Option<String>,
+        /// Of a consultation: write everything into this folder
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<String>,
+        /// Of a consultation: spend what it takes without asking
+        #[arg(long, short)]
+        yes: bool,
+        /// Print what it comes to as JSON
+        #[arg(long)]
+        json: bool,
+        /// Say nothing but what it comes to
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// List the files that the program of a run left, or take them
     Files {
         /// Its name, or the beginning of it

@@ -1,8 +1,10 @@
 //! `assize consult`: a company's options on trial.
 
+mod estimate;
 mod plan;
 mod progress;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,30 +15,24 @@ use assize_consult::{
 };
 use assize_debate::LogName;
 use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Rehearsal};
-use assize_graph::{Event, RunError, RunOptions};
+use assize_graph::{Event, Fork, Journal, Outcome, Record, RunError, RunOptions};
 use assize_sandbox::{Layer, Manager, Spec};
 use assize_store::{Ending, Run, RunJournal};
-use assize_types::{Cancel, Cost, Money, trail};
+use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
 use serde_json::{Value, json};
 
-use crate::account::{account, dollars, show_estimate};
+use crate::account::{account, dollars, how_long, show_estimate};
 use crate::args::ConsultArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, WARN, note, out, out_json, out_line, paint};
-use crate::{artifacts, kept, sitting, walls};
+use crate::{artifacts, fork, kept, sitting, walls};
 use plan::{Input, Plan};
 use progress::Progress;
 
 /// Calls of one debate that are under way at once.
 const AT_ONCE: usize = 3;
-
-/// Tokens of rules and persona, of both inferences, of a move, and of an answer.
-const RULES: u64 = 900;
-const PACK: u64 = 3000;
-const MOVE: u64 = 700;
-const ANSWER: u64 = 350;
 
 pub(crate) async fn run(
     args: ConsultArgs,
@@ -44,6 +40,7 @@ pub(crate) async fn run(
     around: &Surroundings,
     cancel: Cancel,
 ) -> Result<(), Failure> {
+    fork::refuse_idle_flags(&args.fork)?;
     if args.export_personas {
         return out(&Personas::default().to_file());
     }
@@ -54,38 +51,43 @@ pub(crate) async fn run(
         artifacts::check_folder(folder)?;
     }
     // What cannot be consulted on leaves no store behind.
-    let fresh = match args.again.resume {
+    let fresh = match args.again.resume.as_ref().or(args.fork.fork.as_ref()) {
         None => Some(Plan::fresh(&args, config, around).await?),
         Some(_) => None,
     };
     let store = kept::open(config, around)?;
     let plan = match fresh {
         Some(plan) => plan,
-        None => Plan::resumed(&args, &*store).await?,
+        None => Plan::from_earlier(&args, &*store).await?,
     };
+    let inherited = plan.inherited(&*store).await?;
     let already = match &plan.resumed {
-        Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
+        Some(run) => kept::spent(run, &store.records(&run.id).await?, &inherited),
         None => Already::default(),
     };
     let roles = plan.roles(&args)?;
     let (gateway, others) =
         choose::gateways(config, &args.model, args.quiet, already, &roles).await?;
     let gateway = Arc::new(gateway);
+    let others: BTreeMap<String, Arc<Gateway>> =
+        others.into_iter().map(|(role, other)| (role, Arc::new(other))).collect();
     let mut models = Models::new(gateway.clone());
-    for (role, other) in others {
-        models = models.with(&role, Arc::new(other));
+    for (role, other) in &others {
+        models = models.with(role, other.clone());
     }
     let input = plan.input(&args, config, &gateway)?;
     let at_once = at_once(&args, config, &gateway);
     let mut chamber = chamber(&plan, &input, models, at_once);
-    let estimate = estimate(&chamber, &gateway);
+    let answered = inherited.iter().filter(|record| is_answer(record)).count() as u64;
+    let estimate = estimate::estimate(&chamber, &gateway, &others, answered);
     if args.estimate {
         let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
         let estimate = estimate.as_ref().ok_or_else(nothing)?;
-        return show_estimate(estimate, gateway.is_rehearsal(), args.json);
+        let in_a_row = estimate::in_a_row(&chamber);
+        return show_estimate(estimate, in_a_row, gateway.is_rehearsal(), args.json);
     }
     if plan.resumed.is_none() {
-        ask_before(&args, config, &estimate)?;
+        ask_before(&args, config, &estimate, estimate::in_a_row(&chamber))?;
     }
     let ground = Ground::find(&args, config, around).await?;
     let new_run = || plan.new_run(&input);
@@ -93,12 +95,18 @@ pub(crate) async fn run(
         kept::begin(store, plan.resumed.clone(), args.again.take_over, config, new_run).await?;
     let (debates, why) = ground.of_run(&input, &run);
     chamber.debates = debates;
-    let sitting = Sitting { args: &args, run, input, gateway, journal: Arc::new(journal), why };
+    let journal = Arc::new(journal);
+    let sitting = Sitting { args: &args, run, input, gateway, journal, inherited, why };
     trail::workflow_started(&sitting.run.title, sitting.gateway.name().0);
     let outcome = sitting.consult(chamber, cancel).await;
     let finished = sitting.finish(outcome?).await;
     trail::workflow_completed(finished.is_ok(), 1);
     finished
+}
+
+/// Whether it is what a model said.
+fn is_answer(record: &Record) -> bool {
+    record.request != Fingerprint::NONE && matches!(record.outcome, Outcome::Done(_))
 }
 
 fn show_graph() -> Result<(), Failure> {
@@ -114,6 +122,7 @@ fn show_graph() -> Result<(), Failure> {
         gathered: Arc::default(),
         synthetic: false,
         debates: Arc::new(InProcess::default()),
+        turnings: Vec::new(),
     };
     let graph = graph(Arc::new(chamber));
     out(&graph.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?.mermaid())
@@ -138,6 +147,7 @@ fn chamber(plan: &Plan, input: &Input, models: Models, at_once: usize) -> Chambe
         gathered: plan.gathered.clone(),
         synthetic: input.synthetic,
         debates: Arc::new(InProcess::default()),
+        turnings: input.turnings.clone(),
     }
 }
 
@@ -220,30 +230,12 @@ impl Ground {
     }
 }
 
-/// What it is likely to take.
-fn estimate(chamber: &Chamber, gateway: &Gateway) -> Option<Estimate> {
-    let facts = gateway.facts()?;
-    let calls = chamber.calls();
-    let makers = chamber.personas.decision_makers.len() as u64;
-    let debates = (chamber.personas.analysts.len() * chamber.moves) as u64;
-    let turns = u64::from(2 * chamber.rounds);
-    let of_debate = assize_debate::calls(chamber.rounds, chamber.personas.decision_makers.len());
-    let read_again = makers * turns * (turns + 1) / 2 * ANSWER;
-    let gathered = (chamber.gathered.financial.iter().chain(&chamber.gathered.news))
-        .map(|document| document.text.len() as u64 / 4)
-        .sum::<u64>()
-        .max(2000);
-    let before = calls - debates * of_debate;
-    let input = debates * (of_debate * (RULES + PACK + MOVE) + read_again)
-        + before * (RULES + gathered + PACK);
-    Some(Estimate::of_calls(facts, calls, input, calls * ANSWER + before * 1000))
-}
-
 /// Asks before more is spent than may be spent unasked.
 fn ask_before(
     args: &ConsultArgs,
     config: &Config,
     estimate: &Option<Estimate>,
+    in_a_row: u64,
 ) -> Result<(), Failure> {
     let most =
         config.decimal("consult.ask_above").and_then(Money::from_dollars).unwrap_or_default();
@@ -252,7 +244,9 @@ fn ask_before(
     if args.yes || within {
         return Ok(());
     }
-    let what = format!("{calls} calls, about {cost}, less what the provider's cache saves");
+    let time = how_long(in_a_row, false);
+    let what =
+        format!("{calls} calls and {time}, at about {cost}, less what the provider's cache saves");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let message = format!("this would take {what}, which is more than may be spent unasked");
         let hint = "say so with `--yes`, or set `consult.ask_above`; `--max-cost` is a hard limit";
@@ -274,6 +268,8 @@ struct Sitting<'a> {
     input: Input,
     gateway: Arc<Gateway>,
     journal: Arc<RunJournal>,
+    /// What may be taken over from the run that it was forked from.
+    inherited: Vec<Record>,
     /// Where debates are held, and why there.
     why: String,
 }
@@ -300,8 +296,12 @@ impl Sitting<'_> {
         let seen = progress.clone();
         let graph = graph(Arc::new(chamber))
             .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
+        let journal: Arc<dyn Journal> = match self.run.parent {
+            Some(_) => Arc::new(Fork::new(self.journal.clone(), self.inherited.clone())),
+            None => self.journal.clone(),
+        };
         let options = RunOptions {
-            journal: Some(self.journal.clone()),
+            journal: Some(journal),
             observer: Some(Arc::new(move |signal| seen.see(signal))),
             cancel,
             ..RunOptions::default()

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use assize_consult::sources::edgar::{Edgar, EdgarError};
 use assize_consult::sources::files::FilesError;
 use assize_consult::sources::{Gathered, files};
-use assize_consult::{BadPersonas, Company, NoTicker, Personas, Ticker};
+use assize_consult::{BadPersonas, Company, NoTicker, Personas, Ticker, Turning};
 use assize_gateway::Gateway;
+use assize_graph::{Key, Record};
 use assize_llm::Request;
 use assize_sandbox::Limits;
-use assize_store::{NewRun, Run, Store};
+use assize_store::{NewRun, Run, RunId, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::{ConsultArgs, SourceName};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::{input, kept, terminal, walls};
+use crate::{fork, input, kept, terminal, walls};
 
 /// The longest file of personas, in MiB.
 const LONGEST: u64 = 1;
@@ -47,6 +48,12 @@ pub(super) struct Input {
     /// Other models of the same provider, by role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: BTreeMap<String, String>,
+    /// How it differs from the runs that it was forked from, the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) turnings: Vec<Turning>,
+    /// Who answered what was taken over, if it was someone else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) answered_before_by: Option<String>,
 }
 
 /// A consultation that is about to begin, or to go on.
@@ -58,6 +65,10 @@ pub(super) struct Plan {
     before: Option<Input>,
     /// The run to go on with.
     pub(super) resumed: Option<Run>,
+    /// The run to start from.
+    parent: Option<Run>,
+    /// How this one differs from it.
+    turning: Option<Turning>,
 }
 
 impl From<NoTicker> for Failure {
@@ -136,12 +147,32 @@ impl Plan {
         let synthetic = wants(SourceName::Synthetic);
         let company = Company { ticker, name: known.map(|company| company.name) };
         let gathered = Arc::new(gathered);
-        Ok(Plan { gathered, personas, company, synthetic, before: None, resumed: None })
+        Ok(Plan {
+            gathered,
+            personas,
+            company,
+            synthetic,
+            before: None,
+            resumed: None,
+            parent: None,
+            turning: None,
+        })
     }
 
-    /// A run that goes on.
-    pub(super) async fn resumed(args: &ConsultArgs, store: &dyn Store) -> Result<Plan, Failure> {
-        let run = kept::to_go_on(store, &args.again, "consult").await?;
+    /// A run that goes on, or one that starts from it.
+    pub(super) async fn from_earlier(
+        args: &ConsultArgs,
+        store: &dyn Store,
+    ) -> Result<Plan, Failure> {
+        let run = match &args.fork.fork {
+            Some(name) => kept::find(store, name).await?,
+            None => kept::to_go_on(store, &args.again, "consult").await?,
+        };
+        if run.kind != "consult" {
+            let message =
+                format!("`{}` is no consultation but of another kind: {}", run.id, run.kind);
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
         let lost = |what: &str| {
             let message = format!("{what} of `{}` cannot be read", run.id);
             Failure::new(FailureKind::Environment, message).hint("start it again: `assize consult`")
@@ -162,14 +193,57 @@ impl Plan {
                 _ => {}
             }
         }
+        let personas = personas.ok_or_else(|| lost("the personas"))?;
+        let turning = match &args.fork.at {
+            Some(at) => {
+                let records = store.records(&run.id).await?;
+                let debated = |id: &str| {
+                    records.iter().any(|record| record.key.segments().next() == Some(id))
+                };
+                if let Some(id) = at.move_id.as_deref().filter(|id| !debated(id)) {
+                    let message = format!("no move `{id}` was debated in `{}`", run.id);
+                    return Err(Failure::new(FailureKind::Usage, message));
+                }
+                if at.round > before.rounds {
+                    let (round, rounds) = (at.round, before.rounds);
+                    let message =
+                        format!("there is no round {round} in debates of {rounds} rounds");
+                    return Err(Failure::new(FailureKind::Usage, message));
+                }
+                let told = fork::told(&args.fork, &personas.of_debate())?;
+                Some(Turning { from: run.id.to_string(), at: at.clone(), personas: told })
+            }
+            None => None,
+        };
+        let (resumed, parent) = match args.fork.fork {
+            Some(_) => (None, Some(run)),
+            None => (Some(run), None),
+        };
         Ok(Plan {
-            gathered: Arc::new(gathered.ok_or_else(|| lost("what was gathered"))?),
-            personas: personas.ok_or_else(|| lost("the personas"))?,
+            gathered: Arc::new(gathered.ok_or_else(|| {
+                Failure::new(FailureKind::Environment, "what was gathered cannot be read")
+            })?),
+            personas,
             company: before.company.clone(),
             synthetic: before.synthetic,
             before: Some(before),
-            resumed: Some(run),
+            resumed,
+            parent,
+            turning,
         })
+    }
+
+    /// What the run may take over from the one that it is, or was, forked from.
+    pub(super) async fn inherited(&self, store: &dyn Store) -> Result<Vec<Record>, Failure> {
+        let of_resumed = || {
+            // The last one is its own, unless it only tries again what had failed.
+            let run = self.resumed.as_ref()?;
+            let last = self.before.as_ref()?.turnings.last()?;
+            (run.parent.as_ref().map(RunId::as_str) == Some(last.from.as_str())).then_some(last)
+        };
+        let turning = self.turning.as_ref().or_else(of_resumed);
+        let spared = |key: &Key| turning.is_none_or(|turning| turning.at.spares(key));
+        fork::inherited(store, self.resumed.as_ref(), self.parent.as_ref(), spared).await
     }
 
     /// What the run is to be run with: as before, where there was a before.
@@ -184,6 +258,9 @@ impl Plan {
             let answered = (before.provider.as_str(), before.model.as_str());
             kept::refuse_another_model(&format!("`{}`", run.id), answered, gateway, &args.model)?;
             return Ok(before.clone());
+        }
+        if let (Some(parent), Some(before)) = (&self.parent, &self.before) {
+            return self.forked(parent, before, args, gateway);
         }
         let longest = config.whole("max_output_tokens");
         // A debate computes nothing: what it may use is its own setting, unless a flag says otherwise.
@@ -208,6 +285,47 @@ impl Plan {
             provider: provider.to_owned(),
             model: model.to_owned(),
             models: args.model.by_role(),
+            turnings: Vec::new(),
+            answered_before_by: None,
+        })
+    }
+
+    /// What a fork is run with: as before, but for what differs.
+    fn forked(
+        &self,
+        parent: &Run,
+        before: &Input,
+        args: &ConsultArgs,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        let models = self.roles(args)?;
+        // A cassette answers in whoever's name it was recorded.
+        let same = args.model.replay.is_some()
+            || (before.provider == provider && before.model == model && before.models == models);
+        if !same && self.turning.is_none() {
+            let message = format!(
+                "`{}` was answered by {} {}, and others would answer now",
+                parent.id, before.provider, before.model
+            );
+            let hint = format!(
+                "say from where on, such as `--at m3/round-4`, or `--at round-1` for all debates: \
+                 `assize runs fork {} --at round-1`",
+                parent.id
+            );
+            return Err(Failure::new(FailureKind::Settings, message).hint(hint));
+        }
+        let mut turnings = before.turnings.clone();
+        turnings.extend(self.turning.clone());
+        let who = || format!("{} {}", before.provider, before.model);
+        Ok(Input {
+            context_window: gateway.facts().map(|facts| facts.context_window),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            models,
+            turnings,
+            answered_before_by: (!same).then(who).or(before.answered_before_by.clone()),
+            ..before.clone()
         })
     }
 
@@ -228,6 +346,11 @@ impl Plan {
             return Err(Failure::new(FailureKind::Usage, message));
         }
         match &self.before {
+            Some(before) if self.parent.is_some() => {
+                let mut models = before.models.clone();
+                models.extend(asked);
+                Ok(models)
+            }
             Some(before) if !asked.is_empty() && before.models != asked => {
                 let message = "which model answers for whom cannot change in a run that goes on";
                 Err(Failure::new(FailureKind::Usage, message))
@@ -241,7 +364,7 @@ impl Plan {
         NewRun {
             kind: "consult".to_owned(),
             title: terminal::harmless(&self.company.called()),
-            parent: None,
+            parent: self.parent.as_ref().map(|run| run.id.clone()),
             input: json!(input),
             artifacts: vec![
                 (GATHERED.to_owned(), json!(*self.gathered).to_string().into_bytes()),

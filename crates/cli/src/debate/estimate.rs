@@ -1,6 +1,6 @@
 //! What a debate is likely to take, before anyone is asked.
 
-use assize_debate::{Personas, ROUNDS, calls};
+use assize_debate::{Personas, ROUNDS, calls, in_a_row};
 use assize_gateway::{Estimate, Gateway};
 
 use crate::account::show_estimate;
@@ -30,5 +30,5 @@ pub(super) fn show(
     let prefix = RULES + content.len() as u64 / 4;
     let input = calls * prefix + read_again * ANSWER;
     let estimate = Estimate::of_calls(facts, calls, input, calls * ANSWER);
-    show_estimate(&estimate, gateway.is_rehearsal(), json)
+    show_estimate(&estimate, in_a_row(rounds), gateway.is_rehearsal(), json)
 }

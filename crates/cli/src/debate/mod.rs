@@ -40,7 +40,7 @@ pub(crate) async fn run(
             Gateway::to_rehearsal(Rehearsal::default(), assize_gateway::Options::default());
         return out(&built(Arc::new(nobody), Options::default())?.mermaid());
     }
-    let earlier = args.resume.as_deref().or(args.fork.as_deref());
+    let earlier = args.resume.as_deref().or(args.fork.fork.as_deref());
     // What cannot be debated leaves no store behind.
     let fresh = match earlier {
         None => Some(Plan::fresh(&args, plan::document(&args, &cancel).await?)),
@@ -114,7 +114,8 @@ impl Sitting<'_> {
         let document = MoveDocument { move_id: input.move_id.clone(), content: content.to_owned() };
         let company = Company { ticker: input.ticker.clone(), pack: None };
         let personas = Arc::new(Personas::default());
-        let state = DebateState::new(document, company, personas, input.rounds);
+        let state = DebateState::new(document, company, personas, input.rounds)
+            .changed(input.changes.clone());
         let journal: Arc<dyn Journal> = match self.run.parent {
             Some(_) => Arc::new(Fork::new(self.journal.clone(), inherited)),
             None => self.journal.clone(),

@@ -1,10 +1,12 @@
 //! What is to be debated: a new move, a run that goes on, or a fork of one.
 
-use assize_debate::{Place, ROUNDS};
+use std::collections::BTreeMap;
+
+use assize_debate::{Change, Personas, Place, ROUNDS};
 use assize_gateway::Gateway;
-use assize_graph::Record;
+use assize_graph::{Key, Record};
 use assize_llm::Request;
-use assize_store::{NewRun, Run, Store, StoreError};
+use assize_store::{NewRun, Run, Store};
 use assize_types::Cancel;
 use assize_types::text::{is_invisible, shorten};
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ use crate::args::DebateArgs;
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal;
-use crate::{input, kept};
+use crate::{fork, input, kept};
 
 /// The longest document, in MiB: more would fit no model.
 const LONGEST_MOVE: u64 = 1;
@@ -38,6 +40,9 @@ pub(super) struct Input {
     pub(super) model: String,
     /// The round from which a fork asks anew.
     pub(super) at: Option<u32>,
+    /// Who was told to be somebody else, and from when on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) changes: Vec<Change>,
     /// Who answered the rounds before, if it was someone else.
     pub(super) answered_before_by: Option<String>,
 }
@@ -48,6 +53,8 @@ pub(super) struct Plan {
     ticker: Option<String>,
     rounds: u32,
     at: Option<u32>,
+    /// What some are told to be from there on.
+    told: BTreeMap<String, String>,
     /// What was asked for before, where this is not the first time.
     before: Option<Input>,
     /// The run to go on with.
@@ -65,8 +72,10 @@ pub(super) fn refuse_idle_flags(args: &DebateArgs) -> Result<(), Failure> {
     if args.take_over && args.resume.is_none() {
         return Err(usage("`--take-over` goes with `--resume RUN`"));
     }
-    if args.at.is_some() && args.fork.is_none() {
-        return Err(usage("`--at` goes with `--fork RUN`"));
+    fork::refuse_idle_flags(&args.fork)?;
+    if args.fork.at.as_ref().is_some_and(|at| at.move_id.is_some()) {
+        let message = "a debate is about one move: name a round, such as `--at round-4`";
+        return Err(usage(message));
     }
     let fixed = [
         ("--temperature", args.model.temperature.is_some()),
@@ -106,6 +115,7 @@ impl Plan {
             ticker: args.ticker.clone(),
             rounds: args.rounds.unwrap_or(ROUNDS),
             at: None,
+            told: BTreeMap::new(),
             before: None,
             resumed: None,
             parent: None,
@@ -138,19 +148,21 @@ impl Plan {
                 ticker: before.ticker.clone(),
                 rounds: before.rounds,
                 at: before.at,
+                told: BTreeMap::new(),
                 before: Some(before),
                 resumed: Some(old),
                 parent: None,
             });
         }
         let rounds = args.rounds.unwrap_or(before.rounds);
-        let at = args.at.map(|round| round.0);
+        let at = args.fork.at.as_ref().map(|at| at.round);
         if let Some(at) = at.filter(|at| *at > rounds) {
             return Err(usage(format!("there is no round {at} in a debate of {rounds} rounds")));
         }
         let ticker = args.ticker.clone().or(before.ticker.clone());
         let (before, resumed, parent) = (Some(before), None, Some(old));
-        Ok(Plan { content, ticker, rounds, at, before, resumed, parent })
+        let told = fork::told(&args.fork, &Personas::default())?;
+        Ok(Plan { content, ticker, rounds, at, told, before, resumed, parent })
     }
 
     /// What the run is to be run with: as before, where there was a before, unless flags say
@@ -205,30 +217,27 @@ impl Plan {
             provider: provider.to_owned(),
             model: model.to_owned(),
             at: self.at,
+            changes: self.changes(),
             answered_before_by: earlier.map(|old| format!("{} {}", old.provider, old.model)),
         })
     }
 
+    /// Who is told to be somebody else: as before, and as asked for now.
+    fn changes(&self) -> Vec<Change> {
+        let mut changes = self.before.as_ref().map(|old| old.changes.clone()).unwrap_or_default();
+        if let (Some(from_round), false) = (self.at, self.told.is_empty()) {
+            changes.push(Change { from_round, personas: self.told.clone() });
+        }
+        changes
+    }
+
     /// What the run may take over from the one it is, or was, forked from.
     pub(super) async fn inherited(&self, store: &dyn Store) -> Result<Vec<Record>, Failure> {
-        let parent = match (&self.resumed, &self.parent) {
-            (Some(run), _) => run.parent.as_ref(),
-            (None, parent) => parent.as_ref().map(|run| &run.id),
-        };
-        let Some(parent) = parent else { return Ok(Vec::new()) };
-        let records = match store.records(parent).await {
-            Ok(records) => records,
-            Err(StoreError::NoSuchRun(_)) => {
-                terminal::warn(&format!("`{parent}`, which this was forked from, is gone"));
-                Vec::new()
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let early = |record: &Record| {
-            let before = |at| Place::of(&record.key).is_some_and(|place| place.is_before(at));
+        let early = |key: &Key| {
+            let before = |at| Place::of(key).is_some_and(|place| place.is_before(at));
             self.at.is_none_or(before)
         };
-        Ok(records.into_iter().filter(early).collect())
+        fork::inherited(store, self.resumed.as_ref(), self.parent.as_ref(), early).await
     }
 
     pub(super) fn new_run(&self, input: &Input) -> NewRun {

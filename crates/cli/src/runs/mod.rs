@@ -42,7 +42,9 @@ pub(crate) async fn run(
             let run = kept::find(&*store, &run).await?;
             show::show(&*store, run, transcripts, events, json).await
         }
-        RunsCommand::Resume { .. } => unreachable!("gone on with by the command that made it"),
+        RunsCommand::Resume { .. } | RunsCommand::Fork { .. } => {
+            unreachable!("gone on with by the command that made it")
+        }
         RunsCommand::Files { run, out, json } => {
             let store = named(&run)?;
             let run = kept::find(&*store, &run).await?;

@@ -91,6 +91,60 @@ fn a_killed_consultation_goes_on_and_tells_nothing_twice() {
 }
 
 #[test]
+fn a_fork_debates_on_from_a_round_with_another_critic() {
+    let home = home();
+    let args = ["consult", "CRST", "--rounds", "3", "--json", "--quiet"];
+    let whole = told(&home, &args);
+    let id = whole["run"].as_str().unwrap();
+    home.write("critic.md", "You are the critic. You are brief.");
+    let fork = ["runs", "fork", id, "--at", "m3/round-2", "--set", "critic=@critic.md"];
+    // It stops half way, and goes on as a fork.
+    let Ran { code, err, .. } = home.run(&[&fork[..], &["--max-tokens", "30000"]].concat());
+    assert_eq!(code, 5, "{err}");
+    let listed = told(&home, &["runs", "list", "--json"]);
+    assert_eq!(listed[0]["parent"], *id);
+    let stopped = listed[0]["id"].as_str().unwrap();
+    let more = ["--max-tokens", "1000000", "--json", "--quiet"];
+    let resumed = told(&home, &[&["runs", "resume", stopped][..], &more].concat());
+    // In one go it comes to the same; two rounds and the scores are asked, and nothing else.
+    let Ran { code, out, err } = home.run(&[&fork[..], &["--json"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let forked: Value = serde_json::from_str(&out).unwrap();
+    assert!(err.contains("294 of 294 calls (279 from the journal)"), "{err}");
+    for other in [&resumed, &forked] {
+        assert_eq!(other["conversation_logs"], forked["conversation_logs"]);
+        for (index, verdict) in other["policy_scores"].as_array().unwrap().iter().enumerate() {
+            let same = *verdict == whole["policy_scores"][index];
+            assert_eq!(same, verdict["move_id"] != "m3", "{}", verdict["move_id"]);
+        }
+    }
+    let flags = forked["flags"].to_string();
+    assert!(flags.contains("m3 was debated anew from round 2 on"), "{flags}");
+    let shown = home.run(&["runs", "show", forked["run"].as_str().unwrap()]).out;
+    assert!(shown.lines().any(|line| line.starts_with("fork of") && line.ends_with(id)), "{shown}");
+    assert!(shown.contains("[debated anew"), "{shown}");
+
+    let told = |args: &[&str]| {
+        let Ran { code, err, .. } = home.run(&[&["runs", "fork", id], args].concat());
+        format!("{code} {}", err.replace(id, "RUN").trim_end())
+    };
+    assert_eq!(home.run(&["run", "Calculate fibonacci(10)"]).code, 0);
+    let other = home.run(&["runs", "fork", "run-"]);
+    let told = [
+        told(&["--at", "m16/round-2"]),
+        told(&["--at", "m3/round-4"]),
+        told(&["--at", "elsewhere"]),
+        told(&["--at", "m3", "--set", "D4=x"]),
+        told(&["--at", "m3", "--set", "critic"]),
+        told(&["--at", "m3", "--set", "critic= "]),
+        told(&["--at", "m3", "--set", "critic=@nowhere"]),
+        told(&["--set", "critic=x"]),
+        other.err.split_once("` ").unwrap().1.trim_end().to_owned(),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
 fn what_is_known_comes_from_files_and_those_who_take_part_from_a_file() {
     let home = home();
     home.write("data/notes.md", "# Notes\nA rival opened.");

@@ -149,6 +149,13 @@ fn a_fork_asks_from_its_round_on_and_keeps_the_rest() {
     home.write("OTHER.md", "# Close the bakery\n");
     assert_eq!(home.run(&["debate", "OTHER.md", "--fork", &old, "--rounds", "1"]).code, 0);
     assert_eq!(fake.captured().len(), 61 + 45 + 9 + 7);
+    // With another critic, by either command.
+    for fork in [["debate", "--fork"], ["runs", "fork"]] {
+        let fork = [&fork[..], &[&old, "--at", "round-9", "--set", "critic=Be brief."]].concat();
+        let Ran { code, err, .. } = home.run(&fork);
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains("15 calls · "), "{err}");
+    }
 }
 
 #[test]
@@ -171,10 +178,11 @@ fn what_cannot_be_debated_is_said_before_anyone_is_asked() {
         (&["MOVE.md", "--ticker", "NV DA"], "a ticker is 1 to 10 letters"),
         (&["MOVE.md", "--ticker", "../../x"], "a ticker is 1 to 10 letters"),
         (&["MOVE.md", "--at", "round-2"], "--fork"),
-        (&["--fork", "x", "--at", "round-0"], "a round is like `round-4`"),
+        (&["--fork", "x", "--at", "round-0"], "`round-0` is no place in a debate"),
         (&["MOVE.md", "--resume", "x"], "cannot be used with"),
         (&["MOVE.md", "--take-over"], "`--take-over` goes with `--resume RUN`"),
         (&["--resume", "x", "--at", "round-2"], "`--at` goes with `--fork RUN`"),
+        (&["--fork", "x", "--at", "m1/round-2"], "a debate is about one move"),
         (&["--resume", "x", "--temperature", "1"], "cannot change in a run that goes on"),
         (&["--resume", "debate-nobody"], "there is no run `debate-nobody`"),
         (&["--fork", "%"], "there is no run `%`"),

@@ -27,6 +27,8 @@ fn the_readme_shows_what_is_printed() {
                 "assize ask",
                 "assize debate examples",
                 "assize debate --fork",
+                "assize consult NVDA",
+                "assize runs fork",
                 "assize run ",
                 "assize runs list",
                 "assize doctor --offline",

@@ -4,6 +4,7 @@
 
 mod edgar;
 mod faults;
+mod forks;
 mod pipeline;
 mod sandboxed;
 mod script;

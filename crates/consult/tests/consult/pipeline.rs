@@ -11,7 +11,7 @@ use assize_types::Cancel;
 
 use crate::script::{Part, Script, chamber, proposal};
 
-fn crust() -> ConsultState {
+pub(crate) fn crust() -> ConsultState {
     let name = Some("Crust Inc.".to_owned());
     ConsultState::new(Company { ticker: "CRST".parse().unwrap(), name })
 }
@@ -24,7 +24,7 @@ async fn consult(
     graph(Arc::new(chamber)).unwrap().run(crust(), options).await
 }
 
-fn flags(state: &ConsultState, kind: FlagKind) -> Vec<String> {
+pub(crate) fn flags(state: &ConsultState, kind: FlagKind) -> Vec<String> {
     let own = state.flags.iter().filter(|flag| flag.kind == kind);
     own.map(|flag| format!("{} {}", flag.move_id.as_deref().unwrap_or("-"), flag.message)).collect()
 }

@@ -202,5 +202,6 @@ pub(crate) fn chamber(model: &Arc<Script>, rounds: u32, at_once: usize) -> Chamb
         gathered: Arc::new(Gathered::default()),
         synthetic: false,
         debates: Arc::new(InProcess::default()),
+        turnings: Vec::new(),
     }
 }

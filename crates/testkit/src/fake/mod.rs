@@ -1,6 +1,7 @@
 //! The fake provider: what it is asked, what it answers, what it complains of.
 
 mod anthropic;
+mod cache;
 mod google;
 mod ollama;
 mod openai;
@@ -10,11 +11,14 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::gate::Gate;
 use crate::http::{self, Action, RawRequest, StreamEnd};
+
+pub use cache::{Billed, PromptCache, Written};
 
 /// Which provider is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +140,13 @@ const KEY: &str = "sk-test-0123456789abcdef";
 /// Answers a request: how many came before it, and what it says.
 type Respond = dyn Fn(usize, &Captured) -> Reply + Send + Sync;
 
+/// How long an answer takes to begin, and from there to its end.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Latency {
+    pub to_begin: Duration,
+    pub to_end: Duration,
+}
+
 #[derive(Default)]
 struct State {
     script: VecDeque<Reply>,
@@ -143,6 +154,9 @@ struct State {
     always: Option<Arc<Respond>>,
     captured: Vec<Captured>,
     complaints: Vec<String>,
+    /// Decides what good answers say of their input, and how long they take.
+    cache: Option<(PromptCache, Latency)>,
+    billed: Billed,
 }
 
 /// A provider on loopback, served by threads of its own so that a test's paused clock cannot touch
@@ -180,6 +194,21 @@ impl FakeProvider {
         respond: impl Fn(usize, &Captured) -> Reply + Send + Sync + 'static,
     ) -> FakeProvider {
         FakeProvider::start(kind, State { always: Some(Arc::new(respond)), ..State::default() })
+    }
+
+    /// Anthropic with a cache of prompts, which answers as it is asked and says what it has charged.
+    pub fn caching(
+        latency: Latency,
+        respond: impl Fn(usize, &Captured) -> Reply + Send + Sync + 'static,
+    ) -> FakeProvider {
+        let cache = Some((PromptCache::default(), latency));
+        let always: Option<Arc<Respond>> = Some(Arc::new(respond));
+        FakeProvider::start(Kind::Anthropic, State { always, cache, ..State::default() })
+    }
+
+    /// The input tokens of all good answers of one that caches.
+    pub fn billed(&self) -> Billed {
+        self.shared.state.lock().unwrap().billed
     }
 
     fn start(kind: Kind, state: State) -> FakeProvider {
@@ -283,6 +312,10 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
         let always = || answer.map(|answer| answer(before, &captured));
         let reply = state.script.pop_front().or_else(always);
         match reply {
+            Some(Reply::Answer(answer)) if state.cache.is_some() => {
+                drop(state);
+                answer_cached(&captured, answer, shared)
+            }
             Some(reply) => action(kind, &captured, reply, &shared.reset),
             None => {
                 state.complaints.push("asked more often than the script allows".to_owned());
@@ -290,6 +323,29 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
             }
         }
     });
+}
+
+/// A good answer of a provider that caches prompts; it takes its time.
+fn answer_cached(captured: &Captured, mut answer: Answer, shared: &Shared) -> Action {
+    let (latency, written) = {
+        let mut state = shared.state.lock().unwrap();
+        let (cache, latency) = state.cache.as_mut().expect("it caches");
+        let (bill, written) = cache.bill(&captured.body, Instant::now());
+        let latency = *latency;
+        state.billed += bill;
+        Billed { input: answer.input, cached: answer.cached, written: answer.written } = bill;
+        (latency, written)
+    };
+    thread::sleep(latency.to_begin);
+    if let Some((cache, _)) = &mut shared.state.lock().unwrap().cache {
+        cache.begun(&written, Instant::now());
+    }
+    let mut action = action(Kind::Anthropic, captured, Reply::Answer(answer), &shared.reset);
+    match &mut action {
+        Action::Stream { pause, .. } => *pause = latency.to_end,
+        _ => thread::sleep(latency.to_end),
+    }
+    action
 }
 
 /// Whether a request is as it should be.
@@ -377,7 +433,7 @@ fn action(kind: Kind, captured: &Captured, reply: Reply, reset: &Arc<Gate>) -> A
             let mut all = vec![("content-type".to_owned(), kind.to_owned())];
             all.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
             let pieces = pieces.into_iter().take(most).map(String::into_bytes).collect();
-            Action::Stream { headers: all, pieces, end }
+            Action::Stream { headers: all, pieces, pause: Duration::ZERO, end }
         };
     let good = |answer: &Answer, headers: Vec<(&str, String)>| match shape(kind, captured, answer) {
         Shaped::Whole(body) => respond(200, headers, body),
