@@ -6,7 +6,7 @@ use assize_types::text::one_line;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Inference, Move};
-use crate::figures::Known;
+use crate::figures::{Grounded, Known};
 use crate::sources::Gathered;
 
 /// What stands over everything that nobody measured.
@@ -66,16 +66,30 @@ pub struct Suggestion {
     /// Citations that name no finding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved_citations: Vec<String>,
+    /// Where the figures in it come from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Grounded>,
     /// Figures in it that stand in no source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_figures: Vec<String>,
+}
+
+impl Suggestion {
+    /// What to say where none of its figures has a source.
+    pub(crate) fn without_figures(&self) -> Option<&'static str> {
+        match (self.figures.is_empty(), self.unsupported_figures.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some("There are no figures in it."),
+            (true, false) => Some("No figure in it stands in a source."),
+        }
+    }
 }
 
 /// What a move is checked against.
 pub(crate) struct Library<'a> {
     /// F1 and F2.
     pub(crate) inferences: [(&'a str, &'a Inference); 2],
-    pub(crate) known: &'a Known,
+    pub(crate) known: &'a Known<'a>,
 }
 
 impl Library<'_> {
@@ -100,7 +114,7 @@ impl Library<'_> {
             &proposed.actions,
             &proposed.risks,
         ];
-        let unsupported_figures = self.known.unsupported(&claims.concat().join("\n"));
+        let (figures, unsupported_figures) = self.known.look_up(&claims.concat().join("\n"));
         let list = |text: &mut String, head: &str, items: &[String]| {
             let _ = write!(text, "\n## {head}\n\n");
             for (index, item) in items.iter().enumerate() {
@@ -144,6 +158,7 @@ impl Library<'_> {
             proposed,
             content: text,
             unresolved_citations,
+            figures,
             unsupported_figures,
         }
     }
@@ -188,7 +203,7 @@ mod tests {
             findings: vec![finding("Growth"), finding("Cash")],
         };
         let f2 = Inference { summary: "Calm.".to_owned(), findings: vec![finding("Rivals")] };
-        let known = Known::in_texts(["growth 25 %"]);
+        let known = Known::in_sources([("sheet", "growth 25 %")]);
         let library = Library { inferences: [("F1", &f1), ("F2", &f2)], known: &known };
         let proposed = Move {
             title: "Open a second\nbakery".to_owned(),

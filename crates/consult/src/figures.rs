@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
+use assize_types::text::{one_line, shorten};
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 
 /// How far two figures may be apart and still be one, rounded differently.
 const NEAR: f64 = 0.006;
@@ -86,42 +88,56 @@ fn is_part_of_more(text: &str, start: usize, end: usize) -> bool {
 
 /// What figures there are in the sources.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known {
-    percents: Vec<f64>,
-    amounts: Vec<f64>,
+pub(crate) struct Known<'a> {
+    /// Each with the name of its source and the line that it stands in.
+    figures: Vec<(Number, &'a str, &'a str)>,
 }
 
-impl Known {
-    /// The figures in some texts.
-    pub(crate) fn in_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Known {
-        let mut known = Known::default();
-        for number in texts.into_iter().flat_map(numbers) {
-            match number.kind {
-                Kind::Percent => known.percents.push(number.value),
-                Kind::Amount => known.amounts.push(number.value),
+/// A figure, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grounded {
+    /// As somebody wrote it.
+    pub figure: String,
+    /// The name of the source.
+    pub source: String,
+    /// The line there.
+    pub line: String,
+}
+
+impl<'a> Known<'a> {
+    /// The figures in some sources, by name and text; those that weigh most first.
+    pub(crate) fn in_sources(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Known<'a> {
+        let mut figures = Vec::new();
+        for (name, text) in sources {
+            for line in text.lines() {
+                figures.extend(numbers(line).into_iter().map(|number| (number, name, line)));
             }
         }
-        known
+        Known { figures }
     }
 
-    /// Whether a figure stands there, as it is or rounded.
-    fn has(&self, number: &Number) -> bool {
-        let all = match number.kind {
-            Kind::Percent => &self.percents,
-            Kind::Amount => &self.amounts,
-        };
-        all.iter().any(|known| is_near(*known, number.value))
-    }
-
-    /// The figures of a text that stand nowhere, each once.
-    pub(crate) fn unsupported(&self, text: &str) -> Vec<String> {
-        let mut missing: Vec<String> = Vec::new();
-        for number in numbers(text).into_iter().filter(|number| !self.has(number)) {
-            if !missing.contains(&number.text) {
-                missing.push(number.text);
+    /// Where the figures of a text stand, as they are or rounded, and those that stand nowhere; each once.
+    pub(crate) fn look_up(&self, text: &str) -> (Vec<Grounded>, Vec<String>) {
+        let (mut grounded, mut missing) = (Vec::<Grounded>::new(), Vec::<String>::new());
+        for number in numbers(text) {
+            let seen = missing.contains(&number.text)
+                || grounded.iter().any(|other| other.figure == number.text);
+            if seen {
+                continue;
+            }
+            let same = |known: &&(Number, &str, &str)| {
+                known.0.kind == number.kind && is_near(known.0.value, number.value)
+            };
+            match self.figures.iter().find(same) {
+                Some((_, source, line)) => grounded.push(Grounded {
+                    figure: number.text,
+                    source: (*source).to_owned(),
+                    line: shorten(&one_line(line), 160),
+                }),
+                None => missing.push(number.text),
             }
         }
-        missing
+        (grounded, missing)
     }
 }
 
@@ -178,10 +194,16 @@ mod tests {
 
     #[test]
     fn what_stands_in_a_source_is_supported_also_when_it_is_rounded() {
-        let known = Known::in_texts([
-            "Revenue 1.30 billion USD, growth 24.8 %, cash 19,532 million, debt 7.0 %",
+        let known = Known::in_sources([
+            ("sheet", "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %"),
+            ("F1", "Growth of 24.8 %"),
         ]);
-        let missing = |text: &str| known.unsupported(text);
+        let missing = |text: &str| known.look_up(text).1;
+        let [growth] = &known.look_up("It grew 25 %, yes, 25 %.").0[..] else {
+            panic!("one figure")
+        };
+        assert_eq!((growth.figure.as_str(), growth.source.as_str()), ("25 %", "sheet"));
+        assert_eq!(growth.line, "Revenue 1.30 billion USD, growth 24.8 %");
         assert_eq!(missing("Sales of $1,300 million grew by 25 %"), [] as [String; 0]);
         assert_eq!(missing("Cash of $19.5 billion, or 20 billion dollars"), [] as [String; 0]);
         assert_eq!(missing("A share of 40 % and $2 billion, again 40 %"), ["40 %", "$2 billion"]);

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use assize_debate::{BEST, METRICS, Verdict};
 
-use crate::report::{Placed, Report, short};
+use crate::drift::Round;
+use crate::figures::Grounded;
+use crate::report::{Placed, Report, short, unanswered};
 use crate::state::FlagKind;
 
 const STYLE: &str = "
@@ -151,6 +153,11 @@ impl Report {
                 text(&score.card.reasoning)
             );
         }
+        card.push_str("<p><b>What the critic could not be answered on</b></p>\n");
+        for (id, words) in unanswered(verdict) {
+            let _ = writeln!(card, "<blockquote><b>{}</b> {}</blockquote>", text(id), text(words));
+        }
+        card.push_str(&lines(placed, verdict.rounds));
         card.push_str("<details><summary>The critic's last words, to each</summary>\n");
         for (log, entries) in &verdict.conversation_logs {
             if let Some(last) = entries.iter().rev().find(|entry| entry.role == "critic") {
@@ -166,6 +173,22 @@ impl Report {
         let citations = suggestion.proposed.citations.join(", ");
         let citations = if citations.is_empty() { "no finding".to_owned() } else { citations };
         let _ = writeln!(card, "<p class=\"small\">It rests on {}.</p>", text(&citations));
+        card.push_str(
+            "<details><summary>Where its figures come from</summary>\n<ul class=\"small\">\n",
+        );
+        if let Some(words) = suggestion.without_figures() {
+            let _ = writeln!(card, "<li>{words}</li>");
+        }
+        for Grounded { figure, source, line } in &suggestion.figures {
+            let _ = writeln!(
+                card,
+                "<li><b>{}</b> {}: <span class=\"soft\">{}</span></li>",
+                text(figure),
+                text(source),
+                text(line)
+            );
+        }
+        card.push_str("</ul></details>\n");
         for flag in self.flags_of(&placed.move_id) {
             let _ = writeln!(
                 card,
@@ -292,6 +315,65 @@ fn bars(verdict: &Verdict) -> String {
             );
         }
     }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// How much of what was said was new, round by round: the critic's line and that of the decision makers.
+fn lines(placed: &Placed, rounds: u32) -> String {
+    const WIDTH: f64 = 480.0;
+    const HEIGHT: f64 = 120.0;
+    const LEFT: f64 = 52.0;
+    const BOTTOM: f64 = 22.0;
+    if placed.drift.len() < 2 {
+        return String::new();
+    }
+    let x = |round: u32| {
+        LEFT + (WIDTH - LEFT - 12.0) * f64::from(round - 1) / f64::from(rounds.max(2) - 1)
+    };
+    let y = |share: f64| 6.0 + (HEIGHT - BOTTOM - 6.0) * (1.0 - share);
+    let mut svg = format!(
+        "<p><b>Drift by round</b> <span class=\"soft small\">the share of words that were new to the conversation: \
+         <span style=\"color: var(--j4)\">critic</span>, <span style=\"color: var(--j0)\">decision makers</span>\
+         </span></p>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+         aria-label=\"Share of new words by round\">\n"
+    );
+    for share in [0.0, 0.5, 1.0] {
+        let at = y(share);
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{:.0} %</text>",
+            LEFT - 6.0,
+            at + 4.0,
+            share * 100.0
+        );
+    }
+    // Not more marks than there is room for.
+    let step = (placed.drift.len() / 12 + 1) as u32;
+    for round in
+        placed.drift.iter().map(|round| round.round).filter(|round| (round - 1) % step == 0)
+    {
+        let _ = writeln!(
+            svg,
+            "<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{round}</text>",
+            x(round),
+            HEIGHT - 5.0
+        );
+    }
+    let mut line = |name: &str, colour: usize, share: fn(&Round) -> Option<f64>| {
+        let points = placed.drift.iter().filter_map(|round| Some((round.round, share(round)?)));
+        let path: Vec<String> =
+            points.map(|(round, share)| format!("{:.1},{:.1}", x(round), y(share))).collect();
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--j{colour})\" stroke-width=\"2.5\">\
+             <title>{name}</title></polyline>",
+            path.join(" ")
+        );
+    };
+    line("critic", 4, |round| round.critic);
+    line("decision makers", 0, |round| round.decision_makers);
     svg.push_str("</svg>\n");
     svg
 }

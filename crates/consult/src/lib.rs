@@ -10,6 +10,7 @@
 
 mod answer;
 mod documents;
+mod drift;
 mod figures;
 mod fork;
 mod hearing;
@@ -35,6 +36,8 @@ use async_trait::async_trait;
 
 pub use answer::{Finding, Inference, Move, Proposal};
 pub use documents::{SYNTHETIC, Suggestion};
+pub use drift::{Round, drift};
+pub use figures::Grounded;
 pub use fork::{At, NoPlace, Turning};
 pub use hearing::Hearing;
 pub use models::Models;

@@ -182,12 +182,11 @@ impl Chamber {
             updates.push(flag(FlagKind::Moves, None, format!("{agent}, {persona}: {complaint}")));
         }
         let state = context.state();
-        let known = Known::in_texts([
-            &*state.financial_data_raw,
-            &*state.news_data_raw,
-            &*state.f1_financial_inference,
-            &*state.f2_trend_inference,
-        ]);
+        // What was measured or filed before what somebody made of it.
+        let gathered = state.gathered.financial.iter().chain(&state.gathered.news);
+        let gathered = gathered.map(|document| (document.title.as_str(), document.text.as_str()));
+        let inferred = [("F1", &*state.f1_financial_inference), ("F2", &*state.f2_trend_inference)];
+        let known = Known::in_sources(gathered.chain(inferred));
         let (Some(f1), Some(f2)) = (state.inference(Side::Financial), state.inference(Side::Trend))
         else {
             return Err(Trouble::NoItem.into());
@@ -390,9 +389,9 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
         );
         flag(FlagKind::Partial, id, message)
     });
-    let doubtful = verdict.doubtful().map(|judge| {
-        let how = &verdict.scores_by_agent[judge].provenance;
-        flag(FlagKind::Repaired, id, format!("the scores of {judge}: {how}"))
+    let doubtful = verdict.scores_by_agent.iter().filter_map(|(judge, score)| {
+        let how = score.doubt()?;
+        Some(flag(FlagKind::Repaired, id, format!("the scores of {judge}: {how}")))
     });
     partial.chain(doubtful).collect()
 }

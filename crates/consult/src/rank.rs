@@ -60,12 +60,16 @@ mod tests {
             let reasoning = String::new();
             let card = ScoreCard {
                 reasoning,
+                unanswered: String::new(),
                 impact,
                 feasibility,
                 risk_adjusted_return,
                 strategic_alignment,
             };
-            (format!("D{}", index + 1), JudgeScore { card, provenance: Provenance::Parsed })
+            (
+                format!("D{}", index + 1),
+                JudgeScore { card, provenance: Provenance::Parsed, assumed: Vec::new() },
+            )
         };
         let scores_by_agent: BTreeMap<String, JudgeScore> =
             cards.iter().enumerate().map(score).collect();

@@ -10,6 +10,8 @@ use assize_types::text::one_line;
 use serde::{Deserialize, Serialize};
 
 use crate::documents::{SYNTHETIC, Suggestion};
+use crate::drift::{Round, drift};
+use crate::figures::Grounded;
 use crate::rank::TIE_RULE;
 use crate::sources::table;
 use crate::state::{Company, ConsultState, Flag, FlagKind};
@@ -34,7 +36,7 @@ pub struct Report {
 }
 
 /// A move in its place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Placed {
     /// From 1.
     pub rank: usize,
@@ -45,6 +47,9 @@ pub struct Placed {
     /// What it was given before the debate, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind_score: Option<u32>,
+    /// How much of what was said was new, round by round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<Round>,
 }
 
 impl From<&ConsultState> for Report {
@@ -61,6 +66,7 @@ impl From<&ConsultState> for Report {
                     total_score: verdict.total_score,
                     out_of: verdict.out_of,
                     blind_score: verdict.blind_total(),
+                    drift: drift(&suggestion.content, verdict),
                 })
             });
             placed.collect()
@@ -173,7 +179,7 @@ impl Report {
 
     /// One recommended move: what it is, why it won, what speaks against it.
     fn tell(&self, text: &mut String, placed: &Placed) {
-        let Placed { rank, move_id, title, total_score, out_of, blind_score } = placed;
+        let Placed { rank, move_id, title, total_score, out_of, blind_score, drift } = placed;
         let (Some(suggestion), Some(verdict)) = (self.suggestion(move_id), self.verdict(move_id))
         else {
             return;
@@ -207,12 +213,39 @@ impl Report {
         for (id, score) in &verdict.scores_by_agent {
             let _ = writeln!(text, "- {id}: {}", one_line(&score.card.reasoning));
         }
+        text.push_str("\nWhat the critic could not be answered on:\n");
+        for (id, words) in unanswered(verdict) {
+            let _ = writeln!(text, "- {id}: {}", one_line(words));
+        }
+        if let [first, .., last] = &drift[..] {
+            let share = |share: Option<f64>| {
+                share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
+            };
+            let _ = write!(
+                text,
+                "\nWords that were new to the conversation: {} of the critic's and {} of the decision makers' in \
+                 round {}, {} and {} in round {}.\n",
+                share(first.critic),
+                share(first.decision_makers),
+                first.round,
+                share(last.critic),
+                share(last.decision_makers),
+                last.round,
+            );
+        }
         text.push_str("\nThe critic's last words, to each:\n");
         for (log, entries) in &verdict.conversation_logs {
             if let Some(last) = entries.iter().rev().find(|entry| entry.role == "critic") {
                 let words = assize_types::text::shorten(&one_line(&last.content), 400);
                 let _ = writeln!(text, "- {}: {words}", log.maker());
             }
+        }
+        text.push_str("\nWhere its figures come from:\n");
+        if let Some(words) = suggestion.without_figures() {
+            let _ = writeln!(text, "- {words}");
+        }
+        for Grounded { figure, source, line } in &suggestion.figures {
+            let _ = writeln!(text, "- {figure}: {}: {line}", one_line(source));
         }
         let citations = suggestion.proposed.citations.join(", ");
         let _ = write!(
@@ -224,6 +257,14 @@ impl Report {
             let _ = write!(text, "\n> **{}: {}.**\n", short(flag.kind), one_line(&flag.message));
         }
     }
+}
+
+/// What each judge says could not be answered; that it is nothing is said, too.
+pub(crate) fn unanswered(verdict: &Verdict) -> impl Iterator<Item = (&str, &str)> {
+    verdict.scores_by_agent.iter().map(|(id, score)| match score.card.unanswered.trim() {
+        "" => (id.as_str(), "nothing named"),
+        words => (id.as_str(), words),
+    })
 }
 
 /// A flag in a word or two.

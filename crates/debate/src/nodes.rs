@@ -6,7 +6,7 @@ use std::sync::Arc;
 use assize_calls::{Asking, declined};
 use assize_graph::{Context, Event, NodeError};
 use assize_llm::{
-    Answer, AnswerError, ErrorKind, JsonAsk, Model, ModelError, Request, Response, Stop,
+    Answer, AnswerError, ErrorKind, JsonAsk, Model, ModelError, Provenance, Request, Response, Stop,
 };
 use assize_types::text::shorten;
 use futures_util::future::{join, join_all};
@@ -86,9 +86,8 @@ impl Room {
     /// What a decision maker thinks of the move before anybody has said anything about it.
     async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let asking = Asking::new(context, &*self.model, format!("{log}/{BLIND}"));
-        let answer = scores(&asking, self.words(context).blind_scoring(log)).await??;
+        let score = scores(&asking, self.words(context).blind_scoring(log)).await??;
         asking.go_on().await?;
-        let score = JudgeScore { card: answer.value, provenance: answer.provenance };
         Ok(vec![Update::Spent(asking.spent()), Update::BlindScored { log, score }])
     }
 
@@ -155,10 +154,9 @@ impl Room {
             answer = scores(&asking, words.scoring(log, Some(&shorter))).await?;
             updates.extend(more);
         }
-        let answer = answer?;
+        let score = answer?;
         // There may be an answer in spite of a failed call: by pattern, or neutral.
         asking.go_on().await?;
-        let score = JudgeScore { card: answer.value, provenance: answer.provenance };
         updates.push(Update::Spent(asking.spent()));
         updates.push(Update::Scored { log, score });
         Ok(updates)
@@ -327,13 +325,21 @@ impl Told {
 async fn scores(
     asking: &Asking<'_, DebateState>,
     request: Request,
-) -> Result<Result<Answer<ScoreCard>, AnswerError>, NodeError> {
+) -> Result<Result<JudgeScore, AnswerError>, NodeError> {
     let reader = ScoreCard::reader().ok_or(AnswerError::Schema)?;
     let ask = JsonAsk::new(request)
         .read_by(reader)
         .extract(&ScoreCard::find)
         .or_default(ScoreCard::neutral());
-    asking.value(ask).await
+    Ok(asking.value(ask).await?.map(|Answer { value: card, provenance, responses }| {
+        let texts = responses.iter().rev().map(|response| response.text.as_str());
+        match ScoreCard::find_some(texts).filter(|_| provenance == Provenance::Defaulted) {
+            Some((card, assumed)) => {
+                JudgeScore { card, provenance: Provenance::Extracted, assumed }
+            }
+            None => JudgeScore { card, provenance, assumed: Vec::new() },
+        }
+    }))
 }
 
 /// The opening words of what was said in these rounds.

@@ -104,7 +104,9 @@ impl Words<'_> {
                        - feasibility: how realistic it is with the people, money and time there are\n\
                        - risk_adjusted_return: how the upside compares with what can be lost\n\
                        - strategic_alignment: how well it fits where the company is going\n\
-                       - reasoning: one or two sentences on what decided your scores";
+                       - reasoning: one or two sentences on what decided your scores\n\
+                       - unanswered: the critic's strongest point that nobody could answer, in one sentence; \
+                       empty if there is none";
         let mut request = self.request(transcript, format!("{persona}\n\nNow: {task} {metrics}"));
         request.schema = Some(ScoreCard::schema().clone());
         request

@@ -18,13 +18,21 @@ pub const METRICS: [&str; 4] =
 /// What one decision maker thinks of a move after the debate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScoreCard {
-    /// One or two sentences: what decided the scores, the critic's best unanswered point included.
+    /// One or two sentences: what decided the scores.
     #[schemars(
         example = &"The doubt about the second year was not met; the rest was.",
         example = &"What it asks of two teams at once was never priced.",
         example = &"The first stage is small enough to stop, which settled it."
     )]
     pub reasoning: String,
+    /// The critic's strongest point that nobody could answer, in one sentence; empty if there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(
+        example = &"What happens if the second year brings no volume was asked, and never answered.",
+        example = &"Nobody could say who would run it.",
+        example = &"That a rival would answer with its price was granted, without a reply to it."
+    )]
+    pub unanswered: String,
     /// How much it would change the company's growth, revenue or position in its market.
     #[schemars(range(min = 1, max = 10))]
     pub impact: u8,
@@ -38,6 +46,12 @@ pub struct ScoreCard {
     #[schemars(range(min = 1, max = 10))]
     pub strategic_alignment: u8,
 }
+
+/// The reasoning of scores that were found by their names.
+const FOUND: &str = "Read from an answer that was not the JSON that was asked for.";
+
+/// The score of a metric that stayed unreadable.
+const NEUTRAL: u8 = 5;
 
 impl ScoreCard {
     /// The four scores, in the order of [`METRICS`].
@@ -68,11 +82,37 @@ impl ScoreCard {
     pub(crate) fn neutral() -> ScoreCard {
         ScoreCard {
             reasoning: "The scores could not be read: 5 is assumed for each.".to_owned(),
-            impact: 5,
-            feasibility: 5,
-            risk_adjusted_return: 5,
-            strategic_alignment: 5,
+            unanswered: String::new(),
+            impact: NEUTRAL,
+            feasibility: NEUTRAL,
+            risk_adjusted_return: NEUTRAL,
+            strategic_alignment: NEUTRAL,
         }
+    }
+
+    /// What can be read of the scores in some answers, the later first, where not all can: 5 is assumed for
+    /// the rest, which are named. `None` if nothing can be read.
+    pub(crate) fn find_some<'a>(
+        texts: impl Iterator<Item = &'a str> + Clone,
+    ) -> Option<(ScoreCard, Vec<String>)> {
+        let found = PATTERNS
+            .each_ref()
+            .map(|pattern| texts.clone().find_map(|text| only_value(pattern, text)));
+        found.iter().any(Option::is_some).then_some(())?;
+        let unread = found.iter().zip(METRICS).filter(|(found, _)| found.is_none());
+        let assumed = unread.map(|(_, metric)| metric.to_owned()).collect();
+        let [impact, feasibility, risk_adjusted_return, strategic_alignment] =
+            found.map(|score| score.unwrap_or(NEUTRAL));
+        let reasoning = FOUND.to_owned();
+        let card = ScoreCard {
+            reasoning,
+            unanswered: String::new(),
+            impact,
+            feasibility,
+            risk_adjusted_return,
+            strategic_alignment,
+        };
+        Some((card, assumed))
     }
 
     /// Looks for the scores in text that is not the JSON that was asked for. All four must be
@@ -82,7 +122,8 @@ impl ScoreCard {
         let [impact, feasibility, risk_adjusted_return, strategic_alignment] =
             PATTERNS.each_ref().map(|pattern| only_value(pattern, text));
         Some(ScoreCard {
-            reasoning: "Read from an answer that was not the JSON that was asked for.".to_owned(),
+            reasoning: FOUND.to_owned(),
+            unanswered: String::new(),
             impact: impact?,
             feasibility: feasibility?,
             risk_adjusted_return: risk_adjusted_return?,

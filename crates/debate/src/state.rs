@@ -129,6 +129,20 @@ pub struct JudgeScore {
     pub card: ScoreCard,
     /// How the scores were read; where no model gave them in so many words, this says so.
     pub provenance: Provenance,
+    /// The metrics that could not be read, for which 5 is assumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
+}
+
+impl JudgeScore {
+    /// What must be known of them, where no model gave them in so many words.
+    pub fn doubt(&self) -> Option<String> {
+        let how = self.provenance.is_doubtful().then(|| self.provenance.to_string())?;
+        Some(match self.assumed.as_slice() {
+            [] => how,
+            assumed => format!("{how}; 5 is assumed for {}", assumed.join(", ")),
+        })
+    }
 }
 
 /// Who takes part in another way from a round on.

@@ -39,8 +39,11 @@ pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
     line(String::new());
     for (id, score) in &verdict.scores_by_agent {
         line(format!("{id}  {}", one_line(&score.card.reasoning)));
-        if score.provenance.is_doubtful() {
-            line(format!("    these scores: {}", score.provenance));
+        if !score.card.unanswered.trim().is_empty() {
+            line(format!("    not answered: {}", one_line(&score.card.unanswered)));
+        }
+        if let Some(doubt) = score.doubt() {
+            line(format!("    these scores: {doubt}"));
         }
     }
     for (log, partial) in &verdict.partial {

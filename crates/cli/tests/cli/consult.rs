@@ -32,6 +32,7 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     let report = home.work().join("report");
     let page = fs::read_to_string(report.join("report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("REHEARSAL") && !page.contains("<script"));
+    assert!(page.contains("Drift by round") && page.contains("could not be answered on"));
     for name in ["report.md", "report.json", "F1.md", "F2.md", "moves/m15.md", "transcripts/m1.md"]
     {
         assert!(report.join(name).is_file(), "{name}");

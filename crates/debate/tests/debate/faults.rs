@@ -148,6 +148,22 @@ async fn scores_that_cannot_be_read_are_neutral_and_marked() {
     assert_eq!(verdict.total_score, 20 + 60);
 }
 
+/// What can be read counts, and what cannot is a neutral 5.
+#[tokio::test]
+async fn one_metric_that_stays_unreadable_is_neutral_and_named() {
+    const CARD: &str = r#"{"reasoning": "So.", "impact": 11, "feasibility": 8, "risk_adjusted_return": 7,
+        "strategic_alignment": 2}"#;
+    let model = Scripted::new(but_for(Part::Score("D2"), 1, || Ok(response(CARD))));
+    let verdict = plain_debate(&model, 1).await;
+    let score = &verdict.scores_by_agent["D2"];
+    assert_eq!(score.card.scores(), [5, 8, 7, 2]);
+    assert_eq!(score.assumed, ["impact"]);
+    let doubt = score.doubt().unwrap();
+    assert_eq!(doubt, "extracted by pattern, NOT as asked; 5 is assumed for impact");
+    assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D2"]);
+    assert_eq!(verdict.spent.calls, 8, "it was asked twice before");
+}
+
 /// Long answers, so that ten rounds do not fit.
 fn long(asked: &Asked) -> Result<Response, ModelError> {
     let mut answer = plain(asked)?;
