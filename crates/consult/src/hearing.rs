@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_calls::Asking;
-use assize_debate::{Part, Place, is_bearable};
+use assize_debate::{Part, Place};
 use assize_graph::{Context, Event, Key, NodeError};
 use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response};
 use async_trait::async_trait;
@@ -100,12 +100,10 @@ impl Desk {
             Err(error) => Err(over(error)),
             Ok(Ok(response)) => Ok(response),
             // What the debate does without stays so when the run is taken up again.
-            Ok(Err(error)) if place.log.is_some() && is_bearable(&error) => {
-                match asking.go_on().await {
-                    Ok(()) => Err(error),
-                    Err(stop) => Err(over(stop.into())),
-                }
-            }
+            Ok(Err(error)) if place.can_do_without(&error) => match asking.go_on().await {
+                Ok(()) => Err(error),
+                Err(stop) => Err(over(stop.into())),
+            },
             Ok(Err(error)) => {
                 let told = ModelError::new(error.kind(), error.message().to_owned());
                 over(error.into());
@@ -119,7 +117,7 @@ impl Desk {
         let status = match place.part {
             Part::Critic => "critic_responded",
             Part::Answer => "dm_responded",
-            Part::Score | Part::Summary => return None,
+            Part::Score | Part::ScoreAgain | Part::Summary => return None,
         };
         let mut payload = json!({"move": self.move_id, "round": place.round, "status": status});
         if let Some(log) = place.log {
@@ -132,7 +130,7 @@ impl Desk {
 /// Who speaks at this place.
 fn role_of(place: Place) -> String {
     match (place.part, place.log) {
-        (Part::Answer | Part::Score, Some(log)) => log.maker(),
+        (Part::Answer | Part::Score | Part::ScoreAgain, Some(log)) => log.maker(),
         _ => "critic".to_owned(),
     }
 }

@@ -42,16 +42,17 @@ fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
 }
 
 /// A call that failed for good, three repetitions included, while the model as such can be asked:
-/// the debate does without the rest of this conversation. A provider that cannot be reached at all
-/// is not asked for the others, either: then the run ends, and goes on when it can be.
+/// the debate does without the rest of this conversation. A provider that cannot be reached at all, or
+/// that takes no more calls, is not asked for the others, either: then the run ends, and goes on when it
+/// can.
 pub fn is_bearable(error: &ModelError) -> bool {
-    let unreachable = error.kind() == ErrorKind::Unreachable;
-    (error.kind().is_retryable() && !unreachable)
+    let closed = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::RateLimited);
+    (error.kind().is_retryable() && !closed)
         || error.kind() == ErrorKind::Deadline
         || is_overflow(error)
 }
 
-fn is_overflow(error: &ModelError) -> bool {
+pub(crate) fn is_overflow(error: &ModelError) -> bool {
     matches!(error.kind(), ErrorKind::ContextOverflow | ErrorKind::TooLarge)
 }
 

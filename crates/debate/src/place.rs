@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use assize_graph::{Key, Outcome, Record};
-use assize_llm::{Response, Stop};
+use assize_llm::{ModelError, Response, Stop};
 
-use crate::nodes::said;
+use crate::nodes::{is_bearable, is_overflow, said};
 use crate::state::{ConversationEntry, LogName};
 
 /// Where in a debate an effect belongs.
@@ -28,6 +28,8 @@ pub enum Part {
     /// The decision maker of the conversation.
     Answer,
     Score,
+    /// Once more, since the first answer could not be read.
+    ScoreAgain,
     Summary,
 }
 
@@ -55,11 +57,23 @@ impl Place {
                 place.round = Some(1);
                 Part::Score
             }
+            "score" if part?.ends_with("-2") => Part::ScoreAgain,
             "score" => Part::Score,
             id if place.log.is_some_and(|log| log.maker() == id) => Part::Answer,
             _ => return None,
         };
         Some(place)
+    }
+
+    /// Whether a debate goes on, in one way or another, where this call failed so. Without its opening there
+    /// is nothing to debate, and without an answer nobody has scored.
+    pub fn can_do_without(self, error: &ModelError) -> bool {
+        match self.part {
+            Part::Score => is_overflow(error),
+            Part::Critic | Part::Answer | Part::ScoreAgain | Part::Summary => {
+                self.log.is_some() && is_bearable(error)
+            }
+        }
     }
 
     /// Whether it belongs to a round before this one, so that a fork from there may take its answer
@@ -144,7 +158,7 @@ mod tests {
         assert_eq!(place("i2/round-9/D2-shorter"), at(Some(LogName::I2), Some(9), Part::Answer));
         assert_eq!(place("i3/score"), at(Some(LogName::I3), None, Part::Score));
         assert_eq!(place("i3/score-blind"), at(Some(LogName::I3), Some(1), Part::Score));
-        assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, Part::Score));
+        assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, Part::ScoreAgain));
         assert_eq!(place("i3/score-summary"), at(Some(LogName::I3), None, Part::Summary));
         assert_eq!(place("i1/round-7/summary-2"), at(Some(LogName::I1), Some(7), Part::Summary));
         for other in ["graph", "score_move.1/events", "i1/dm_respond.3/events"] {

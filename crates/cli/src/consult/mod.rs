@@ -26,7 +26,7 @@ use crate::args::ConsultArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::terminal::{self, BOLD, DIM, WARN, note, out, out_json, out_line, paint};
+use crate::terminal::{self, BOLD, DIM, WARN, grouped, note, out, out_json, out_line, paint};
 use crate::{artifacts, fork, kept, sitting, walls};
 use plan::{Input, Plan};
 use progress::Progress;
@@ -76,6 +76,7 @@ pub(crate) async fn run(
         models = models.with(role, other.clone());
     }
     let input = plan.input(&args, config, &gateway)?;
+    refuse_too_much(&plan, &input)?;
     let at_once = at_once(&args, config, &gateway);
     let mut chamber = chamber(&plan, &input, models, at_once);
     let answered = inherited.iter().filter(|record| is_answer(record)).count() as u64;
@@ -102,6 +103,24 @@ pub(crate) async fn run(
     let finished = sitting.finish(outcome?).await;
     trail::workflow_completed(finished.is_ok(), 1);
     finished
+}
+
+/// Refuses what would not fit the model that has to read all of it.
+fn refuse_too_much(plan: &Plan, input: &Input) -> Result<(), Failure> {
+    let Some(window) = input.context_window else { return Ok(()) };
+    let documents = plan.gathered.financial.iter().chain(&plan.gathered.news);
+    let known = documents.map(|document| document.text.len() as u64).sum::<u64>() / 4;
+    let most = window.saturating_sub(u64::from(input.max_output_tokens)) * 3 / 4;
+    if known <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "what is known of the company takes about {} tokens, too many for a model that holds {}",
+        grouped(known),
+        grouped(window)
+    );
+    let hint = "put less into `--data`, or name a model that holds more";
+    Err(Failure::new(FailureKind::Usage, message).hint(hint))
 }
 
 /// Whether it is what a model said.

@@ -79,7 +79,7 @@ impl Progress {
             let lane = &mut shown.lanes[log.index()];
             lane.waits_for = (*stage == EffectStage::Started).then_some(place.part);
             // What a judge says comes whether or not the conversation went on.
-            if place.part != Part::Score {
+            if !matches!(place.part, Part::Score | Part::ScoreAgain) {
                 lane.failed = *stage == EffectStage::Failed;
             }
             if matches!(stage, EffectStage::Started | EffectStage::Failed) {
@@ -87,7 +87,7 @@ impl Progress {
             }
             match (place.part, place.round) {
                 (Part::Answer, Some(round)) => lane.rounds = round,
-                (Part::Score, _) => lane.scored = true,
+                (Part::Score | Part::ScoreAgain, _) => lane.scored = true,
                 _ => {}
             }
         }
@@ -122,7 +122,7 @@ impl Progress {
                 None if lane.failed => "ended early".to_owned(),
                 Some(Part::Critic) => "critic speaks".to_owned(),
                 Some(Part::Answer) => format!("{id} answers"),
-                Some(Part::Score) => format!("{id} scores"),
+                Some(Part::Score | Part::ScoreAgain) => format!("{id} scores"),
                 Some(Part::Summary) => "summing up".to_owned(),
                 None => String::new(),
             };

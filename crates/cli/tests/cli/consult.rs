@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_testkit::{Captured, FakeProvider, Kind, Reply};
 use serde_json::{Value, json};
@@ -270,15 +272,81 @@ fn said(request: &Captured) -> Reply {
     Reply::text(answer)
 }
 
-#[test]
-fn each_role_may_have_a_model_of_its_own() {
-    let fake = FakeProvider::answering(Kind::Anthropic, |_, request| said(request));
-    let home = with_provider(Kind::Anthropic, &fake);
+/// One analyst alone.
+fn few_people(home: &Home) {
     let personas = home.run(&["consult", "--export-personas"]).out;
     let (before, after) = personas.split_once("[[analyst]]").unwrap();
     let makers = after.find("[[decision_maker]]").unwrap();
     let first = &after[..after.find("[[analyst]]").unwrap()];
     home.write("people.toml", &format!("{before}[[analyst]]{first}{}", &after[makers..]));
+}
+
+/// Every fifth call fails, in one way or another; the provider asks for patience, and gets it.
+#[test]
+fn a_provider_that_fails_one_call_in_five_is_asked_again_and_nothing_is_missing() {
+    let fake = FakeProvider::answering(Kind::Anthropic, |before, request| match before {
+        7 | 37 => Reply::Status(429, vec![("retry-after", "1".to_owned())], "{}".to_owned()),
+        _ if before % 20 == 4 => Reply::Close,
+        _ if before % 10 == 9 => Reply::status(529),
+        _ if before % 5 == 4 => Reply::status(500),
+        _ => said(request),
+    });
+    let home = with_provider(Kind::Anthropic, &fake);
+    let args = ["consult", "CRST", "--moves", "1", "--rounds", "2", "--yes", "--json", "--quiet"];
+    let whole = told(&home, &args);
+    assert_eq!(fake.take_complaints(), [] as [String; 0]);
+    // Five debates of 13 calls, and the nine before them.
+    assert_eq!(whole["spent"]["calls"], 9 + 5 * 13);
+    let failed = fake.captured().len() as u64 - (9 + 5 * 13);
+    assert!((15..30).contains(&failed), "{failed}");
+    let flags = whole["flags"].to_string();
+    assert!(!flags.contains("partial") && !flags.contains("repaired"), "{flags}");
+    assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 5);
+}
+
+/// No more today: it stops, says until when, and goes on later without asking anything twice.
+#[test]
+fn a_rate_limit_that_lasts_stops_it_and_it_goes_on() {
+    let full = Arc::new(AtomicBool::new(true));
+    let is_full = full.clone();
+    let fake = FakeProvider::answering(Kind::Anthropic, move |before, request| {
+        match before >= 20 && is_full.load(Ordering::SeqCst) {
+            true => Reply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned()),
+            false => said(request),
+        }
+    });
+    let home = with_provider(Kind::Anthropic, &fake);
+    few_people(&home);
+    let args = ["consult", "CRST", "--personas", "people.toml", "--moves", "1", "--rounds", "5"];
+    let Ran { code, err, .. } = home.run(&[&args[..], &["--yes", "--quiet"]].concat());
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("after the deadline") && err.contains("runs resume"), "{err}");
+    let answered = fake.captured().iter().take(20).count();
+    full.store(false, Ordering::SeqCst);
+    let refused = fake.captured().len() - answered;
+    let id = told(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let whole = told(&home, &["runs", "resume", &id, "--json", "--quiet"]);
+    assert_eq!(whole["spent"]["calls"], 5 + 31);
+    assert_eq!(fake.captured().len(), 5 + 31 + refused);
+    assert_eq!(whole["flags"].to_string().matches("partial").count(), 0, "{}", whole["flags"]);
+}
+
+#[test]
+fn more_than_a_model_can_hold_is_refused_before_anybody_is_asked() {
+    let fake = FakeProvider::scripted(Kind::Anthropic, [] as [Reply; 0]);
+    let home =
+        with_provider(Kind::Anthropic, &fake).set("ASSIZE_ANTHROPIC_CONTEXT_WINDOW", "20000");
+    home.write("data/notes.md", &"A rival opened. ".repeat(10_000));
+    let Ran { code, err, .. } = home.run(&["consult", "CRST", "--data", "data", "--yes"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("takes about 40,000 tokens") && err.contains("holds 20,000"), "{err}");
+}
+
+#[test]
+fn each_role_may_have_a_model_of_its_own() {
+    let fake = FakeProvider::answering(Kind::Anthropic, |_, request| said(request));
+    let home = with_provider(Kind::Anthropic, &fake);
+    few_people(&home);
     let args = ["consult", "CRST", "--personas", "people.toml", "--moves", "1", "--rounds", "2"];
     let models = [
         "--model",

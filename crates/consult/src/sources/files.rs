@@ -8,10 +8,14 @@ use super::{Document, Gathered};
 
 /// The most that is read, in bytes: of one file, and of all.
 const LARGEST: u64 = 256 << 10;
-const MOST: usize = 768 << 10;
+const MOST: usize = 512 << 10;
 
 const MOST_FILES: usize = 200;
 const DEEPEST: usize = 4;
+
+/// The most files that are looked at, and the most of which it is said that they were left out.
+const MOST_SEEN: usize = 10_000;
+const MOST_NAMED: usize = 20;
 
 /// Words in the name of a file that is about money.
 const ABOUT_MONEY: [&str; 12] = [
@@ -43,15 +47,19 @@ pub fn gather(folder: &Path) -> Result<Gathered, FilesError> {
     let unreadable =
         |source: io::Error| FilesError::Unreadable { folder: folder.to_owned(), source };
     find(folder, 0, &mut paths, &mut gathered.notes).map_err(unreadable)?;
+    if paths.len() >= MOST_SEEN {
+        gathered.notes.insert(0, format!("only the first {MOST_SEEN} files were looked at"));
+    }
     paths.sort();
     let mut room = MOST;
     for (count, path) in paths.iter().enumerate() {
         let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
-        if count >= MOST_FILES || room == 0 {
+        let taken = gathered.financial.len() + gathered.news.len();
+        if taken >= MOST_FILES || room == 0 {
             let left = paths.len() - count;
-            gathered.notes.push(format!(
-                "{left} files were left out: there are too many, or they are too large"
-            ));
+            let note =
+                format!("{left} files were left out: there are too many, or they are too large");
+            gathered.notes.insert(0, note);
             break;
         }
         match read(path, room) {
@@ -73,6 +81,11 @@ pub fn gather(folder: &Path) -> Result<Gathered, FilesError> {
     if gathered.financial.is_empty() && gathered.news.is_empty() {
         return Err(FilesError::Nothing(folder.to_owned()));
     }
+    let unnamed = gathered.notes.len().saturating_sub(MOST_NAMED);
+    if unnamed > 0 {
+        gathered.notes.truncate(MOST_NAMED);
+        gathered.notes.push(format!("and {unnamed} more like that"));
+    }
     Ok(gathered)
 }
 
@@ -84,6 +97,9 @@ fn find(
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
+        if paths.len() >= MOST_SEEN {
+            break;
+        }
         let entry = entry?;
         let name = entry.file_name();
         if name.as_encoded_bytes().starts_with(b".") {
@@ -91,7 +107,10 @@ fn find(
         }
         let kind = entry.file_type()?;
         if kind.is_dir() && depth < DEEPEST {
-            find(&entry.path(), depth + 1, paths, notes)?;
+            // One folder that cannot be read does not cost the others.
+            if let Err(error) = find(&entry.path(), depth + 1, paths, notes) {
+                notes.push(format!("`{}` was left out: {error}", name.to_string_lossy()));
+            }
         } else if kind.is_file() {
             paths.push(entry.path());
         } else {
@@ -182,6 +201,23 @@ mod tests {
         `long.md` was read in part: it is too large
         `report.pdf` was left out: a PDF is not read; save its text beside it
         ");
+    }
+
+    #[test]
+    fn a_huge_folder_is_read_in_part_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..MOST_FILES + 50 {
+            fs::write(folder.path().join(format!("n{number:04}.md")), "A note.").unwrap();
+            fs::write(folder.path().join(format!("a{number:04}.png")), "x").unwrap();
+        }
+        // A gigabyte on paper.
+        let large = fs::File::create(folder.path().join("n0000.csv")).unwrap();
+        large.set_len(1 << 30).unwrap();
+        let gathered = gather(folder.path()).unwrap();
+        assert_eq!(gathered.news.len(), MOST_FILES);
+        assert_eq!(gathered.notes.len(), MOST_NAMED + 1);
+        assert!(gathered.notes[0].starts_with("50 files were left out"), "{:?}", gathered.notes);
+        assert_eq!(gathered.notes[MOST_NAMED], "and 232 more like that");
     }
 
     #[test]

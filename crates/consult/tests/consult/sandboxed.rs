@@ -139,12 +139,12 @@ async fn a_debate_in_a_sandbox_comes_to_the_same_as_one_in_this_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_dies_is_made_anew_and_nothing_is_asked_twice() {
+async fn a_sandbox_that_dies_in_round_6_is_made_anew_and_nothing_is_asked_twice() {
     let house = House::new().await;
     let manager = house.manager.clone();
     let killed = AtomicBool::new(false);
     let model = Script::saying(move |asked| {
-        if asked.key == "m1/i2/round-2/D2" && !killed.swap(true, Ordering::SeqCst) {
+        if asked.key == "m1/i2/round-6/D2" && !killed.swap(true, Ordering::SeqCst) {
             let key =
                 Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
             let manager = manager.clone();
@@ -156,13 +156,14 @@ async fn a_sandbox_that_dies_is_made_anew_and_nothing_is_asked_twice() {
         }
         one_move(asked)
     });
-    let state = consult(house.chamber(&model, false)).await.unwrap();
+    let longer = |chamber: Chamber| Chamber { rounds: 7, ..chamber };
+    let state = consult(longer(house.chamber(&model, false))).await.unwrap();
     assert_eq!(house.backend.made.load(Ordering::SeqCst), 3);
     assert_eq!(state.policy_scores.len(), 2);
     let keys = asked(&model);
     let once: std::collections::BTreeSet<&String> = keys.iter().collect();
     assert_eq!(once.len(), keys.len(), "{keys:?}");
-    let expected = consult(small(&Script::saying(one_move))).await.unwrap();
+    let expected = consult(longer(small(&Script::saying(one_move)))).await.unwrap();
     assert_eq!(state.policy_scores, expected.policy_scores);
 }
 
