@@ -95,7 +95,7 @@ pub(crate) enum RunsCommand {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// List the files that the program of a run left, or take them
+    /// List the files that a run left, or take them: of a program, or the documents of a consultation
     Files {
         /// Its name, or the beginning of it
         run: String,

@@ -387,6 +387,10 @@ impl Sitting<'_> {
                 DIM,
                 format!("{} · debates in: {} · {}", self.run.id, self.why, account(&totals)),
             ));
+            if self.args.out.is_none() {
+                let how = format!("`assize runs files {} --out FOLDER`", self.run.id);
+                note(&paint(DIM, format!("all documents and the report: {how}")));
+            }
         }
         Ok(())
     }
@@ -401,17 +405,21 @@ impl Sitting<'_> {
         if report.spent.rehearsal {
             shown["label"] = json!(REHEARSAL_LABEL);
         }
-        // By their own names, as they have them: i1, i2 and so on.
-        let logs = report.policy_scores.iter().map(|verdict| {
-            let mut one = json!({"move_id": verdict.move_id});
-            for (log, entries) in &verdict.conversation_logs {
-                one[LogName::to_string(log)] = json!(entries);
-            }
-            one
-        });
-        shown["conversation_logs"] = logs.collect();
+        shown["conversation_logs"] = logs(report);
         shown
     }
+}
+
+/// What was said, move by move, by the logs' own names: i1, i2 and so on.
+pub(crate) fn logs(report: &Report) -> Value {
+    let logs = report.policy_scores.iter().map(|verdict| {
+        let mut one = json!({"move_id": verdict.move_id});
+        for (log, entries) in &verdict.conversation_logs {
+            one[LogName::to_string(log)] = json!(entries);
+        }
+        one
+    });
+    logs.collect()
 }
 
 /// What it came to, as it is read.
@@ -453,13 +461,18 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Writes everything into a folder; gives how many files.
-fn write(folder: &Path, report: &Report) -> Result<usize, Failure> {
+/// Everything, as files of a folder.
+pub(crate) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> =
         report.documents().into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
     let pretty = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
     files.push(("report.json".to_owned(), pretty(&json!(report))));
-    let taken = artifacts::keep(files.into(), folder)?;
+    files
+}
+
+/// Writes everything into a folder; gives how many files.
+pub(crate) fn write(folder: &Path, report: &Report) -> Result<usize, Failure> {
+    let taken = artifacts::keep(files(report).into(), folder)?;
     if taken.in_the_way.is_empty() {
         return Ok(taken.files.len());
     }

@@ -20,7 +20,7 @@ use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint};
-use crate::{kept, sessions};
+use crate::{consult, kept, sessions};
 
 pub(crate) async fn run(
     command: RunsCommand,
@@ -173,6 +173,9 @@ async fn files(
     if let Some(folder) = out {
         artifacts::check_folder(folder)?;
     }
+    if run.kind == "consult" {
+        return documents(store, run, out, json).await;
+    }
     let history = assize_code::history(&store.records(&run.id).await?);
     let left = history.into_iter().filter_map(|attempt| attempt.execution);
     // The last that left any: the one that succeeded, or of a session the last.
@@ -203,6 +206,32 @@ async fn files(
             Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
         }
     }
+}
+
+/// The documents of a consultation, with its report.
+async fn documents(
+    store: &dyn Store,
+    run: &Run,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    let Some(report) = show::consulted(run, &store.records(&run.id).await?)? else {
+        let message = format!("`{}` has come to no report yet", run.id);
+        let hint = kept::how_to_resume(&run.kind, &run.id);
+        return Err(Failure::new(FailureKind::Usage, message).hint(hint));
+    };
+    if let Some(folder) = out {
+        consult::write(folder, &report)?;
+    }
+    let files: Vec<(String, u64)> = consult::files(&report)
+        .into_iter()
+        .map(|(name, bytes)| (name, bytes.len() as u64))
+        .collect();
+    if json {
+        let files = files.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
+        return out_json(&json!({"run": run.id, "files": files.collect::<Vec<_>>()}));
+    }
+    sessions::lines(&files).iter().try_for_each(|line| out_line(line))
 }
 
 /// All that is kept of a run, as one JSON document.

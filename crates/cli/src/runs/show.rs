@@ -37,6 +37,12 @@ pub(super) async fn show(
         if transcripts && run.kind == "debate" {
             value["conversation_logs"] = json!(conversation_logs(&records));
         }
+        if transcripts && run.kind == "consult" {
+            value["conversation_logs"] = match consulted(&run, &records)? {
+                Some(report) => consult::logs(&report),
+                None => Value::Null,
+            };
+        }
         if run.kind == "run" && run.result.is_none() {
             value["history"] = json!(assize_code::history(&records));
         }
@@ -73,7 +79,7 @@ pub(super) async fn show(
         "debate" => show_debate(&run, &records, transcripts)?,
         "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
         "eval" => show_eval(&run)?,
-        "consult" => show_consult(&run, &records)?,
+        "consult" => show_consult(&run, &records, transcripts)?,
         _ => {}
     }
     for event in told {
@@ -161,18 +167,42 @@ fn show_eval(run: &Run) -> Result<(), Failure> {
     eval::by_problem(&report).iter().try_for_each(|line| out_line(line))
 }
 
-fn show_consult(run: &Run, records: &[Record]) -> Result<(), Failure> {
-    let Some(value) = &run.result else { return Ok(()) };
-    let mut whole = value.clone();
+fn show_consult(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Failure> {
+    let Some(report) = consulted(run, records)? else { return Ok(()) };
+    out_line("")?;
+    consult::lines(&report).iter().try_for_each(|line| out_line(line))?;
+    if transcripts {
+        for placed in report.recommended_moves.iter().chain(&report.other_moves) {
+            let verdict = report.policy_scores.iter().find(|one| one.move_id == placed.move_id);
+            let Some(verdict) = verdict else { continue };
+            terminal::out_untrusted(&format!("\n=== {} {}\n", placed.move_id, placed.title))?;
+            let said = show::transcripts(&verdict.conversation_logs, &verdict.agents);
+            terminal::out_untrusted(&said)?;
+        }
+        return Ok(());
+    }
+    let id = &run.id;
+    note(&paint(DIM, format!("what was said: `assize runs show {id} --transcripts`")));
+    note(&paint(
+        DIM,
+        format!("all documents and the report: `assize runs files {id} --out FOLDER`"),
+    ));
+    Ok(())
+}
+
+/// The report of a consultation that is over, with what was said.
+pub(super) fn consulted(
+    run: &Run,
+    records: &[Record],
+) -> Result<Option<assize_consult::Report>, Failure> {
+    let Some(mut whole) = run.result.clone() else { return Ok(None) };
     for verdict in whole["policy_scores"].as_array_mut().into_iter().flatten() {
         let id = verdict["move_id"].as_str().unwrap_or_default().to_owned();
         let own = |record: &&Record| record.key.segments().next() == Some(id.as_str());
         let own: Vec<Record> = records.iter().filter(own).cloned().collect();
         verdict["conversation_logs"] = json!(conversation_logs(&own));
     }
-    let report: assize_consult::Report = result(whole)?;
-    out_line("")?;
-    consult::lines(&report).iter().try_for_each(|line| out_line(line))
+    result(whole).map(Some)
 }
 
 fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Failure> {

@@ -59,6 +59,17 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     assert_eq!(whole["conversation_logs"][14]["i3"].as_array().unwrap().len(), 2);
     assert_eq!(whole["label"], "rehearsal, no model was asked");
     let id = whole["run"].as_str().unwrap();
+    // What was not written then can be had later, and is the same.
+    let Ran { code, out, err } = home.run(&["runs", "files", id, "--out", "later"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("transcripts/m15.md") && out.contains("report.html"), "{out}");
+    let later = fs::read_to_string(home.work().join("later/report.json")).unwrap();
+    let later: Value = serde_json::from_str(&later).unwrap();
+    for name in ["policy_scores", "recommended_moves", "flags", "move_suggestions"] {
+        assert_eq!(later[name], whole[name], "{name}");
+    }
+    let said = home.run(&["runs", "show", id, "--transcripts"]).out;
+    assert_eq!(said.matches("\n=== m").count(), 15, "{said}");
     let shown = home.run(&["runs", "show", id, "--events"]).out;
     assert!(
         shown.contains("Recommended to CRST") && shown.contains("pipeline_complete"),
