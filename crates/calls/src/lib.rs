@@ -31,6 +31,8 @@ pub struct Asking<'a, S: State> {
     told: Vec<Event>,
     /// Whether a model that declines has failed, so that it can be asked again.
     insists: bool,
+    /// Whether nobody had planned this call.
+    is_extra: bool,
     held: Mutex<Held>,
 }
 
@@ -53,7 +55,15 @@ impl<S: State> std::fmt::Debug for Asking<'_, S> {
 impl<'a, S: State> Asking<'a, S> {
     pub fn new(context: &'a Context<S>, model: &'a dyn Model, key: impl Into<String>) -> Self {
         let (key, told) = (key.into(), Vec::new());
-        Asking { context, model, key, told, insists: false, held: Mutex::default() }
+        Asking {
+            context,
+            model,
+            key,
+            told,
+            insists: false,
+            is_extra: false,
+            held: Mutex::default(),
+        }
     }
 
     /// What to tell with the first answer.
@@ -67,6 +77,13 @@ impl<'a, S: State> Asking<'a, S> {
     #[must_use]
     pub fn insisting(mut self) -> Self {
         self.insists = true;
+        self
+    }
+
+    /// Counts as a call that nobody had planned.
+    #[must_use]
+    pub fn extra(mut self) -> Self {
+        self.is_extra = true;
         self
     }
 
@@ -144,12 +161,12 @@ pub fn declined() -> ModelError {
 #[async_trait]
 impl<S: State> Model for Asking<'_, S> {
     async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
-        let (key, told) = {
+        let (key, told, again) = {
             let mut held = self.held();
             held.calls += 1;
             match held.calls {
-                1 => (self.key.clone(), self.told.clone()),
-                number => (format!("{}-{number}", self.key), Vec::new()),
+                1 => (self.key.clone(), self.told.clone(), false),
+                number => (format!("{}-{number}", self.key), Vec::new(), true),
             }
         };
         let mut original = None;
@@ -174,6 +191,7 @@ impl<S: State> Model for Asking<'_, S> {
         match outcome {
             Ok(response) => {
                 held.spent.add(&response);
+                held.spent.extra += u64::from(again || self.is_extra);
                 Ok(response)
             }
             Err(EffectError::Failed(failed)) => {

@@ -53,5 +53,13 @@ pub struct Move {
     pub citations: Vec<String>,
 }
 
+impl Move {
+    /// Whether there is something to debate in it.
+    pub(crate) fn says_something(&self) -> bool {
+        let any = |text: &String| !text.trim().is_empty();
+        any(&self.title) && any(&self.thesis) && self.actions.iter().any(any)
+    }
+}
+
 pub(crate) static INFERENCE: LazyLock<Shape> = LazyLock::new(Shape::of::<Inference>);
 pub(crate) static PROPOSAL: LazyLock<Shape> = LazyLock::new(Shape::of::<Proposal>);

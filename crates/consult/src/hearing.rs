@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_calls::Asking;
-use assize_debate::{Part, Place};
+use assize_debate::{Part, Place, Round, is_bearable};
 use assize_graph::{Context, Event, Key, NodeError};
 use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use serde_json::json;
 
 use crate::models::Models;
 use crate::state::ConsultState;
@@ -33,8 +32,12 @@ struct Desk {
     context: Context<ConsultState>,
     models: Models,
     move_id: String,
+    /// How many rounds it has.
+    rounds: u32,
     /// Why the run is over, if it is.
     stopped: Mutex<Option<NodeError>>,
+    /// Why this debate could not be opened, if it could not.
+    unopened: Mutex<Option<String>>,
 }
 
 impl std::fmt::Debug for Hearing {
@@ -44,8 +47,14 @@ impl std::fmt::Debug for Hearing {
 }
 
 impl Hearing {
-    pub(crate) fn new(context: Context<ConsultState>, models: Models, move_id: String) -> Hearing {
-        let desk = Desk { context, models, move_id, stopped: Mutex::default() };
+    pub(crate) fn new(
+        context: Context<ConsultState>,
+        models: Models,
+        move_id: String,
+        rounds: u32,
+    ) -> Hearing {
+        let (stopped, unopened) = (Mutex::default(), Mutex::default());
+        let desk = Desk { context, models, move_id, rounds, stopped, unopened };
         Hearing { desk: Arc::new(desk), answers: Mutex::default() }
     }
 
@@ -68,6 +77,11 @@ impl Hearing {
             answers.entry(key.to_owned()).or_insert_with(begin).clone()
         };
         answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
+    }
+
+    /// Why this debate could not be opened, if it could not: others can be held all the same.
+    pub(crate) fn unopened(&self) -> Option<String> {
+        self.desk.unopened.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Why the run is over, if it is.
@@ -100,10 +114,16 @@ impl Desk {
             Err(error) => Err(over(error)),
             Ok(Ok(response)) => Ok(response),
             // What the debate does without stays so when the run is taken up again.
-            Ok(Err(error)) if place.can_do_without(&error) => match asking.go_on().await {
-                Ok(()) => Err(error),
-                Err(stop) => Err(over(stop.into())),
-            },
+            Ok(Err(error)) if place.can_do_without(&error) || is_unopened(place, &error) => {
+                if is_unopened(place, &error) {
+                    let mut unopened = self.unopened.lock().unwrap_or_else(PoisonError::into_inner);
+                    *unopened = Some(error.message().to_owned());
+                }
+                match asking.go_on().await {
+                    Ok(()) => Err(error),
+                    Err(stop) => Err(over(stop.into())),
+                }
+            }
             Ok(Err(error)) => {
                 let told = ModelError::new(error.kind(), error.message().to_owned());
                 over(error.into());
@@ -119,12 +139,15 @@ impl Desk {
             Part::Answer => "dm_responded",
             Part::Score | Part::ScoreAgain | Part::Summary => return None,
         };
-        let mut payload = json!({"move": self.move_id, "round": place.round, "status": status});
-        if let Some(log) = place.log {
-            payload["log"] = json!(log);
-        }
-        Some(Event::new("sandbox_round", payload))
+        let round = Round { move_id: &self.move_id, rounds: self.rounds };
+        Some(round.event(place.log, place.round?, status))
     }
+}
+
+/// Whether the critic cannot open this debate, but may open others.
+fn is_unopened(place: Place, error: &ModelError) -> bool {
+    let declined = error.kind() == ErrorKind::Declined;
+    place.part == Part::Critic && place.log.is_none() && (declined || is_bearable(error))
 }
 
 /// Who speaks at this place.

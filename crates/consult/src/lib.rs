@@ -46,7 +46,7 @@ pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
 pub use report::{Placed, Report, short};
-pub use sandboxes::{DebateError, InSandboxes, install};
+pub use sandboxes::{DebateError, InSandboxes, LONGEST, install};
 pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
 pub use ticker::{NoTicker, Ticker};
 

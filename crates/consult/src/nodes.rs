@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use assize_calls::Asking;
-use assize_debate::{Job, MoveDocument, Verdict};
+use assize_debate::{Job, JudgeScore, MoveDocument, Round, Verdict};
 use assize_graph::{Context, Event, NodeError};
-use assize_llm::{AnswerError, JsonAsk, Spent};
+use assize_llm::{AnswerError, JsonAsk, Provenance, Spent};
 use futures_util::future::try_join;
 use serde_json::{Value, json};
 
@@ -28,6 +28,8 @@ pub enum Trouble {
     NoItem,
     #[error("no analyst gave a move that could be debated: {0}")]
     NoMoves(String),
+    #[error("no move could be debated: {0}")]
+    NotDebated(String),
 }
 
 fn started(layer: impl Into<Value>) -> Event {
@@ -228,11 +230,13 @@ impl Chamber {
                 _ => words.proposal(index, self.moves),
             };
             let asking = Asking::new(context, model, key);
+            let asking = if again { asking.extra() } else { asking };
             let answer = asking.value(JsonAsk::<Proposal>::new(request).read_by(reader)).await?;
             spent = spent.plus(asking.spent());
             match answer {
                 Ok(answer) => {
-                    let moves = answer.value.moves;
+                    let mut moves = answer.value.moves;
+                    moves.retain(Move::says_something);
                     let right = moves.len() == self.moves;
                     complaint = (!right).then(|| {
                         format!("gave {} moves where {} were asked for", moves.len(), self.moves)
@@ -292,7 +296,8 @@ impl Chamber {
                 content: suggestion.content.clone(),
             },
             company: assize_debate::Company {
-                ticker: Some(state.company.called()),
+                ticker: Some(state.company.ticker.to_string()),
+                name: state.company.name.clone(),
                 pack: Some(self.words(state).pack()),
             },
             personas: self.personas.of_debate(),
@@ -303,11 +308,25 @@ impl Chamber {
                 .collect(),
         };
         let move_id = suggestion.move_id.clone();
-        let hearing = Arc::new(Hearing::new(context.clone(), self.models.clone(), move_id.clone()));
+        let hearing = Arc::new(Hearing::new(
+            context.clone(),
+            self.models.clone(),
+            move_id.clone(),
+            self.rounds,
+        ));
         let held =
             self.debates.hold(&job, &state.company.ticker, hearing.clone(), context.cancel()).await;
         if let Some(stopped) = hearing.stopped() {
             return Err(stopped);
+        }
+        if let Some(why) = hearing.unopened() {
+            let round = Round { move_id: &move_id, rounds: self.rounds };
+            let mut event = round.event(None, 1, "failed");
+            event.payload["error"] = json!(why);
+            context.emit(event);
+            let message =
+                format!("{move_id} was not debated, since the critic could not open it: {why}");
+            return Ok(vec![flag(FlagKind::NotDebated, None, message)]);
         }
         let Held { verdict, not_isolated } = held?;
         let mut updates = flags_of(&verdict);
@@ -316,11 +335,10 @@ impl Chamber {
             updates.push(flag(FlagKind::NoIsolation, Some(&move_id), why));
         }
         for (log, partial) in &verdict.partial {
-            let payload = json!({
-                "move": move_id, "round": partial.completed_rounds + 1, "status": "failed",
-                "log": log, "error": partial.error,
-            });
-            context.emit(Event::new("sandbox_round", payload));
+            let round = Round { move_id: &move_id, rounds: self.rounds };
+            let mut event = round.event(Some(*log), partial.completed_rounds + 1, "failed");
+            event.payload["error"] = json!(partial.error);
+            context.emit(event);
         }
         let breakdown: serde_json::Map<String, Value> = verdict
             .scores_by_agent
@@ -340,6 +358,11 @@ impl Chamber {
         context: Context<ConsultState>,
     ) -> Updates {
         let state = context.state();
+        if state.policy_scores.is_empty() {
+            let why = state.flags.iter().filter(|flag| flag.kind == FlagKind::NotDebated);
+            let why: Vec<&str> = why.map(|flag| flag.message.as_str()).collect();
+            return Err(Trouble::NotDebated(why.join("; ")).into());
+        }
         let payload = json!({
             "layer": "sandbox", "status": "done", "artifacts": ["policy_scores", "conversation_logs"],
             "total_policies_scored": state.policy_scores.len(),
@@ -347,6 +370,9 @@ impl Chamber {
         context.emit(Event::new("layer_complete", payload));
         let ranked = rank(state.policy_scores.iter().map(|verdict| &**verdict));
         let mut updates = Vec::new();
+        if let Some(message) = mostly_assumed(state.policy_scores.iter().map(|one| &**one)) {
+            updates.push(flag(FlagKind::Assumed, None, message));
+        }
         if !ranked.ties.is_empty() {
             let ties: Vec<String> = ranked.ties.iter().map(|tie| tie.join(" and ")).collect();
             updates.push(flag(FlagKind::Tie, None, format!("{}; {TIE_RULE}", ties.join(", "))));
@@ -380,6 +406,25 @@ fn complaints(suggestion: &Suggestion) -> Vec<Update> {
     flags
 }
 
+/// Whether scores were put together, or are nobody's.
+fn doubt_of(score: &JudgeScore) -> FlagKind {
+    let assumed = score.provenance == Provenance::Defaulted || !score.assumed.is_empty();
+    if assumed { FlagKind::Assumed } else { FlagKind::Repaired }
+}
+
+/// Whether an order rests on scores that nobody gave.
+fn mostly_assumed<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Option<String> {
+    let scores: Vec<&JudgeScore> =
+        verdicts.flat_map(|verdict| verdict.scores_by_agent.values()).collect();
+    let assumed = scores.iter().filter(|score| doubt_of(score) == FlagKind::Assumed).count();
+    (2 * assumed >= scores.len() && assumed > 0).then(|| {
+        format!(
+            "{assumed} of {} judges' scores could not be read, and 5 was assumed: the order says little",
+            scores.len()
+        )
+    })
+}
+
 fn flags_of(verdict: &Verdict) -> Vec<Update> {
     let id = Some(verdict.move_id.as_str());
     let partial = verdict.partial.iter().map(|(log, partial)| {
@@ -391,7 +436,13 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
     });
     let doubtful = verdict.scores_by_agent.iter().filter_map(|(judge, score)| {
         let how = score.doubt()?;
-        Some(flag(FlagKind::Repaired, id, format!("the scores of {judge}: {how}")))
+        Some(flag(doubt_of(score), id, format!("the scores of {judge}: {how}")))
     });
+    let blind = verdict.blind_scores.iter().filter_map(|(judge, score)| {
+        let how = score.doubt()?;
+        let message = format!("the scores of {judge} before the debate: {how}");
+        Some(flag(doubt_of(score), id, message))
+    });
+    let doubtful = doubtful.chain(blind);
     partial.chain(doubtful).collect()
 }

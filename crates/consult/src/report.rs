@@ -282,6 +282,8 @@ pub fn short(kind: FlagKind) -> &'static str {
         FlagKind::UnresolvedCitation => "unresolved citation",
         FlagKind::NoIsolation => "no isolation",
         FlagKind::Forked => "debated anew",
+        FlagKind::NotDebated => "not debated",
+        FlagKind::Assumed => "assumed scores",
     }
 }
 

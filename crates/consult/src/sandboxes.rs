@@ -29,7 +29,7 @@ const NAME: &str = "negotiator";
 const TRIES: u32 = 3;
 
 /// The longest that one debate may take: models are slow, and wait for each other.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The largest request, in bytes.
 const LARGEST: usize = 1 << 20;
@@ -103,7 +103,7 @@ impl InSandboxes {
         ];
         let labels: BTreeMap<String, String> =
             labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let mut spec = Spec { labels, ..self.spec.clone() };
+        let mut spec = Spec { labels, time_to_live: Some(LONGEST), ..self.spec.clone() };
         spec.layers.push(self.layer.clone());
         let sandbox = self.manager.create_if_not_exists(&key, spec).await?;
         Ok((key, sandbox))
@@ -140,7 +140,12 @@ impl InSandboxes {
         if !outcome.success() {
             let words = String::from_utf8_lossy(&stderr).trim().to_owned();
             let words = assize_types::text::shorten(&words, 300);
-            return Err(DebateError::Failed(format!("{words} (exit status {})", outcome.status())));
+            let words = match (outcome.timed_out, words.is_empty()) {
+                (true, _) => "its time was up".to_owned(),
+                (false, true) => format!("it ended with the exit status {}", outcome.status()),
+                (false, false) => words,
+            };
+            return Err(DebateError::Failed(words));
         }
         let verdict: Verdict = serde_json::from_slice(&stdout)
             .map_err(|error| DebateError::Unreadable(error.to_string()))?;

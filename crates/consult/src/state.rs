@@ -102,6 +102,10 @@ pub enum FlagKind {
     NoIsolation,
     /// It starts from another run.
     Forked,
+    /// Nobody could open the debate of a move.
+    NotDebated,
+    /// Scores that nobody gave at all.
+    Assumed,
 }
 
 /// What a consultation has come to.

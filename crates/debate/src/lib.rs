@@ -34,7 +34,7 @@ pub use job::{Job, step_limit};
 use nodes::Room;
 pub use nodes::is_bearable;
 pub use personas::{DecisionMaker, Personas};
-pub use place::{Minutes, Part, Place, conversation_logs};
+pub use place::{Minutes, Part, Place, Round, conversation_logs};
 pub use score::{BEST, METRICS, ScoreCard};
 pub use state::{
     Change, Company, ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, NoLogName,

@@ -13,7 +13,7 @@ use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 
 use crate::Options;
-use crate::place::BLIND;
+use crate::place::{BLIND, Round};
 use crate::prompt::{Words, likely_tokens};
 use crate::score::ScoreCard;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update};
@@ -258,7 +258,7 @@ impl Room {
         up_to_round: u32,
         key: &str,
     ) -> Result<(Summary, Vec<Update>), NodeError> {
-        let asking = Asking::new(context, &*self.model, key);
+        let asking = Asking::new(context, &*self.model, key).extra();
         let text = match asking.answer(&self.words(context).summing_up(log, up_to_round)).await? {
             Ok(response) if response.stop != Stop::Refused => Some(response.text),
             Ok(_) => None,
@@ -313,12 +313,8 @@ struct Told {
 impl Told {
     fn event(self, state: &DebateState) -> Event {
         let Told { log, round, status } = self;
-        let move_id = &state.move_document().move_id;
-        let mut payload = json!({"move": move_id, "round": round, "status": status});
-        if let Some(log) = log {
-            payload["log"] = json!(log);
-        }
-        Event::new("sandbox_round", payload)
+        Round { move_id: &state.move_document().move_id, rounds: state.max_rounds }
+            .event(log, round, status)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assize_graph::{Key, Outcome, Record};
+use assize_graph::{Event, Key, Outcome, Record};
 use assize_llm::{ModelError, Response, Stop};
+use serde_json::json;
 
 use crate::nodes::{is_bearable, is_overflow, said};
 use crate::state::{ConversationEntry, LogName};
@@ -83,6 +84,31 @@ impl Place {
     }
 }
 
+/// Tells of the rounds of one debate.
+#[derive(Debug, Clone, Copy)]
+pub struct Round<'a> {
+    pub move_id: &'a str,
+    /// How many there are.
+    pub rounds: u32,
+}
+
+impl Round<'_> {
+    /// Somebody has spoken, in one conversation or in all; `next` is what happens there from now on.
+    pub fn event(self, log: Option<LogName>, round: u32, status: &str) -> Event {
+        let next = match status {
+            "critic_responded" => "dm_responding",
+            "dm_responded" if round < self.rounds => "critic_responding",
+            _ => "scoring",
+        };
+        let mut payload =
+            json!({"move": self.move_id, "round": round, "status": status, "next": next});
+        if let Some(log) = log {
+            payload["log"] = json!(log);
+        }
+        Event::new("sandbox_round", payload)
+    }
+}
+
 /// What was said, answer by answer as they come.
 #[derive(Debug, Clone, Default)]
 pub struct Minutes {
@@ -92,6 +118,12 @@ pub struct Minutes {
 }
 
 impl Minutes {
+    /// The minutes of a debate with so many decision makers.
+    pub fn of(makers: usize) -> Minutes {
+        let logs = LogName::first(makers).map(|log| (log, Vec::new())).collect();
+        Minutes { opening: None, logs }
+    }
+
     /// Notes an answer, and says which logs have changed.
     pub fn note(&mut self, key: &Key, response: &Response) -> Vec<LogName> {
         let Some(Place { log, round: Some(round), part }) = Place::of(key) else {
@@ -122,7 +154,8 @@ impl Minutes {
         self.opening.iter().chain(own).cloned().collect()
     }
 
-    /// Those in which somebody has answered.
+    /// Those that are known: all of a debate whose decision makers are, else those in which somebody has
+    /// answered.
     pub fn names(&self) -> impl Iterator<Item = LogName> {
         self.logs.keys().copied()
     }

@@ -168,9 +168,10 @@ fn marked(head: &str, words: &str) -> String {
 
 /// What every prompt of a debate begins with.
 pub(crate) fn blocks(document: &MoveDocument, company: &Company) -> Vec<Block> {
-    let name = match &company.ticker {
-        Some(ticker) => format!("The company: {ticker}."),
-        None => "The company is the one that the move speaks of.".to_owned(),
+    let name = match (&company.ticker, &company.name) {
+        (Some(ticker), Some(name)) => format!("The company: {name} ({ticker})."),
+        (Some(ticker), None) => format!("The company: {ticker}."),
+        (None, _) => "The company is the one that the move speaks of.".to_owned(),
     };
     let about = match &company.pack {
         Some(pack) => format!("{name}\n{}", fenced("What is known of it", pack)),

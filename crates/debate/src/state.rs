@@ -26,6 +26,9 @@ pub struct MoveDocument {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Company {
     pub ticker: Option<String>,
+    /// What it is called, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What there is to read about it, besides the move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<String>,

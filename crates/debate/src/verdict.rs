@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assize_llm::Spent;
+use assize_llm::{Provenance, Spent};
 use serde::{Deserialize, Serialize};
 
 use crate::score::BEST;
@@ -58,10 +58,12 @@ impl From<DebateState> for Verdict {
 }
 
 impl Verdict {
-    /// What was given in all before the debate, where that was asked for.
+    /// What was given in all before the debate, where that was asked for, and could be read.
     pub fn blind_total(&self) -> Option<u32> {
         let totals = self.blind_scores.values().map(|score| score.card.total());
-        (!self.blind_scores.is_empty()).then(|| totals.sum())
+        let given =
+            self.blind_scores.values().all(|score| score.provenance != Provenance::Defaulted);
+        (!self.blind_scores.is_empty() && given).then(|| totals.sum())
     }
 
     /// Decision makers whose scores no model gave in so many words.

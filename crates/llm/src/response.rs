@@ -59,6 +59,9 @@ impl Response {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     pub calls: u64,
+    /// Of these, those beyond the plan: what had to be asked again, and summaries.
+    #[serde(default)]
+    pub extra: u64,
     /// Of the calls that said.
     pub usage: Usage,
     pub cost: Cost,
@@ -70,6 +73,7 @@ impl Default for Spent {
     fn default() -> Spent {
         Spent {
             calls: 0,
+            extra: 0,
             usage: Usage::default(),
             cost: Cost::Known(Money::ZERO),
             rehearsal: false,
@@ -81,6 +85,7 @@ impl Spent {
     pub fn add(&mut self, response: &Response) {
         *self = self.plus(Spent {
             calls: 1,
+            extra: 0,
             usage: response.usage.unwrap_or_default(),
             cost: response.cost,
             rehearsal: response.rehearsal,
@@ -89,6 +94,7 @@ impl Spent {
 
     pub fn plus(mut self, other: Spent) -> Spent {
         self.calls += other.calls;
+        self.extra += other.extra;
         self.usage += other.usage;
         self.cost = self.cost + other.cost;
         self.rehearsal |= other.rehearsal;

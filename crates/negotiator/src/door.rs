@@ -30,7 +30,11 @@ pub(crate) struct Door {
 
 impl Door {
     /// Opens the door, and hears the host until it is gone. What it wants ended ends by `cancel`.
-    pub(crate) fn open(channel: OwnedFd, cancel: Cancel) -> std::io::Result<Door> {
+    pub(crate) fn open(
+        channel: OwnedFd,
+        minutes: Minutes,
+        cancel: Cancel,
+    ) -> std::io::Result<Door> {
         let out = File::from(channel);
         let mut heard = out.try_clone()?;
         let waiting: Arc<Mutex<HashMap<StreamId, oneshot::Sender<Answer>>>> = Arc::default();
@@ -61,7 +65,7 @@ impl Door {
             cancel.cancel("the host is gone");
         });
         std::fs::create_dir_all(LOGS)?;
-        let (out, minutes) = (Mutex::new(out), Mutex::default());
+        let (out, minutes) = (Mutex::new(out), Mutex::new(minutes));
         Ok(Door { out, waiting, next: AtomicU32::new(1), minutes })
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use assize_debate::{Job, Verdict};
+use assize_debate::{Job, Minutes, Verdict};
 use assize_graph::NodeError;
 use assize_types::Cancel;
 
@@ -34,9 +34,10 @@ fn debate() -> Result<Verdict, String> {
     let path = std::env::args_os().nth(1).ok_or("name the file with the job")?;
     let job = std::fs::read(path).map_err(|error| told(&error))?;
     let job: Job = serde_json::from_slice(&job).map_err(|error| told(&error))?;
+    let minutes = Minutes::of(job.personas.decision_makers.len());
     let cancel = Cancel::new();
     let channel = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| told(&error))?;
-    let door = door::Door::open(channel, cancel.clone()).map_err(|error| told(&error))?;
+    let door = door::Door::open(channel, minutes, cancel.clone()).map_err(|error| told(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| told(&error))?;
     runtime.block_on(job.hold(Arc::new(door), cancel)).map_err(|error| match error {

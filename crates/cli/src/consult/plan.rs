@@ -268,6 +268,10 @@ impl Plan {
         if args.sandbox.memory.is_none() {
             limits.memory = config.size("consult.memory").unwrap_or(limits.memory);
         }
+        // Most of a debate is waiting for a model, which has limits of its own.
+        if args.sandbox.timeout.is_none() {
+            limits.wall = assize_consult::LONGEST;
+        }
         Ok(Input {
             company: self.company.clone(),
             synthetic: self.synthetic,

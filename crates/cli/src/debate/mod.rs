@@ -112,7 +112,7 @@ impl Sitting<'_> {
         };
         let graph = built(self.gateway.clone(), options)?;
         let document = MoveDocument { move_id: input.move_id.clone(), content: content.to_owned() };
-        let company = Company { ticker: input.ticker.clone(), pack: None };
+        let company = Company { ticker: input.ticker.clone(), ..Company::default() };
         let personas = Arc::new(Personas::default());
         let state = DebateState::new(document, company, personas, input.rounds)
             .changed(input.changes.clone());

@@ -84,7 +84,8 @@ async fn scores_that_nobody_can_read_are_neutral_and_loud() {
     });
     let state = consult(chamber(&model, 1, 15), None).await.unwrap();
     assert!(state.policy_scores.iter().all(|verdict| verdict.total_score == 60));
-    assert_eq!(count(&state, FlagKind::Repaired), 45);
+    // Each judge of each move, and all of it.
+    assert_eq!(count(&state, FlagKind::Assumed), 45 + 1);
     // All are equal, which decides nothing but the order in which they are named.
     assert_eq!(count(&state, FlagKind::Tie), 1);
     assert_eq!(state.ranked.unwrap().recommended_moves, ["m1", "m2", "m3"]);

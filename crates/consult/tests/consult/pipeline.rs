@@ -247,7 +247,7 @@ async fn faults_of_a_debate_are_flagged() {
     });
     let state = consult(chamber, None).await.unwrap();
     assert_eq!(flags(&state, FlagKind::Partial), ["m2 i2 ended after 1 of 3 rounds: too slow"]);
-    let repaired = flags(&state, FlagKind::Repaired);
+    let repaired = flags(&state, FlagKind::Assumed);
     assert!(repaired.len() == 1 && repaired[0].starts_with("m3 the scores of D3"), "{repaired:?}");
     assert_eq!(flags(&state, FlagKind::Source), ["- `x.pdf` was left out"]);
     // The user's own files are no fiction.

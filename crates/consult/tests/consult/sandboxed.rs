@@ -209,3 +209,96 @@ fn the_program_is_put_where_sandboxes_see_it_once() {
     let count = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
     assert_eq!((count(folder.path()), count(&first.from)), (1, 1));
 }
+
+/// Seen from the host: it is there, has its files, and is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn sandbox_lifecycle_create_write_read_delete() {
+    let house = House::new().await;
+    let manager = house.manager.clone();
+    let model = Script::saying(move |asked| {
+        // Before anybody has answered, the opening is in every log.
+        if asked.key == "m1/i1/round-1/D1" {
+            let key =
+                Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
+            let (manager, key) = (manager.clone(), key);
+            tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(async {
+                    let sandbox = manager.get(&key).await.unwrap().unwrap();
+                    sandbox.write("/workspace/note.txt", b"hello").await.unwrap();
+                    assert_eq!(sandbox.read("/workspace/note.txt", 100).await.unwrap(), b"hello");
+                    for log in ["i1", "i2", "i3"] {
+                        let path = format!("/workspace/logs/{log}.json");
+                        let log = sandbox.read(&path, 1 << 20).await.unwrap();
+                        let log: serde_json::Value = serde_json::from_slice(&log).unwrap();
+                        assert_eq!(log[0]["role"], "critic");
+                    }
+                });
+            });
+        }
+        one_move(asked)
+    });
+    consult(house.chamber(&model, false)).await.unwrap();
+    assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+}
+
+fn broken(kind: assize_llm::ErrorKind) -> Option<Result<String, assize_llm::ModelError>> {
+    Some(Err(assize_llm::ModelError::new(kind, "it broke")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_fails_in_the_first_round_leaves_the_rest_of_the_debate() {
+    let house = House::new().await;
+    let model = Script::saying(|asked| match asked.key.as_str() {
+        "m1/i1/round-1/D1" => broken(assize_llm::ErrorKind::Server),
+        _ => one_move(asked),
+    });
+    let state = consult(house.chamber(&model, false)).await.unwrap();
+    assert_eq!(state.policy_scores.len(), 2);
+    let partial: Vec<&str> = (state.flags.iter())
+        .filter(|flag| flag.kind == FlagKind::Partial)
+        .map(|flag| flag.message.as_str())
+        .collect();
+    assert_eq!(partial, ["i1 ended after 0 of 3 rounds: it broke"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_nobody_can_open_is_left_out_and_named() {
+    let house = House::new().await;
+    let model = Script::saying(|asked| match asked.key.as_str() {
+        "m2/round-1/critic" => broken(assize_llm::ErrorKind::Declined),
+        _ => one_move(asked),
+    });
+    let state = consult(house.chamber(&model, false)).await.unwrap();
+    assert_eq!(state.ranked.unwrap().recommended_moves, ["m1"]);
+    let flag = state.flags.iter().find(|flag| flag.kind == FlagKind::NotDebated).unwrap();
+    assert!(flag.message.starts_with("m2 was not debated"), "{}", flag.message);
+    // Where none can be opened there is nothing to recommend.
+    let silent = Script::saying(|asked| match asked.key.ends_with("/round-1/critic") {
+        true => broken(assize_llm::ErrorKind::Declined),
+        false => one_move(asked),
+    });
+    let error = consult(house.chamber(&silent, false)).await.unwrap_err();
+    assert!(error.to_string().contains("no move could be debated"), "{error}");
+}
+
+/// A judge without an answer has not scored: the run stops there, and asks again when it goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn scores_that_fail_are_asked_for_again_when_the_run_goes_on() {
+    let house = House::new().await;
+    let journal = Arc::new(assize_graph::MemoryJournal::new());
+    let run = async |model: &Arc<Script>| {
+        let company = Company { ticker: "BRK.B".parse().unwrap(), name: None };
+        let options = RunOptions::with_journal(journal.clone());
+        let chamber = house.chamber(model, false);
+        graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
+    };
+    let model = Script::saying(|asked| match asked.key.as_str() {
+        "m1/i2/score" => broken(assize_llm::ErrorKind::Server),
+        _ => one_move(asked),
+    });
+    let error = run(&model).await.unwrap_err();
+    assert!(error.to_string().contains("it broke"), "{error}");
+    let healthy = Script::saying(one_move);
+    assert_eq!(run(&healthy).await.unwrap().policy_scores.len(), 2);
+    assert!(healthy.calls() < 20, "{} calls", healthy.calls());
+}

@@ -91,10 +91,10 @@ async fn events_carry_the_names_and_fields_that_watchers_know() {
     let told: Vec<String> =
         journal.events().iter().map(|event| format!("{} {}", event.name, event.payload)).collect();
     insta::assert_snapshot!(told.join("\n"), @r#"
-    sandbox_round {"move":"m1","round":1,"status":"critic_responded"}
-    sandbox_round {"move":"m1","round":1,"status":"dm_responded","log":"i1"}
-    sandbox_round {"move":"m1","round":1,"status":"dm_responded","log":"i2"}
-    sandbox_round {"move":"m1","round":1,"status":"dm_responded","log":"i3"}
+    sandbox_round {"move":"m1","round":1,"status":"critic_responded","next":"dm_responding"}
+    sandbox_round {"move":"m1","round":1,"status":"dm_responded","next":"scoring","log":"i1"}
+    sandbox_round {"move":"m1","round":1,"status":"dm_responded","next":"scoring","log":"i2"}
+    sandbox_round {"move":"m1","round":1,"status":"dm_responded","next":"scoring","log":"i3"}
     sandbox_scored {"move":"m1","score":90,"breakdown":{"D1":{"reasoning":"It held.","impact":8,"feasibility":7,"risk_adjusted_return":6,"strategic_alignment":9},"D2":{"reasoning":"It held.","impact":8,"feasibility":7,"risk_adjusted_return":6,"strategic_alignment":9},"D3":{"reasoning":"It held.","impact":8,"feasibility":7,"risk_adjusted_return":6,"strategic_alignment":9}}}
     "#);
 }

@@ -153,7 +153,7 @@ pub(crate) fn bakery(rounds: u32) -> DebateState {
 
 pub(crate) fn about(content: &str, rounds: u32) -> DebateState {
     let document = MoveDocument { move_id: "m1".into(), content: content.into() };
-    let company = Company { ticker: Some("CRST".into()), pack: None };
+    let company = Company { ticker: Some("CRST".into()), ..Company::default() };
     DebateState::new(document, company, Arc::new(Personas::default()), rounds)
 }
 
