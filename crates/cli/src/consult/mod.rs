@@ -40,6 +40,7 @@ pub(crate) async fn run(
     around: &Surroundings,
     cancel: Cancel,
 ) -> Result<(), Failure> {
+    config.refuse_withheld()?;
     fork::refuse_idle_flags(&args.fork)?;
     if args.export_personas {
         return out(&Personas::default().to_file());

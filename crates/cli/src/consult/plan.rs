@@ -98,16 +98,17 @@ impl From<EdgarError> for Failure {
     fn from(error: EdgarError) -> Failure {
         let kind = match &error {
             EdgarError::Unknown { .. } => FailureKind::Usage,
-            EdgarError::NoContact => FailureKind::Settings,
+            EdgarError::NoContact { .. } => FailureKind::Settings,
             _ => FailureKind::Environment,
         };
         let failure = Failure::from_error(kind, &error);
         match error {
-            EdgarError::NoContact => failure.hint(
+            EdgarError::NoContact { .. } => failure.hint(
                 "set `edgar.contact` to your name and address, such as \"Your Name you@example.org\", or put \
-                 the SEC's files into `edgar.folder`",
+                 the SEC's files into the folder (`edgar.folder`): company_tickers.json, \
+                 companyfacts-CIK0000000000.json and submissions-CIK0000000000.json, with the company's number",
             ),
-            EdgarError::Page | EdgarError::Status(403 | 429) => {
+            EdgarError::Page(_) | EdgarError::Status(403 | 429) => {
                 failure.hint("wait a few minutes, and see that `edgar.contact` is yours")
             }
             _ => failure,
@@ -135,11 +136,25 @@ impl Plan {
             return Err(Failure::new(FailureKind::Usage, message));
         }
         let edgar = edgar(config, around)?;
-        let known = edgar.resolve(&ticker).await?;
         let mut gathered = Gathered::default();
-        if wants(SourceName::Edgar) {
-            let company = known.as_ref().ok_or_else(|| Failure::from(EdgarError::NoContact))?;
+        let known = match edgar.resolve(&ticker).await {
+            Ok(company) => Some(company),
+            Err(error @ EdgarError::Unknown { .. }) => return Err(error.into()),
+            Err(error) if wants(SourceName::Edgar) => return Err(error.into()),
+            // Nobody was to be asked, so it does without.
+            Err(EdgarError::NoContact { .. }) => None,
+            Err(error) => {
+                gathered.notes.push(format!("nobody could be asked which company it is: {error}"));
+                None
+            }
+        };
+        if let Some(company) = known.as_ref().filter(|_| wants(SourceName::Edgar)) {
             gathered = gathered.and(edgar.gather(company).await?);
+            if args.data.is_none() && !wants(SourceName::Synthetic) {
+                let note =
+                    "of news only the titles of filings are known; `--data` adds what you have";
+                gathered.notes.push(note.to_owned());
+            }
         }
         if let Some(folder) = &args.data {
             gathered = gathered.and(files::gather(folder)?);

@@ -89,7 +89,8 @@ impl fmt::Display for Figure {
         match &self.unit {
             Unit::Money(currency) => write!(f, "{} {currency}", scaled(self.value)),
             Unit::MoneyPerShare(currency) => write!(f, "{:.2} {currency} a share", self.value),
-            Unit::Percent => write!(f, "{:.1} %", self.value * 100.0),
+            // Without a sign before nothing.
+            Unit::Percent => write!(f, "{:.1} %", (self.value * 1000.0).round() / 10.0 + 0.0),
             Unit::Times => write!(f, "{:.2} ×", self.value),
             Unit::Count => write!(f, "{}", scaled(self.value)),
         }

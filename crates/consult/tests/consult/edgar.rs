@@ -115,9 +115,17 @@ fn facts() -> Value {
             "Assets": usd(vec![day("2022-12-31", 900.0e6, "2023-02-01")]),
             "Liabilities": usd(vec![day("2022-12-31", 300.0e6, "2023-02-01")]),
             "StockholdersEquity": usd(vec![day("2022-12-31", 600.0e6, "2023-02-01")]),
+            // Ten months before, and within the year shares were split in three.
             "EarningsPerShareDiluted": {"units": {"USD/shares": [
                 flow("2022-01-01", "2022-12-31", 0.65, "2023-02-01"),
+                flow("2022-01-01", "2022-03-31", 0.42, "2022-05-01"),
+                flow("2021-07-01", "2021-09-30", 0.62, "2021-11-01"),
+                flow("2021-07-01", "2021-09-30", 0.21, "2022-11-01"),
             ]}},
+            // What is due within a year is part of it.
+            "LongTermDebt": usd(vec![day("2022-12-31", 100.0e6, "2023-02-01")]),
+            "LongTermDebtNoncurrent": usd(vec![day("2022-12-31", 80.0e6, "2023-02-01")]),
+            "LongTermDebtCurrent": usd(vec![day("2022-12-31", 20.0e6, "2023-02-01")]),
         }},
     })
 }
@@ -173,6 +181,10 @@ async fn figures_are_computed_from_what_was_filed() {
     assert_eq!(of("liabilities to equity", "on 2022-12-31"), Some(0.5));
     assert_eq!(of("earnings per share", year), Some(0.65));
     assert_eq!(of("earnings per share", "quarter to 2022-12-31"), None);
+    // As it would be after the split; and a split is no other view of what was earned.
+    assert_eq!(of("earnings per share", "quarter to 2022-03-31"), Some(0.14));
+    assert_eq!(of("debt", "on 2022-12-31"), Some(100.0e6));
+    assert_eq!(of("debt to equity", "on 2022-12-31"), Some(0.166_667));
     assert!(gathered.figures.iter().all(|figure| figure.value < 2e9), "nothing of a stub");
     // Every one has a day and a source, and what was restated says what it was.
     let revenue = gathered.figures.iter().find(|figure| {
@@ -184,10 +196,14 @@ async fn figures_are_computed_from_what_was_filed() {
     assert_eq!((accession.as_str(), concept.as_str()), ("0000-20230201", "us-gaap:Revenues"));
     let text = &gathered.financial[0].text;
     assert!(
-        text.contains("| revenue | 1.30 billion USD | 1.04 billion USD (restated) |"),
+        text.contains("| revenue | 1.30 billion USD [1] | 1.04 billion USD (restated) [1] |"),
         "{text}"
     );
-    assert!(text.contains("| gross margin | 40.0 % (computed) | not filed |"), "{text}");
+    assert!(text.contains("| gross margin (computed) | 40.0 % | – |"), "{text}");
+    assert!(
+        text.contains("[1] 10-Q, filed on 2023-02-01, accession number 0000-20230201"),
+        "{text}"
+    );
     assert!(
         text.contains("- revenue, year to 2021-12-31: 1.04 billion USD, before 1.00 billion USD"),
         "{text}"
@@ -220,7 +236,7 @@ async fn what_was_kept_needs_no_network() {
     write("company_tickers.json", tickers());
     let offline = edgar(None, folder.path());
     let ticker: Ticker = "crst".parse().unwrap();
-    let company = offline.resolve(&ticker).await.unwrap().unwrap();
+    let company = offline.resolve(&ticker).await.unwrap();
     assert_eq!(company, crust());
     let fresh = offline.gather(&company).await.unwrap();
     assert!(!fresh.notes.iter().any(|note| note.contains("days old")), "{:?}", fresh.notes);
@@ -229,9 +245,8 @@ async fn what_was_kept_needs_no_network() {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60)).unwrap();
     let old = offline.gather(&company).await.unwrap();
-    let note = "`companyfacts-CIK0000000042.json` is 3 days old, and no newer could be had: the SEC wants to \
-                know who asks, and no contact is set";
-    assert!(old.notes.contains(&note.to_owned()), "{:?}", old.notes);
+    let note = "`companyfacts-CIK0000000042.json` is 3 days old, and no newer could be had";
+    assert!(old.notes.iter().any(|one| one.starts_with(note)), "{:?}", old.notes);
     assert_eq!(old.figures, fresh.figures);
     // A year later they are stale.
     let later = Edgar { today: "2024-01-01".parse().unwrap(), ..offline.clone() };
@@ -246,11 +261,21 @@ async fn what_was_kept_needs_no_network() {
     let online = tempfile::tempdir().unwrap();
     let server = serve(BTreeMap::from([(TICKERS, (200, tickers().to_string()))])).await;
     let asks = edgar(Some(&server), online.path());
-    assert_eq!(asks.resolve(&ticker).await.unwrap(), Some(crust()));
-    assert_eq!(edgar(None, online.path()).resolve(&ticker).await.unwrap(), Some(crust()));
+    assert_eq!(asks.resolve(&ticker).await.unwrap(), crust());
+    assert_eq!(edgar(None, online.path()).resolve(&ticker).await.unwrap(), crust());
     // Where there is no list and nobody to ask, nobody knows.
     let nothing = tempfile::tempdir().unwrap();
-    assert_eq!(edgar(None, nothing.path()).resolve(&ticker).await.unwrap(), None);
+    let error = edgar(None, nothing.path()).resolve(&ticker).await.unwrap_err();
+    assert!(matches!(&error, EdgarError::NoContact { .. }), "{error}");
+    assert!(error.to_string().contains("`company_tickers.json` is not in"), "{error}");
+    // What is kept there is looked at like an answer.
+    for (kept, told) in
+        [("<html>no</html>", "is a page"), ("", "is empty"), ("{\"0\": ", "missing")]
+    {
+        std::fs::write(nothing.path().join("company_tickers.json"), kept).unwrap();
+        let error = edgar(None, nothing.path()).resolve(&ticker).await.unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -259,7 +284,11 @@ async fn answers_that_cannot_be_used_are_told_apart_and_not_kept() {
     let other = json!({"cik": 7, "facts": {"us-gaap": {"Assets": {"units": {}}}}}).to_string();
     let empty = json!({"cik": 42, "facts": {"dei": {}}}).to_string();
     for (status, body, told) in [
-        (200, "<html>Request Rate Threshold Exceeded</html>".to_owned(), "a page instead of data"),
+        (
+            200,
+            "<html>Request Rate Threshold Exceeded</html>".to_owned(),
+            "is a page instead of data",
+        ),
         (200, String::new(), "is empty"),
         (200, half, "as if a part of it were missing"),
         (200, empty, "is empty"),

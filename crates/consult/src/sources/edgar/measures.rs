@@ -57,7 +57,7 @@ const FLOWS: [(&str, &[&str]); 9] = [
     ("interest expense", &["us-gaap:InterestExpense", "us-gaap:InterestExpenseNonoperating"]),
 ];
 
-const STOCKS: [(&str, &[&str]); 9] = [
+const STOCKS: [(&str, &[&str]); 10] = [
     ("assets", &["us-gaap:Assets", "ifrs-full:Assets"]),
     ("liabilities", &["us-gaap:Liabilities", "ifrs-full:Liabilities"]),
     (
@@ -76,14 +76,8 @@ const STOCKS: [(&str, &[&str]); 9] = [
             "ifrs-full:CashAndCashEquivalents",
         ],
     ),
-    (
-        "long-term debt",
-        &[
-            "us-gaap:LongTermDebt",
-            "us-gaap:LongTermDebtNoncurrent",
-            "ifrs-full:NoncurrentBorrowings",
-        ],
-    ),
+    ("long-term debt", &["us-gaap:LongTermDebtNoncurrent", "ifrs-full:NoncurrentBorrowings"]),
+    (DEBT, &["us-gaap:LongTermDebt", "ifrs-full:Borrowings"]),
     (
         "debt due within a year",
         &["us-gaap:DebtCurrent", "us-gaap:LongTermDebtCurrent", "ifrs-full:CurrentBorrowings"],
@@ -92,6 +86,9 @@ const STOCKS: [(&str, &[&str]); 9] = [
     ("current liabilities", &["us-gaap:LiabilitiesCurrent", "ifrs-full:CurrentLiabilities"]),
     ("inventory", &["us-gaap:InventoryNet", "ifrs-full:Inventories"]),
 ];
+
+/// What was borrowed for long, with or without the part of it that is due within a year.
+pub(super) const DEBT: &str = "long-term debt, with or without what is due";
 
 const EARNINGS_PER_SHARE: (&str, &[&str]) = (
     "earnings per share",
@@ -108,10 +105,14 @@ pub(crate) struct Measures {
 /// All that can be said in numbers.
 pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
     let mut book = Book::default();
-    for (name, concepts) in FLOWS.into_iter().chain([EARNINGS_PER_SHARE]) {
+    for (name, concepts) in FLOWS {
         if let Some(series) = facts.series(concepts) {
             book.read_flow(name, &series);
         }
+    }
+    if let Some(series) = facts.series(EARNINGS_PER_SHARE.1) {
+        book.read_flow(EARNINGS_PER_SHARE.0, &series);
+        book.undo_splits(&splits(&series));
     }
     for (name, concepts) in STOCKS {
         if let Some(series) = facts.series(concepts) {
@@ -120,7 +121,9 @@ pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
     }
     book.derive();
     let wanted = FLOWS.into_iter().chain([EARNINGS_PER_SHARE]).chain(STOCKS).map(|(name, _)| name);
-    let missing = wanted.filter(|name| book.figures.keys().all(|(other, _)| other != name));
+    let has = |name: &str| book.figures.keys().any(|(other, _)| other == name);
+    let is_debt = |name: &str| name.contains("debt") && has("debt");
+    let missing = wanted.filter(|name| !has(name) && !is_debt(name));
     let missing = missing.map(str::to_owned).collect();
     book.keep_the_latest();
     let mut figures: Vec<Figure> = book.figures.into_values().collect();
@@ -134,7 +137,7 @@ pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
 }
 
 /// The order in which figures are shown.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 32] = [
     "revenue",
     "cost of revenue",
     "gross profit",
@@ -155,7 +158,13 @@ const ORDER: [&str; 26] = [
     "assets",
     "liabilities",
     "equity",
+    "current assets",
+    "inventory",
+    "current liabilities",
     "cash",
+    "long-term debt",
+    DEBT,
+    "debt due within a year",
     "debt",
     "net cash",
     "debt to equity",
@@ -309,6 +318,9 @@ impl Book {
         for period in self.periods(|period| matches!(period, Period::Day(_))) {
             let plus = |a: f64, b: f64| Some(a + b);
             self.combine("debt", period, ("long-term debt", "debt due within a year"), plus);
+            if self.get("debt", period).is_none() {
+                self.take_debt(period);
+            }
             let minus = |a: f64, b: f64| Some(a - b);
             self.combine("net cash", period, ("cash", "debt"), minus);
             self.ratio("liabilities to equity", period, ("liabilities", "equity"), Unit::Times);
@@ -319,6 +331,44 @@ impl Book {
                 ("current assets", "current liabilities"),
                 Unit::Times,
             );
+        }
+    }
+
+    /// Where its two parts were not both filed as such. Some file what is due within a year as part of what
+    /// they call long-term debt, and some beside it: together they are the most that it can be.
+    fn take_debt(&mut self, period: Period) {
+        let plus = |a: f64, b: f64| Some(a + b);
+        self.combine("debt", period, (DEBT, "debt due within a year"), plus);
+        let alone = ["long-term debt", DEBT].into_iter().find_map(|name| {
+            self.figures.get(&(name.to_owned(), period)).map(|figure| (name, figure.clone()))
+        });
+        if let (None, Some((name, figure))) = (self.get("debt", period), alone) {
+            let from = format!("{name} alone");
+            self.put_computed("debt", period, figure.value, figure.unit, from);
+        }
+    }
+
+    /// What was filed for each share before a split, as it would be after it.
+    fn undo_splits(&mut self, splits: &[(u32, Date)]) {
+        let (name, _) = EARNINGS_PER_SHARE;
+        let own = self.figures.values_mut().filter(|figure| figure.name == name);
+        for figure in own {
+            let Source::Filed { filed, form, accession, .. } = &figure.source else { continue };
+            let later = splits.iter().filter(|(_, day)| filed < day);
+            let by: u32 = later.map(|(by, _)| by).product();
+            let is_split = |before: f64| split_of(before, figure.value).is_some();
+            if figure.restated_from.is_some_and(is_split) {
+                // That is no other view of what was earned.
+                figure.restated_from = None;
+            }
+            if by > 1 {
+                let from = format!(
+                    "{} in the {form} {accession}, divided by {by} since shares were split after that",
+                    figure
+                );
+                figure.value /= f64::from(by);
+                figure.source = Source::Computed { from };
+            }
         }
     }
 
@@ -413,6 +463,28 @@ impl Book {
             Period::Day(day) => ends.contains(day),
         });
     }
+}
+
+/// The splits of shares that restated earnings tell of: into how many, and the day of the first filing that
+/// counts so.
+fn splits(series: &Series) -> Vec<(u32, Date)> {
+    let mut splits: BTreeMap<u32, Date> = BTreeMap::new();
+    for (fact, before) in series.facts.values() {
+        if let Some(by) = before.and_then(|before| split_of(before, fact.value)) {
+            let first = splits.entry(by).or_insert(fact.filed);
+            *first = (*first).min(fact.filed);
+        }
+    }
+    splits.into_iter().collect()
+}
+
+/// Into how many each share was split, if that is what tells two values of one period apart.
+fn split_of(before: f64, after: f64) -> Option<u32> {
+    let ratio = before / after;
+    let whole = ratio.round();
+    // Both are rounded to cents, so that a few cents tell nothing.
+    let near = (ratio - whole).abs() <= 0.006 / after.abs() * whole;
+    (near && after.abs() >= 0.2 && (2.0..=50.0).contains(&whole)).then_some(whole as u32)
 }
 
 fn per_share(unit: &str) -> bool {

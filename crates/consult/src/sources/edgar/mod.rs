@@ -9,7 +9,7 @@ mod measures;
 mod tickers;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use jiff::civil::Date;
@@ -53,14 +53,18 @@ pub struct Edgar {
 /// Why the SEC's answer cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EdgarError {
-    #[error("the SEC wants to know who asks, and no contact is set")]
-    NoContact,
+    #[error(
+        "`{file}` is not in `{folder}`, and the SEC wants to know who asks, but no contact is set"
+    )]
+    NoContact { file: String, folder: PathBuf },
     #[error("the SEC cannot be reached: {0}")]
     Unreachable(String),
     #[error("the SEC answered {0}")]
     Status(u16),
-    #[error("the SEC answered with a page instead of data, as it does when it is asked too often")]
-    Page,
+    #[error(
+        "`{0}` is a page instead of data, which the SEC answers with when it is asked too often"
+    )]
+    Page(String),
     #[error("the SEC's answer on `{0}` is empty")]
     Empty(String),
     #[error(
@@ -95,21 +99,13 @@ struct Kept {
 }
 
 impl Edgar {
-    /// Which company a ticker is. `Ok(None)` where nobody can be asked and nothing is kept.
+    /// Which company a ticker is.
     ///
     /// # Errors
-    /// When there is a list, and the ticker is not on it.
-    pub async fn resolve(&self, ticker: &Ticker) -> Result<Option<Company>, EdgarError> {
-        let list =
-            match self.fetch("company_tickers.json", "www", "files/company_tickers.json").await {
-                Ok(kept) => kept.text,
-                Err(error @ EdgarError::Folder { .. }) => return Err(error),
-                Err(error) => {
-                    tracing::info!(%error, "there is no list of tickers");
-                    return Ok(None);
-                }
-            };
-        let tickers = Tickers::read(&list).map_err(|error| EdgarError::Broken {
+    /// [`EdgarError::Unknown`] when there is a list and the ticker is not on it; else there is no list.
+    pub async fn resolve(&self, ticker: &Ticker) -> Result<Company, EdgarError> {
+        let list = self.fetch("company_tickers.json", "www", "files/company_tickers.json").await?;
+        let tickers = Tickers::read(&list.text).map_err(|error| EdgarError::Broken {
             what: "company_tickers.json".to_owned(),
             reason: error.to_string(),
         })?;
@@ -117,7 +113,7 @@ impl Edgar {
             return Err(EdgarError::Empty("company_tickers.json".to_owned()));
         }
         match tickers.find(ticker) {
-            Some(found) => Ok(Some(Company { cik: found.cik, name: found.title.clone() })),
+            Some(found) => Ok(Company { cik: found.cik, name: found.title.clone() }),
             None => Err(EdgarError::Unknown { ticker: ticker.clone(), near: tickers.near(ticker) }),
         }
     }
@@ -236,17 +232,19 @@ impl Edgar {
         };
         let changed = std::fs::metadata(&place).and_then(|metadata| metadata.modified()).ok();
         let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        if let Some(text) = kept.as_ref().filter(|_| age.is_none_or(|age| age < FRESH)) {
-            return Ok(Kept { text: text.clone(), old: None });
-        }
+        // What somebody put there, or a proxy, may be anything.
+        let sound = kept.as_deref().map(|text| check(name, text));
+        let is_fresh = age.is_none_or(|age| age < FRESH);
+        let kept = match (kept, sound) {
+            (Some(text), Some(Ok(()))) if is_fresh => return Ok(Kept { text, old: None }),
+            (kept, Some(Ok(())) | None) => kept,
+            (_, Some(Err(error))) => match self.ask(name, host, path).await {
+                Ok(text) => return self.keep(&place, text),
+                Err(_) => return Err(error),
+            },
+        };
         match (self.ask(name, host, path).await, kept) {
-            (Ok(text), _) => {
-                std::fs::create_dir_all(&self.folder).map_err(folder)?;
-                let file = tempfile::NamedTempFile::new_in(&self.folder).map_err(folder)?;
-                std::fs::write(file.path(), &text).map_err(folder)?;
-                file.persist(&place).map_err(|error| folder(error.error))?;
-                Ok(Kept { text, old: None })
-            }
+            (Ok(text), _) => self.keep(&place, text),
             (Err(error), Some(text)) => {
                 let days = age.unwrap_or_default().as_secs() / (24 * 60 * 60);
                 let old =
@@ -257,9 +255,25 @@ impl Edgar {
         }
     }
 
+    /// Keeps an answer for the next time.
+    fn keep(&self, place: &Path, text: String) -> Result<Kept, EdgarError> {
+        let folder = |error: io::Error| EdgarError::Folder {
+            folder: self.folder.clone(),
+            reason: error.to_string(),
+        };
+        std::fs::create_dir_all(&self.folder).map_err(folder)?;
+        let file = tempfile::NamedTempFile::new_in(&self.folder).map_err(folder)?;
+        std::fs::write(file.path(), &text).map_err(folder)?;
+        file.persist(place).map_err(|error| folder(error.error))?;
+        Ok(Kept { text, old: None })
+    }
+
     async fn ask(&self, name: &str, host: &str, path: &str) -> Result<String, EdgarError> {
         static LAST: Mutex<Option<Instant>> = Mutex::const_new(None);
-        let contact = self.contact.as_ref().ok_or(EdgarError::NoContact)?;
+        let contact = self.contact.as_ref().ok_or_else(|| EdgarError::NoContact {
+            file: name.to_owned(),
+            folder: self.folder.clone(),
+        })?;
         {
             let mut last = LAST.lock().await;
             if let Some(last) = *last {
@@ -296,16 +310,20 @@ impl Edgar {
         }
         let broken = |reason: String| EdgarError::Broken { what: name.to_owned(), reason };
         let text = String::from_utf8(bytes).map_err(|error| broken(error.to_string()))?;
-        match text.trim_start().chars().next() {
-            None => Err(EdgarError::Empty(name.to_owned())),
-            Some('<') => Err(EdgarError::Page),
-            Some(_) => {
-                // What cannot be read is not kept.
-                serde_json::from_str::<serde::de::IgnoredAny>(&text)
-                    .map_err(|error| broken(error.to_string()))?;
-                Ok(text)
-            }
-        }
+        // What cannot be read is not kept.
+        check(name, &text)?;
+        Ok(text)
+    }
+}
+
+/// Whether an answer is data at all.
+fn check(name: &str, text: &str) -> Result<(), EdgarError> {
+    match text.trim_start().chars().next() {
+        None => Err(EdgarError::Empty(name.to_owned())),
+        Some('<') => Err(EdgarError::Page(name.to_owned())),
+        Some(_) => serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| {
+            EdgarError::Broken { what: name.to_owned(), reason: error.to_string() }
+        }),
     }
 }
 
@@ -332,6 +350,7 @@ fn or_unknown(text: &str) -> &str {
 /// Figures as tables: years, quarters and days, each with its sources.
 fn figures_as_text(figures: &[Figure]) -> String {
     let mut text = String::new();
+    let filings = filings_of(figures);
     let title_of = |period: Period| match period {
         Period::Year(_) => "By year",
         Period::Quarter(_) => "By quarter",
@@ -357,39 +376,53 @@ fn figures_as_text(figures: &[Figure]) -> String {
         let heads: Vec<&str> =
             std::iter::once("measure").chain(heads.iter().map(String::as_str)).collect();
         let rows = names.iter().map(|name| {
+            let computed_row = own
+                .iter()
+                .filter(|one| one.name == **name)
+                .all(|one| matches!(one.source, Source::Computed { .. }));
             let cell = |end: &Date| {
                 let found = own.iter().find(|one| one.name == **name && one.period.end() == *end);
-                found.map_or_else(
-                    || "not filed".to_owned(),
-                    |one| {
-                        let computed = matches!(one.source, Source::Computed { .. });
-                        let mark = if computed { " (computed)" } else { "" };
-                        let restated = if one.restated_from.is_some() { " (restated)" } else { "" };
-                        format!("{one}{mark}{restated}")
-                    },
-                )
+                let Some(one) = found else {
+                    return if computed_row { "–" } else { "not filed" }.to_owned();
+                };
+                let restated = if one.restated_from.is_some() { " (restated)" } else { "" };
+                match &one.source {
+                    Source::Computed { .. } if computed_row => one.to_string(),
+                    Source::Computed { .. } => format!("{one} (computed)"),
+                    Source::Filed { accession, .. } => {
+                        let number = filings.iter().position(|(other, _)| other == accession);
+                        let number = number.map(|at| format!(" [{}]", at + 1)).unwrap_or_default();
+                        format!("{one}{restated}{number}")
+                    }
+                }
             };
-            std::iter::once((*name).to_owned()).chain(ends.iter().map(cell)).collect::<Vec<_>>()
+            let name = if computed_row { format!("{name} (computed)") } else { (*name).to_owned() };
+            std::iter::once(name).chain(ends.iter().map(cell)).collect::<Vec<_>>()
         });
         text.push_str(&format!("## {title}\n\n{}\n", table(&heads, &rows.collect::<Vec<_>>())));
     }
-    text.push_str(&sources_as_text(figures));
+    text.push_str(&sources_as_text(figures, &filings));
     text
 }
 
-/// Which filings the figures are from, and what was restated.
-fn sources_as_text(figures: &[Figure]) -> String {
-    let mut filings: Vec<String> = figures
+/// The filings that figures are from, the latest first: accession number, and form with day.
+fn filings_of(figures: &[Figure]) -> Vec<(String, String)> {
+    let mut filings: Vec<(Date, String, String)> = figures
         .iter()
         .filter_map(|figure| match &figure.source {
             Source::Filed { form, accession, filed, .. } => {
-                Some(format!("- {form}, filed on {filed}, accession number {accession}"))
+                Some((*filed, accession.clone(), format!("{form}, filed on {filed}")))
             }
             Source::Computed { .. } => None,
         })
         .collect();
     filings.sort();
     filings.dedup();
+    filings.into_iter().rev().map(|(_, accession, what)| (accession, what)).collect()
+}
+
+/// Which filings the figures are from, how some are meant, and what was restated.
+fn sources_as_text(figures: &[Figure], filings: &[(String, String)]) -> String {
     let restated: Vec<String> = figures
         .iter()
         .filter_map(|figure| {
@@ -397,7 +430,31 @@ fn sources_as_text(figures: &[Figure]) -> String {
             Some(format!("- {}, {}: {figure}, before {before}", figure.name, figure.period))
         })
         .collect();
+    let filings: Vec<String> = (filings.iter().zip(1..))
+        .map(|((accession, what), number)| {
+            format!("[{number}] {what}, accession number {accession}")
+        })
+        .collect();
+    let has = |name: &str| figures.iter().any(|figure| figure.name == name);
     let mut text = format!("## Sources\n\n{}\n", filings.join("\n"));
+    if has("debt") {
+        text.push_str("\nDebt is what was borrowed, without leases.");
+        let most = " It is at most this: what was filed does not say whether long-term debt has in it what is \
+                    due within a year, so both are added.";
+        let parts = has("long-term debt") || !has("debt due within a year");
+        text.push_str(if parts || !has(measures::DEBT) { "\n" } else { most });
+        text.push('\n');
+    }
+    if has("cash") {
+        text.push_str(
+            "\nCash is cash and its equivalents, without securities that could be sold.\n",
+        );
+    }
+    for figure in figures.iter().filter(|figure| figure.name == "earnings per share") {
+        if let Source::Computed { from } = &figure.source {
+            text.push_str(&format!("\nEarnings per share, {}: {from}.\n", figure.period));
+        }
+    }
     if !restated.is_empty() {
         text.push_str(&format!("\n## Restated\n\n{}\n", restated.join("\n")));
     }
