@@ -30,17 +30,26 @@ pub(crate) fn raw(gathered: &Gathered, financial: bool) -> String {
     texts.join("\n\n")
 }
 
-/// F1 or F2, with its findings numbered so that they can be cited.
-pub(crate) fn inference(name: &str, title: &str, company: &str, inference: &Inference) -> String {
-    let mut text = format!("# {name}: {title} of {company}\n\n{}\n", inference.summary.trim());
+/// F1 or F2, with its findings numbered so that they can be cited, and the figures in it that stand in no
+/// source.
+pub(crate) fn inference(
+    name: &str,
+    title: &str,
+    inference: &Inference,
+    known: &Known<'_>,
+) -> (String, Vec<String>) {
+    let mut text = format!("# {name}: {title}\n\n{}\n", plain(&inference.summary));
+    let mut said = vec![inference.summary.clone()];
     for (index, finding) in inference.findings.iter().enumerate() {
         let _ = write!(
             text,
             "\n## {name}.{} {}\n\n{}\n",
             index + 1,
             one_line(&finding.title),
-            finding.statement.trim()
+            plain(&finding.statement)
         );
+        said.extend([finding.title.clone(), finding.statement.clone()]);
+        said.extend(finding.evidence.iter().cloned());
         if !finding.evidence.is_empty() {
             text.push_str("\nEvidence:\n");
         }
@@ -48,7 +57,38 @@ pub(crate) fn inference(name: &str, title: &str, company: &str, inference: &Infe
             let _ = writeln!(text, "- {}", one_line(evidence));
         }
     }
-    text
+    let (_, unsupported) = known.look_up(&said.join("\n"));
+    if !unsupported.is_empty() {
+        let _ = write!(text, "\n{}\n", in_no_source(&unsupported));
+    }
+    (text, unsupported)
+}
+
+fn in_no_source(figures: &[String]) -> String {
+    format!("> **Figures that stand in no source: {}.**", figures.join(", "))
+}
+
+/// Words of a model as words of a document: nothing in them is a heading, a table, a rule or a quotation, and
+/// nothing drives a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for line in text.trim().lines() {
+        let line = line.trim_end();
+        let start = line.trim_start();
+        let indent = line.len() - start.len();
+        let structure = start.starts_with(['#', '>', '|', '=', '<', '`', '~'])
+            || start.starts_with("---")
+            || start.starts_with("***")
+            || start.starts_with("___")
+            || indent >= 4;
+        if structure {
+            plain.push('\\');
+        }
+        plain.extend(start.chars().filter(|c| !c.is_control() || *c == '\t'));
+        plain.push('\n');
+    }
+    plain.pop();
+    plain
 }
 
 /// A move as it goes into the debate, with what must be known about it.
@@ -79,7 +119,7 @@ impl Suggestion {
     pub(crate) fn without_figures(&self) -> Option<&'static str> {
         match (self.figures.is_empty(), self.unsupported_figures.is_empty()) {
             (false, _) => None,
-            (true, true) => Some("There are no figures in it."),
+            (true, true) => Some("No figures were recognised in it."),
             (true, false) => Some("No figure in it stands in a source."),
         }
     }
@@ -97,7 +137,8 @@ impl Library<'_> {
     fn finding(&self, citation: &str) -> Option<&str> {
         let (name, number) = citation.split_once('.')?;
         let (_, inference) = self.inferences.iter().find(|(own, _)| *own == name)?;
-        let index = number.parse::<usize>().ok()?.checked_sub(1)?;
+        let is_plain = number.bytes().all(|byte| byte.is_ascii_digit()) && !number.starts_with('0');
+        let index = number.parse::<usize>().ok().filter(|_| is_plain)?.checked_sub(1)?;
         inference.findings.get(index).map(|finding| finding.title.as_str())
     }
 
@@ -124,14 +165,14 @@ impl Library<'_> {
         let mut text = format!(
             "# {move_id}: {}\n\nProposed by {agent_id}, {persona}.\n\n## Thesis\n\n{}\n",
             one_line(&proposed.title),
-            proposed.thesis.trim()
+            plain(&proposed.thesis)
         );
         list(&mut text, "Actions", &proposed.actions);
-        let _ = write!(text, "\n## Cost (the analyst's estimate)\n\n{}\n", proposed.cost.trim());
+        let _ = write!(text, "\n## Cost (the analyst's estimate)\n\n{}\n", plain(&proposed.cost));
         let _ = write!(
             text,
             "\n## Timeline (the analyst's estimate)\n\n{}\n",
-            proposed.timeline.trim()
+            plain(&proposed.timeline)
         );
         list(&mut text, "Risks", &proposed.risks);
         text.push_str("\n## Citations\n\n");
@@ -145,11 +186,7 @@ impl Library<'_> {
             text.push_str("None: this move rests on no finding.\n");
         }
         if !unsupported_figures.is_empty() {
-            let _ = write!(
-                text,
-                "\n> **Figures that stand in no source: {}.**\n",
-                unsupported_figures.join(", ")
-            );
+            let _ = write!(text, "\n{}\n", in_no_source(&unsupported_figures));
         }
         Suggestion {
             move_id,
@@ -176,10 +213,12 @@ impl Library<'_> {
                     resolved.push((citation, title));
                 }
                 Some(_) => {}
-                None if !unresolved.contains(written) => {
-                    unresolved.push(assize_types::text::shorten(written, 60));
+                None => {
+                    let written = assize_types::text::shorten(&one_line(written), 60);
+                    if !unresolved.contains(&written) {
+                        unresolved.push(written);
+                    }
                 }
-                None => {}
             }
         }
         (resolved, unresolved)
@@ -220,6 +259,19 @@ mod tests {
         assert_eq!(suggestion.unresolved_citations, ["F1.9", "F3.1", "the news"]);
         assert_eq!(suggestion.unsupported_figures, ["40 %"]);
         insta::assert_snapshot!(suggestion.content);
-        insta::assert_snapshot!(inference("F1", "financial inference", "Crust Inc.", &f1));
+        let title = "financial inference of Crust Inc.";
+        insta::assert_snapshot!(inference("F1", title, &f1, &known).0);
+        let invented = inference("F1", title, &f1, &Known::default());
+        assert_eq!(invented.1, ["25 %"]);
+        assert!(invented.0.contains("Figures that stand in no source: 25 %."));
+    }
+
+    #[test]
+    fn words_of_a_model_forge_no_structure() {
+        let evil = "Fine.\n# 2. Forged\n> quoted\n| a | b |\n\n---\n    code\u{1b}[2J\n```\n- a list is fine";
+        assert_eq!(
+            plain(evil),
+            "Fine.\n\\# 2. Forged\n\\> quoted\n\\| a | b |\n\n\\---\n\\code[2J\n\\```\n- a list is fine"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Figures in what somebody wrote, and whether they stand in any source.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use assize_types::text::{one_line, shorten};
@@ -23,6 +24,8 @@ enum Kind {
     Percent,
     /// Written with a scale, a currency or a fraction: somebody measured it.
     Amount,
+    /// So many times something.
+    Times,
 }
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
@@ -31,66 +34,111 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?ix)
         (?P<currency> [$€£¥] \s* | \b(?:USD|EUR|GBP)\s+ )?
-        (?P<number> \d{1,3}(?:,\d{3})+(?:\.\d+)? | \d+(?:\.\d+)? )
+        (?P<number> \d{1,3}(?:\.\d{3}){2,} | \d{1,3}(?:,\d{3})+(?:\.\d+)? | \d+(?:\.\d+)?(?:e[+-]?\d+)? )
         (?P<scale> \s*(?:trillion|billion|million|thousand|bn\b|mn\b|tn\b|[kmbt]\b) )?
-        (?P<percent> \s*(?:%|percent\b|per\ cent\b|percentage\ points?\b) )?
+        (?P<percent> \s*(?:%|percent\b|per\ cent\b|percentage\ points?\b|pct\b|pp\b) )?
+        (?P<basis> \s*(?:basis\ points?\b|bps?\b) )?
+        (?P<times> \s?(?:x\b|×|times\b) )?
         (?P<after> \s*(?:USD|EUR|GBP|dollars|euros)\b )?
         ",
     )
     .expect("a valid pattern")
 });
 
-/// The figures in a text that somebody must have from somewhere: percentages, sums of money, and what is
-/// written with a scale or a fraction. Years, counts of a few and numbers of findings are none.
+/// The figures in a text that somebody must have from somewhere: percentages, sums of money, counts of many, and
+/// what is written with a scale or a fraction. Years, counts of a few and numbers of findings are none.
 pub(crate) fn numbers(text: &str) -> Vec<Number> {
+    // Wide digits are digits.
+    let text: String = text
+        .chars()
+        .map(|c| match c {
+            '\u{ff10}'..='\u{ff19}' => char::from(b'0' + (c as u32 - 0xff10) as u8),
+            '\u{ff05}' => '%',
+            c => c,
+        })
+        .collect();
     let mut found = Vec::new();
-    for captures in NUMBER.captures_iter(text) {
-        let whole = captures.get(0).map_or("", |whole| whole.as_str());
-        let start = captures.get(0).map_or(0, |whole| whole.start());
-        if is_part_of_more(text, start, start + whole.len()) {
+    for captures in NUMBER.captures_iter(&text) {
+        let Some(whole) = captures.get(0) else { continue };
+        let has = |name: &str| captures.name(name).is_some();
+        let money = has("currency") || has("after");
+        let measured = money || ["scale", "percent", "basis", "times"].iter().any(|name| has(name));
+        if is_part_of_more(&text, whole.start(), whole.end(), measured) {
             continue;
         }
-        let Ok(plain) = captures["number"].replace(',', "").parse::<f64>() else { continue };
+        let digits = &captures["number"];
+        let is_grouped = digits.matches('.').count() > 1;
+        let digits = if is_grouped { digits.replace('.', "") } else { digits.replace(',', "") };
+        // What looks like a figure and is none that can be read stands in no source.
+        let plain = digits.parse::<f64>().unwrap_or(f64::NAN);
         let scale = captures.name("scale").map(|scale| scale.as_str().trim().to_lowercase());
         let factor = match scale.as_deref() {
             Some("trillion" | "tn" | "t") => 1e12,
             Some("billion" | "bn" | "b") => 1e9,
             Some("million" | "mn" | "m") => 1e6,
             Some("thousand" | "k") => 1e3,
+            _ if has("basis") => 0.01,
             _ => 1.0,
         };
-        let money = captures.name("currency").is_some() || captures.name("after").is_some();
-        let fraction = captures["number"].contains('.') || captures["number"].contains(',');
-        let kind = match captures.name("percent") {
-            Some(_) => Kind::Percent,
-            None if money || scale.is_some() || fraction => Kind::Amount,
-            None => continue,
+        let fraction = captures["number"].contains(['.', ',', 'e', 'E']);
+        let kind = match () {
+            () if has("percent") || has("basis") => Kind::Percent,
+            () if has("times") => Kind::Times,
+            () if money || scale.is_some() || fraction || is_count(plain) => Kind::Amount,
+            () => continue,
         };
-        found.push(Number { text: whole.trim().to_owned(), value: plain * factor, kind });
+        let text = whole.as_str().trim().to_owned();
+        found.push(Number { text, value: plain * factor, kind });
     }
     found
 }
 
-/// Whether it is part of a word or of a longer thing, such as a date, a version or the name of a finding.
-fn is_part_of_more(text: &str, start: usize, end: usize) -> bool {
+/// Whether a plain number is more than a few, and no year.
+fn is_count(number: f64) -> bool {
+    number >= 100.0 && !(1900.0..=2100.0).contains(&number)
+}
+
+/// Whether it is part of a word or of a longer thing, such as a date, a version or the name of a finding. What has a
+/// unit is less likely to be.
+fn is_part_of_more(text: &str, start: usize, end: usize, measured: bool) -> bool {
     let mut before = text[..start].chars().rev();
     let (one_before, two_before) = (before.next(), before.next());
     let mut after = text[end..].chars();
     let (one_after, two_after) = (after.next(), after.next());
     let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    let joined =
-        |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '/' | ':'));
-    let dotted = one_before == Some('.') || (one_after == Some('.') && digit(two_after));
-    let dashed = (one_before == Some('-') && digit(two_before))
-        || (one_after == Some('-') && digit(two_after));
-    joined(one_before) || joined(one_after) || dotted || dashed
+    let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    if letter(one_before) || (one_before == Some('.') && letter(two_before)) {
+        return true;
+    }
+    if measured {
+        return false;
+    }
+    let joint = |c: Option<char>| c.is_some_and(|c| matches!(c, '_' | '/' | ':' | '-' | '.'));
+    letter(one_after)
+        || (joint(one_before) && digit(two_before))
+        || (joint(one_after) && letter(two_after))
 }
 
-/// What figures there are in the sources.
+/// How far apart, as a share, two figures can be at most and still be one.
+const REACH: f64 = 0.06;
+
+/// The most figures of a text that are looked up, and the most that each is compared with.
+const MOST: usize = 300;
+const MOST_LIKE_IT: usize = 100;
+
+/// What figures there are in the sources, ordered by their size.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known<'a> {
-    /// Each with the name of its source and the line that it stands in.
-    figures: Vec<(Number, &'a str, &'a str)>,
+    figures: Vec<Entry<'a>>,
+}
+
+/// A figure in a source.
+#[derive(Debug, Clone)]
+struct Entry<'a> {
+    number: Number,
+    source: &'a str,
+    /// Where it stands: the line, or of a table the row and the column.
+    place: String,
 }
 
 /// A figure, and where it stands.
@@ -100,45 +148,113 @@ pub struct Grounded {
     pub figure: String,
     /// The name of the source.
     pub source: String,
-    /// The line there.
-    pub line: String,
+    /// Where it stands there.
+    pub place: String,
+    /// Whether what is said of it there is anything like what is said of it here. Two numbers may be equal by
+    /// chance.
+    pub alike: bool,
 }
 
 impl<'a> Known<'a> {
     /// The figures in some sources, by name and text; those that weigh most first.
     pub(crate) fn in_sources(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Known<'a> {
         let mut figures = Vec::new();
-        for (name, text) in sources {
+        for (source, text) in sources {
+            let mut heads: Vec<&str> = Vec::new();
             for line in text.lines() {
-                figures.extend(numbers(line).into_iter().map(|number| (number, name, line)));
+                let cells = cells(line);
+                match (cells.is_empty(), heads.is_empty()) {
+                    (true, _) => heads.clear(),
+                    (false, true) => heads = cells.clone(),
+                    (false, false) => {}
+                }
+                let mut add = |text: &str, place: &str| {
+                    let place = shorten(&one_line(place), 160);
+                    let entry = |number| Entry { number, source, place: place.clone() };
+                    figures.extend(numbers(text).into_iter().map(entry));
+                };
+                match cells.split_first() {
+                    None => add(line, line),
+                    Some((row, values)) => {
+                        for (index, value) in values.iter().enumerate() {
+                            let head = heads.get(index + 1).copied().unwrap_or_default();
+                            add(value, &format!("{row}, {head}: {value}"));
+                        }
+                    }
+                }
             }
         }
+        figures.retain(|entry: &Entry<'_>| entry.number.value.is_finite());
+        figures.sort_by(|one, other| one.number.value.total_cmp(&other.number.value));
         Known { figures }
+    }
+
+    /// Those that may be the same as a figure, rounded.
+    fn near(&self, number: &Number) -> impl DoubleEndedIterator<Item = &Entry<'a>> {
+        let (low, high) = (number.value * (1.0 - REACH), number.value * (1.0 + REACH));
+        let (low, high) = (low.min(high), low.max(high));
+        let from = self.figures.partition_point(|entry| entry.number.value < low);
+        let near = self.figures[from..].iter().take_while(move |entry| entry.number.value <= high);
+        let kind = number.kind;
+        let value = number.value;
+        let same = move |entry: &&Entry<'_>| {
+            entry.number.kind == kind && is_near(entry.number.value, value)
+        };
+        near.filter(same).take(MOST_LIKE_IT).collect::<Vec<_>>().into_iter()
     }
 
     /// Where the figures of a text stand, as they are or rounded, and those that stand nowhere; each once.
     pub(crate) fn look_up(&self, text: &str) -> (Vec<Grounded>, Vec<String>) {
         let (mut grounded, mut missing) = (Vec::<Grounded>::new(), Vec::<String>::new());
-        for number in numbers(text) {
-            let seen = missing.contains(&number.text)
-                || grounded.iter().any(|other| other.figure == number.text);
-            if seen {
-                continue;
+        let mut seen = HashSet::new();
+        for sentence in text.split('\n').flat_map(|line| line.split(". ")) {
+            let about = words(sentence);
+            for number in numbers(sentence) {
+                if seen.len() >= MOST || !seen.insert(number.text.clone()) {
+                    continue;
+                }
+                // The one that is most like it; of those the first.
+                let likeness = |entry: &Entry<'_>| words(&entry.place).intersection(&about).count();
+                let near = self.near(&number).map(|entry| (likeness(entry), entry));
+                match near.rev().max_by_key(|(likeness, _)| *likeness) {
+                    Some((likeness, Entry { source, place, .. })) => grounded.push(Grounded {
+                        figure: number.text,
+                        source: (*source).to_owned(),
+                        place: place.clone(),
+                        alike: likeness > 0,
+                    }),
+                    None => missing.push(number.text),
+                }
             }
-            let same = |known: &&(Number, &str, &str)| {
-                known.0.kind == number.kind && is_near(known.0.value, number.value)
-            };
-            match self.figures.iter().find(same) {
-                Some((_, source, line)) => grounded.push(Grounded {
-                    figure: number.text,
-                    source: (*source).to_owned(),
-                    line: shorten(&one_line(line), 160),
-                }),
-                None => missing.push(number.text),
-            }
+        }
+        if seen.len() >= MOST {
+            missing.push(format!("whatever follows the first {MOST} figures"));
         }
         (grounded, missing)
     }
+}
+
+/// The cells of a line of a table; none of another line.
+fn cells(line: &str) -> Vec<&str> {
+    let inner = line.trim().strip_prefix('|').and_then(|line| line.strip_suffix('|'));
+    inner.map(|inner| inner.split('|').map(str::trim).collect()).unwrap_or_default()
+}
+
+/// The words of a text that say what a number counts.
+fn words(text: &str) -> HashSet<String> {
+    const UNITS: [&str; 9] = [
+        "billion",
+        "million",
+        "thousand",
+        "trillion",
+        "percent",
+        "percentage",
+        "points",
+        "dollars",
+        "computed",
+    ];
+    let words = text.split(|c: char| !c.is_alphabetic()).map(str::to_lowercase);
+    words.filter(|word| word.chars().count() >= 4 && !UNITS.contains(&word.as_str())).collect()
 }
 
 /// Equal, or one is the other rounded to fewer digits.
@@ -183,6 +299,26 @@ mod tests {
             texts("margins of 12.5 percent and 3 percentage points"),
             ["12.5 percent", "3 percentage points"]
         );
+        // However it is written.
+        assert_eq!(
+            texts(
+                "４０ ％, 41-45 %, 42 %: yes, $43/share, _45 %_, $53M/$54M, 480 basis points, 47 pct, 52x, 5.5e9 USD"
+            ),
+            [
+                "40 %",
+                "45 %",
+                "42 %",
+                "$43",
+                "45 %",
+                "$53M",
+                "$54M",
+                "480 basis points",
+                "47 pct",
+                "52x",
+                "5.5e9 USD"
+            ]
+        );
+        assert_eq!(texts("1.000.000 EUR and 5000 people"), ["1.000.000 EUR", "5000"]);
         // Years, counts, dates, names of findings and versions are none.
         assert_eq!(
             texts(
@@ -196,14 +332,26 @@ mod tests {
     fn what_stands_in_a_source_is_supported_also_when_it_is_rounded() {
         let known = Known::in_sources([
             ("sheet", "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %"),
-            ("F1", "Growth of 24.8 %"),
+            (
+                "table",
+                "| measure | 2021 | 2018 |\n| --- | --- | --- |\n| operating cash flow | 11.5 % | 2.10 billion |",
+            ),
         ]);
         let missing = |text: &str| known.look_up(text).1;
-        let [growth] = &known.look_up("It grew 25 %, yes, 25 %.").0[..] else {
-            panic!("one figure")
+        let found = |text: &str| {
+            let [found] = &known.look_up(text).0[..] else { panic!("one figure") };
+            format!("{} {}: {} ({})", found.figure, found.source, found.place, found.alike)
         };
-        assert_eq!((growth.figure.as_str(), growth.source.as_str()), ("25 %", "sheet"));
-        assert_eq!(growth.line, "Revenue 1.30 billion USD, growth 24.8 %");
+        assert_eq!(
+            found("Growth was 25 %, yes, 25 %."),
+            "25 % sheet: Revenue 1.30 billion USD, growth 24.8 % (true)"
+        );
+        // The same number may be about something else.
+        assert_eq!(
+            found("Cut inventory by 2.1 billion."),
+            "2.1 billion table: operating cash flow, 2018: 2.10 billion (false)"
+        );
+        assert_eq!(missing("Hire 5000 people in 2026, in 12 stores"), ["5000"]);
         assert_eq!(missing("Sales of $1,300 million grew by 25 %"), [] as [String; 0]);
         assert_eq!(missing("Cash of $19.5 billion, or 20 billion dollars"), [] as [String; 0]);
         assert_eq!(missing("A share of 40 % and $2 billion, again 40 %"), ["40 %", "$2 billion"]);

@@ -6,7 +6,7 @@ use assize_debate::{BEST, METRICS, Verdict};
 
 use crate::drift::Round;
 use crate::figures::Grounded;
-use crate::report::{Placed, Report, short, unanswered};
+use crate::report::{Placed, Report, UNLIKE, short, unanswered};
 use crate::state::FlagKind;
 
 const STYLE: &str = "
@@ -179,13 +179,14 @@ impl Report {
         if let Some(words) = suggestion.without_figures() {
             let _ = writeln!(card, "<li>{words}</li>");
         }
-        for Grounded { figure, source, line } in &suggestion.figures {
+        for Grounded { figure, source, place, alike } in &suggestion.figures {
+            let unlike = if *alike { "" } else { UNLIKE };
             let _ = writeln!(
                 card,
-                "<li><b>{}</b> {}: <span class=\"soft\">{}</span></li>",
+                "<li><b>{}</b> {unlike}{} <span class=\"soft\">({})</span></li>",
                 text(figure),
-                text(source),
-                text(line)
+                text(place),
+                text(source)
             );
         }
         card.push_str("</ul></details>\n");

@@ -149,11 +149,21 @@ impl Chamber {
         let ask = JsonAsk::<Inference>::new(self.words(state).inference(side)).read_by(reader);
         let inference = asking.value(ask).await??.value;
         asking.go_on().await?;
-        let document = documents::inference(name, title, &state.company.called(), &inference);
+        let gathered = state.gathered.financial.iter().chain(&state.gathered.news);
+        let gathered = gathered.map(|document| (document.title.as_str(), document.text.as_str()));
+        let known = Known::in_sources(gathered);
+        let title = format!("{title} of {}", state.company.called());
+        let (document, unsupported) = documents::inference(name, &title, &inference, &known);
         let document = documents::labelled(state.gathered.synthetic, &document);
         context.emit(agent_complete(1, agent, &[format!("{name}.md")]));
         let (inference, document) = (Arc::new(inference), Arc::from(document));
-        Ok(vec![Update::Spent(asking.spent()), Update::Inferred { side, inference, document }])
+        let mut updates =
+            vec![Update::Spent(asking.spent()), Update::Inferred { side, inference, document }];
+        if !unsupported.is_empty() {
+            let message = format!("{name} has what is in no source: {}", unsupported.join(", "));
+            updates.push(flag(FlagKind::UnsupportedFigure, None, message));
+        }
+        Ok(updates)
     }
 
     pub(crate) async fn layer_1_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
@@ -184,11 +194,10 @@ impl Chamber {
             updates.push(flag(FlagKind::Moves, None, format!("{agent}, {persona}: {complaint}")));
         }
         let state = context.state();
-        // What was measured or filed before what somebody made of it.
+        // What was measured, filed or made up; what somebody made of it is no source.
         let gathered = state.gathered.financial.iter().chain(&state.gathered.news);
         let gathered = gathered.map(|document| (document.title.as_str(), document.text.as_str()));
-        let inferred = [("F1", &*state.f1_financial_inference), ("F2", &*state.f2_trend_inference)];
-        let known = Known::in_sources(gathered.chain(inferred));
+        let known = Known::in_sources(gathered);
         let (Some(f1), Some(f2)) = (state.inference(Side::Financial), state.inference(Side::Trend))
         else {
             return Err(Trouble::NoItem.into());

@@ -244,8 +244,9 @@ impl Report {
         if let Some(words) = suggestion.without_figures() {
             let _ = writeln!(text, "- {words}");
         }
-        for Grounded { figure, source, line } in &suggestion.figures {
-            let _ = writeln!(text, "- {figure}: {}: {line}", one_line(source));
+        for Grounded { figure, source, place, alike } in &suggestion.figures {
+            let unlike = if *alike { "" } else { UNLIKE };
+            let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", one_line(source));
         }
         let citations = suggestion.proposed.citations.join(", ");
         let _ = write!(
@@ -266,6 +267,9 @@ pub(crate) fn unanswered(verdict: &Verdict) -> impl Iterator<Item = (&str, &str)
         words => (id.as_str(), words),
     })
 }
+
+/// What is said of a figure that may be equal by chance.
+pub(crate) const UNLIKE: &str = "not clear; the same number stands at ";
 
 /// A flag in a word or two.
 pub fn short(kind: FlagKind) -> &'static str {
