@@ -2,6 +2,7 @@
 //! edited and passed back.
 
 use assize_debate::DecisionMaker;
+use assize_types::text::{one_line, shorten};
 use serde::{Deserialize, Serialize};
 
 /// Everybody in a consultation.
@@ -124,15 +125,14 @@ impl Personas {
     /// When it has another shape, or nobody in it.
     pub fn read(text: &str) -> Result<Personas, BadPersonas> {
         let personas: Personas = toml_edit::de::from_str(text).map_err(|error| {
-            let message = error.to_string();
-            BadPersonas(
-                message
-                    .lines()
-                    .map(str::trim)
-                    .filter(|line| !line.is_empty())
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            )
+            let what = one_line(error.message());
+            BadPersonas(match error.span().filter(|span| span.start > 0) {
+                Some(span) => {
+                    let before = text.get(..span.start).unwrap_or_default();
+                    format!("line {}: {what}", before.matches('\n').count() + 1)
+                }
+                None => what,
+            })
         })?;
         for (what, count) in [
             ("analyst", personas.analysts.len()),
@@ -144,30 +144,46 @@ impl Personas {
                 )));
             }
         }
-        let mut texts = vec![&personas.financial, &personas.trend, &personas.critic];
-        texts.extend(personas.analysts.iter().flat_map(|one| [&one.name, &one.persona]));
-        texts.extend(personas.decision_makers.iter().flat_map(|one| [&one.name, &one.persona]));
-        if texts.iter().any(|text| text.trim().is_empty() || text.chars().count() > LONGEST) {
-            return Err(BadPersonas(format!(
-                "a name or text is empty, or has more than {LONGEST} characters"
-            )));
+        let analysts = personas.analysts.iter().map(|one| (&one.name, &one.persona));
+        let makers = personas.decision_makers.iter().map(|one| (&one.name, &one.persona));
+        let named: Vec<(&String, &String)> = analysts.chain(makers).collect();
+        for (index, (name, _)) in named.iter().enumerate() {
+            let bad = |what: &str| {
+                let shown = shorten(&one_line(name).replace(char::is_control, ""), 60);
+                Err(BadPersonas(format!("the name `{shown}` {what}")))
+            };
+            if name.trim().is_empty() {
+                return bad("is empty");
+            }
+            if name.chars().count() > 60 || name.contains(char::is_control) {
+                return bad(
+                    "is too long, or has control characters: a name is one line of 60 characters",
+                );
+            }
+            if named[..index].iter().any(|(other, _)| other == name) {
+                return bad("is there twice");
+            }
         }
-        let names = personas.analysts.iter().map(|one| &one.name);
-        let names = names.chain(personas.decision_makers.iter().map(|one| &one.name));
-        if let Some(long) =
-            names.into_iter().find(|name| name.chars().count() > 60 || name.contains('\n'))
-        {
-            let shown = assize_types::text::shorten(long, 60);
-            return Err(BadPersonas(format!(
-                "`{shown}` is too long for a name, which is one line of 60 characters"
-            )));
+        let fixed = [("financial", &personas.financial), ("trend", &personas.trend)];
+        let texts = fixed.into_iter().chain([("critic", &personas.critic)]);
+        let texts = texts.chain(named.iter().map(|(name, text)| (name.as_str(), *text)));
+        for (who, text) in texts {
+            if text.trim().is_empty() {
+                return Err(BadPersonas(format!("nothing is said to `{who}`")));
+            }
+            let length = text.chars().count();
+            if length > LONGEST {
+                return Err(BadPersonas(format!(
+                    "what is said to `{who}` has {length} characters, and {LONGEST} are the most"
+                )));
+            }
         }
         Ok(personas)
     }
 
     /// As a file that can be edited and read again.
     pub fn to_file(&self) -> String {
-        let text = |name: &str, value: &str| format!("{name} = '''\n{value}'''\n");
+        let text = |name: &str, value: &str| format!("{name} = {}\n", block(value));
         let mut file = String::from(
             "# Who takes part in a consultation. Edit what you like and pass it back:\n\
              #   assize consult NVDA --personas FILE\n\
@@ -177,11 +193,13 @@ impl Personas {
         file.push_str(&text("trend", &self.trend));
         file.push_str(&text("critic", &self.critic));
         for Analyst { name, persona } in &self.analysts {
-            file.push_str(&format!("\n[[analyst]]\nname = {name:?}\n{}", text("persona", persona)));
+            let name = quoted(name);
+            file.push_str(&format!("\n[[analyst]]\nname = {name}\n{}", text("persona", persona)));
         }
         for DecisionMaker { name, persona } in &self.decision_makers {
+            let name = quoted(name);
             file.push_str(&format!(
-                "\n[[decision_maker]]\nname = {name:?}\n{}",
+                "\n[[decision_maker]]\nname = {name}\n{}",
                 text("persona", persona)
             ));
         }
@@ -197,8 +215,37 @@ impl Personas {
     }
 }
 
+/// A text of several lines: as it is, or escaped where it has what would end it.
+fn block(text: &str) -> String {
+    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains("''") || text.ends_with('\'') || text.contains(is_control) {
+        format!("\"\"\"\n{}\"\"\"", escaped(text, true))
+    } else {
+        format!("'''\n{text}'''")
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", escaped(text, false))
+}
+
+fn escaped(text: &str, lines: bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => escaped.extend(['\\', c]),
+            '\n' if lines => escaped.push(c),
+            c if c.is_control() => escaped.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -206,6 +253,18 @@ mod tests {
         let personas = Personas::default();
         assert_eq!((personas.analysts.len(), personas.decision_makers.len()), (5, 3));
         assert_eq!(Personas::read(&personas.to_file()), Ok(personas));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_to_somebody_is_exported_as_it_is(
+            name in "[\\PC\u{301}\u{200b}\"']{1,20}x",
+            text in "(?s).{0,40}x('''|\"\"\"|\\\\|'|\r\n|\u{1b}|\\[\\[analyst\\]\\]\n){0,3}",
+        ) {
+            let mut personas = Personas { critic: text.clone(), ..Personas::default() };
+            personas.analysts[0] = Analyst { name, persona: text };
+            prop_assert_eq!(Personas::read(&personas.to_file()), Ok(personas));
+        }
     }
 
     #[test]
@@ -221,5 +280,10 @@ mod tests {
         assert!(told(&nobody).contains("one to 12 of `[[analyst]]`, not 0"), "{}", told(&nobody));
         let empty = file.replacen("Market Builder", " ", 1);
         assert!(told(&empty).contains("is empty"), "{}", told(&empty));
+        let twice = file.replacen("Market Builder", "Contrarian", 1);
+        assert_eq!(told(&twice), "the name `Contrarian` is there twice");
+        let silent = file.replacen("You propose moves that win", "", 1);
+        let silent = silent.replacen("critic = '''", "critic = ''\nx = '''", 1);
+        assert!(told(&silent).starts_with("line "), "{}", told(&silent));
     }
 }

@@ -41,8 +41,13 @@ const LARGEST: usize = 1 << 20;
 pub fn install(folder: &Path) -> std::io::Result<Layer> {
     let place = folder.join(format!("{NAME}-{}", &Fingerprint::of(NEGOTIATOR).to_string()[..16]));
     let program = place.join(NAME);
-    if !program.exists() {
+    // What others have put there is not what we run.
+    let is_ours = || std::fs::read(&program).is_ok_and(|bytes| bytes == NEGOTIATOR);
+    if !is_ours() {
         std::fs::create_dir_all(folder)?;
+        if place.symlink_metadata().is_ok() {
+            std::fs::remove_dir_all(&place)?;
+        }
         let unfinished = tempfile::tempdir_in(folder)?;
         std::fs::write(unfinished.path().join(NAME), NEGOTIATOR)?;
         let executable = std::fs::Permissions::from_mode(0o755);
@@ -52,7 +57,7 @@ pub fn install(folder: &Path) -> std::io::Result<Layer> {
         if let Err(error) = std::fs::rename(&unfinished, &place) {
             let _ = std::fs::remove_dir_all(&unfinished);
             // Another process was faster with the same.
-            if !program.exists() {
+            if !is_ours() {
                 return Err(error);
             }
         }

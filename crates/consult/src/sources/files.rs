@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 use super::{Document, Gathered};
 
 /// The most that is read, in bytes: of one file, and of all.
@@ -54,6 +56,7 @@ pub fn gather(folder: &Path) -> Result<Gathered, FilesError> {
     let mut room = MOST;
     for (count, path) in paths.iter().enumerate() {
         let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
+        let name = assize_types::text::one_line(&name.replace(char::is_control, " "));
         let taken = gathered.financial.len() + gathered.news.len();
         if taken >= MOST_FILES || room == 0 {
             let left = paths.len() - count;
@@ -66,6 +69,11 @@ pub fn gather(folder: &Path) -> Result<Gathered, FilesError> {
             Ok(Readable { text, cut }) => {
                 if cut {
                     gathered.notes.push(format!("`{name}` was read in part: it is too large"));
+                }
+                if name.to_lowercase().ends_with(".json")
+                    && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err()
+                {
+                    gathered.notes.push(format!("`{name}` is no whole JSON, and was read as text"));
                 }
                 room -= text.len().min(room);
                 let document = Document { title: name.clone(), text };
@@ -136,11 +144,9 @@ fn read(path: &Path, room: usize) -> Result<Readable, String> {
         None => return Err("it has no ending that says what it is".to_owned()),
     }
     let most = LARGEST.min(room as u64);
-    let file = fs::File::open(path).map_err(|error| error.to_string())?;
-    let size = file.metadata().map_err(|error| error.to_string())?.len();
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    let cut = size > bytes.len() as u64;
+    let mut bytes = read_plain(path, most + 1).map_err(|error| error.to_string())?;
+    let cut = bytes.len() as u64 > most;
+    bytes.truncate(most as usize);
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         // Cut in the middle of a character.
@@ -157,6 +163,18 @@ fn read(path: &Path, room: usize) -> Result<Readable, String> {
         return Err("it is empty".to_owned());
     }
     Ok(Readable { text, cut })
+}
+
+/// The beginning of a plain file. What is none, or leads elsewhere, is not waited for.
+pub(crate) fn read_plain(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn is_about_money(name: &str) -> bool {

@@ -266,6 +266,10 @@ impl Book {
     }
 
     fn put(&mut self, figure: Figure) {
+        // What is beyond all numbers is none.
+        if !figure.value.is_finite() {
+            return;
+        }
         self.figures.insert((figure.name.clone(), figure.period), figure);
     }
 

@@ -21,8 +21,10 @@ use filings::Submissions;
 use tickers::Tickers;
 
 use super::figure::{Figure, Period, Source};
+use super::files::read_plain;
 use super::{Document, Gathered, table};
 use crate::ticker::Ticker;
+use assize_types::text::{is_invisible, one_line, shorten};
 
 /// How long what was fetched is good for.
 const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
@@ -175,7 +177,11 @@ impl Edgar {
         if !measures.missing.is_empty() {
             notes.push(format!("not found among what was filed: {}", measures.missing.join(", ")));
         }
-        let name = if facts.entity_name.is_empty() { &company.name } else { &facts.entity_name };
+        let name = if facts.entity_name.is_empty() {
+            company.name.clone()
+        } else {
+            name(&facts.entity_name)
+        };
         let mut head =
             format!("# {name}: filed figures\n\nSource: SEC EDGAR, CIK {}.", company.cik);
         if let Some(submissions) = submissions {
@@ -225,8 +231,8 @@ impl Edgar {
             folder: self.folder.clone(),
             reason: error.to_string(),
         };
-        let kept = match std::fs::read_to_string(&place) {
-            Ok(text) => Some(text),
+        let kept = match read_plain(&place, LARGEST as u64) {
+            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(folder(error)),
         };
@@ -290,7 +296,7 @@ impl Edgar {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .timeout(PATIENCE)
-            .redirect(reqwest::redirect::Policy::limited(3))
+            .redirect(redirects(&base))
             .user_agent(format!("assize/{} {contact}", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(unreachable)?;
@@ -316,6 +322,21 @@ impl Edgar {
     }
 }
 
+/// Follows nobody elsewhere: an answer of the SEC comes from the SEC.
+fn redirects(base: &str) -> reqwest::redirect::Policy {
+    let home = reqwest::Url::parse(base).ok();
+    reqwest::redirect::Policy::custom(move |attempt| {
+        let stays = home.as_ref().is_some_and(|home| {
+            (home.scheme(), home.host_str(), home.port())
+                == (attempt.url().scheme(), attempt.url().host_str(), attempt.url().port())
+        });
+        match stays && attempt.previous().len() <= 3 {
+            true => attempt.follow(),
+            false => attempt.error("it leads elsewhere"),
+        }
+    })
+}
+
 /// Whether an answer is data at all.
 fn check(name: &str, text: &str) -> Result<(), EdgarError> {
     match text.trim_start().chars().next() {
@@ -325,6 +346,12 @@ fn check(name: &str, text: &str) -> Result<(), EdgarError> {
             EdgarError::Broken { what: name.to_owned(), reason: error.to_string() }
         }),
     }
+}
+
+/// Something that somebody is called: one line of words, and nothing else.
+fn name(text: &str) -> String {
+    let plain = text.replace(|c: char| c.is_control() || is_invisible(c), " ");
+    shorten(&one_line(&plain), 100)
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

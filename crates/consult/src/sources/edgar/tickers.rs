@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::name;
 use crate::ticker::Ticker;
 
 /// How alike a ticker must be to be offered instead, from 0 to 1, and how many are.
@@ -32,9 +34,11 @@ struct Row {
 impl Tickers {
     /// Reads the list, which is an object with numbers for names.
     pub(crate) fn read(text: &str) -> Result<Tickers, serde_json::Error> {
-        let rows: BTreeMap<String, Row> = serde_json::from_str(text)?;
-        let rows = rows.into_values();
-        let named = rows.map(|row| (row.ticker, Listed { cik: row.cik_str, title: row.title }));
+        let rows: BTreeMap<String, Value> = serde_json::from_str(text)?;
+        // A row that is none costs nobody but itself.
+        let rows = rows.into_values().filter_map(|row| serde_json::from_value::<Row>(row).ok());
+        let named =
+            rows.map(|row| (row.ticker, Listed { cik: row.cik_str, title: name(&row.title) }));
         Ok(Tickers(named.collect()))
     }
 
