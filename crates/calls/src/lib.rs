@@ -39,6 +39,8 @@ pub struct Asking<'a, S: State> {
 #[derive(Default)]
 struct Held {
     calls: u32,
+    /// Whether a model was asked, and not the journal alone.
+    asked: bool,
     spent: Spent,
     /// The run is over; a model has no words for that.
     stop: Option<RunError>,
@@ -144,6 +146,11 @@ impl<'a, S: State> Asking<'a, S> {
         }
     }
 
+    /// Whether a model was asked by it, and not the journal alone.
+    pub fn asked(&self) -> bool {
+        self.held().asked
+    }
+
     pub fn spent(&self) -> Spent {
         self.held().spent
     }
@@ -174,6 +181,7 @@ impl<S: State> Model for Asking<'_, S> {
         let name = self.context.key(&key).ok();
         let call = Call { key: name.as_ref().map(Key::as_str), ..call };
         let asked = async {
+            self.held().asked = true;
             let answer = match self.model.generate(request, call).await {
                 Ok(response) if self.insists && response.stop == Stop::Refused => Err(declined()),
                 answer => answer,

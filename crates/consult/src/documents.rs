@@ -68,6 +68,18 @@ fn in_no_source(figures: &[String]) -> String {
     format!("> **Figures that stand in no source: {}.**", figures.join(", "))
 }
 
+/// The longest document, in bytes: what everybody reads has to fit many times.
+const LONGEST: usize = 64 << 10;
+
+/// A document, cut off where it is much longer than anybody asked for.
+pub(crate) fn short(mut text: String) -> String {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push_str("\n\n> **It is longer than that, and was cut off here.**\n");
+    }
+    text
+}
+
 /// Words of a model as words of a document: nothing in them is a heading, a table, a rule or a quotation, and
 /// nothing drives a terminal.
 pub(crate) fn plain(text: &str) -> String {

@@ -7,33 +7,71 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_calls::Asking;
-use assize_debate::{Part, Place, Round, is_bearable};
+use assize_debate::{Bounds, Job, Part, Place, Round, is_bearable};
 use assize_graph::{Context, Event, Key, NodeError};
-use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response};
+use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response, Stop};
+use assize_types::Fingerprint;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::models::Models;
 use crate::state::ConsultState;
 
+/// The longest answer that is passed on, in bytes.
+const LONGEST: usize = 32 << 10;
+
 /// Answers the calls of one debate.
 pub struct Hearing {
     desk: Arc<Desk>,
-    answers: Mutex<HashMap<String, Answered>>,
+    /// By key, with what was asked.
+    answers: Mutex<HashMap<String, (Fingerprint, Answered)>>,
 }
 
 /// An answer that may still be on its way. Whoever asked may be gone by then; it is not begun again.
 /// Why there is none is kept in so many words.
 type Answered = Shared<BoxFuture<'static, Result<Response, (ErrorKind, String)>>>;
 
+/// A question that is being asked; it is dropped with whoever waits for it.
+struct Asked(JoinHandle<Result<Response, (ErrorKind, String)>>);
+
+impl Asked {
+    async fn answer(mut self) -> Result<Response, (ErrorKind, String)> {
+        let lost =
+            |error: JoinError| (ErrorKind::Internal, format!("the question was lost: {error}"));
+        (&mut self.0).await.unwrap_or_else(|error| Err(lost(error)))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Answers from what was answered before, and asks nobody.
+pub(crate) struct Minutes(pub(crate) Arc<Hearing>);
+
+#[async_trait]
+impl Model for Minutes {
+    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+        let key = call.key.unwrap_or_default();
+        match self.0.answered(key, request) {
+            Some(answer) => answer.await.map_err(|(kind, message)| ModelError::new(kind, message)),
+            None => Err(ModelError::new(ErrorKind::Internal, format!("nobody was asked `{key}`"))),
+        }
+    }
+}
+
 /// Where questions are answered.
 struct Desk {
     context: Context<ConsultState>,
     models: Models,
     move_id: String,
-    /// How many rounds it has.
+    /// How many rounds it has, and what may be asked in them.
     rounds: u32,
+    bounds: Bounds,
     /// Why the run is over, if it is.
     stopped: Mutex<Option<NodeError>>,
     /// Why this debate could not be opened, if it could not.
@@ -47,14 +85,11 @@ impl std::fmt::Debug for Hearing {
 }
 
 impl Hearing {
-    pub(crate) fn new(
-        context: Context<ConsultState>,
-        models: Models,
-        move_id: String,
-        rounds: u32,
-    ) -> Hearing {
+    pub(crate) fn new(context: Context<ConsultState>, models: Models, job: &Job) -> Hearing {
+        let (move_id, rounds) = (job.move_document.move_id.clone(), job.max_rounds);
+        let bounds = Bounds::of(job);
         let (stopped, unopened) = (Mutex::default(), Mutex::default());
-        let desk = Desk { context, models, move_id, rounds, stopped, unopened };
+        let desk = Desk { context, models, move_id, rounds, bounds, stopped, unopened };
         Hearing { desk: Arc::new(desk), answers: Mutex::default() }
     }
 
@@ -64,19 +99,31 @@ impl Hearing {
     /// When there is no answer. Whether the debate can go on without one is for it to decide; where it
     /// cannot, the run is over, and the hearing knows why.
     pub async fn answer(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
+        if let Some(complaint) = self.desk.bounds.complaint(key, request) {
+            return Err(ModelError::new(ErrorKind::Internal, complaint));
+        }
         let answer = {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             let begin = || {
+                let asked = request.fingerprint();
                 let (desk, key, request) = (self.desk.clone(), key.to_owned(), request.clone());
-                let ask = async move {
+                // By itself: whoever asked may be gone, and it holds what others wait for.
+                let asking = Asked(tokio::spawn(async move {
                     let answer = desk.ask(&key, &request).await;
                     answer.map_err(|error| (error.kind(), error.message().to_owned()))
-                };
-                ask.boxed().shared()
+                }));
+                (asked, asking.answer().boxed().shared())
             };
-            answers.entry(key.to_owned()).or_insert_with(begin).clone()
+            answers.entry(key.to_owned()).or_insert_with(begin).1.clone()
         };
         answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
+    }
+
+    /// What was answered to the very same call before.
+    fn answered(&self, key: &str, request: &Request) -> Option<Answered> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (asked, answer) = answers.get(key)?;
+        (*asked == request.fingerprint()).then(|| answer.clone())
     }
 
     /// Why this debate could not be opened, if it could not: others can be held all the same.
@@ -112,7 +159,7 @@ impl Desk {
         };
         match asking.answer(request).await {
             Err(error) => Err(over(error)),
-            Ok(Ok(response)) => Ok(response),
+            Ok(Ok(response)) => Ok(cut(response)),
             // What the debate does without stays so when the run is taken up again.
             Ok(Err(error)) if place.can_do_without(&error) || is_unopened(place, &error) => {
                 if is_unopened(place, &error) {
@@ -142,6 +189,16 @@ impl Desk {
         let round = Round { move_id: &self.move_id, rounds: self.rounds };
         Some(round.event(place.log, place.round?, status))
     }
+}
+
+/// An answer as a debate bears it: many times what was asked for is still no book.
+fn cut(mut response: Response) -> Response {
+    if response.text.len() > LONGEST {
+        let end = response.text.floor_char_boundary(LONGEST);
+        response.text.truncate(end);
+        response.stop = Stop::MaxTokens;
+    }
+    response
 }
 
 /// Whether the critic cannot open this debate, but may open others.

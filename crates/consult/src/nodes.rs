@@ -144,26 +144,50 @@ impl Chamber {
         };
         context.emit(agent_start(1, agent, title));
         let state = context.state();
-        let asking = Asking::new(&context, &**self.models.of(agent), "infer");
-        let reader = INFERENCE.reader.as_ref().ok_or(AnswerError::Schema)?;
-        let ask = JsonAsk::<Inference>::new(self.words(state).inference(side)).read_by(reader);
-        let inference = asking.value(ask).await??.value;
-        asking.go_on().await?;
+        let (inference, spent) = self.infer(&context, side).await?;
         let gathered = state.gathered.financial.iter().chain(&state.gathered.news);
         let gathered = gathered.map(|document| (document.title.as_str(), document.text.as_str()));
         let known = Known::in_sources(gathered);
         let title = format!("{title} of {}", state.company.called());
         let (document, unsupported) = documents::inference(name, &title, &inference, &known);
-        let document = documents::labelled(state.gathered.synthetic, &document);
+        let document = documents::labelled(state.gathered.synthetic, &documents::short(document));
         context.emit(agent_complete(1, agent, &[format!("{name}.md")]));
         let (inference, document) = (Arc::new(inference), Arc::from(document));
         let mut updates =
-            vec![Update::Spent(asking.spent()), Update::Inferred { side, inference, document }];
+            vec![Update::Spent(spent), Update::Inferred { side, inference, document }];
         if !unsupported.is_empty() {
             let message = format!("{name} has what is in no source: {}", unsupported.join(", "));
             updates.push(flag(FlagKind::UnsupportedFigure, None, message));
         }
         Ok(updates)
+    }
+
+    /// Asks for F1 or F2. Answers that cannot be used are kept like any other; a run that goes on asks anew.
+    async fn infer(
+        &self,
+        context: &Context<ConsultState>,
+        side: Side,
+    ) -> Result<(Inference, Spent), NodeError> {
+        let reader = INFERENCE.reader.as_ref().ok_or(AnswerError::Schema)?;
+        let request = self.words(context.state()).inference(side);
+        let model = &**self.models.of(side.agent());
+        let mut spent = Spent::default();
+        for life in 1.. {
+            let key = if life == 1 { "infer".to_owned() } else { format!("infer-anew-{life}") };
+            let asking = Asking::new(context, model, key);
+            let ask = JsonAsk::<Inference>::new(request.clone()).read_by(reader);
+            let answer = asking.value(ask).await?;
+            spent = spent.plus(asking.spent());
+            match answer {
+                Ok(answer) => {
+                    asking.go_on().await?;
+                    return Ok((answer.value, spent));
+                }
+                Err(_) if !asking.asked() => asking.go_on().await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Trouble::NoItem.into())
     }
 
     pub(crate) async fn layer_1_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
@@ -208,7 +232,8 @@ impl Chamber {
             // Its number is its place, whoever else gives fewer.
             let move_id = format!("m{}", index * self.moves + place + 1);
             let mut suggestion = library.check((move_id.clone(), &agent, persona), proposed);
-            suggestion.content = documents::labelled(state.gathered.synthetic, &suggestion.content);
+            let content = documents::short(std::mem::take(&mut suggestion.content));
+            suggestion.content = documents::labelled(state.gathered.synthetic, &content);
             updates.extend(complaints(&suggestion));
             outputs.push(format!("{move_id}.md"));
             updates.push(Update::Suggested(Arc::new(suggestion)));
@@ -317,12 +342,7 @@ impl Chamber {
                 .collect(),
         };
         let move_id = suggestion.move_id.clone();
-        let hearing = Arc::new(Hearing::new(
-            context.clone(),
-            self.models.clone(),
-            move_id.clone(),
-            self.rounds,
-        ));
+        let hearing = Arc::new(Hearing::new(context.clone(), self.models.clone(), &job));
         let held =
             self.debates.hold(&job, &state.company.ticker, hearing.clone(), context.cancel()).await;
         if let Some(stopped) = hearing.stopped() {

@@ -16,7 +16,7 @@ use assize_types::{Cancel, Fingerprint};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::hearing::Hearing;
+use crate::hearing::{Hearing, Minutes};
 use crate::ticker::Ticker;
 use crate::{Debates, Held, InProcess};
 
@@ -90,8 +90,21 @@ pub enum DebateError {
     Sandbox(#[from] SandboxError),
     #[error("the debate in the sandbox failed: {0}")]
     Failed(String),
+    #[error("the program that debates was ended in the sandbox: {0}")]
+    Died(String),
     #[error("what the debate came to cannot be read: {0}")]
     Unreadable(String),
+}
+
+impl DebateError {
+    /// Whether another sandbox may well do.
+    fn is_infrastructure(&self) -> bool {
+        match self {
+            DebateError::Sandbox(error) => error.is_infrastructure(),
+            DebateError::Died(_) => true,
+            DebateError::Failed(_) | DebateError::Unreadable(_) => false,
+        }
+    }
 }
 
 impl InSandboxes {
@@ -110,6 +123,10 @@ impl InSandboxes {
             labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut spec = Spec { labels, time_to_live: Some(LONGEST), ..self.spec.clone() };
         spec.layers.push(self.layer.clone());
+        // One that is there is of an earlier life of the run, and goes when whoever made it does.
+        if self.manager.get(&key).await?.is_some() {
+            self.manager.delete(&key).await?;
+        }
         let sandbox = self.manager.create_if_not_exists(&key, spec).await?;
         Ok((key, sandbox))
     }
@@ -145,16 +162,28 @@ impl InSandboxes {
         if !outcome.success() {
             let words = String::from_utf8_lossy(&stderr).trim().to_owned();
             let words = assize_types::text::shorten(&words, 300);
-            let words = match (outcome.timed_out, words.is_empty()) {
-                (true, _) => "its time was up".to_owned(),
-                (false, true) => format!("it ended with the exit status {}", outcome.status()),
-                (false, false) => words,
-            };
-            return Err(DebateError::Failed(words));
+            // By a signal, or since whoever made the sandbox is gone: nothing that the debate did.
+            let died = outcome.signal.is_some() || words.contains(assize_debate::HOST_IS_GONE);
+            return Err(match () {
+                () if outcome.timed_out => DebateError::Failed("its time was up".to_owned()),
+                () if outcome.out_of_memory => {
+                    DebateError::Failed("it needs more memory: set `consult.memory`".to_owned())
+                }
+                () if died => DebateError::Died(format!("exit status {}", outcome.status())),
+                () => DebateError::Failed(words),
+            });
         }
         let verdict: Verdict = serde_json::from_slice(&stdout)
             .map_err(|error| DebateError::Unreadable(error.to_string()))?;
-        check(&verdict, job).map_err(DebateError::Unreadable)?;
+        // A sandbox is not taken on trust: what was answered must come to the same here.
+        let minutes = Arc::new(Minutes(hearing.clone()));
+        let ours = job.hold(minutes, cancel.clone()).await.map_err(|error| match error {
+            NodeError::Stop(error) => DebateError::Unreadable(error.to_string()),
+            NodeError::Failed(error) => DebateError::Unreadable(error.to_string()),
+        })?;
+        if ours != verdict {
+            return Err(DebateError::Unreadable("it is not what was answered".to_owned()));
+        }
         // What was said is there in files as well, as it grew: both must agree.
         for (log, entries) in &verdict.conversation_logs {
             if entries.is_empty() {
@@ -170,23 +199,6 @@ impl InSandboxes {
         }
         Ok(verdict)
     }
-}
-
-/// What comes out of a sandbox is not taken on trust.
-fn check(verdict: &Verdict, job: &Job) -> Result<(), String> {
-    let makers = job.personas.decision_makers.len();
-    if verdict.move_id != job.move_document.move_id || verdict.rounds != job.max_rounds {
-        return Err("it is about something else".to_owned());
-    }
-    if verdict.scores_by_agent.len() != makers || verdict.conversation_logs.len() > makers {
-        return Err("it is by others than those who debated".to_owned());
-    }
-    let cards = verdict.scores_by_agent.values().map(|score| &score.card);
-    if cards.clone().any(|card| card.scores().iter().any(|score| !(1..=10).contains(score))) {
-        return Err("a score is not between 1 and 10".to_owned());
-    }
-    let total: u32 = cards.map(assize_debate::ScoreCard::total).sum();
-    (total == verdict.total_score).then_some(()).ok_or_else(|| "its sum is wrong".to_owned())
 }
 
 #[async_trait]
@@ -219,7 +231,7 @@ impl Debates for InSandboxes {
             match debated {
                 Ok(verdict) => return Ok(Held { verdict, not_isolated: None }),
                 // What was answered is answered at once the next time.
-                Err(DebateError::Sandbox(error)) if error.is_infrastructure() && tried < TRIES => {
+                Err(error) if error.is_infrastructure() && tried < TRIES => {
                     tracing::warn!(%error, tried, "a sandbox broke; the debate goes on in another");
                 }
                 Err(error) => return Err(error.into()),

@@ -12,6 +12,9 @@ use crate::state::{Change, Company, DebateState, MoveDocument};
 use crate::verdict::Verdict;
 use crate::{Options, graph};
 
+/// What a debate elsewhere says when nobody is left to answer it.
+pub const HOST_IS_GONE: &str = "the host is gone";
+
 /// All that is to be debated, and by whom.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {

@@ -15,6 +15,7 @@
 //! pattern, and else are a neutral 5, marked as such. A conversation that grows out of the context
 //! window keeps its first round, its last three, and a summary of those between.
 
+mod bounds;
 mod job;
 mod nodes;
 mod personas;
@@ -30,7 +31,8 @@ use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
 use assize_llm::{Model, Request};
 use serde::{Deserialize, Serialize};
 
-pub use job::{Job, step_limit};
+pub use bounds::Bounds;
+pub use job::{HOST_IS_GONE, Job, step_limit};
 use nodes::Room;
 pub use nodes::is_bearable;
 pub use personas::{DecisionMaker, Personas};

@@ -47,7 +47,9 @@ fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
 /// can.
 pub fn is_bearable(error: &ModelError) -> bool {
     let closed = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::RateLimited);
+    let of_this_call = matches!(error.kind(), ErrorKind::BadRequest | ErrorKind::Declined);
     (error.kind().is_retryable() && !closed)
+        || of_this_call
         || error.kind() == ErrorKind::Deadline
         || is_overflow(error)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assize_debate::Minutes;
+use assize_debate::{HOST_IS_GONE, Minutes};
 use assize_graph::Key;
 use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response};
 use assize_protocol::{Answer, Call as Question, Decoder, Frame, Kind, StreamId};
@@ -62,7 +62,7 @@ impl Door {
             }
             // Whoever still waits waits in vain.
             asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            cancel.cancel("the host is gone");
+            cancel.cancel(HOST_IS_GONE);
         });
         std::fs::create_dir_all(LOGS)?;
         let (out, minutes) = (Mutex::new(out), Mutex::new(minutes));
@@ -81,8 +81,9 @@ impl Door {
         let (who, answer) = oneshot::channel();
         self.waiting().insert(number, who);
         let mut bytes = Vec::new();
+        // Longer than any message can be: as if it did not fit the model.
         Frame::put_message(&mut bytes, Kind::Call, number, question)
-            .map_err(|error| gone(error.to_string()))?;
+            .map_err(|error| ModelError::new(ErrorKind::TooLarge, error.to_string()))?;
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         out.write_all(&bytes).map_err(|error| gone(error.to_string()))?;
         Ok(answer)

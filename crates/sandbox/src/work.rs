@@ -10,7 +10,7 @@ use std::sync::Arc;
 use assize_protocol::{Answer, Call, Decoder, Frame, Kind};
 use assize_types::Cancel;
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -180,7 +180,8 @@ impl Desk {
             let mut bytes = Vec::new();
             let put = Frame::put_message(&mut bytes, Kind::Answer, number, &answer);
             if let Err(error) = put {
-                let answer = Answer::Failed(Value::String(error.to_string()));
+                let why = json!({"kind": "too_large", "message": error.to_string()});
+                let answer = Answer::Failed(why);
                 let _ = Frame::put_message(&mut bytes, Kind::Answer, number, &answer);
             }
             let _ = answered.send(bytes).await;

@@ -1,6 +1,7 @@
 //! Debates inside real sandboxes, which ask this process for every answer.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -208,6 +209,29 @@ fn the_program_is_put_where_sandboxes_see_it_once() {
     assert_eq!(first, again);
     let count = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
     assert_eq!((count(folder.path()), count(&first.from)), (1, 1));
+}
+
+/// Whatever comes out of a sandbox: only what the answers come to counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_lies_is_not_believed() {
+    let house = House::new().await;
+    let honest = consult(small(&Script::saying(one_move))).await.unwrap();
+    let mut verdict = (*honest.policy_scores[0]).clone();
+    verdict.total_score = 120;
+    let folder = house.folder.path().join("liar");
+    std::fs::create_dir(&folder).unwrap();
+    let said = folder.join("verdict.json");
+    std::fs::write(&said, serde_json::to_vec(&verdict).unwrap()).unwrap();
+    let program = folder.join("negotiator");
+    std::fs::write(&program, "#!/bin/sh\ncat \"$(dirname \"$0\")/verdict.json\"\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let layer = assize_sandbox::Layer::of(&folder).unwrap();
+    let debates = Arc::into_inner(house.debates(false)).unwrap();
+    let debates = Arc::new(InSandboxes { layer, ..debates });
+    let model = Script::saying(one_move);
+    let error = consult(Chamber { debates, ..small(&model) }).await.unwrap_err().to_string();
+    assert!(error.contains("what the debate came to cannot be read"), "{error}");
+    assert!(error.contains("nobody was asked"), "{error}");
 }
 
 /// Seen from the host: it is there, has its files, and is gone.

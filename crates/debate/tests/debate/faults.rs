@@ -78,7 +78,7 @@ async fn what_no_repetition_can_mend_ends_the_run() {
     for kind in [
         ErrorKind::Unauthorized,
         ErrorKind::NotFound,
-        ErrorKind::BadRequest,
+        ErrorKind::RateLimited,
         ErrorKind::Budget,
         ErrorKind::SpendLimit,
         ErrorKind::Unreachable,

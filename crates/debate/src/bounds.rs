@@ -1,0 +1,168 @@
+//! What a debate may ask, for whoever answers one that is held elsewhere and is not taken on trust.
+
+use assize_llm::{Block, Request};
+
+use crate::job::Job;
+use crate::prompt::blocks;
+use crate::state::LogName;
+
+/// The calls that one debate can make.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    blocks: Vec<Block>,
+    temperature: f32,
+    max_tokens: u32,
+    rounds: u32,
+    makers: usize,
+    blind: bool,
+}
+
+impl Bounds {
+    pub fn of(job: &Job) -> Bounds {
+        Bounds {
+            blocks: blocks(&job.move_document, &job.company),
+            temperature: job.options.temperature,
+            max_tokens: job.options.max_tokens,
+            rounds: job.max_rounds,
+            makers: job.personas.decision_makers.len(),
+            blind: job.options.blind_scores,
+        }
+    }
+
+    /// What is wrong with a call, if anything is.
+    pub fn complaint(&self, key: &str, request: &Request) -> Option<String> {
+        if !self.is_call(key) {
+            return Some(format!("`{key}` is no call of this debate"));
+        }
+        let wrong = [
+            ("material", request.prompt.blocks != self.blocks),
+            ("tools", !request.tools.is_empty()),
+            ("longest answer", request.max_tokens != self.max_tokens),
+            ("temperature", request.temperature != self.temperature),
+            ("sample", request.sample != 0),
+        ];
+        let (what, _) = wrong.into_iter().find(|(_, wrong)| *wrong)?;
+        Some(format!("`{key}` is asked with another {what} than this debate has"))
+    }
+
+    fn is_call(&self, key: &str) -> bool {
+        let segments: Vec<&str> = key.split('/').collect();
+        let log = |name: &str| {
+            let log: Option<LogName> = name.parse().ok();
+            log.filter(|log| log.index() < self.makers && log.to_string() == name)
+        };
+        let round = |name: &str| {
+            let round = name.strip_prefix("round-").and_then(|digits| digits.parse::<u32>().ok());
+            round.filter(|round| {
+                (1..=self.rounds).contains(round) && format!("round-{round}") == name
+            })
+        };
+        match segments.as_slice() {
+            ["round-1", "critic"] => true,
+            [name, turn, who] => {
+                let (Some(log), Some(round)) = (log(name), round(turn)) else { return false };
+                let speaker = who.strip_suffix("-shorter").unwrap_or(who);
+                speaker == log.maker()
+                    || (speaker == "critic" && round > 1)
+                    || matches!(*who, "summary" | "summary-2")
+            }
+            [name, what] => {
+                let first = what.strip_suffix("-2").unwrap_or(what);
+                let known = matches!(first, "score" | "score-shorter" | "score-summary")
+                    || (first == "score-blind" && self.blind);
+                log(name).is_some() && known
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use assize_llm::{Call, Model, ModelError, Response, Stop};
+    use assize_types::{Cancel, Cost, Money, Usage};
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::{Company, MoveDocument, Options, Personas};
+
+    fn job() -> Job {
+        Job {
+            move_document: MoveDocument {
+                move_id: "m1".to_owned(),
+                content: "Open it.".to_owned(),
+            },
+            company: Company::default(),
+            personas: Personas::default(),
+            max_rounds: 3,
+            options: Options { blind_scores: true, ..Options::default() },
+            changes: Vec::new(),
+        }
+    }
+
+    struct Recorder(Mutex<Vec<(String, Request)>>);
+
+    #[async_trait]
+    impl Model for Recorder {
+        async fn generate(
+            &self,
+            request: &Request,
+            call: Call<'_>,
+        ) -> Result<Response, ModelError> {
+            let key = call.key.unwrap_or_default().to_owned();
+            self.0.lock().unwrap().push((key, request.clone()));
+            Ok(Response {
+                text: "Scores cannot be read in this.".to_owned(),
+                tool_calls: vec![],
+                stop: Stop::End,
+                usage: Some(Usage::default()),
+                cost: Cost::Known(Money::ZERO),
+                provider: "test".into(),
+                model: "test".into(),
+                schema_enforced: false,
+                rehearsal: false,
+                attempts: 1,
+                duration_ms: 1,
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_debate_asks_is_within_its_bounds_and_nothing_else_is() {
+        let (job, recorder) = (job(), Arc::new(Recorder(Mutex::default())));
+        job.hold(recorder.clone(), Cancel::new()).await.unwrap();
+        let bounds = Bounds::of(&job);
+        let asked = recorder.0.lock().unwrap();
+        // With every score asked for twice, blind ones included.
+        assert_eq!(asked.len(), 1 + 3 + 2 * 6 + 3 * 2 + 3 * 2);
+        for (key, request) in asked.iter() {
+            assert_eq!(bounds.complaint(key, request), None);
+        }
+        let (_, request) = &asked[0];
+        for key in [
+            "",
+            "critic",
+            "a/b/c/critic",
+            "i1/round-999999/critic",
+            "i4/round-1/D4",
+            "i1/round-2/D2",
+            "i1/round-02/critic",
+            "i01/round-2/critic",
+            "i1/round-1/critic",
+            "round-2/critic",
+            "i1/score-3",
+            "m1/i1/score",
+        ] {
+            assert!(bounds.complaint(key, request).is_some(), "{key}");
+        }
+        let told = |request: Request| bounds.complaint("round-1/critic", &request).unwrap();
+        assert!(
+            told(Request { max_tokens: 4_000_000, ..request.clone() }).contains("longest answer")
+        );
+        let mut other = request.clone();
+        other.prompt.blocks[2].text = "Something else".into();
+        assert!(told(other).contains("material"));
+    }
+}
