@@ -44,7 +44,7 @@ pub(crate) fn show_estimate(
     is_rehearsal: bool,
     json: bool,
 ) -> Result<(), Failure> {
-    let Estimate { calls, input_tokens, output_tokens, cost, .. } = estimate;
+    let Estimate { calls, input_tokens, output_tokens, cost, cached, .. } = estimate;
     let seconds = if is_rehearsal { 0 } else { in_a_row * SECONDS_A_CALL };
     if json {
         let mut shown = json!({
@@ -53,6 +53,7 @@ pub(crate) fn show_estimate(
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
             "cost_usd": dollars(*cost),
+            "cost_cached_usd": dollars(*cached),
         });
         if is_rehearsal {
             shown["label"] = json!(REHEARSAL_LABEL);
@@ -63,12 +64,22 @@ pub(crate) fn show_estimate(
         out_line(&format!("[{REHEARSAL_LABEL}]"))?;
     }
     out_line(&format!(
-        "{calls} calls, about {} tokens in and {} out: about {cost}, less what the provider's cache \
-         saves; {}",
+        "{calls} calls, about {} tokens in and {} out: about {cost}{}; {}",
         grouped(*input_tokens),
         grouped(*output_tokens),
+        less(estimate),
         how_long(in_a_row, is_rehearsal),
     ))
+}
+
+/// What a provider's cache saves, in words.
+pub(crate) fn less(estimate: &Estimate) -> String {
+    match (estimate.cached, estimate.cost) {
+        (Cost::Known(cached), Cost::Known(cost)) if cached < cost => {
+            format!(", or {cached} where the provider caches prompts")
+        }
+        _ => String::new(),
+    }
 }
 
 /// How long so many calls in a row are likely to take.

@@ -361,6 +361,13 @@ impl ModelArgs {
         self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
     }
 
+    /// Something that looks like a role with its model, and names no role.
+    pub(crate) fn no_role(&self) -> Option<&str> {
+        let mut wrong =
+            self.models.iter().filter(|name| name.contains('=') && role_and_model(name).is_none());
+        wrong.next().map(String::as_str)
+    }
+
     /// The models that were named for one role each.
     pub(crate) fn by_role(&self) -> BTreeMap<String, String> {
         let named = self.models.iter().filter_map(|name| role_and_model(name));

@@ -57,8 +57,15 @@ pub(crate) fn open_to_read(
     }
 }
 
-/// The run that is meant by its name, or by a beginning of it that no other has.
+/// What the run that was made last is called, too.
+const LATEST: &str = "latest";
+
+/// The run that is meant by its name, by a beginning of it that no other has, or as the latest.
 pub(crate) async fn find(store: &dyn Store, name: &str) -> Result<Run, Failure> {
+    if name == LATEST {
+        let mut runs = store.runs(RunFilter::default()).await?;
+        return if runs.is_empty() { Err(no_such_run(name)) } else { Ok(runs.swap_remove(0)) };
+    }
     let filter = RunFilter { prefix: Some(name.to_owned()), ..RunFilter::default() };
     let mut runs = if name.is_empty() { Vec::new() } else { store.runs(filter).await? };
     if let Some(exact) = runs.iter().position(|run| run.id.as_str() == name) {

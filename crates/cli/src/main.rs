@@ -83,13 +83,15 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Runs(RunsCommand::Resume {
                 run,
                 take_over,
+                out,
                 json,
                 quiet,
                 max_cost,
                 max_tokens,
             }) => {
                 let flags = [("--take-over", take_over), ("--json", json), ("--quiet", quiet)];
-                let values = [("--max-cost", max_cost), ("--max-tokens", max_tokens)];
+                let values =
+                    [("--out", out), ("--max-cost", max_cost), ("--max-tokens", max_tokens)];
                 let earlier =
                     earlier::Earlier { run, how: "--resume", more: earlier::typed(flags, values) };
                 return earlier.take_up(&config, &around, cancel).await;
@@ -206,6 +208,11 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Consult(args) => (Some(&args.model), true),
         _ => (None, false),
     };
+    if let Some(wrong) = of_model.and_then(|model| model.no_role()) {
+        let message = format!("`--model {wrong}` names nobody");
+        let hint = "roles are critic, D1, D2 and so on, analyst_1 and so on, financial, trend, synthesizer";
+        return Err(Failure::new(FailureKind::Usage, message).hint(hint));
+    }
     if of_model.is_some_and(|model| !is_consult && !model.by_role().is_empty()) {
         let message =
             "there are roles only in a consultation: `--model ROLE=MODEL` is for `assize consult`";

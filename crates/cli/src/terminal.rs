@@ -118,10 +118,14 @@ pub(crate) fn draw(lines: &[String]) {
     let _ = erase(drawn.len());
     let mut stderr = anstream::stderr().lock();
     // A line that wraps would be two, and one of them would stay.
-    let width =
-        terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-    *drawn = lines.iter().map(|line| cut(line, width.saturating_sub(1))).collect();
+    *drawn = lines.iter().map(|line| cut(line, columns())).collect();
     let _ = drawn.iter().try_for_each(|line| writeln!(stderr, "{line}"));
+}
+
+/// How many columns of the terminal can be used without wrapping.
+pub(crate) fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or(80, |(width, _)| usize::from(width.0)).saturating_sub(1)
 }
 
 /// Takes lines away again. These codes are no colours: they go past what takes colours out.

@@ -115,6 +115,9 @@ pub struct Suggestion {
     pub proposed: Move,
     /// The document that is debated.
     pub content: String,
+    /// The findings that it rests on, with their titles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cited: Vec<Cited>,
     /// Citations that name no finding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved_citations: Vec<String>,
@@ -124,6 +127,14 @@ pub struct Suggestion {
     /// Figures in it that stand in no source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_figures: Vec<String>,
+}
+
+/// A finding that somebody rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cited {
+    /// Such as `F1.2`.
+    pub finding: String,
+    pub title: String,
 }
 
 impl Suggestion {
@@ -160,7 +171,7 @@ impl Library<'_> {
         (move_id, agent_id, persona): (String, &str, &str),
         proposed: Move,
     ) -> Suggestion {
-        let (resolved, unresolved_citations) = self.resolve(&proposed);
+        let (cited, unresolved_citations) = self.resolve(&proposed);
         // What it costs and how long it takes are the analyst's own estimates, and say so.
         let claims = [
             &[proposed.title.clone(), proposed.thesis.clone()][..],
@@ -188,13 +199,13 @@ impl Library<'_> {
         );
         list(&mut text, "Risks", &proposed.risks);
         text.push_str("\n## Citations\n\n");
-        for (citation, title) in &resolved {
-            let _ = writeln!(text, "- {citation}: {}", one_line(title));
+        for Cited { finding, title } in &cited {
+            let _ = writeln!(text, "- {finding}: {title}");
         }
         for citation in &unresolved_citations {
             let _ = writeln!(text, "- {}: THERE IS NO SUCH FINDING", one_line(citation));
         }
-        if resolved.is_empty() && unresolved_citations.is_empty() {
+        if cited.is_empty() && unresolved_citations.is_empty() {
             text.push_str("None: this move rests on no finding.\n");
         }
         if !unsupported_figures.is_empty() {
@@ -206,6 +217,7 @@ impl Library<'_> {
             persona: persona.to_owned(),
             proposed,
             content: text,
+            cited,
             unresolved_citations,
             figures,
             unsupported_figures,
@@ -213,16 +225,16 @@ impl Library<'_> {
     }
 
     /// Citations that name a finding, with its title, and those that name none.
-    fn resolve(&self, proposed: &Move) -> (Vec<(String, &str)>, Vec<String>) {
-        let mut resolved = Vec::new();
+    fn resolve(&self, proposed: &Move) -> (Vec<Cited>, Vec<String>) {
+        let mut resolved: Vec<Cited> = Vec::new();
         let mut unresolved: Vec<String> = Vec::new();
         for written in &proposed.citations {
             let trimmed = written.trim_matches(|c: char| !c.is_ascii_alphanumeric());
             let citation =
                 trimmed.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             match self.finding(&citation) {
-                Some(title) if resolved.iter().all(|(other, _)| *other != citation) => {
-                    resolved.push((citation, title));
+                Some(title) if resolved.iter().all(|other| other.finding != citation) => {
+                    resolved.push(Cited { finding: citation, title: one_line(title) });
                 }
                 Some(_) => {}
                 None => {

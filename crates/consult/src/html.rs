@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use assize_debate::{BEST, METRICS, Verdict};
+use assize_types::text::{is_invisible, shorten};
 
+use crate::answer::Move;
 use crate::drift::Round;
 use crate::figures::Grounded;
 use crate::report::{Placed, Report, UNLIKE, short, unanswered};
@@ -31,7 +33,7 @@ th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); vertical-a
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .wide { overflow-x: auto; } svg { display: block; width: 100%; max-width: 36rem; height: auto; }
 svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
-svg .soft { fill: var(--soft); } svg .grid { stroke: var(--line); } details { margin: .6rem 0; } summary { cursor: pointer; }
+svg .soft { fill: var(--soft); } svg .grid { stroke: var(--line); } details { margin: .6rem 0; } td details { margin: 0; } summary { cursor: pointer; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--card); border: 1px solid var(--line);
   border-radius: .5rem; padding: .8rem; font-size: .85rem; }
 .key span { display: inline-block; margin-right: 1.1rem; } .key i { display: inline-block; width: .75rem; height: .75rem;
@@ -50,10 +52,10 @@ impl Report {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
              <title>{company}: recommendations</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
-             <h1>{company}</h1>\n<p class=\"soft\">{} moves debated, {} recommended · {} calls to models</p>\n",
+             <h1>{company}</h1>\n<p class=\"soft\">{} moves debated, {} recommended · {}</p>\n",
             self.policy_scores.len(),
             self.recommended_moves.len(),
-            self.spent.calls
+            text(&self.calls())
         );
         for flag in self.common_flags() {
             let strong = matches!(
@@ -90,13 +92,16 @@ impl Report {
         ] {
             let _ = writeln!(
                 page,
-                "<details><summary>{}</summary><pre>{}</pre></details>",
+                "<details><summary>{}</summary>{}</details>",
                 text(title),
-                text(document)
+                pages(document)
             );
         }
-        let _ =
-            writeln!(page, "<p class=\"soft small\">Among moves, {}.</p>", text(&self.tie_rule));
+        let _ = writeln!(page, "<p class=\"soft small\">Moves with {}.</p>", text(&self.tie_rule));
+        if let Some(made) = &self.made {
+            let words = text(&made.sentence(&self.spent));
+            let _ = writeln!(page, "<p class=\"soft small\">{words}</p>");
+        }
         page.push_str("</main>\n</body>\n</html>\n");
         page
     }
@@ -143,6 +148,9 @@ impl Report {
             text(&suggestion.persona),
             text(suggestion.proposed.thesis.trim())
         );
+        if let Some(lead) = self.lead(placed) {
+            let _ = writeln!(card, "<p class=\"small\">{}</p>", text(&lead));
+        }
         card.push_str(&bars(verdict));
         card.push_str("<p><b>What decided the scores</b></p>\n");
         for (id, score) in &verdict.scores_by_agent {
@@ -170,9 +178,11 @@ impl Report {
             }
         }
         card.push_str("</details>\n");
-        let citations = suggestion.proposed.citations.join(", ");
-        let citations = if citations.is_empty() { "no finding".to_owned() } else { citations };
-        let _ = writeln!(card, "<p class=\"small\">It rests on {}.</p>", text(&citations));
+        card.push_str(&plan(&suggestion.proposed));
+        let cited = suggestion.cited.iter().map(|one| format!("{}, {}", one.finding, one.title));
+        let cited: Vec<String> = cited.collect();
+        let cited = if cited.is_empty() { "no finding".to_owned() } else { cited.join("; ") };
+        let _ = writeln!(card, "<p class=\"small\">It rests on {}.</p>", text(&cited));
         card.push_str(
             "<details><summary>Where its figures come from</summary>\n<ul class=\"small\">\n",
         );
@@ -200,8 +210,8 @@ impl Report {
         }
         let _ = writeln!(
             card,
-            "<details><summary>The whole move</summary><pre>{}</pre></details>\n</article>",
-            text(&suggestion.content)
+            "<details><summary>The whole move, as it was debated</summary>{}</details>\n</article>",
+            pages(&suggestion.content)
         );
         card
     }
@@ -213,14 +223,24 @@ impl Report {
         for placed in &self.other_moves {
             let flags: Vec<&str> =
                 self.flags_of(&placed.move_id).map(|flag| short(flag.kind)).collect();
+            let judges = self.verdict_of(placed).map(|verdict| {
+                let scores = verdict.scores_by_agent.iter();
+                let totals: Vec<String> =
+                    scores.map(|(id, score)| format!("{id} {}", score.card.total())).collect();
+                totals.join(", ")
+            });
+            let suggestion = self.move_suggestions.iter().find(|one| one.move_id == placed.move_id);
+            let whole = suggestion.map(|one| pages(&one.content)).unwrap_or_default();
             let _ = writeln!(
                 rows,
-                "<tr><td class=\"n\">{}</td><td>{} <span class=\"soft\">{}</span></td><td class=\"n\">{} of {}</td><td>{}</td></tr>",
+                "<tr><td class=\"n\">{}</td><td><details><summary>{} <span class=\"soft\">{}</span></summary>{whole}\
+                 </details></td><td class=\"n\">{} of {}<br><span class=\"soft small\">{}</span></td><td>{}</td></tr>",
                 placed.rank,
                 text(&placed.title),
                 text(&placed.move_id),
                 placed.total_score,
                 placed.out_of,
+                text(&judges.unwrap_or_default()),
                 text(&flags.join(", "))
             );
         }
@@ -231,13 +251,13 @@ impl Report {
     /// Each judge's total for each move, on one line a move: how far they are apart.
     fn spread(&self) -> String {
         const ROW: usize = 24;
-        const LEFT: f64 = 60.0;
-        const WIDTH: f64 = 640.0;
+        const LEFT: f64 = 290.0;
+        const WIDTH: f64 = 760.0;
         let all: Vec<&Placed> = self.recommended_moves.iter().chain(&self.other_moves).collect();
         let height = ROW * all.len() + 34;
         let at = |total: u32| LEFT + (WIDTH - LEFT - 20.0) * f64::from(total) / f64::from(BEST);
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Each judge's total of {BEST} for each move\">\n"
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" style=\"max-width: none\" role=\"img\" aria-label=\"Each judge's total of {BEST} for each move\">\n"
         );
         for tick in (0..=BEST).step_by(10) {
             let x = at(tick);
@@ -255,10 +275,11 @@ impl Report {
                 verdict.scores_by_agent.values().map(|score| score.card.total()).collect();
             let _ = writeln!(
                 svg,
-                "<text x=\"0\" y=\"{}\">{}. {}</text>",
+                "<text x=\"0\" y=\"{}\">{}. {} {}</text>",
                 y + 4,
                 placed.rank,
-                text(&placed.move_id)
+                text(&placed.move_id),
+                text(&shorten(&placed.title, 30))
             );
             if let (Some(least), Some(most)) = (totals.iter().min(), totals.iter().max()) {
                 let (from, to) = (at(*least), at(*most));
@@ -335,7 +356,8 @@ fn lines(placed: &Placed, rounds: u32) -> String {
     let y = |share: f64| 6.0 + (HEIGHT - BOTTOM - 6.0) * (1.0 - share);
     let mut svg = format!(
         "<p><b>Drift by round</b> <span class=\"soft small\">the share of words that were new to the conversation: \
-         <span style=\"color: var(--j4)\">critic</span>, <span style=\"color: var(--j0)\">decision makers</span>\
+         <span style=\"color: var(--j3)\">critic</span>, <span style=\"color: var(--j5)\">decision makers</span>; \
+         near 0 %, nothing new was said\
          </span></p>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
          aria-label=\"Share of new words by round\">\n"
     );
@@ -373,17 +395,62 @@ fn lines(placed: &Placed, rounds: u32) -> String {
             path.join(" ")
         );
     };
-    line("critic", 4, |round| round.critic);
-    line("decision makers", 0, |round| round.decision_makers);
+    line("critic", 3, |round| round.critic);
+    line("decision makers", 5, |round| round.decision_makers);
     svg.push_str("</svg>\n");
     svg
 }
 
-/// Words as words: nothing in them is taken for markup.
+/// What is done, and what may go wrong.
+fn plan(proposed: &Move) -> String {
+    let list = |items: &[String]| -> String {
+        items.iter().map(|item| format!("<li>{}</li>", text(item))).collect()
+    };
+    format!(
+        "<p><b>What is done</b></p><ol>{}</ol>\n<p><b>Cost and time</b>, as the analyst sees them: {} {}</p>\n\
+         <p><b>Risks</b></p><ul>{}</ul>\n",
+        list(&proposed.actions),
+        text(proposed.cost.trim()),
+        text(proposed.timeline.trim()),
+        list(&proposed.risks)
+    )
+}
+
+/// A document: its tables as tables, and the rest as it is written.
+fn pages(document: &str) -> String {
+    let is_row = |line: &&str| line.starts_with('|') && line.ends_with('|') && line.len() > 1;
+    let mut page = String::new();
+    let lines: Vec<&str> = document.lines().collect();
+    for run in lines.chunk_by(|one, other| is_row(one) == is_row(other)) {
+        if !run.first().is_some_and(is_row) {
+            let words = run.join("\n");
+            if !words.trim().is_empty() {
+                let _ = writeln!(page, "<pre>{}</pre>", text(words.trim_matches('\n')));
+            }
+            continue;
+        }
+        page.push_str("<div class=\"wide\"><table>\n");
+        for (index, line) in run.iter().enumerate() {
+            let cells = line[1..line.len() - 1].split('|').map(str::trim);
+            if index == 1 && cells.clone().all(|cell| cell.chars().all(|c| matches!(c, '-' | ':')))
+            {
+                continue;
+            }
+            let tag = if index == 0 { "th" } else { "td" };
+            let row: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", text(cell))).collect();
+            let _ = writeln!(page, "<tr>{row}</tr>");
+        }
+        page.push_str("</table></div>\n");
+    }
+    page
+}
+
+/// Words as words: nothing in them is taken for markup, and nothing in them drives anything.
 fn text(words: &str) -> String {
     let mut safe = String::with_capacity(words.len());
     for c in words.chars() {
         match c {
+            c if (c.is_control() && c != '\n' && c != '\t') || is_invisible(c) => {}
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),

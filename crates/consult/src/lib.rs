@@ -35,7 +35,7 @@ use assize_types::Cancel;
 use async_trait::async_trait;
 
 pub use answer::{Finding, Inference, Move, Proposal};
-pub use documents::{SYNTHETIC, Suggestion};
+pub use documents::{Cited, SYNTHETIC, Suggestion};
 pub use drift::{Round, drift};
 pub use figures::Grounded;
 pub use fork::{At, NoPlace, Turning};
@@ -45,7 +45,7 @@ pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
-pub use report::{Placed, Report, short};
+pub use report::{Made, Placed, Report, short};
 pub use sandboxes::{DebateError, InSandboxes, LONGEST, install};
 pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
 pub use ticker::{NoTicker, Ticker};

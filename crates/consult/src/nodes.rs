@@ -406,6 +406,14 @@ impl Chamber {
             let ties: Vec<String> = ranked.ties.iter().map(|tie| tie.join(" and ")).collect();
             updates.push(flag(FlagKind::Tie, None, format!("{}; {TIE_RULE}", ties.join(", "))));
         }
+        for id in &ranked.recommended_moves {
+            if let Some(tie) = ranked.ties.iter().find(|tie| tie.contains(id)) {
+                let others: Vec<&str> =
+                    tie.iter().filter(|other| *other != id).map(String::as_str).collect();
+                let message = format!("{} scored as much", others.join(" and "));
+                updates.push(flag(FlagKind::Tie, Some(id), message));
+            }
+        }
         for turning in &self.turnings {
             let of = turning.at.move_id.as_deref();
             updates.push(flag(FlagKind::Forked, of, turning.to_string()));

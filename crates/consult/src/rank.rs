@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const RECOMMENDED: usize = 3;
 
 /// The rule by which equal scores are ordered, in words.
-pub const TIE_RULE: &str = "equal totals are ordered by the lowest score that any decision maker gave in all, \
-    then by risk-adjusted return, then by feasibility, then by the number of the move";
+pub const TIE_RULE: &str = "equal totals are ordered by the total of the decision maker who gave least, then \
+    by risk-adjusted return, then by feasibility, then by the number of the move";
 
 /// The moves in their order, by their ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

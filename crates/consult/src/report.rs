@@ -9,11 +9,11 @@ use assize_llm::Spent;
 use assize_types::text::one_line;
 use serde::{Deserialize, Serialize};
 
-use crate::documents::{SYNTHETIC, Suggestion};
+use crate::documents::{Cited, SYNTHETIC, Suggestion, plain};
 use crate::drift::{Round, drift};
 use crate::figures::Grounded;
 use crate::rank::TIE_RULE;
-use crate::sources::table;
+use crate::sources::{Figure, table};
 use crate::state::{Company, ConsultState, Flag, FlagKind};
 
 /// All of it, under the names that the parts of a consultation have.
@@ -31,8 +31,49 @@ pub struct Report {
     pub recommended_moves: Vec<Placed>,
     pub other_moves: Vec<Placed>,
     pub tie_rule: String,
+    /// The figures that can be traced one by one, each with its source and its day.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Figure>,
     pub flags: Vec<Flag>,
     pub spent: Spent,
+    /// When and how it was made, where somebody says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
+}
+
+/// When and how a report was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    pub run: String,
+    /// The day, such as `2026-11-15`.
+    pub on: String,
+    pub provider: String,
+    pub model: String,
+    /// Other models, by role.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, String>,
+    /// Where debates were held.
+    pub isolation: String,
+}
+
+impl Made {
+    /// In a sentence.
+    pub(crate) fn sentence(&self, spent: &Spent) -> String {
+        let who = match self.provider == self.model {
+            true => self.provider.clone(),
+            false => format!("{} {}", self.provider, self.model),
+        };
+        let others: Vec<String> =
+            self.models.iter().map(|(role, model)| format!("{role}: {model}")).collect();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", others.join(", ")),
+        };
+        format!(
+            "Made on {} in the run {} by {who}{others}, with debates in: {}; it cost {}.",
+            self.on, self.run, self.isolation, spent.cost
+        )
+    }
 }
 
 /// A move in its place.
@@ -83,8 +124,10 @@ impl From<&ConsultState> for Report {
             recommended_moves: place(0, &ranked.recommended_moves),
             other_moves: place(ranked.recommended_moves.len(), &ranked.other_moves),
             tie_rule: TIE_RULE.to_owned(),
+            figures: state.gathered.figures.clone(),
             flags: state.flags.clone(),
             spent: state.spent,
+            made: None,
         }
     }
 }
@@ -103,9 +146,62 @@ impl Report {
         self.flags.iter().filter(move |flag| flag.move_id.as_deref() == Some(move_id))
     }
 
-    /// What must be known about all of it.
+    /// What must be known about all of it, the weightiest first.
     pub fn common_flags(&self) -> impl Iterator<Item = &Flag> {
-        self.flags.iter().filter(|flag| flag.move_id.is_none())
+        let mut flags: Vec<&Flag> =
+            self.flags.iter().filter(|flag| flag.move_id.is_none()).collect();
+        flags.sort_by_key(|flag| match flag.kind {
+            FlagKind::Rehearsal => 0,
+            FlagKind::Synthetic => 1,
+            FlagKind::CompanyNotVerified => 2,
+            FlagKind::Assumed | FlagKind::NotDebated => 3,
+            FlagKind::UnsupportedFigure | FlagKind::Moves | FlagKind::NoIsolation => 4,
+            FlagKind::Forked => 5,
+            FlagKind::Tie => 7,
+            _ => 6,
+        });
+        flags.into_iter()
+    }
+
+    /// Whether no model was asked, and whether what is known was made up: that stands on every page.
+    fn banners(&self) -> String {
+        let has = |kind: FlagKind| self.flags.iter().any(|flag| flag.kind == kind);
+        let mut text = String::new();
+        if has(FlagKind::Rehearsal) {
+            text.push_str("> **REHEARSAL: no model was asked.**\n\n");
+        }
+        if has(FlagKind::Synthetic) {
+            let _ = write!(text, "> **{SYNTHETIC}**\n\n");
+        }
+        text
+    }
+
+    /// Why a move stands before the next one, in figures.
+    pub(crate) fn lead(&self, placed: &Placed) -> Option<String> {
+        let all = self.recommended_moves.iter().chain(&self.other_moves);
+        let next = all.clone().find(|other| other.rank == placed.rank + 1)?;
+        let (ours, theirs) = (self.verdict(&placed.move_id)?, self.verdict(&next.move_id)?);
+        let by = placed.total_score.saturating_sub(next.total_score);
+        let metrics = METRICS.iter().enumerate().map(|(index, metric)| {
+            let sum = |verdict: &Verdict| -> i64 {
+                let scores = verdict.scores_by_agent.values();
+                scores.map(|score| i64::from(score.card.scores()[index])).sum()
+            };
+            (metric.replace('_', " "), sum(ours) - sum(theirs))
+        });
+        let apart: Vec<String> = metrics
+            .filter(|(_, apart)| *apart != 0)
+            .map(|(metric, apart)| format!("{metric} {apart:+}"))
+            .collect();
+        let apart = if apart.is_empty() { "equal in all".to_owned() } else { apart.join(", ") };
+        Some(match by {
+            0 => format!(
+                "As many points as {}, and before it by the rule for ties ({apart}).",
+                next.move_id
+            ),
+            1 => format!("1 point before {} ({apart}).", next.move_id),
+            by => format!("{by} points before {} ({apart}).", next.move_id),
+        })
     }
 
     /// Every document by its name, as it would lie in a folder.
@@ -125,6 +221,14 @@ impl Report {
         for verdict in &self.policy_scores {
             let name = format!("transcripts/{}.md", verdict.move_id);
             documents.insert(name, transcript(verdict));
+        }
+        // Each page by itself says what must be known of all.
+        let banners = self.banners();
+        for (name, text) in &mut documents {
+            if name.ends_with(".md") && name != "report.md" {
+                let own = text.replacen(&format!("> **{SYNTHETIC}**\n\n"), "", 1);
+                *text = format!("{banners}{own}");
+            }
         }
         documents
     }
@@ -147,7 +251,7 @@ impl Report {
             self.tell(&mut text, placed);
         }
         if !self.other_moves.is_empty() {
-            let _ = write!(text, "\n# The other {}\n\n", self.other_moves.len());
+            let _ = write!(text, "\n## The other {}\n\n", self.other_moves.len());
             let rows = self.other_moves.iter().map(|placed| {
                 let flags: Vec<String> = self
                     .flags_of(&placed.move_id)
@@ -166,15 +270,28 @@ impl Report {
         }
         let _ = write!(
             text,
-            "\n# How it was done\n\n{} calls to models. {} moves were proposed by analysts from F1 and F2, each debated \
-             with a critic for {} rounds and scored on {}. Among {}.\n",
-            self.spent.calls,
+            "\n## How it was done\n\n{} moves were proposed by analysts from F1 and F2, each debated with a critic for {} \
+             rounds and scored on {}. That took {}. Moves with {}.\n",
             self.move_suggestions.len(),
             self.policy_scores.first().map_or(0, |verdict| verdict.rounds),
             METRICS.map(|metric| metric.replace('_', " ")).join(", "),
+            self.calls(),
             TIE_RULE,
         );
+        if let Some(made) = &self.made {
+            let _ = write!(text, "\n{}\n", made.sentence(&self.spent));
+        }
         text
+    }
+
+    /// How many calls it took, with those that nobody had planned.
+    pub(crate) fn calls(&self) -> String {
+        let Spent { calls, extra, rehearsal, .. } = self.spent;
+        let whom = if rehearsal { "to nobody: it was a rehearsal" } else { "to models" };
+        match extra {
+            0 => format!("{calls} calls {whom}"),
+            extra => format!("{calls} calls {whom}, {extra} of them to ask again or to sum up"),
+        }
     }
 
     /// One recommended move: what it is, why it won, what speaks against it.
@@ -186,11 +303,14 @@ impl Report {
         };
         let _ = write!(
             text,
-            "\n# {rank}. {title}\n\n**{total_score} of {out_of}** · {move_id} · proposed by {}, {}\n\n{}\n",
+            "\n## {rank}. {title}\n\n**{total_score} of {out_of}** · {move_id} · proposed by {}, {}\n\n{}\n",
             suggestion.agent_id,
             suggestion.persona,
-            suggestion.proposed.thesis.trim()
+            plain(&suggestion.proposed.thesis)
         );
+        if let Some(lead) = self.lead(placed) {
+            let _ = write!(text, "\n{lead}\n");
+        }
         if let Some(blind) = blind_score {
             let _ = write!(text, "\nBefore the debate it was given {blind} of {out_of}.\n");
         }
@@ -240,6 +360,20 @@ impl Report {
                 let _ = writeln!(text, "- {}: {words}", log.maker());
             }
         }
+        for (head, items) in
+            [("What is done", &suggestion.proposed.actions), ("Risks", &suggestion.proposed.risks)]
+        {
+            let _ = write!(text, "\n{head}:\n");
+            for item in items {
+                let _ = writeln!(text, "- {}", one_line(item));
+            }
+        }
+        let _ = write!(
+            text,
+            "\nCost, as the analyst sees it: {}\n\nTime, as the analyst sees it: {}\n",
+            one_line(&suggestion.proposed.cost),
+            one_line(&suggestion.proposed.timeline)
+        );
         text.push_str("\nWhere its figures come from:\n");
         if let Some(words) = suggestion.without_figures() {
             let _ = writeln!(text, "- {words}");
@@ -248,12 +382,13 @@ impl Report {
             let unlike = if *alike { "" } else { UNLIKE };
             let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", one_line(source));
         }
-        let citations = suggestion.proposed.citations.join(", ");
-        let _ = write!(
-            text,
-            "\nIt rests on: {}.\n",
-            if citations.is_empty() { "no finding" } else { &citations }
-        );
+        text.push_str("\nIt rests on:\n");
+        if suggestion.cited.is_empty() {
+            text.push_str("- no finding\n");
+        }
+        for Cited { finding, title } in &suggestion.cited {
+            let _ = writeln!(text, "- {finding}, {title}");
+        }
         for flag in self.flags_of(move_id) {
             let _ = write!(text, "\n> **{}: {}.**\n", short(flag.kind), one_line(&flag.message));
         }
@@ -303,7 +438,9 @@ fn transcript(verdict: &Verdict) -> String {
             let _ = write!(
                 text,
                 "\n### Round {}, {}{cut}\n\n{}\n",
-                entry.round, entry.role, entry.content
+                entry.round,
+                entry.role,
+                plain(&entry.content)
             );
         }
     }

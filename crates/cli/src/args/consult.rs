@@ -7,6 +7,10 @@ use clap::{Args, ValueEnum};
 use super::{Again, ForkArgs, ModelArgs, SandboxArgs};
 
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("memory", |arg| arg.help("Memory of each debate's sandbox [default: 2048M, `consult.memory`]")),
+    mut_arg("timeout", |arg| arg.help("Seconds that one debate may take [default: a day]")),
+)]
 pub(crate) struct ConsultArgs {
     /// The company, by the ticker under which its shares are traded, such as NVDA
     #[arg(required_unless_present_any = ["resume", "fork", "graph", "export_personas"], conflicts_with_all = ["resume", "fork"])]

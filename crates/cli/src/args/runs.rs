@@ -27,7 +27,7 @@ pub(crate) enum RunsCommand {
     },
     /// Show one run: how it stands, what it came to
     Show {
-        /// Its name, or the beginning of it
+        /// Its name, the beginning of it, or `latest`
         run: String,
         /// Show what was said
         #[arg(long)]
@@ -41,11 +41,14 @@ pub(crate) enum RunsCommand {
     },
     /// Go on with a run that was stopped
     Resume {
-        /// Its name, or the beginning of it
+        /// Its name, the beginning of it, or `latest`
         run: String,
         /// Even if a process works on it, or may
         #[arg(long)]
         take_over: bool,
+        /// Of a consultation or a program: write what it leaves into this folder
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<String>,
         /// Print what it comes to as JSON
         #[arg(long)]
         json: bool,
@@ -61,7 +64,7 @@ pub(crate) enum RunsCommand {
     },
     /// Start a new debate or consultation from an earlier one, and go another way from a place on
     Fork {
-        /// Its name, or the beginning of it
+        /// Its name, the beginning of it, or `latest`
         run: String,
         /// Ask everything from here on again: `m3/round-4` of a consultation, `round-4` of all debates
         #[arg(long, value_name = "PLACE")]
@@ -97,7 +100,7 @@ pub(crate) enum RunsCommand {
     },
     /// List the files that a run left, or take them: of a program, or the documents of a consultation
     Files {
-        /// Its name, or the beginning of it
+        /// Its name, the beginning of it, or `latest`
         run: String,
         /// Take them into this folder; what is there already is not written over
         #[arg(long, value_name = "FOLDER")]
@@ -108,7 +111,7 @@ pub(crate) enum RunsCommand {
     },
     /// Write all that is kept of a run as one JSON document
     Export {
-        /// Its name, or the beginning of it
+        /// Its name, the beginning of it, or `latest`
         run: String,
         /// To this file, which must not exist; to standard output by default, or with `-`
         #[arg(long, short, value_name = "FILE")]

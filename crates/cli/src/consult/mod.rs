@@ -10,18 +10,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_consult::{
-    Chamber, ConsultState, Debates, InProcess, InSandboxes, Manner, Models, Personas, Report,
-    graph, install, short,
+    Chamber, ConsultState, Debates, InProcess, InSandboxes, Made, Manner, Models, Personas, Placed,
+    Report, graph, install, short,
 };
 use assize_debate::LogName;
 use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Rehearsal};
 use assize_graph::{Event, Fork, Journal, Outcome, Record, RunError, RunOptions};
 use assize_sandbox::{Layer, Manager, Spec};
 use assize_store::{Ending, Run, RunJournal};
+use assize_types::text::{one_line, shorten};
 use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
 use serde_json::{Value, json};
 
-use crate::account::{account, dollars, how_long, show_estimate};
+use crate::account::{account, dollars, how_long, less, show_estimate};
 use crate::args::ConsultArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
@@ -49,7 +50,7 @@ pub(crate) async fn run(
         return show_graph();
     }
     if let Some(folder) = &args.out {
-        artifacts::check_folder(folder)?;
+        check_empty(folder)?;
     }
     // What cannot be consulted on leaves no store behind.
     let fresh = match args.again.resume.as_ref().or(args.fork.fork.as_ref()) {
@@ -104,6 +105,17 @@ pub(crate) async fn run(
     let finished = sitting.finish(outcome?).await;
     trail::workflow_completed(finished.is_ok(), 1);
     finished
+}
+
+/// Refuses a folder in which something would be in the way, before anything is spent.
+pub(crate) fn check_empty(folder: &Path) -> Result<(), Failure> {
+    artifacts::check_folder(folder)?;
+    let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    if is_empty {
+        return Ok(());
+    }
+    let message = format!("there is something in `{}` already", folder.display());
+    Err(Failure::new(FailureKind::Usage, message).hint("name a new folder, or an empty one"))
 }
 
 /// Refuses what would not fit the model that has to read all of it.
@@ -171,17 +183,29 @@ fn chamber(plan: &Plan, input: &Input, models: Models, at_once: usize) -> Chambe
     }
 }
 
-/// How many debates are held at once, unless the user says: no more than the provider answers side by side.
+/// How many debates are held at once, unless the user says: no more than the provider answers side by side,
+/// and than there is memory for.
 fn at_once(args: &ConsultArgs, config: &Config, gateway: &Gateway) -> usize {
     if let Some(asked) = args.parallel_moves {
         return asked as usize;
     }
+    let most = sandboxes().clamp(1, 15);
     if gateway.is_rehearsal() {
-        return 15;
+        return most;
     }
     let calls = config.whole(&format!("{}.concurrency", gateway.name().0));
     let calls = calls.map_or(assize_gateway::Limits::default().concurrency, |calls| calls as usize);
-    (calls / AT_ONCE).clamp(1, 15)
+    (calls / AT_ONCE).clamp(1, most)
+}
+
+/// How many sandboxes that debate there is memory for: what they use, and not what they may.
+fn sandboxes() -> usize {
+    /// In kibibytes.
+    const ONE: usize = 48 << 10;
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
+    free.map_or(usize::MAX, |free| free / ONE)
 }
 
 /// Where debates can be held here.
@@ -259,14 +283,19 @@ fn ask_before(
 ) -> Result<(), Failure> {
     let most =
         config.decimal("consult.ask_above").and_then(Money::from_dollars).unwrap_or_default();
-    let Some(Estimate { calls, cost, .. }) = estimate else { return Ok(()) };
+    let Some(estimate) = estimate else { return Ok(()) };
+    let Estimate { calls, cost, .. } = estimate;
     let within = matches!(cost, Cost::Known(cost) if *cost <= most);
-    if args.yes || within {
+    // What cannot be passed need not be asked about.
+    let capped = choose::caps(config).cost.is_some_and(|cap| cap <= most);
+    let time = how_long(in_a_row, false);
+    let what = format!("{calls} calls and {time}, at about {cost}{}", less(estimate));
+    if args.yes || within || capped {
+        if !args.quiet && *cost != Cost::Known(Money::ZERO) {
+            note(&paint(DIM, what));
+        }
         return Ok(());
     }
-    let time = how_long(in_a_row, false);
-    let what =
-        format!("{calls} calls and {time}, at about {cost}, less what the provider's cache saves");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let message = format!("this would take {what}, which is more than may be spent unasked");
         let hint = "say so with `--yes`, or set `consult.ask_above`; `--max-cost` is a hard limit";
@@ -277,7 +306,9 @@ fn ask_before(
     let _ = std::io::stdin().lock().read_line(&mut line);
     match line.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::new(FailureKind::Interrupted, "nothing was spent")),
+        _ => {
+            Err(Failure::new(FailureKind::Interrupted, "you did not say yes, so nothing was spent"))
+        }
     }
 }
 
@@ -337,7 +368,7 @@ impl Sitting<'_> {
 
     /// Writes down how it ended, and shows it.
     async fn finish(&self, outcome: Result<ConsultState, RunError>) -> Result<(), Failure> {
-        let report = match outcome {
+        let mut report = match outcome {
             Ok(state) => Report::from(&state),
             Err(error) => {
                 let told = match &error {
@@ -356,6 +387,14 @@ impl Sitting<'_> {
                 return Err(failure);
             }
         };
+        report.made = Some(Made {
+            run: self.run.id.to_string(),
+            on: today(),
+            provider: self.input.provider.clone(),
+            model: self.input.model.clone(),
+            models: self.input.models.clone(),
+            isolation: self.why.clone(),
+        });
         let mut result = json!(report);
         for verdict in result["policy_scores"].as_array_mut().into_iter().flatten() {
             if let Some(verdict) = verdict.as_object_mut() {
@@ -374,7 +413,7 @@ impl Sitting<'_> {
 
     fn show(&self, report: &Report) -> Result<(), Failure> {
         if self.args.json {
-            out_json(&self.as_json(report))?;
+            out_json(&as_json(report))?;
         } else {
             lines(report).iter().try_for_each(|line| out_line(line))?;
         }
@@ -395,20 +434,28 @@ impl Sitting<'_> {
         }
         Ok(())
     }
+}
 
-    fn as_json(&self, report: &Report) -> Value {
-        let mut shown = json!(report);
-        shown["run"] = json!(self.run.id);
-        shown["provider"] = json!(self.input.provider);
-        shown["model"] = json!(self.input.model);
-        shown["isolation"] = json!(self.why);
-        shown["cost_usd"] = dollars(report.spent.cost);
-        if report.spent.rehearsal {
-            shown["label"] = json!(REHEARSAL_LABEL);
+/// The day, in UTC.
+fn today() -> String {
+    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    now[..10].to_owned()
+}
+
+/// All of it as one object, under the names that the parts of a consultation have.
+pub(crate) fn as_json(report: &Report) -> Value {
+    let mut shown = json!(report);
+    if let Some(made) = &report.made {
+        for (name, value) in json!(made).as_object().into_iter().flatten() {
+            shown[name] = value.clone();
         }
-        shown["conversation_logs"] = logs(report);
-        shown
     }
+    shown["cost_usd"] = dollars(report.spent.cost);
+    if report.spent.rehearsal {
+        shown["label"] = json!(REHEARSAL_LABEL);
+    }
+    shown["conversation_logs"] = logs(report);
+    shown
 }
 
 /// What was said, move by move, by the logs' own names: i1, i2 and so on.
@@ -450,6 +497,9 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
             placed.rank, placed.move_id, placed.total_score, placed.out_of, placed.title
         );
         lines.push(format!("{}{flags}", terminal::harmless(&line)));
+        if placed.rank <= report.recommended_moves.len() {
+            lines.extend(reasons(report, placed));
+        }
     }
     let common: Vec<String> = report
         .common_flags()
@@ -462,12 +512,33 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
+/// Why a move is recommended, and what speaks against it, in three lines.
+fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
+    let line = |head: &str, words: &str| {
+        let words = shorten(&one_line(words), 150);
+        paint(DIM, terminal::harmless(&format!("      {head}{words}")))
+    };
+    let suggestion = report.move_suggestions.iter().find(|one| one.move_id == placed.move_id);
+    let verdict = report.policy_scores.iter().find(|one| one.move_id == placed.move_id);
+    let mut lines: Vec<String> =
+        suggestion.map(|one| line("", &one.proposed.thesis)).into_iter().collect();
+    let scores = verdict.into_iter().flat_map(|verdict| &verdict.scores_by_agent);
+    if let Some((id, score)) = scores.clone().max_by_key(|(_, score)| score.card.total()) {
+        lines.push(line(&format!("for it, {id}: "), &score.card.reasoning));
+    }
+    let doubts = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
+    if let Some((id, score)) = doubts.min_by_key(|(_, score)| score.card.total()) {
+        lines.push(line(&format!("not answered, {id}: "), &score.card.unanswered));
+    }
+    lines
+}
+
 /// Everything, as files of a folder.
 pub(crate) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> =
         report.documents().into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
     let pretty = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
-    files.push(("report.json".to_owned(), pretty(&json!(report))));
+    files.push(("report.json".to_owned(), pretty(&as_json(report))));
     files
 }
 

@@ -11,14 +11,22 @@ use assize_graph::{EffectStage, Event, Key, Signal};
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, paint};
 
-/// How many debates are shown in one line.
-const IN_A_LINE: usize = 5;
+/// The most often that the view is drawn: more than a person sees is a burden for slow lines.
+const BETWEEN: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct Shown {
     layer: String,
+    /// Those who are at work on it.
+    agents: Vec<String>,
+    /// Of the calls that were planned.
     done: u64,
     replayed: u64,
+    /// What was asked again, and summaries.
+    extra: u64,
+    /// The last tenth of all calls that was told of in a line.
+    tenth: u64,
+    drawn: Option<Instant>,
     /// The round of each debate, and its score once there is one.
     debates: BTreeMap<u32, (u32, Option<u64>)>,
 }
@@ -51,7 +59,7 @@ impl Progress {
     pub(super) async fn tick(&self) {
         loop {
             if self.manner == Manner::Live {
-                self.draw(&self.shown());
+                self.draw(&mut self.shown());
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
@@ -67,24 +75,44 @@ impl Progress {
 
     fn count(&self, key: &Key, stage: EffectStage) {
         let mut shown = self.shown();
+        let place = Place::of(key);
+        let replayed = matches!(stage, EffectStage::Replayed | EffectStage::Inherited);
         match stage {
             EffectStage::Started | EffectStage::Failed => return,
-            EffectStage::Recorded => shown.done += 1,
-            EffectStage::Replayed | EffectStage::Inherited => {
+            _ if is_extra(key, place) => shown.extra += 1,
+            _ => {
                 shown.done += 1;
-                shown.replayed += 1;
+                shown.replayed += u64::from(replayed);
             }
         }
         let number = key.segments().next().and_then(|first| first.strip_prefix('m')?.parse().ok());
-        let place = Place::of(key);
         if let (Some(number), Some(Place { part: Part::Answer, round: Some(round), .. })) =
             (number, place)
         {
             let debate = shown.debates.entry(number).or_default();
             debate.0 = debate.0.max(round);
         }
-        if self.manner == Manner::Live {
-            self.draw(&shown);
+        match self.manner {
+            Manner::Live => self.draw_soon(&mut shown),
+            Manner::Lines => self.tell_tenths(&mut shown),
+            Manner::Silent => {}
+        }
+    }
+
+    /// In a pipe: a line for each tenth of the calls, while moves are debated.
+    fn tell_tenths(&self, shown: &mut Shown) {
+        let tenth = 10 * shown.done / self.calls.max(1);
+        let rounds = shown.debates.values().filter(|(_, score)| score.is_none());
+        let rounds: Vec<u32> = rounds.map(|(round, _)| *round).collect();
+        let (Some(least), Some(most)) = (rounds.iter().min(), rounds.iter().max()) else { return };
+        if tenth > shown.tenth && tenth < 10 {
+            shown.tenth = tenth;
+            let rounds = match least == most {
+                true => format!("round {most} of {}", self.rounds),
+                false => format!("rounds {least} to {most} of {}", self.rounds),
+            };
+            let line = format!("{rounds}{} · {}", self.left(shown), self.sum(shown));
+            terminal::note(&paint(DIM, line));
         }
     }
 
@@ -99,7 +127,19 @@ impl Progress {
                     Some(2) => "analysts propose moves".to_owned(),
                     _ => "debating the moves".to_owned(),
                 };
+                shown.agents.clear();
                 Some(shown.layer.clone())
+            }
+            "agent_start" => {
+                shown.agents.push(payload["agent_id"].as_str().unwrap_or_default().to_owned());
+                None
+            }
+            "agent_complete" => {
+                let id = payload["agent_id"].as_str().unwrap_or_default();
+                shown.agents.retain(|agent| agent != id);
+                let output = payload["output"].as_array().into_iter().flatten();
+                let output: Vec<&str> = output.filter_map(serde_json::Value::as_str).collect();
+                Some(format!("{id} wrote {}", output.join(", ")))
             }
             "sandbox_scored" => {
                 let id = payload["move"].as_str().unwrap_or_default();
@@ -117,7 +157,7 @@ impl Progress {
             _ => None,
         };
         match (self.manner, line) {
-            (Manner::Live, _) => self.draw(&shown),
+            (Manner::Live, _) => self.draw_soon(&mut shown),
             (Manner::Lines, Some(line)) => {
                 let line = terminal::harmless(&format!("{line} · {}", self.sum(&shown)));
                 terminal::note(&paint(DIM, line));
@@ -130,39 +170,71 @@ impl Progress {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn draw(&self, shown: &Shown) {
-        let mut lines = vec![self.heading.clone(), format!("  {}", shown.layer)];
-        let debates: Vec<String> = shown
-            .debates
-            .iter()
-            .map(|(number, (round, score))| match score {
-                Some(score) => format!("m{number:<2} scored {score:>3}"),
-                None => format!("m{number:<2} round {round:>2}/{}", self.rounds),
-            })
-            .collect();
-        lines.extend(debates.chunks(IN_A_LINE).map(|row| format!("  {}", row.join("   "))));
-        let seconds = self.begun.elapsed().as_secs();
-        let new = shown.done - shown.replayed;
-        let left = match (new, self.calls.saturating_sub(shown.done)) {
-            (20.., left @ 1..) => {
-                format!(" · about {} s left", self.begun.elapsed().as_secs() * left / new)
-            }
-            _ => String::new(),
+    /// Draws, unless that was just done.
+    fn draw_soon(&self, shown: &mut Shown) {
+        if shown.drawn.is_none_or(|drawn| drawn.elapsed() >= BETWEEN) {
+            self.draw(shown);
+        }
+    }
+
+    fn draw(&self, shown: &mut Shown) {
+        shown.drawn = Some(Instant::now());
+        let layer = match shown.agents.is_empty() {
+            true => shown.layer.clone(),
+            false => format!("{}: {}", shown.layer, shown.agents.join(", ")),
         };
-        lines.push(paint(DIM, format!("  {seconds} s{left} · {}", self.sum(shown))));
+        let mut lines = vec![self.heading.clone(), format!("  {layer}")];
+        let cell = |(number, (round, score)): (&u32, &(u32, Option<u64>))| match score {
+            Some(score) => format!("m{number:<3} {:<11}", format!("scored {score}")),
+            None => format!("m{number:<3} {:<11}", format!("round {round}/{}", self.rounds)),
+        };
+        let debates: Vec<String> = shown.debates.iter().map(cell).collect();
+        let in_a_line = (terminal::columns().saturating_sub(2) / 18).max(1);
+        lines.extend(debates.chunks(in_a_line).map(|row| format!("  {}", row.join("  "))));
+        let seconds = self.begun.elapsed().as_secs();
+        let left = self.left(shown);
+        // The figures that matter most are on lines of their own, which narrow terminals have room for.
+        lines.push(paint(DIM, format!("  {seconds} s{left} · {}", self.counted(shown))));
+        lines.push(paint(DIM, format!("  {}", account(&self.ledger.totals()))));
         terminal::draw(&lines);
     }
 
-    fn sum(&self, shown: &Shown) -> String {
+    /// How long it will still take, going by what it has taken so far.
+    fn left(&self, shown: &Shown) -> String {
+        let new = shown.done.saturating_sub(shown.replayed);
+        match (new, self.calls.saturating_sub(shown.done)) {
+            (20.., left @ 1..) => match self.begun.elapsed().as_secs() * left / new {
+                seconds @ 0..120 => format!(" · about {seconds} s left"),
+                seconds => format!(" · about {} min left", seconds.div_ceil(60)),
+            },
+            _ => String::new(),
+        }
+    }
+
+    fn counted(&self, shown: &Shown) -> String {
         let replayed = match shown.replayed {
             0 => String::new(),
             count => format!(" ({count} from the journal)"),
         };
-        format!(
-            "{} of {} calls{replayed} · {}",
-            shown.done,
-            self.calls,
-            account(&self.ledger.totals())
-        )
+        let extra = match shown.extra {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        format!("{} of {} calls{replayed}{extra}", shown.done, self.calls)
+    }
+
+    fn sum(&self, shown: &Shown) -> String {
+        format!("{} · {}", self.counted(shown), account(&self.ledger.totals()))
+    }
+}
+
+/// Whether nobody had planned a call: it was asked again, or sums up.
+fn is_extra(key: &Key, place: Option<Place>) -> bool {
+    match place {
+        Some(place) => matches!(place.part, Part::ScoreAgain | Part::Summary),
+        None => {
+            let last = key.segments().last().unwrap_or_default();
+            last.starts_with("infer-") || last.starts_with("propose-")
+        }
     }
 }

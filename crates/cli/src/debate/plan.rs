@@ -101,6 +101,9 @@ pub(super) async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Strin
                 .hint("name a file, such as `assize debate MOVE.md`; `-` reads standard input"));
         }
     };
+    if text.starts_with("%PDF") {
+        return Err(usage("the move is a PDF; save its text, and debate that"));
+    }
     if text.contains('\0') {
         return Err(usage("the move has NUL characters in it, so it is no text"));
     }

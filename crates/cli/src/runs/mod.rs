@@ -11,6 +11,7 @@ use assize_debate::conversation_logs;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Outcome, Record};
 use assize_store::{Claim, EventQuery, Run, RunFilter, Store};
+use assize_types::text::{one_line, shorten};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -128,6 +129,8 @@ fn summary(run: &Run) -> String {
         Some(format!("recommended: {}", ids.join(" ")))
     });
     let marks = [
+        run.parent.as_ref().map(|parent| format!("fork of {parent}")),
+        run.error.as_deref().map(|error| shorten(&one_line(error), 60)),
         recommended,
         score.map(|score| format!("{score} of 120")),
         code,
@@ -170,11 +173,11 @@ async fn files(
     out: Option<&Path>,
     json: bool,
 ) -> Result<(), Failure> {
-    if let Some(folder) = out {
-        artifacts::check_folder(folder)?;
-    }
     if run.kind == "consult" {
         return documents(store, run, out, json).await;
+    }
+    if let Some(folder) = out {
+        artifacts::check_folder(folder)?;
     }
     let history = assize_code::history(&store.records(&run.id).await?);
     let left = history.into_iter().filter_map(|attempt| attempt.execution);
@@ -221,6 +224,7 @@ async fn documents(
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
     if let Some(folder) = out {
+        consult::check_empty(folder)?;
         consult::write(folder, &report)?;
     }
     let files: Vec<(String, u64)> = consult::files(&report)

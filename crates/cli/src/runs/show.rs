@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use assize_code::eval::Report;
 use assize_code::{Attempt, LeftFile};
+use assize_consult::Turning;
 use assize_debate::{Personas, Verdict, conversation_logs};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
@@ -112,7 +113,13 @@ fn in_words(name: &str, value: &Value) -> Option<String> {
         ));
     }
     match value {
-        Value::Null => None,
+        Value::Null | Value::Bool(false) => None,
+        Value::Bool(true) => Some("yes".to_owned()),
+        Value::Array(all) if name == "turnings" => {
+            let turnings = all.iter().map(|one| serde_json::from_value::<Turning>(one.clone()));
+            let turnings = turnings.filter_map(|one| one.ok().map(|one| one.to_string()));
+            Some(turnings.collect::<Vec<_>>().join("; then "))
+        }
         Value::String(text) => Some(text.clone()),
         Value::Array(all) if name == "packages" => Some(format!("{} may be asked for", all.len())),
         Value::Array(all) => {

@@ -44,8 +44,8 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
         assert!(text.contains(flag), "{text}");
     }
     let again = home.run(&["consult", "crst", "--rounds", "1", "--out", "report", "--quiet"]);
-    assert_eq!(again.code, 4);
-    assert!(again.err.contains("is in `report` already"), "{}", again.err);
+    assert_eq!(again.code, 2, "before anybody is asked");
+    assert!(again.err.contains("there is something in `report` already"), "{}", again.err);
 
     let whole =
         told(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet", "--blind-scores"]);
