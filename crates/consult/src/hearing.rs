@@ -4,7 +4,8 @@
 //! that begins anew because its sandbox died asks for everything once more.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use assize_calls::Asking;
 use assize_debate::{Bounds, Job, Part, Place, Round, is_bearable};
@@ -15,6 +16,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
 
 use crate::models::Models;
 use crate::state::ConsultState;
@@ -27,11 +29,37 @@ pub struct Hearing {
     desk: Arc<Desk>,
     /// By key, with what was asked.
     answers: Mutex<HashMap<String, (Fingerprint, Answered)>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Who waits for an answer, and since when nobody does.
+#[derive(Debug)]
+struct Waiting {
+    calls: usize,
+    since: Instant,
 }
 
 /// An answer that may still be on its way. Whoever asked may be gone by then; it is not begun again.
 /// Why there is none is kept in so many words.
 type Answered = Shared<BoxFuture<'static, Result<Response, (ErrorKind, String)>>>;
+
+/// Somebody waits for an answer.
+struct Waits<'a>(&'a Hearing);
+
+impl Waits<'_> {
+    fn begin(hearing: &Hearing) -> Waits<'_> {
+        hearing.waiting().calls += 1;
+        Waits(hearing)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting();
+        waiting.calls -= 1;
+        waiting.since = Instant::now();
+    }
+}
 
 /// A question that is being asked; it is dropped with whoever waits for it.
 struct Asked(JoinHandle<Result<Response, (ErrorKind, String)>>);
@@ -90,7 +118,8 @@ impl Hearing {
         let bounds = Bounds::of(job);
         let (stopped, unopened) = (Mutex::default(), Mutex::default());
         let desk = Desk { context, models, move_id, rounds, bounds, stopped, unopened };
-        Hearing { desk: Arc::new(desk), answers: Mutex::default() }
+        let waiting = Mutex::new(Waiting { calls: 0, since: Instant::now() });
+        Hearing { desk: Arc::new(desk), answers: Mutex::default(), waiting }
     }
 
     /// Answers one call of the debate, by its key within it.
@@ -99,6 +128,7 @@ impl Hearing {
     /// When there is no answer. Whether the debate can go on without one is for it to decide; where it
     /// cannot, the run is over, and the hearing knows why.
     pub async fn answer(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
+        let _waits = Waits::begin(self);
         if let Some(complaint) = self.desk.bounds.complaint(key, request) {
             return Err(ModelError::new(ErrorKind::Internal, complaint));
         }
@@ -117,6 +147,16 @@ impl Hearing {
             answers.entry(key.to_owned()).or_insert_with(begin).1.clone()
         };
         answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
+    }
+
+    /// How long nobody has waited for an answer: a debate that goes on asks.
+    pub(crate) fn silence(&self) -> Duration {
+        let waiting = self.waiting();
+        if waiting.calls > 0 { Duration::ZERO } else { waiting.since.elapsed() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was answered to the very same call before.

@@ -31,6 +31,9 @@ const TRIES: u32 = 3;
 /// The longest that one debate may take: models are slow, and wait for each other.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long a debate may do nothing but think by itself, which takes no time to speak of.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// The largest request, in bytes.
 const LARGEST: usize = 1 << 20;
 
@@ -157,7 +160,12 @@ impl InSandboxes {
             most_events: 0,
         };
         let door = Arc::new(Door(hearing.clone()));
-        let finished = sandbox.work(command, work, door, cancel).await?;
+        let finished = tokio::select! {
+            finished = sandbox.work(command, work, door, cancel) => finished?,
+            () = fell_silent(hearing) => {
+                return Err(DebateError::Died(format!("it asked nothing for {} s", SILENCE.as_secs())));
+            }
+        };
         let Finished { stdout, stderr, outcome } = finished;
         if !outcome.success() {
             let words = String::from_utf8_lossy(&stderr).trim().to_owned();
@@ -237,6 +245,17 @@ impl Debates for InSandboxes {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+/// Waits until a debate has asked nothing for too long.
+async fn fell_silent(hearing: &Hearing) {
+    loop {
+        let silence = hearing.silence();
+        if silence >= SILENCE {
+            return;
+        }
+        tokio::time::sleep(SILENCE - silence).await;
     }
 }
 

@@ -17,7 +17,7 @@ use assize_debate::LogName;
 use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Rehearsal};
 use assize_graph::{Event, Fork, Journal, Outcome, Record, RunError, RunOptions};
 use assize_sandbox::{Layer, Manager, Spec};
-use assize_store::{Ending, Run, RunJournal};
+use assize_store::{Ending, Run, RunJournal, Store};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, WARN, grouped, note, out, out_json, out_line, paint};
-use crate::{artifacts, fork, kept, sitting, walls};
+use crate::{artifacts, fork, kept, runs, sitting, walls};
 use plan::{Input, Plan};
 use progress::Progress;
 
@@ -95,11 +95,12 @@ pub(crate) async fn run(
     let ground = Ground::find(&args, config, around).await?;
     let new_run = || plan.new_run(&input);
     let (run, journal) =
-        kept::begin(store, plan.resumed.clone(), args.again.take_over, config, new_run).await?;
+        kept::begin(store.clone(), plan.resumed.clone(), args.again.take_over, config, new_run)
+            .await?;
     let (debates, why) = ground.of_run(&input, &run);
     chamber.debates = debates;
     let journal = Arc::new(journal);
-    let sitting = Sitting { args: &args, run, input, gateway, journal, inherited, why };
+    let sitting = Sitting { args: &args, run, input, gateway, store, journal, inherited, why };
     trail::workflow_started(&sitting.run.title, sitting.gateway.name().0);
     let outcome = sitting.consult(chamber, cancel).await;
     let finished = sitting.finish(outcome?).await;
@@ -318,6 +319,7 @@ struct Sitting<'a> {
     run: Run,
     input: Input,
     gateway: Arc<Gateway>,
+    store: Arc<dyn Store>,
     journal: Arc<RunJournal>,
     /// What may be taken over from the run that it was forked from.
     inherited: Vec<Record>,
@@ -404,21 +406,25 @@ impl Sitting<'_> {
         }
         let kept = self.journal.finish(Ending::Done { result }, Vec::new()).await;
         // It is paid for: it is shown even if it cannot be kept.
-        self.show(&report)?;
+        let told = match self.args.json || self.args.out.is_some() {
+            true => runs::status_updates(&*self.store, &self.run).await.unwrap_or_default(),
+            false => Value::Null,
+        };
+        self.show(&report, &told)?;
         kept.map(drop).map_err(|error| {
             note(&kept::how_to_resume("consult", &self.run.id));
             error.into()
         })
     }
 
-    fn show(&self, report: &Report) -> Result<(), Failure> {
+    fn show(&self, report: &Report, told: &Value) -> Result<(), Failure> {
         if self.args.json {
-            out_json(&as_json(report))?;
+            out_json(&as_json(report, told))?;
         } else {
             lines(report).iter().try_for_each(|line| out_line(line))?;
         }
         if let Some(folder) = &self.args.out {
-            let count = write(folder, report)?;
+            let count = write(folder, report, told)?;
             note(&format!("{count} files are in `{}`; begin with report.html", folder.display()));
         }
         if !self.args.quiet && !self.args.json {
@@ -443,7 +449,7 @@ fn today() -> String {
 }
 
 /// All of it as one object, under the names that the parts of a consultation have.
-pub(crate) fn as_json(report: &Report) -> Value {
+pub(crate) fn as_json(report: &Report, told: &Value) -> Value {
     let mut shown = json!(report);
     if let Some(made) = &report.made {
         for (name, value) in json!(made).as_object().into_iter().flatten() {
@@ -455,6 +461,7 @@ pub(crate) fn as_json(report: &Report) -> Value {
         shown["label"] = json!(REHEARSAL_LABEL);
     }
     shown["conversation_logs"] = logs(report);
+    shown["status_updates"] = told.clone();
     shown
 }
 
@@ -534,17 +541,17 @@ fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
 }
 
 /// Everything, as files of a folder.
-pub(crate) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn files(report: &Report, told: &Value) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> =
         report.documents().into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
     let pretty = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
-    files.push(("report.json".to_owned(), pretty(&as_json(report))));
+    files.push(("report.json".to_owned(), pretty(&as_json(report, told))));
     files
 }
 
 /// Writes everything into a folder; gives how many files.
-pub(crate) fn write(folder: &Path, report: &Report) -> Result<usize, Failure> {
-    let taken = artifacts::keep(files(report).into(), folder)?;
+pub(crate) fn write(folder: &Path, report: &Report, told: &Value) -> Result<usize, Failure> {
+    let taken = artifacts::keep(files(report, told).into(), folder)?;
     if taken.in_the_way.is_empty() {
         return Ok(taken.files.len());
     }

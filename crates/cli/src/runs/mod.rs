@@ -223,11 +223,12 @@ async fn documents(
         let hint = kept::how_to_resume(&run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
+    let told = status_updates(store, run).await?;
     if let Some(folder) = out {
         consult::check_empty(folder)?;
-        consult::write(folder, &report)?;
+        consult::write(folder, &report, &told)?;
     }
-    let files: Vec<(String, u64)> = consult::files(&report)
+    let files: Vec<(String, u64)> = consult::files(&report, &told)
         .into_iter()
         .map(|(name, bytes)| (name, bytes.len() as u64))
         .collect();
@@ -236,6 +237,18 @@ async fn documents(
         return out_json(&json!({"run": run.id, "files": files.collect::<Vec<_>>()}));
     }
     sessions::lines(&files).iter().try_for_each(|line| out_line(line))
+}
+
+/// What happened in a run, event by event, as one list.
+pub(crate) async fn status_updates(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
+    let told = store.events(of(run)).await?.into_iter().map(|event| {
+        let mut update = json!({"event": event.name});
+        for (name, value) in event.payload.as_object().into_iter().flatten() {
+            update[name] = value.clone();
+        }
+        update
+    });
+    Ok(told.collect())
 }
 
 /// All that is kept of a run, as one JSON document.

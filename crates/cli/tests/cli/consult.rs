@@ -39,6 +39,12 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     {
         assert!(report.join(name).is_file(), "{name}");
     }
+    // What nobody measured, and nobody said, says so on every page.
+    for name in ["F2.md", "news_data_raw.md", "moves/m7.md", "transcripts/m7.md", "report.md"] {
+        let page = fs::read_to_string(report.join(name)).unwrap();
+        assert_eq!(page.matches("SYNTHETIC:").count(), 1, "{name}: {page}");
+        assert_eq!(page.matches("REHEARSAL:").count(), 1, "{name}: {page}");
+    }
     let text = fs::read_to_string(report.join("report.md")).unwrap();
     for flag in ["REHEARSAL", "SYNTHETIC", "COMPANY NOT VERIFIED", "# The other 12"] {
         assert!(text.contains(flag), "{text}");
@@ -58,6 +64,14 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 15);
     assert_eq!(whole["conversation_logs"][14]["i3"].as_array().unwrap().len(), 2);
     assert_eq!(whole["label"], "rehearsal, no model was asked");
+    assert_eq!(whole["policy_scores"][0]["ticker"], "CRST");
+    let updates = whole["status_updates"].as_array().unwrap();
+    assert_eq!(updates[0], json!({"event": "layer_start", "layer": 0, "status": "running"}));
+    let opened = json!({
+        "event": "sandbox_round", "move": "m1", "round": 1, "status": "critic_responded",
+        "next": "dm_responding",
+    });
+    assert!(updates.contains(&opened), "{updates:?}");
     let id = whole["run"].as_str().unwrap();
     // What was not written then can be had later, and is the same.
     let Ran { code, out, err } = home.run(&["runs", "files", id, "--out", "later"]);

@@ -10,8 +10,8 @@ use assize_consult::{Chamber, Company, ConsultState, FlagKind, InSandboxes, grap
 use assize_graph::{RunError, RunOptions};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Enforcement, Identity, Isolation, Key, Language, Limits, Manager, SandboxError, Spec,
-    Started,
+    Backend, Command, Enforcement, Event, Identity, Isolation, Key, Language, Limits, Manager,
+    SandboxError, Spec, Started,
 };
 use async_trait::async_trait;
 
@@ -263,6 +263,49 @@ async fn sandbox_lifecycle_create_write_read_delete() {
     });
     consult(house.chamber(&model, false)).await.unwrap();
     assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+}
+
+/// Many times what was asked for is cut off, and the debate goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_book_instead_of_an_answer_is_cut_off() {
+    let house = House::new().await;
+    let model = Script::saying(|asked| match asked.key.as_str() {
+        "m1/i1/round-1/D1" => Some(Ok("word ".repeat(300_000))),
+        _ => one_move(asked),
+    });
+    let state = consult(house.chamber(&model, false)).await.unwrap();
+    let log = &state.policy_scores[0].conversation_logs.values().next().unwrap();
+    assert!(log[1].cut_off && log[1].content.len() < 40_000);
+    assert!(!log[2].cut_off && log.len() == 6);
+}
+
+/// Ended from outside, as the kernel does when memory is short: the debate goes on in another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_killed_in_its_sandbox_is_started_again() {
+    let house = House::new().await;
+    let manager = house.manager.clone();
+    let killed = AtomicBool::new(false);
+    let model = Script::saying(move |asked| {
+        if asked.key == "m1/i2/round-2/D2" && !killed.swap(true, Ordering::SeqCst) {
+            let key =
+                Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
+            let manager = manager.clone();
+            tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(async {
+                    let sandbox = manager.get(&key).await.unwrap().unwrap();
+                    let kill = Command::new("/bin/sh").args(["-c", "kill -9 -1"]);
+                    let mut running = sandbox.exec(kill).await.unwrap();
+                    while !matches!(running.next().await, Ok(Event::Ended(_)) | Err(_)) {}
+                });
+            });
+        }
+        one_move(asked)
+    });
+    let state = consult(house.chamber(&model, false)).await.unwrap();
+    assert_eq!(house.backend.made.load(Ordering::SeqCst), 3);
+    let keys = asked(&model);
+    let once: std::collections::BTreeSet<&String> = keys.iter().collect();
+    assert_eq!((once.len(), state.policy_scores.len()), (keys.len(), 2));
 }
 
 fn broken(kind: assize_llm::ErrorKind) -> Option<Result<String, assize_llm::ModelError>> {
