@@ -74,7 +74,7 @@ pub struct InSandboxes {
     /// Their limits, their image and where they should be; with the layer that has the program.
     pub spec: Spec,
     pub layer: Layer,
-    /// The run that they belong to.
+    /// The run that they belong to. Two lives of one may overlap for a moment, and share no sandbox.
     pub run: String,
     /// Whether a debate may be held in this process where no sandbox can be made.
     pub may_do_without: bool,
@@ -126,10 +126,6 @@ impl InSandboxes {
             labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut spec = Spec { labels, time_to_live: Some(LONGEST), ..self.spec.clone() };
         spec.layers.push(self.layer.clone());
-        // One that is there is of an earlier life of the run, and goes when whoever made it does.
-        if self.manager.get(&key).await?.is_some() {
-            self.manager.delete(&key).await?;
-        }
         let sandbox = self.manager.create_if_not_exists(&key, spec).await?;
         Ok((key, sandbox))
     }

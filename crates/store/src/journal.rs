@@ -40,6 +40,11 @@ impl RunJournal {
         RunJournal { store, claim, earlier: HashMap::new(), since: Mutex::default() }
     }
 
+    /// Which life of the run this is, from 1.
+    pub fn life(&self) -> u64 {
+        self.claim.epoch
+    }
+
     /// Says how the run ended.
     pub async fn finish(&self, ending: Ending, events: Vec<Event>) -> Result<Vec<u64>, StoreError> {
         self.store.finish(&self.claim, ending, events).await

@@ -97,7 +97,7 @@ pub(crate) async fn run(
     let (run, journal) =
         kept::begin(store.clone(), plan.resumed.clone(), args.again.take_over, config, new_run)
             .await?;
-    let (debates, why) = ground.of_run(&input, &run);
+    let (debates, why) = ground.of_run(&input, &run, journal.life());
     chamber.debates = debates;
     let journal = Arc::new(journal);
     let sitting = Sitting { args: &args, run, input, gateway, store, journal, inherited, why };
@@ -256,7 +256,7 @@ impl Ground {
     }
 
     /// Where the debates of a run are held, and why there.
-    fn of_run(self, input: &Input, run: &Run) -> (Arc<dyn Debates>, String) {
+    fn of_run(self, input: &Input, run: &Run, life: u64) -> (Arc<dyn Debates>, String) {
         match self {
             Ground::Here { why } => {
                 (Arc::new(InProcess { why: Some(why) }), "no sandbox".to_owned())
@@ -268,7 +268,10 @@ impl Ground {
                     region: input.region.clone(),
                     ..Spec::default()
                 };
-                let run = run.id.to_string();
+                let run = match life {
+                    0 | 1 => run.id.to_string(),
+                    life => format!("{}-{life}", run.id),
+                };
                 (Arc::new(InSandboxes { manager, spec, layer, run, may_do_without }), why)
             }
         }

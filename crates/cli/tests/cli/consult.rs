@@ -119,6 +119,20 @@ fn a_killed_consultation_goes_on_and_tells_nothing_twice() {
 }
 
 #[test]
+fn a_run_that_is_taken_over_goes_on_while_the_other_process_ends() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
+    let mut child = home.command(&["consult", "CRST", "--rounds", "5"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("debating the moves")));
+    let rest = std::thread::spawn(move || lines.count());
+    let whole = told(&home, &["runs", "resume", "latest", "--take-over", "--json", "--quiet"]);
+    assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 15);
+    rest.join().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    until("the end of what they made", || makers(&home).is_empty());
+}
+
+#[test]
 fn a_fork_debates_on_from_a_round_with_another_critic() {
     let home = home();
     let args = ["consult", "CRST", "--rounds", "3", "--json", "--quiet"];
