@@ -7,12 +7,12 @@ use assize_gateway::{Caps, Gateway};
 use assize_graph::{Outcome, Record};
 use assize_llm::Response;
 use assize_store::{
-    Access, Durability, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus, SqliteStore, Store,
-    StoreError,
+    Access, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
+    SqliteStore, Store, StoreError,
 };
 use assize_types::Money;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{Again, ModelArgs};
 use crate::choose::{self, Already};
@@ -275,4 +275,21 @@ fn another_model(run: &str, before: (&str, &str), now: (&str, &str)) -> Failure 
     );
     let hint = format!("go on with `--provider {} --model {}`", before.0, before.1);
     Failure::new(FailureKind::Settings, message).hint(hint)
+}
+
+/// The events of one run.
+pub(crate) fn of(run: &Run) -> EventQuery {
+    EventQuery { run: Some(run.id.clone()), ..EventQuery::default() }
+}
+
+/// What happened in a run, event by event, as one list.
+pub(crate) async fn status_updates(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
+    let told = store.events(of(run)).await?.into_iter().map(|event| {
+        let mut update = json!({"event": event.name});
+        for (name, value) in event.payload.as_object().into_iter().flatten() {
+            update[name] = value.clone();
+        }
+        update
+    });
+    Ok(told.collect())
 }

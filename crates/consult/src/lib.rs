@@ -61,6 +61,8 @@ pub struct Held {
     pub verdict: Verdict,
     /// Why it was held without a sandbox, if it was.
     pub not_isolated: Option<String>,
+    /// Why sandboxes had to be made anew, each time that one was.
+    pub remade: Vec<String>,
 }
 
 /// Where debates are held.
@@ -96,7 +98,7 @@ impl Debates for InProcess {
         cancel: &Cancel,
     ) -> Result<Held, NodeError> {
         let verdict = job.hold(hearing, cancel.clone()).await?;
-        Ok(Held { verdict, not_isolated: self.why.clone() })
+        Ok(Held { verdict, not_isolated: self.why.clone(), remade: Vec::new() })
     }
 }
 

@@ -357,8 +357,12 @@ impl Chamber {
                 format!("{move_id} was not debated, since the critic could not open it: {why}");
             return Ok(vec![flag(FlagKind::NotDebated, None, message)]);
         }
-        let Held { verdict, not_isolated } = held?;
+        let Held { verdict, not_isolated, remade } = held?;
         let mut updates = flags_of(&verdict);
+        for why in remade {
+            let message = format!("its sandbox was made anew, and nothing was lost: {why}");
+            context.emit(Event::new("warning", json!({"move": move_id, "message": message})));
+        }
         if let Some(why) = not_isolated {
             context.emit(Event::new("warning", json!({"move": move_id, "message": why})));
             updates.push(flag(FlagKind::NoIsolation, Some(&move_id), why));

@@ -215,6 +215,7 @@ impl Debates for InSandboxes {
         cancel: &Cancel,
     ) -> Result<Held, NodeError> {
         let mut tried = 0;
+        let mut remade = Vec::new();
         loop {
             tried += 1;
             let (key, sandbox) = match self.make(job, ticker).await {
@@ -233,10 +234,11 @@ impl Debates for InSandboxes {
                 tracing::warn!(%error, %tried, "a sandbox could not be removed; it will go with its time");
             }
             match debated {
-                Ok(verdict) => return Ok(Held { verdict, not_isolated: None }),
+                Ok(verdict) => return Ok(Held { verdict, not_isolated: None, remade }),
                 // What was answered is answered at once the next time.
                 Err(error) if error.is_infrastructure() && tried < TRIES => {
-                    tracing::warn!(%error, tried, "a sandbox broke; the debate goes on in another");
+                    tracing::info!(%error, tried, "a sandbox broke; the debate goes on in another");
+                    remade.push(error.to_string());
                 }
                 Err(error) => return Err(error.into()),
             }

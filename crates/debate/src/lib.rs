@@ -34,9 +34,8 @@ use serde::{Deserialize, Serialize};
 pub use bounds::Bounds;
 pub use job::{HOST_IS_GONE, Job, step_limit};
 use nodes::Room;
-pub use nodes::is_bearable;
 pub use personas::{DecisionMaker, Personas};
-pub use place::{Minutes, Part, Place, Round, conversation_logs};
+pub use place::{Minutes, Part, Place, Round, conversation_logs, is_bearable};
 pub use score::{BEST, METRICS, ScoreCard};
 pub use state::{
     Change, Company, ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, NoLogName,

@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use assize_calls::{Asking, declined};
 use assize_graph::{Context, Event, NodeError};
-use assize_llm::{
-    Answer, AnswerError, ErrorKind, JsonAsk, Model, ModelError, Provenance, Request, Response, Stop,
-};
+use assize_llm::{Answer, AnswerError, JsonAsk, Model, ModelError, Provenance, Request, Stop};
 use assize_types::text::shorten;
 use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 
 use crate::Options;
-use crate::place::{BLIND, Round};
+use crate::place::{BLIND, Round, is_bearable, is_overflow};
 use crate::prompt::{Words, likely_tokens};
 use crate::score::ScoreCard;
-use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update};
+use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update, said};
 
 type Updates = Result<Vec<Update>, NodeError>;
 
@@ -39,23 +37,6 @@ struct NoLog;
 
 fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
     context.item().copied().ok_or(NoLog)
-}
-
-/// A call that failed for good, three repetitions included, while the model as such can be asked:
-/// the debate does without the rest of this conversation. A provider that cannot be reached at all, or
-/// that takes no more calls, is not asked for the others, either: then the run ends, and goes on when it
-/// can.
-pub fn is_bearable(error: &ModelError) -> bool {
-    let closed = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::RateLimited);
-    let of_this_call = matches!(error.kind(), ErrorKind::BadRequest | ErrorKind::Declined);
-    (error.kind().is_retryable() && !closed)
-        || of_this_call
-        || error.kind() == ErrorKind::Deadline
-        || is_overflow(error)
-}
-
-pub(crate) fn is_overflow(error: &ModelError) -> bool {
-    matches!(error.kind(), ErrorKind::ContextOverflow | ErrorKind::TooLarge)
 }
 
 impl Room {
@@ -291,16 +272,6 @@ struct Speech {
     status: &'static str,
     log: LogName,
     round: u32,
-}
-
-/// A response as something that was said.
-pub(crate) fn said(role: Cow<'static, str>, round: u32, response: &Response) -> ConversationEntry {
-    ConversationEntry {
-        role,
-        content: response.text.trim().into(),
-        round,
-        cut_off: response.stop == Stop::MaxTokens,
-    }
 }
 
 /// Something that has happened in a round.

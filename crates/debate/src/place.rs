@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use assize_graph::{Event, Key, Outcome, Record};
-use assize_llm::{ModelError, Response, Stop};
+use assize_llm::{ErrorKind, ModelError, Response, Stop};
 use serde_json::json;
 
-use crate::nodes::{is_bearable, is_overflow, said};
-use crate::state::{ConversationEntry, LogName};
+use crate::state::{ConversationEntry, LogName, said};
 
 /// Where in a debate an effect belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +20,23 @@ pub struct Place {
 
 /// The name of the scores that are given before the debate.
 pub(crate) const BLIND: &str = "score-blind";
+
+/// A call that failed for good, three repetitions included, while the model as such can be asked:
+/// the debate does without the rest of this conversation. A provider that cannot be reached at all, or
+/// that takes no more calls, is not asked for the others, either: then the run ends, and goes on when it
+/// can.
+pub fn is_bearable(error: &ModelError) -> bool {
+    let closed = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::RateLimited);
+    let of_this_call = matches!(error.kind(), ErrorKind::BadRequest | ErrorKind::Declined);
+    (error.kind().is_retryable() && !closed)
+        || of_this_call
+        || error.kind() == ErrorKind::Deadline
+        || is_overflow(error)
+}
+
+pub(crate) fn is_overflow(error: &ModelError) -> bool {
+    matches!(error.kind(), ErrorKind::ContextOverflow | ErrorKind::TooLarge)
+}
 
 /// What an effect is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use assize_graph::State;
-use assize_llm::{Block, Provenance, Spent, Turn};
+use assize_llm::{Block, Provenance, Response, Spent, Stop, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::personas::{DecisionMaker, Personas};
@@ -105,6 +105,16 @@ pub struct ConversationEntry {
     /// It was cut off at the longest answer allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_off: bool,
+}
+
+/// A response as something that was said.
+pub(crate) fn said(role: Cow<'static, str>, round: u32, response: &Response) -> ConversationEntry {
+    ConversationEntry {
+        role,
+        content: response.text.trim().into(),
+        round,
+        cut_off: response.stop == Stop::MaxTokens,
+    }
 }
 
 /// A conversation that ended early, and why.

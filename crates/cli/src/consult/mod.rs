@@ -1,39 +1,34 @@
 //! `assize consult`: a company's options on trial.
 
 mod estimate;
+mod ground;
 mod plan;
 mod progress;
+pub(crate) mod show;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
-use std::path::Path;
 use std::sync::Arc;
 
 use assize_consult::{
-    Chamber, ConsultState, Debates, InProcess, InSandboxes, Made, Manner, Models, Personas, Placed,
-    Report, graph, install, short,
+    Chamber, ConsultState, InProcess, Made, Manner, Models, Personas, Report, graph,
 };
-use assize_debate::LogName;
-use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Rehearsal};
+use assize_gateway::{Estimate, Gateway, Rehearsal};
 use assize_graph::{Event, Fork, Journal, Outcome, Record, RunError, RunOptions};
-use assize_sandbox::{Layer, Manager, Spec};
 use assize_store::{Ending, Run, RunJournal, Store};
-use assize_types::text::{one_line, shorten};
 use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
 use serde_json::{Value, json};
 
-use crate::account::{account, dollars, how_long, less, show_estimate};
+use crate::account::{account, how_long, less, show_estimate};
 use crate::args::ConsultArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::terminal::{self, BOLD, DIM, WARN, grouped, note, out, out_json, out_line, paint};
-use crate::{artifacts, fork, kept, runs, sitting, walls};
+use crate::terminal::{self, DIM, grouped, note, out, out_json, out_line, paint};
+use crate::{fork, kept, sitting};
+use ground::Ground;
 use plan::{Input, Plan};
 use progress::Progress;
-
-/// Calls of one debate that are under way at once.
-const AT_ONCE: usize = 3;
 
 pub(crate) async fn run(
     args: ConsultArgs,
@@ -50,7 +45,7 @@ pub(crate) async fn run(
         return show_graph();
     }
     if let Some(folder) = &args.out {
-        check_empty(folder)?;
+        show::check_empty(folder)?;
     }
     // What cannot be consulted on leaves no store behind.
     let fresh = match args.again.resume.as_ref().or(args.fork.fork.as_ref()) {
@@ -79,7 +74,7 @@ pub(crate) async fn run(
     }
     let input = plan.input(&args, config, &gateway)?;
     refuse_too_much(&plan, &input)?;
-    let at_once = at_once(&args, config, &gateway);
+    let at_once = ground::at_once(&args, config, &gateway);
     let mut chamber = chamber(&plan, &input, models, at_once);
     let answered = inherited.iter().filter(|record| is_answer(record)).count() as u64;
     let estimate = estimate::estimate(&chamber, &gateway, &others, answered);
@@ -106,17 +101,6 @@ pub(crate) async fn run(
     let finished = sitting.finish(outcome?).await;
     trail::workflow_completed(finished.is_ok(), 1);
     finished
-}
-
-/// Refuses a folder in which something would be in the way, before anything is spent.
-pub(crate) fn check_empty(folder: &Path) -> Result<(), Failure> {
-    artifacts::check_folder(folder)?;
-    let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-    if is_empty {
-        return Ok(());
-    }
-    let message = format!("there is something in `{}` already", folder.display());
-    Err(Failure::new(FailureKind::Usage, message).hint("name a new folder, or an empty one"))
 }
 
 /// Refuses what would not fit the model that has to read all of it.
@@ -181,100 +165,6 @@ fn chamber(plan: &Plan, input: &Input, models: Models, at_once: usize) -> Chambe
         synthetic: input.synthetic,
         debates: Arc::new(InProcess::default()),
         turnings: input.turnings.clone(),
-    }
-}
-
-/// How many debates are held at once, unless the user says: no more than the provider answers side by side,
-/// and than there is memory for.
-fn at_once(args: &ConsultArgs, config: &Config, gateway: &Gateway) -> usize {
-    if let Some(asked) = args.parallel_moves {
-        return asked as usize;
-    }
-    let most = sandboxes().clamp(1, 15);
-    if gateway.is_rehearsal() {
-        return most;
-    }
-    let calls = config.whole(&format!("{}.concurrency", gateway.name().0));
-    let calls = calls.map_or(assize_gateway::Limits::default().concurrency, |calls| calls as usize);
-    (calls / AT_ONCE).clamp(1, most)
-}
-
-/// How many sandboxes that debate there is memory for: what they use, and not what they may.
-fn sandboxes() -> usize {
-    /// In kibibytes.
-    const ONE: usize = 48 << 10;
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = free.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
-    free.map_or(usize::MAX, |free| free / ONE)
-}
-
-/// Where debates can be held here.
-enum Ground {
-    Sandboxes {
-        manager: Arc<Manager>,
-        layer: Layer,
-        may_do_without: bool,
-        why: String,
-    },
-    /// In this process, because no sandbox can be made.
-    Here {
-        why: String,
-    },
-}
-
-impl Ground {
-    async fn find(
-        args: &ConsultArgs,
-        config: &Config,
-        around: &Surroundings,
-    ) -> Result<Ground, Failure> {
-        let named = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
-        let may_do_without = !named || args.allow_in_process;
-        let chosen = match walls::choose(config, around, &[]).await {
-            Ok(chosen) => chosen,
-            Err(failure) if may_do_without => {
-                let why = format!(
-                    "no sandbox can be made here, so debates are held without one: {}",
-                    failure.message()
-                );
-                terminal::warn(&why);
-                return Ok(Ground::Here { why });
-            }
-            Err(failure) => {
-                return Err(failure.hint("`--allow-in-process` debates without a sandbox"));
-            }
-        };
-        let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
-        let manager = Arc::new(walls::manager(config, around, chosen.backend).await?);
-        let folder = around.cache_folder.join("programs");
-        let layer = install(&folder).map_err(|error| {
-            let message = format!("cannot use `{}`: {error}", folder.display());
-            Failure::new(FailureKind::Environment, message)
-        })?;
-        Ok(Ground::Sandboxes { manager, layer, may_do_without, why })
-    }
-
-    /// Where the debates of a run are held, and why there.
-    fn of_run(self, input: &Input, run: &Run, life: u64) -> (Arc<dyn Debates>, String) {
-        match self {
-            Ground::Here { why } => {
-                (Arc::new(InProcess { why: Some(why) }), "no sandbox".to_owned())
-            }
-            Ground::Sandboxes { manager, layer, may_do_without, why } => {
-                let spec = Spec {
-                    image: input.image.clone(),
-                    limits: input.limits.clone(),
-                    region: input.region.clone(),
-                    ..Spec::default()
-                };
-                let run = match life {
-                    0 | 1 => run.id.to_string(),
-                    life => format!("{}-{life}", run.id),
-                };
-                (Arc::new(InSandboxes { manager, spec, layer, run, may_do_without }), why)
-            }
-        }
     }
 }
 
@@ -410,7 +300,7 @@ impl Sitting<'_> {
         let kept = self.journal.finish(Ending::Done { result }, Vec::new()).await;
         // It is paid for: it is shown even if it cannot be kept.
         let told = match self.args.json || self.args.out.is_some() {
-            true => runs::status_updates(&*self.store, &self.run).await.unwrap_or_default(),
+            true => kept::status_updates(&*self.store, &self.run).await.unwrap_or_default(),
             false => Value::Null,
         };
         self.show(&report, &told)?;
@@ -422,12 +312,12 @@ impl Sitting<'_> {
 
     fn show(&self, report: &Report, told: &Value) -> Result<(), Failure> {
         if self.args.json {
-            out_json(&as_json(report, told))?;
+            out_json(&show::as_json(report, told))?;
         } else {
-            lines(report).iter().try_for_each(|line| out_line(line))?;
+            show::lines(report).iter().try_for_each(|line| out_line(line))?;
         }
         if let Some(folder) = &self.args.out {
-            let count = write(folder, report, told)?;
+            let count = show::write(folder, report, told)?;
             note(&format!("{count} files are in `{}`; begin with report.html", folder.display()));
         }
         if !self.args.quiet && !self.args.json {
@@ -449,119 +339,4 @@ impl Sitting<'_> {
 fn today() -> String {
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     now[..10].to_owned()
-}
-
-/// All of it as one object, under the names that the parts of a consultation have.
-pub(crate) fn as_json(report: &Report, told: &Value) -> Value {
-    let mut shown = json!(report);
-    if let Some(made) = &report.made {
-        for (name, value) in json!(made).as_object().into_iter().flatten() {
-            shown[name] = value.clone();
-        }
-    }
-    shown["cost_usd"] = dollars(report.spent.cost);
-    if report.spent.rehearsal {
-        shown["label"] = json!(REHEARSAL_LABEL);
-    }
-    shown["conversation_logs"] = logs(report);
-    shown["status_updates"] = told.clone();
-    shown
-}
-
-/// What was said, move by move, by the logs' own names: i1, i2 and so on.
-pub(crate) fn logs(report: &Report) -> Value {
-    let logs = report.policy_scores.iter().map(|verdict| {
-        let mut one = json!({"move_id": verdict.move_id});
-        for (log, entries) in &verdict.conversation_logs {
-            one[LogName::to_string(log)] = json!(entries);
-        }
-        one
-    });
-    logs.collect()
-}
-
-/// What it came to, as it is read.
-pub(crate) fn lines(report: &Report) -> Vec<String> {
-    let mut lines = Vec::new();
-    if report.spent.rehearsal {
-        lines.push(format!("[{REHEARSAL_LABEL}]"));
-    }
-    lines.push(paint(
-        BOLD,
-        terminal::harmless(&format!("Recommended to {}", report.company.called())),
-    ));
-    for placed in report.recommended_moves.iter().chain(&report.other_moves) {
-        if placed.rank == report.recommended_moves.len() + 1 {
-            lines.push(String::new());
-        }
-        let flags: Vec<&str> =
-            report.flags_of(&placed.move_id).map(|flag| short(flag.kind)).collect();
-        let flags = match flags.is_empty() {
-            true => String::new(),
-            false => paint(WARN, format!("  [{}]", flags.join(", "))),
-        };
-        let before =
-            placed.blind_score.map(|blind| format!(" (before: {blind})")).unwrap_or_default();
-        let line = format!(
-            "{:>2}. {:<4} {:>3} of {}{before}  {}",
-            placed.rank, placed.move_id, placed.total_score, placed.out_of, placed.title
-        );
-        lines.push(format!("{}{flags}", terminal::harmless(&line)));
-        if placed.rank <= report.recommended_moves.len() {
-            lines.extend(reasons(report, placed));
-        }
-    }
-    let common: Vec<String> = report
-        .common_flags()
-        .map(|flag| terminal::harmless(&format!("{}: {}", short(flag.kind), flag.message)))
-        .collect();
-    if !common.is_empty() {
-        lines.push(String::new());
-        lines.extend(common.into_iter().map(|flag| paint(WARN, flag)));
-    }
-    lines
-}
-
-/// Why a move is recommended, and what speaks against it, in three lines.
-fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
-    let line = |head: &str, words: &str| {
-        let words = shorten(&one_line(words), 150);
-        paint(DIM, terminal::harmless(&format!("      {head}{words}")))
-    };
-    let suggestion = report.move_suggestions.iter().find(|one| one.move_id == placed.move_id);
-    let verdict = report.policy_scores.iter().find(|one| one.move_id == placed.move_id);
-    let mut lines: Vec<String> =
-        suggestion.map(|one| line("", &one.proposed.thesis)).into_iter().collect();
-    let scores = verdict.into_iter().flat_map(|verdict| &verdict.scores_by_agent);
-    if let Some((id, score)) = scores.clone().max_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("for it, {id}: "), &score.card.reasoning));
-    }
-    let doubts = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
-    if let Some((id, score)) = doubts.min_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("not answered, {id}: "), &score.card.unanswered));
-    }
-    lines
-}
-
-/// Everything, as files of a folder.
-pub(crate) fn files(report: &Report, told: &Value) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<(String, Vec<u8>)> =
-        report.documents().into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
-    let pretty = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
-    files.push(("report.json".to_owned(), pretty(&as_json(report, told))));
-    files
-}
-
-/// Writes everything into a folder; gives how many files.
-pub(crate) fn write(folder: &Path, report: &Report, told: &Value) -> Result<usize, Failure> {
-    let taken = artifacts::keep(files(report, told).into(), folder)?;
-    if taken.in_the_way.is_empty() {
-        return Ok(taken.files.len());
-    }
-    let message = format!(
-        "not written, as something of that name is in `{}` already: {}",
-        folder.display(),
-        assize_types::text::shorten(&taken.in_the_way.join(", "), 200)
-    );
-    Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use assize_debate::conversation_logs;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Outcome, Record};
-use assize_store::{Claim, EventQuery, Run, RunFilter, Store};
+use assize_store::{Claim, Run, RunFilter, Store};
 use assize_types::text::{one_line, shorten};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -162,10 +162,6 @@ fn described(run: &Run) -> Value {
     value
 }
 
-fn of(run: &Run) -> EventQuery {
-    EventQuery { run: Some(run.id.clone()), ..EventQuery::default() }
-}
-
 /// The files that the program of a run left.
 async fn files(
     store: &dyn Store,
@@ -223,12 +219,12 @@ async fn documents(
         let hint = kept::how_to_resume(&run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
-    let told = status_updates(store, run).await?;
+    let told = kept::status_updates(store, run).await?;
     if let Some(folder) = out {
-        consult::check_empty(folder)?;
-        consult::write(folder, &report, &told)?;
+        consult::show::check_empty(folder)?;
+        consult::show::write(folder, &report, &told)?;
     }
-    let files: Vec<(String, u64)> = consult::files(&report, &told)
+    let files: Vec<(String, u64)> = consult::show::files(&report, &told)
         .into_iter()
         .map(|(name, bytes)| (name, bytes.len() as u64))
         .collect();
@@ -237,18 +233,6 @@ async fn documents(
         return out_json(&json!({"run": run.id, "files": files.collect::<Vec<_>>()}));
     }
     sessions::lines(&files).iter().try_for_each(|line| out_line(line))
-}
-
-/// What happened in a run, event by event, as one list.
-pub(crate) async fn status_updates(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
-    let told = store.events(of(run)).await?.into_iter().map(|event| {
-        let mut update = json!({"event": event.name});
-        for (name, value) in event.payload.as_object().into_iter().flatten() {
-            update[name] = value.clone();
-        }
-        update
-    });
-    Ok(told.collect())
 }
 
 /// All that is kept of a run, as one JSON document.
@@ -279,7 +263,7 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
         "run": described(&run),
         "artifacts": artifacts,
         "records": records.iter().map(record).collect::<Vec<_>>(),
-        "events": store.events(of(&run)).await?,
+        "events": store.events(kept::of(&run)).await?,
     });
     if run.kind == "debate" {
         value["conversation_logs"] = json!(conversation_logs(&records));

@@ -14,7 +14,7 @@ use assize_store::{Run, Store};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{described, is_rehearsal, of, when};
+use super::{described, is_rehearsal, when};
 use crate::debate::show;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
@@ -29,7 +29,7 @@ pub(super) async fn show(
 ) -> Result<(), Failure> {
     let records = store.records(&run.id).await?;
     let told = match events {
-        true => store.events(of(&run)).await?,
+        true => store.events(kept::of(&run)).await?,
         false => Vec::new(),
     };
     if json {
@@ -40,7 +40,7 @@ pub(super) async fn show(
         }
         if transcripts && run.kind == "consult" {
             value["conversation_logs"] = match consulted(&run, &records)? {
-                Some(report) => consult::logs(&report),
+                Some(report) => consult::show::logs(&report),
                 None => Value::Null,
             };
         }
@@ -177,7 +177,7 @@ fn show_eval(run: &Run) -> Result<(), Failure> {
 fn show_consult(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Failure> {
     let Some(report) = consulted(run, records)? else { return Ok(()) };
     out_line("")?;
-    consult::lines(&report).iter().try_for_each(|line| out_line(line))?;
+    consult::show::lines(&report).iter().try_for_each(|line| out_line(line))?;
     if transcripts {
         for placed in report.recommended_moves.iter().chain(&report.other_moves) {
             let verdict = report.policy_scores.iter().find(|one| one.move_id == placed.move_id);

@@ -6,6 +6,7 @@
 mod facts;
 mod filings;
 mod measures;
+mod tables;
 mod tickers;
 
 use std::io;
@@ -20,7 +21,6 @@ use facts::CompanyFacts;
 use filings::Submissions;
 use tickers::Tickers;
 
-use super::figure::{Figure, Period, Source};
 use super::files::read_plain;
 use super::{Document, Gathered, table};
 use crate::ticker::Ticker;
@@ -194,7 +194,7 @@ impl Edgar {
                 month_and_day(submissions.fiscal_year_end.as_deref().unwrap_or_default()),
             ));
         }
-        let financial = format!("{head}\n\n{}", figures_as_text(&measures.figures));
+        let financial = format!("{head}\n\n{}", tables::of(&measures.figures));
         let mut documents =
             vec![Document { title: format!("{name}: filed figures"), text: financial }];
         let news = submissions.map(|submissions| {
@@ -372,120 +372,6 @@ fn month_and_day(text: &str) -> String {
 
 fn or_unknown(text: &str) -> &str {
     if text.is_empty() { "unknown" } else { text }
-}
-
-/// Figures as tables: years, quarters and days, each with its sources.
-fn figures_as_text(figures: &[Figure]) -> String {
-    let mut text = String::new();
-    let filings = filings_of(figures);
-    let title_of = |period: Period| match period {
-        Period::Year(_) => "By year",
-        Period::Quarter(_) => "By quarter",
-        Period::Day(_) => "Balance sheet",
-    };
-    for title in ["By year", "By quarter", "Balance sheet"] {
-        let own = figures.iter().filter(|figure| title_of(figure.period) == title);
-        let own: Vec<&Figure> = own.collect();
-        if own.is_empty() {
-            continue;
-        }
-        let mut ends: Vec<Date> = own.iter().map(|figure| figure.period.end()).collect();
-        ends.sort();
-        ends.dedup();
-        ends.reverse();
-        let mut names: Vec<&str> = Vec::new();
-        for figure in &own {
-            if !names.contains(&figure.name.as_str()) {
-                names.push(&figure.name);
-            }
-        }
-        let heads: Vec<String> = ends.iter().map(|end| format!("to {end}")).collect();
-        let heads: Vec<&str> =
-            std::iter::once("measure").chain(heads.iter().map(String::as_str)).collect();
-        let rows = names.iter().map(|name| {
-            let computed_row = own
-                .iter()
-                .filter(|one| one.name == **name)
-                .all(|one| matches!(one.source, Source::Computed { .. }));
-            let cell = |end: &Date| {
-                let found = own.iter().find(|one| one.name == **name && one.period.end() == *end);
-                let Some(one) = found else {
-                    return if computed_row { "–" } else { "not filed" }.to_owned();
-                };
-                let restated = if one.restated_from.is_some() { " (restated)" } else { "" };
-                match &one.source {
-                    Source::Computed { .. } if computed_row => one.to_string(),
-                    Source::Computed { .. } => format!("{one} (computed)"),
-                    Source::Filed { accession, .. } => {
-                        let number = filings.iter().position(|(other, _)| other == accession);
-                        let number = number.map(|at| format!(" [{}]", at + 1)).unwrap_or_default();
-                        format!("{one}{restated}{number}")
-                    }
-                }
-            };
-            let name = if computed_row { format!("{name} (computed)") } else { (*name).to_owned() };
-            std::iter::once(name).chain(ends.iter().map(cell)).collect::<Vec<_>>()
-        });
-        text.push_str(&format!("## {title}\n\n{}\n", table(&heads, &rows.collect::<Vec<_>>())));
-    }
-    text.push_str(&sources_as_text(figures, &filings));
-    text
-}
-
-/// The filings that figures are from, the latest first: accession number, and form with day.
-fn filings_of(figures: &[Figure]) -> Vec<(String, String)> {
-    let mut filings: Vec<(Date, String, String)> = figures
-        .iter()
-        .filter_map(|figure| match &figure.source {
-            Source::Filed { form, accession, filed, .. } => {
-                Some((*filed, accession.clone(), format!("{form}, filed on {filed}")))
-            }
-            Source::Computed { .. } => None,
-        })
-        .collect();
-    filings.sort();
-    filings.dedup();
-    filings.into_iter().rev().map(|(_, accession, what)| (accession, what)).collect()
-}
-
-/// Which filings the figures are from, how some are meant, and what was restated.
-fn sources_as_text(figures: &[Figure], filings: &[(String, String)]) -> String {
-    let restated: Vec<String> = figures
-        .iter()
-        .filter_map(|figure| {
-            let before = Figure { value: figure.restated_from?, ..figure.clone() };
-            Some(format!("- {}, {}: {figure}, before {before}", figure.name, figure.period))
-        })
-        .collect();
-    let filings: Vec<String> = (filings.iter().zip(1..))
-        .map(|((accession, what), number)| {
-            format!("[{number}] {what}, accession number {accession}")
-        })
-        .collect();
-    let has = |name: &str| figures.iter().any(|figure| figure.name == name);
-    let mut text = format!("## Sources\n\n{}\n", filings.join("\n"));
-    if has("debt") {
-        text.push_str("\nDebt is what was borrowed, without leases.");
-        let most = " It is at most this: what was filed does not say whether long-term debt has in it what is \
-                    due within a year, so both are added.";
-        let parts = has("long-term debt") || !has("debt due within a year");
-        text.push_str(if parts || !has(measures::DEBT) { "\n" } else { most });
-        text.push('\n');
-    }
-    if has("cash") {
-        text.push_str(
-            "\nCash is cash and its equivalents, without securities that could be sold.\n",
-        );
-    }
-    for figure in figures.iter().filter(|figure| figure.name == "earnings per share") {
-        if let Source::Computed { from } = &figure.source {
-            text.push_str(&format!("\nEarnings per share, {}: {from}.\n", figure.period));
-        }
-    }
-    if !restated.is_empty() {
-        text.push_str(&format!("\n## Restated\n\n{}\n", restated.join("\n")));
-    }
-    text
 }
 
 /// The day, in UTC, that is so many seconds after 1970 began.
