@@ -1,0 +1,94 @@
+//! What a draft changes, line by line.
+
+use similar::{Algorithm, DiffOp, TextDiff};
+
+/// A draft beside its original.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diff {
+    /// Lines that are new, with their numbers in the draft, from 1, without their ends.
+    pub added: Vec<(usize, String)>,
+    /// How many lines of the original are gone.
+    pub removed: usize,
+    /// Of these, how many nothing stands in for.
+    pub dropped: usize,
+    /// How many lines the original has.
+    pub before: usize,
+}
+
+impl Diff {
+    /// Of two texts; the original of a new file is empty.
+    pub fn between(original: &str, draft: &str) -> Diff {
+        let diff =
+            TextDiff::configure().algorithm(Algorithm::Histogram).diff_lines(original, draft);
+        let lines: Vec<&str> = draft.split_inclusive('\n').collect();
+        let mut changed = Diff {
+            added: Vec::new(),
+            removed: 0,
+            dropped: 0,
+            before: original.split_inclusive('\n').count(),
+        };
+        for op in diff.ops() {
+            if matches!(op, DiffOp::Equal { .. }) {
+                continue;
+            }
+            let (old, new) = (op.old_range(), op.new_range());
+            changed.removed += old.len();
+            changed.dropped += old.len().saturating_sub(new.len());
+            let line = |index: usize| {
+                let text = lines.get(index).copied().unwrap_or_default();
+                (index + 1, text.trim_end_matches(['\n', '\r']).to_owned())
+            };
+            changed.added.extend(new.map(line));
+        }
+        changed
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed == 0
+    }
+
+    /// Lines that were added or are gone.
+    pub fn lines(&self) -> usize {
+        self.added.len() + self.removed
+    }
+
+    /// The share of the original that is gone with nothing in its place, from 0 to 1.
+    pub fn deletion_ratio(&self) -> f64 {
+        if self.before == 0 { 0.0 } else { self.dropped as f64 / self.before as f64 }
+    }
+
+    /// As people read it: a unified diff with three lines around each change.
+    pub fn unified(name: &str, original: &str, draft: &str) -> String {
+        let diff =
+            TextDiff::configure().algorithm(Algorithm::Histogram).diff_lines(original, draft);
+        let (old, new) = (format!("a/{name}"), format!("b/{name}"));
+        diff.unified_diff().context_radius(3).header(&old, &new).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_has_its_number_and_what_is_gone_is_counted() {
+        let diff = Diff::between("a\nb\nc\nd\n", "a\nB\nc\nd\ne");
+        assert_eq!(diff.added, [(2, "B".to_owned()), (5, "e".to_owned())]);
+        assert_eq!((diff.removed, diff.dropped, diff.before, diff.lines()), (1, 0, 4, 3));
+        let diff = Diff::between("a\nb\nc\nd\n", "a\nx\n");
+        assert_eq!((diff.removed, diff.dropped), (3, 2));
+        assert!((diff.deletion_ratio() - 0.5).abs() < f64::EPSILON);
+        assert!(Diff::between("a\r\nb", "a\r\nb").is_empty());
+        // An end of line is part of a line, and no line of its own.
+        let diff = Diff::between("a\nb\n", "a\nb");
+        assert_eq!((diff.added, diff.removed), (vec![(2, "b".to_owned())], 1));
+        let diff = Diff::between("", "a\n");
+        assert_eq!((diff.added.len(), diff.deletion_ratio()), (1, 0.0));
+    }
+
+    #[test]
+    fn people_read_it_as_they_are_used_to() {
+        let shown = Diff::unified("src/a.py", "a\nb\n", "a\nc\n");
+        assert_eq!(shown, "--- a/src/a.py\n+++ b/src/a.py\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
+    }
+}
