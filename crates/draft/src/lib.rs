@@ -8,6 +8,7 @@
 mod diff;
 mod drafts;
 mod inside;
+pub mod secrets;
 mod workspace;
 
 pub use diff::Diff;
