@@ -361,11 +361,17 @@ impl ModelArgs {
         self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
     }
 
-    /// Something that looks like a role with its model, and names no role.
+    /// Something that looks like a role with its model, and names no role, no model, or a role once more.
     pub(crate) fn no_role(&self) -> Option<&str> {
-        let mut wrong =
-            self.models.iter().filter(|name| name.contains('=') && role_and_model(name).is_none());
-        wrong.next().map(String::as_str)
+        let is_wrong = |(index, name): &(usize, &String)| match role_and_model(name) {
+            Some((_, "")) => true,
+            Some((role, _)) => {
+                let before = self.models[..*index].iter().filter_map(|name| role_and_model(name));
+                before.into_iter().any(|(other, _)| other == role)
+            }
+            None => name.contains('='),
+        };
+        self.models.iter().enumerate().find(is_wrong).map(|(_, name)| name.as_str())
     }
 
     /// The models that were named for one role each.

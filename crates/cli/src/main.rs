@@ -209,7 +209,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         _ => (None, false),
     };
     if let Some(wrong) = of_model.and_then(|model| model.no_role()) {
-        let message = format!("`--model {wrong}` names nobody");
+        let message = format!("`--model {wrong}` names no role, no model, or somebody once more");
         let hint = "roles are critic, D1, D2 and so on, analyst_1 and so on, financial, trend, synthesizer";
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     }

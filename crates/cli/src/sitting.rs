@@ -76,6 +76,10 @@ fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
         Ok(error) => return Failure::from_error(FailureKind::Internal, &error),
         Err(source) => source,
     };
+    let source = match source.downcast::<assize_consult::Trouble>() {
+        Ok(trouble) => return Failure::from_error(FailureKind::Environment, &*trouble),
+        Err(source) => source,
+    };
     match source.downcast::<Trouble>() {
         Ok(trouble) => of_trouble(*trouble),
         Err(source) => Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")),

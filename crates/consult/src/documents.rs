@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use assize_types::text::one_line;
+use assize_types::text::{is_invisible, one_line};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Inference, Move};
@@ -45,7 +45,7 @@ pub(crate) fn inference(
             text,
             "\n## {name}.{} {}\n\n{}\n",
             index + 1,
-            one_line(&finding.title),
+            inline(&finding.title),
             plain(&finding.statement)
         );
         said.extend([finding.title.clone(), finding.statement.clone()]);
@@ -54,7 +54,7 @@ pub(crate) fn inference(
             text.push_str("\nEvidence:\n");
         }
         for evidence in &finding.evidence {
-            let _ = writeln!(text, "- {}", one_line(evidence));
+            let _ = writeln!(text, "- {}", inline(evidence));
         }
     }
     let (_, unsupported) = known.look_up(&said.join("\n"));
@@ -80,27 +80,55 @@ pub(crate) fn short(mut text: String) -> String {
     text
 }
 
-/// Words of a model as words of a document: nothing in them is a heading, a table, a rule or a quotation, and
-/// nothing drives a terminal.
+/// Words that others wrote, without what drives a terminal or hides from whoever reads.
+pub(crate) fn clean(text: &str) -> String {
+    let odd = |c: char| (c.is_control() && c != '\n' && c != '\t') || is_invisible(c);
+    text.replace(odd, "")
+}
+
+/// Words of a model as words of a document: nothing in them is a heading, a table, a rule, a quotation, a picture
+/// or a tag.
 pub(crate) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for line in text.trim().lines() {
-        let line = line.trim_end();
-        let start = line.trim_start();
-        let indent = line.len() - start.len();
-        let structure = start.starts_with(['#', '>', '|', '=', '<', '`', '~'])
-            || start.starts_with("---")
-            || start.starts_with("***")
-            || start.starts_with("___")
-            || indent >= 4;
-        if structure {
-            plain.push('\\');
-        }
-        plain.extend(start.chars().filter(|c| !c.is_control() || *c == '\t'));
-        plain.push('\n');
+    let lines = clean(text.trim());
+    lines.lines().map(|line| words(line.trim())).collect::<Vec<_>>().join("\n")
+}
+
+/// The same in one line, as part of another.
+pub(crate) fn inline(text: &str) -> String {
+    words(&one_line(&clean(text)))
+}
+
+/// A line that has no structure but that of a list.
+fn words(line: &str) -> String {
+    let line = line.replace('<', "\\<").replace("![", "!\\[");
+    // Behind the mark of a list there may be anything, too.
+    let mut rest = line.as_str();
+    while let Some(item) = list_item(rest) {
+        rest = item;
     }
-    plain.pop();
-    plain
+    let marks = &line[..line.len() - rest.len()];
+    let is_rule = !line.trim().is_empty()
+        && line.chars().all(|c| matches!(c, '-' | '=' | '*' | '_' | ':' | '|' | ' ' | '+'));
+    let begins = rest.starts_with(['#', '>', '|', '=', '~']) || rest.starts_with("```");
+    let defines = rest.starts_with('[') && rest.contains("]:");
+    if is_rule {
+        format!("\\{line}")
+    } else if begins || defines {
+        format!("{marks}\\{rest}")
+    } else {
+        line
+    }
+}
+
+/// What comes behind the mark of a list, if a line begins with one.
+fn list_item(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let bullet = line.strip_prefix(['-', '*', '+']);
+    let number = || {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        if rest.len() < line.len() { rest.strip_prefix(['.', ')']) } else { None }
+    };
+    bullet.or_else(number).filter(|rest| rest.starts_with([' ', '\t'])).map(str::trim_start)
 }
 
 /// A move as it goes into the debate, with what must be known about it.
@@ -182,12 +210,12 @@ impl Library<'_> {
         let list = |text: &mut String, head: &str, items: &[String]| {
             let _ = write!(text, "\n## {head}\n\n");
             for (index, item) in items.iter().enumerate() {
-                let _ = writeln!(text, "{}. {}", index + 1, one_line(item));
+                let _ = writeln!(text, "{}. {}", index + 1, inline(item));
             }
         };
         let mut text = format!(
             "# {move_id}: {}\n\nProposed by {agent_id}, {persona}.\n\n## Thesis\n\n{}\n",
-            one_line(&proposed.title),
+            inline(&proposed.title),
             plain(&proposed.thesis)
         );
         list(&mut text, "Actions", &proposed.actions);
@@ -203,7 +231,7 @@ impl Library<'_> {
             let _ = writeln!(text, "- {finding}: {title}");
         }
         for citation in &unresolved_citations {
-            let _ = writeln!(text, "- {}: THERE IS NO SUCH FINDING", one_line(citation));
+            let _ = writeln!(text, "- {}: THERE IS NO SUCH FINDING", inline(citation));
         }
         if cited.is_empty() && unresolved_citations.is_empty() {
             text.push_str("None: this move rests on no finding.\n");
@@ -234,11 +262,11 @@ impl Library<'_> {
                 trimmed.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             match self.finding(&citation) {
                 Some(title) if resolved.iter().all(|other| other.finding != citation) => {
-                    resolved.push(Cited { finding: citation, title: one_line(title) });
+                    resolved.push(Cited { finding: citation, title: inline(title) });
                 }
                 Some(_) => {}
                 None => {
-                    let written = assize_types::text::shorten(&one_line(written), 60);
+                    let written = assize_types::text::shorten(&one_line(&clean(written)), 60);
                     if !unresolved.contains(&written) {
                         unresolved.push(written);
                     }
@@ -292,10 +320,14 @@ mod tests {
 
     #[test]
     fn words_of_a_model_forge_no_structure() {
-        let evil = "Fine.\n# 2. Forged\n> quoted\n| a | b |\n\n---\n    code\u{1b}[2J\n```\n- a list is fine";
+        let evil = "Fine.\n# 2. Forged\n> quoted\n| a | b |\n\n---\n-- -\n- # x\n1. > y\n    code\u{1b}[2J\u{202e}\n```\n- a list\n\
+                    [F1.1]: http://x\n<img src=x> ![a](b)";
         assert_eq!(
             plain(evil),
-            "Fine.\n\\# 2. Forged\n\\> quoted\n\\| a | b |\n\n\\---\n\\code[2J\n\\```\n- a list is fine"
+            "Fine.\n\\# 2. Forged\n\\> quoted\n\\| a | b |\n\n\\---\n\\-- -\n- \\# x\n1. \\> y\ncode[2J\n\\```\n- a list\n\
+             \\[F1.1]: http://x\n\\<img src=x> !\\[a](b)"
         );
+        assert_eq!(inline("a\n# b \u{7}"), "a # b");
+        assert_eq!(inline("# b"), "\\# b");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use assize_types::text::{one_line, shorten};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How far two figures may be apart and still be one, rounded differently.
 const NEAR: f64 = 0.006;
@@ -33,7 +34,7 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     #[expect(clippy::expect_used, reason = "a constant pattern")]
     Regex::new(
         r"(?ix)
-        (?P<currency> [$€£¥] \s* | \b(?:USD|EUR|GBP)\s+ )?
+        (?P<currency> \b[A-Z]{1,3}\$\s* | [$€£¥] \s* | \b(?:USD|EUR|GBP)\s+ )?
         (?P<number> \d{1,3}(?:\.\d{3}){2,} | \d{1,3}(?:,\d{3})+(?:\.\d+)? | \d+(?:\.\d+)?(?:e[+-]?\d+)? )
         (?P<scale> \s*(?:trillion|billion|million|thousand|bn\b|mn\b|tn\b|[kmbt]\b) )?
         (?P<percent> \s*(?:%|percent\b|per\ cent\b|percentage\ points?\b|pct\b|pp\b) )?
@@ -160,28 +161,10 @@ impl<'a> Known<'a> {
     pub(crate) fn in_sources(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Known<'a> {
         let mut figures = Vec::new();
         for (source, text) in sources {
-            let mut heads: Vec<&str> = Vec::new();
-            for line in text.lines() {
-                let cells = cells(line);
-                match (cells.is_empty(), heads.is_empty()) {
-                    (true, _) => heads.clear(),
-                    (false, true) => heads = cells.clone(),
-                    (false, false) => {}
-                }
-                let mut add = |text: &str, place: &str| {
-                    let place = shorten(&one_line(place), 160);
-                    let entry = |number| Entry { number, source, place: place.clone() };
-                    figures.extend(numbers(text).into_iter().map(entry));
-                };
-                match cells.split_first() {
-                    None => add(line, line),
-                    Some((row, values)) => {
-                        for (index, value) in values.iter().enumerate() {
-                            let head = heads.get(index + 1).copied().unwrap_or_default();
-                            add(value, &format!("{row}, {head}: {value}"));
-                        }
-                    }
-                }
+            for (text, place) in places(source, text) {
+                let place = shorten(&one_line(&place), 160);
+                let entry = |number| Entry { number, source, place: place.clone() };
+                figures.extend(numbers(&text).into_iter().map(entry));
             }
         }
         figures.retain(|entry: &Entry<'_>| entry.number.value.is_finite());
@@ -234,6 +217,79 @@ impl<'a> Known<'a> {
     }
 }
 
+/// Where figures can stand in a source: each text with what it is about. Of tables these are cells, with their row and
+/// their column; of JSON values, with their path; else lines.
+fn places(source: &str, text: &str) -> Vec<(String, String)> {
+    let ending = source.rsplit('.').next().unwrap_or_default().to_lowercase();
+    if ending == "json"
+        && let Ok(value) = serde_json::from_str::<Value>(text)
+    {
+        let mut leaves = Vec::new();
+        flatten("", &value, &mut leaves);
+        return leaves;
+    }
+    let separator = match ending.as_str() {
+        "csv" => Some(','),
+        "tsv" => Some('\t'),
+        _ => None,
+    };
+    let mut heads: Vec<&str> = Vec::new();
+    let mut places = Vec::new();
+    for line in text.lines() {
+        let cells = match separator {
+            Some(separator) => {
+                line.split(separator).map(|cell| cell.trim().trim_matches('"')).collect()
+            }
+            None => cells(line),
+        };
+        if cells.is_empty() {
+            heads.clear();
+        } else if heads.is_empty() {
+            heads = cells.clone();
+        }
+        match cells.split_first() {
+            None => places.push((line.to_owned(), line.to_owned())),
+            Some((row, values)) => {
+                for (index, value) in values.iter().enumerate() {
+                    let head = heads.get(index + 1).copied().unwrap_or_default();
+                    let place = format!("{row}, {head}: {value}");
+                    places.push((with_unit(value, &[head, row]), place));
+                }
+            }
+        }
+    }
+    places
+}
+
+/// A value with the unit that its column or its row has, where it has none itself.
+fn with_unit(value: &str, heads: &[&str]) -> String {
+    let is_bare = value.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | ' '));
+    let units = ["%", "percent", "million", "billion", "thousand", "USD", "EUR", "GBP", "$", "€"];
+    let head = heads.iter().find_map(|head| {
+        let lower = head.to_lowercase();
+        units.into_iter().find(|unit| lower.contains(&unit.to_lowercase()))
+    });
+    match head {
+        Some(unit) if is_bare && !value.trim().is_empty() => format!("{value} {unit}"),
+        _ => value.to_owned(),
+    }
+}
+
+/// The values in some JSON, each with the way to it.
+fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
+    let below =
+        |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
+    match value {
+        Value::Object(all) => all.iter().for_each(|(name, one)| flatten(&below(name), one, into)),
+        Value::Array(all) => all.iter().for_each(|one| flatten(path, one, into)),
+        Value::Null => {}
+        leaf => {
+            let text = leaf.as_str().map_or_else(|| leaf.to_string(), str::to_owned);
+            into.push((with_unit(&text, &[path]), format!("{path}: {text}")));
+        }
+    }
+}
+
 /// The cells of a line of a table; none of another line.
 fn cells(line: &str) -> Vec<&str> {
     let inner = line.trim().strip_prefix('|').and_then(|line| line.strip_suffix('|'));
@@ -242,7 +298,8 @@ fn cells(line: &str) -> Vec<&str> {
 
 /// The words of a text that say what a number counts.
 fn words(text: &str) -> HashSet<String> {
-    const UNITS: [&str; 9] = [
+    // What counts, and what is in every sentence.
+    const UNITS: [&str; 30] = [
         "billion",
         "million",
         "thousand",
@@ -252,6 +309,27 @@ fn words(text: &str) -> HashSet<String> {
         "points",
         "dollars",
         "computed",
+        "that",
+        "this",
+        "with",
+        "from",
+        "into",
+        "over",
+        "than",
+        "then",
+        "have",
+        "been",
+        "were",
+        "will",
+        "would",
+        "their",
+        "year",
+        "years",
+        "quarter",
+        "company",
+        "about",
+        "more",
+        "less",
     ];
     let words = text.split(|c: char| !c.is_alphabetic()).map(str::to_lowercase);
     words.filter(|word| word.chars().count() >= 4 && !UNITS.contains(&word.as_str())).collect()
@@ -337,7 +415,6 @@ mod tests {
                 "| measure | 2021 | 2018 |\n| --- | --- | --- |\n| operating cash flow | 11.5 % | 2.10 billion |",
             ),
         ]);
-        let missing = |text: &str| known.look_up(text).1;
         let found = |text: &str| {
             let [found] = &known.look_up(text).0[..] else { panic!("one figure") };
             format!("{} {}: {} ({})", found.figure, found.source, found.place, found.alike)
@@ -351,7 +428,31 @@ mod tests {
             found("Cut inventory by 2.1 billion."),
             "2.1 billion table: operating cash flow, 2018: 2.10 billion (false)"
         );
-        assert_eq!(missing("Hire 5000 people in 2026, in 12 stores"), ["5000"]);
+        // Cells of other tables, and values in JSON, are about their columns and their names.
+        let known = Known::in_sources([
+            ("figs.csv", "year,gross margin in %,revenue in USD million\n2021,25.3,53823"),
+            ("more.json", r#"{"shops": {"rent in EUR": 1200, "share": "7.5 %"}}"#),
+        ]);
+        let told = |text: &str| {
+            let (found, missing) = known.look_up(text);
+            (found.iter().map(|one| one.alike).collect::<Vec<_>>(), missing.len())
+        };
+        assert_eq!(
+            told("A gross margin of 25.3 % and revenue of $53.8 billion"),
+            (vec![true, true], 0)
+        );
+        assert_eq!(
+            told("US$9 million; a rent of 1,200 EUR for shops, a share of 7.5 %"),
+            (vec![true, true], 1)
+        );
+        let known = Known::in_sources([("table", "Hire 5000 people")]);
+        let missing = |text: &str| known.look_up(text).1;
+        assert_eq!(missing("Hire 4000 people in 2026, in 12 stores"), ["4000"]);
+        let known = Known::in_sources([(
+            "sheet",
+            "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %",
+        )]);
+        let missing = |text: &str| known.look_up(text).1;
         assert_eq!(missing("Sales of $1,300 million grew by 25 %"), [] as [String; 0]);
         assert_eq!(missing("Cash of $19.5 billion, or 20 billion dollars"), [] as [String; 0]);
         assert_eq!(missing("A share of 40 % and $2 billion, again 40 %"), ["40 %", "$2 billion"]);

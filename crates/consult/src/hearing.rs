@@ -149,6 +149,12 @@ impl Hearing {
         answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
     }
 
+    /// A debate begins, or begins anew; how many answers there are by then.
+    pub(crate) fn begin(&self) -> usize {
+        self.waiting().since = Instant::now();
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// How long nobody has waited for an answer: a debate that goes on asks.
     pub(crate) fn silence(&self) -> Duration {
         let waiting = self.waiting();
@@ -187,36 +193,43 @@ impl Desk {
             ));
         };
         let model = self.models.of(&role_of(place));
-        let mut asking = Asking::new(&self.context, &**model, key).telling(self.told(place));
-        if place.log.is_none() {
-            // Without the opening there is nothing to debate.
-            asking = asking.insisting();
-        }
         let over = |error: NodeError| {
             let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
             stopped.get_or_insert(error);
             ModelError::new(ErrorKind::Cancelled, "the run is over")
         };
-        match asking.answer(request).await {
-            Err(error) => Err(over(error)),
-            Ok(Ok(response)) => Ok(cut(response)),
-            // What the debate does without stays so when the run is taken up again.
-            Ok(Err(error)) if place.can_do_without(&error) || is_unopened(place, &error) => {
-                if is_unopened(place, &error) {
-                    let mut unopened = self.unopened.lock().unwrap_or_else(PoisonError::into_inner);
-                    *unopened = Some(error.message().to_owned());
-                }
-                match asking.go_on().await {
-                    Ok(()) => Err(error),
-                    Err(stop) => Err(over(stop.into())),
-                }
+        for life in 1.. {
+            let key = if life == 1 { key.to_owned() } else { format!("{key}-anew-{life}") };
+            let mut asking = Asking::new(&self.context, &**model, key).telling(self.told(place));
+            if place.log.is_none() {
+                // Without the opening there is nothing to debate.
+                asking = asking.insisting();
             }
-            Ok(Err(error)) => {
+            let error = match asking.answer(request).await {
+                Err(error) => return Err(over(error)),
+                Ok(Ok(response)) => return Ok(cut(response)),
+                Ok(Err(error)) => error,
+            };
+            let unopened = is_unopened(place, &error);
+            if !unopened && !place.can_do_without(&error) {
                 let told = ModelError::new(error.kind(), error.message().to_owned());
                 over(error.into());
-                Err(told)
+                return Err(told);
+            }
+            // What the debate does without stays so when the run is taken up again; but for the opening, which
+            // is then asked for anew.
+            if let Err(stop) = asking.go_on().await {
+                return Err(over(stop.into()));
+            }
+            if !unopened || asking.asked() {
+                if unopened {
+                    let mut why = self.unopened.lock().unwrap_or_else(PoisonError::into_inner);
+                    *why = Some(error.message().to_owned());
+                }
+                return Err(error);
             }
         }
+        Err(ModelError::new(ErrorKind::Internal, "there is no end to it"))
     }
 
     /// What is told once there is an answer.

@@ -82,7 +82,10 @@ impl Chamber {
                 Side::Financial => ("synthetic figures", &mut gathered.financial),
                 Side::Trend => ("synthetic news", &mut gathered.news),
             };
-            into.push(Document { title: title.to_owned(), text: documents::labelled(true, &text) });
+            into.push(Document {
+                title: title.to_owned(),
+                text: documents::labelled(true, &documents::clean(&text)),
+            });
             gathered.synthetic = true;
         }
         for note in &gathered.notes {
@@ -175,6 +178,7 @@ impl Chamber {
         for life in 1.. {
             let key = if life == 1 { "infer".to_owned() } else { format!("infer-anew-{life}") };
             let asking = Asking::new(context, model, key);
+            let asking = if life == 1 { asking } else { asking.extra() };
             let ask = JsonAsk::<Inference>::new(request.clone()).read_by(reader);
             let answer = asking.value(ask).await?;
             spent = spent.plus(asking.spent());
@@ -255,7 +259,19 @@ impl Chamber {
         let mut spent = Spent::default();
         let mut best: Option<Vec<Move>> = None;
         let mut complaint = None;
-        for (key, again) in [("propose", false), ("propose-again", true)] {
+        // Where nothing came of it in an earlier life of the run, it is asked anew in this one.
+        let mut asked = false;
+        let keys = (1..).flat_map(|life| match life {
+            1 => [("propose".to_owned(), false), ("propose-again".to_owned(), true)],
+            life => [
+                (format!("propose-anew-{life}"), false),
+                (format!("propose-anew-{life}-again"), true),
+            ],
+        });
+        for (key, again) in keys {
+            if !again && asked {
+                break;
+            }
             let request = match &best {
                 Some(moves) if again => {
                     let given = serde_json::to_string(&json!({"moves": moves})).unwrap_or_default();
@@ -263,8 +279,9 @@ impl Chamber {
                 }
                 _ => words.proposal(index, self.moves),
             };
+            let key_is_extra = key != "propose";
             let asking = Asking::new(context, model, key);
-            let asking = if again { asking.extra() } else { asking };
+            let asking = if key_is_extra { asking.extra() } else { asking };
             let answer = asking.value(JsonAsk::<Proposal>::new(request).read_by(reader)).await?;
             spent = spent.plus(asking.spent());
             match answer {
@@ -290,6 +307,7 @@ impl Chamber {
                 Err(error) => complaint = Some(error.to_string()),
             }
             asking.go_on().await?;
+            asked |= asking.asked() || best.as_ref().is_some_and(|moves| !moves.is_empty());
         }
         let mut moves = best.unwrap_or_default();
         moves.truncate(self.moves);
@@ -349,12 +367,9 @@ impl Chamber {
             return Err(stopped);
         }
         if let Some(why) = hearing.unopened() {
-            let round = Round { move_id: &move_id, rounds: self.rounds };
-            let mut event = round.event(None, 1, "failed");
-            event.payload["error"] = json!(why);
-            context.emit(event);
             let message =
                 format!("{move_id} was not debated, since the critic could not open it: {why}");
+            context.emit(Event::new("warning", json!({"move": move_id, "message": message})));
             return Ok(vec![flag(FlagKind::NotDebated, None, message)]);
         }
         let Held { verdict, not_isolated, remade } = held?;
@@ -484,6 +499,12 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
         let message = format!("the scores of {judge} before the debate: {how}");
         Some(flag(doubt_of(score), id, message))
     });
-    let doubtful = doubtful.chain(blind);
+    let unheard = verdict.agents.keys().filter(|judge| {
+        !verdict.blind_scores.is_empty() && !verdict.blind_scores.contains_key(*judge)
+    });
+    let unheard = unheard.map(|judge| {
+        flag(FlagKind::Partial, id, format!("{judge} could not score before the debate"))
+    });
+    let doubtful = doubtful.chain(blind).chain(unheard);
     partial.chain(doubtful).collect()
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use assize_debate::{METRICS, Verdict};
 use assize_llm::Spent;
-use assize_types::text::one_line;
+use assize_types::text::{one_line, shorten};
 use serde::{Deserialize, Serialize};
 
-use crate::documents::{Cited, SYNTHETIC, Suggestion, plain};
+use crate::documents::{Cited, SYNTHETIC, Suggestion, clean, inline, plain};
 use crate::drift::{Round, drift};
 use crate::figures::Grounded;
 use crate::rank::TIE_RULE;
@@ -103,7 +103,7 @@ impl From<&ConsultState> for Report {
                 Some(Placed {
                     rank: offset + index + 1,
                     move_id: id.clone(),
-                    title: one_line(&suggestion.proposed.title),
+                    title: shorten(&one_line(&clean(&suggestion.proposed.title)), 120),
                     total_score: verdict.total_score,
                     out_of: verdict.out_of,
                     blind_score: verdict.blind_total(),
@@ -235,7 +235,7 @@ impl Report {
 
     /// The report as people read it: the best three first.
     pub fn to_markdown(&self) -> String {
-        let mut text = format!("# {}: recommendations\n", self.company.called());
+        let mut text = format!("# {}: recommendations\n", inline(&self.company.called()));
         for flag in self.common_flags() {
             let words = match flag.kind {
                 FlagKind::Synthetic => SYNTHETIC.to_owned(),
@@ -245,7 +245,7 @@ impl Report {
                 FlagKind::Moves => format!("Fewer moves, or others: {}.", flag.message),
                 _ => format!("Note: {}.", flag.message),
             };
-            let _ = write!(text, "\n> **{}**\n", one_line(&words));
+            let _ = write!(text, "\n> **{}**\n", inline(&words));
         }
         for placed in &self.recommended_moves {
             self.tell(&mut text, placed);
@@ -260,7 +260,7 @@ impl Report {
                 vec![
                     placed.rank.to_string(),
                     placed.move_id.clone(),
-                    placed.title.clone(),
+                    inline(&placed.title),
                     format!("{} of {}", placed.total_score, placed.out_of),
                     flags.join(", "),
                 ]
@@ -303,7 +303,8 @@ impl Report {
         };
         let _ = write!(
             text,
-            "\n## {rank}. {title}\n\n**{total_score} of {out_of}** · {move_id} · proposed by {}, {}\n\n{}\n",
+            "\n## {rank}. {}\n\n**{total_score} of {out_of}** · {move_id} · proposed by {}, {}\n\n{}\n",
+            inline(title),
             suggestion.agent_id,
             suggestion.persona,
             plain(&suggestion.proposed.thesis)
@@ -331,11 +332,11 @@ impl Report {
         let _ = write!(text, "\n{}\n", table(&heads, &rows));
         text.push_str("What decided the scores:\n");
         for (id, score) in &verdict.scores_by_agent {
-            let _ = writeln!(text, "- {id}: {}", one_line(&score.card.reasoning));
+            let _ = writeln!(text, "- {id}: {}", inline(&score.card.reasoning));
         }
         text.push_str("\nWhat the critic could not be answered on:\n");
         for (id, words) in unanswered(verdict) {
-            let _ = writeln!(text, "- {id}: {}", one_line(words));
+            let _ = writeln!(text, "- {id}: {}", inline(words));
         }
         if let [first, .., last] = &drift[..] {
             let share = |share: Option<f64>| {
@@ -356,7 +357,7 @@ impl Report {
         text.push_str("\nThe critic's last words, to each:\n");
         for (log, entries) in &verdict.conversation_logs {
             if let Some(last) = entries.iter().rev().find(|entry| entry.role == "critic") {
-                let words = assize_types::text::shorten(&one_line(&last.content), 400);
+                let words = shorten(&inline(&last.content), 400);
                 let _ = writeln!(text, "- {}: {words}", log.maker());
             }
         }
@@ -365,14 +366,14 @@ impl Report {
         {
             let _ = write!(text, "\n{head}:\n");
             for item in items {
-                let _ = writeln!(text, "- {}", one_line(item));
+                let _ = writeln!(text, "- {}", inline(item));
             }
         }
         let _ = write!(
             text,
             "\nCost, as the analyst sees it: {}\n\nTime, as the analyst sees it: {}\n",
-            one_line(&suggestion.proposed.cost),
-            one_line(&suggestion.proposed.timeline)
+            inline(&suggestion.proposed.cost),
+            inline(&suggestion.proposed.timeline)
         );
         text.push_str("\nWhere its figures come from:\n");
         if let Some(words) = suggestion.without_figures() {
@@ -380,7 +381,7 @@ impl Report {
         }
         for Grounded { figure, source, place, alike } in &suggestion.figures {
             let unlike = if *alike { "" } else { UNLIKE };
-            let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", one_line(source));
+            let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", inline(source));
         }
         text.push_str("\nIt rests on:\n");
         if suggestion.cited.is_empty() {
@@ -390,7 +391,7 @@ impl Report {
             let _ = writeln!(text, "- {finding}, {title}");
         }
         for flag in self.flags_of(move_id) {
-            let _ = write!(text, "\n> **{}: {}.**\n", short(flag.kind), one_line(&flag.message));
+            let _ = write!(text, "\n> **{}: {}.**\n", short(flag.kind), inline(&flag.message));
         }
     }
 }

@@ -156,6 +156,7 @@ impl InSandboxes {
             most_events: 0,
         };
         let door = Arc::new(Door(hearing.clone()));
+        hearing.begin();
         let finished = tokio::select! {
             finished = sandbox.work(command, work, door, cancel) => finished?,
             () = fell_silent(hearing) => {
@@ -215,8 +216,14 @@ impl Debates for InSandboxes {
         cancel: &Cancel,
     ) -> Result<Held, NodeError> {
         let mut tried = 0;
+        let mut answered = 0;
         let mut remade = Vec::new();
         loop {
+            // Whoever gets on may break as often as it likes.
+            let answers = hearing.begin();
+            if answers > answered {
+                (tried, answered) = (0, answers);
+            }
             tried += 1;
             let (key, sandbox) = match self.make(job, ticker).await {
                 Ok(made) => made,

@@ -11,9 +11,9 @@ use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 
 use crate::Options;
-use crate::place::{BLIND, Round, is_bearable, is_overflow};
+use crate::place::{BLIND, Round, is_bearable, is_of_this_call, is_overflow};
 use crate::prompt::{Words, likely_tokens};
-use crate::score::ScoreCard;
+use crate::score::{METRICS, ScoreCard};
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update, said};
 
 type Updates = Result<Vec<Update>, NodeError>;
@@ -70,7 +70,15 @@ impl Room {
     /// What a decision maker thinks of the move before anybody has said anything about it.
     async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let asking = Asking::new(context, &*self.model, format!("{log}/{BLIND}"));
-        let score = scores(&asking, self.words(context).blind_scoring(log)).await??;
+        let score = match scores(&asking, self.words(context).blind_scoring(log)).await? {
+            Ok(score) => score,
+            // It was only to show what the debate changes.
+            Err(AnswerError::Model(error)) if is_bearable(&error) => {
+                asking.go_on().await?;
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error.into()),
+        };
         asking.go_on().await?;
         Ok(vec![Update::Spent(asking.spent()), Update::BlindScored { log, score }])
     }
@@ -138,7 +146,15 @@ impl Room {
             answer = scores(&asking, words.scoring(log, Some(&shorter))).await?;
             updates.extend(more);
         }
-        let score = answer?;
+        let score = match answer {
+            // What the provider will not take of this call it will not take later, either.
+            Err(AnswerError::Model(error)) if is_of_this_call(&error) => JudgeScore {
+                card: ScoreCard::neutral(),
+                provenance: Provenance::Defaulted,
+                assumed: METRICS.map(str::to_owned).into(),
+            },
+            answer => answer?,
+        };
         // There may be an answer in spite of a failed call: by pattern, or neutral.
         asking.go_on().await?;
         updates.push(Update::Spent(asking.spent()));

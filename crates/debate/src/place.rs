@@ -27,11 +27,15 @@ pub(crate) const BLIND: &str = "score-blind";
 /// can.
 pub fn is_bearable(error: &ModelError) -> bool {
     let closed = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::RateLimited);
-    let of_this_call = matches!(error.kind(), ErrorKind::BadRequest | ErrorKind::Declined);
     (error.kind().is_retryable() && !closed)
-        || of_this_call
+        || is_of_this_call(error)
         || error.kind() == ErrorKind::Deadline
         || is_overflow(error)
+}
+
+/// The provider has answered, and does not take this very call.
+pub(crate) fn is_of_this_call(error: &ModelError) -> bool {
+    matches!(error.kind(), ErrorKind::BadRequest | ErrorKind::Declined)
 }
 
 pub(crate) fn is_overflow(error: &ModelError) -> bool {
@@ -86,7 +90,9 @@ impl Place {
     /// is nothing to debate, and without an answer nobody has scored.
     pub fn can_do_without(self, error: &ModelError) -> bool {
         match self.part {
-            Part::Score => is_overflow(error),
+            // Blind scores have a round, and are only there to compare with.
+            Part::Score if self.round.is_some() => is_bearable(error),
+            Part::Score => is_overflow(error) || is_of_this_call(error),
             Part::Critic | Part::Answer | Part::ScoreAgain | Part::Summary => {
                 self.log.is_some() && is_bearable(error)
             }

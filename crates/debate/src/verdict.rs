@@ -63,7 +63,7 @@ impl Verdict {
         let totals = self.blind_scores.values().map(|score| score.card.total());
         let given =
             self.blind_scores.values().all(|score| score.provenance != Provenance::Defaulted);
-        (!self.blind_scores.is_empty() && given).then(|| totals.sum())
+        (self.blind_scores.len() == self.agents.len() && given).then(|| totals.sum())
     }
 
     /// Decision makers whose scores no model gave in so many words.

@@ -184,6 +184,12 @@ fn ask_before(
     let capped = choose::caps(config).cost.is_some_and(|cap| cap <= most);
     let time = how_long(in_a_row, false);
     let what = format!("{calls} calls and {time}, at about {cost}{}", less(estimate));
+    let cap = choose::caps(config).cost;
+    if let (Some(cap), Cost::Known(least)) = (cap, estimate.cached)
+        && cap < least
+    {
+        terminal::warn(&format!("`--max-cost` of {cap} is less than it is likely to take: {what}"));
+    }
     if args.yes || within || capped {
         if !args.quiet && *cost != Cost::Known(Money::ZERO) {
             note(&paint(DIM, what));

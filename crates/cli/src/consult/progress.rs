@@ -139,7 +139,10 @@ impl Progress {
                 shown.agents.retain(|agent| agent != id);
                 let output = payload["output"].as_array().into_iter().flatten();
                 let output: Vec<&str> = output.filter_map(serde_json::Value::as_str).collect();
-                Some(format!("{id} wrote {}", output.join(", ")))
+                Some(match output.is_empty() {
+                    true => format!("{id} gave nothing that can be used"),
+                    false => format!("{id} wrote {}", output.join(", ")),
+                })
             }
             "sandbox_scored" => {
                 let id = payload["move"].as_str().unwrap_or_default();
@@ -231,7 +234,10 @@ impl Progress {
 /// Whether nobody had planned a call: it was asked again, or sums up.
 fn is_extra(key: &Key, place: Option<Place>) -> bool {
     match place {
-        Some(place) => matches!(place.part, Part::ScoreAgain | Part::Summary),
+        Some(place) => {
+            let again = key.as_str().contains("-anew-");
+            again || matches!(place.part, Part::ScoreAgain | Part::Summary)
+        }
         None => {
             let last = key.segments().last().unwrap_or_default();
             last.starts_with("infer-") || last.starts_with("propose-")

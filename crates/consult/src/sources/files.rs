@@ -159,6 +159,7 @@ fn read(path: &Path, room: usize) -> Result<Readable, String> {
     if text.contains('\0') {
         return Err("it is not text".to_owned());
     }
+    let text = crate::documents::clean(&text);
     if text.trim().is_empty() {
         return Err("it is empty".to_owned());
     }

@@ -108,3 +108,61 @@ async fn a_score_out_of_range_is_asked_again() {
     assert_eq!(state.policy_scores[0].scores_by_agent["D1"].card.impact, 2);
     assert_eq!(count(&state, FlagKind::Repaired), 0);
 }
+
+/// Nothing came of a whole layer: the run ends, and asks anew when it goes on.
+#[tokio::test]
+async fn a_layer_of_which_nothing_came_is_asked_anew_when_the_run_goes_on() {
+    let broken = || Some(Err(ModelError::new(ErrorKind::Server, "it broke")));
+    let garbage = || Some(Ok("I would rather not.".to_owned()));
+    type Lines = fn(&crate::script::Asked) -> bool;
+    let cases: [(Lines, bool, &str); 4] = [
+        (|asked| asked.key.ends_with("/round-1/critic"), true, "no move could be debated"),
+        (|asked| matches!(asked.part, Part::Proposal(..)), true, "no analyst gave a move"),
+        (|asked| matches!(asked.part, Part::Proposal(..)), false, "no analyst gave a move"),
+        (
+            |asked| matches!(asked.part, Part::Inference("F1")),
+            false,
+            "does not have the asked shape",
+        ),
+    ];
+    for (fails, breaks, told) in cases {
+        let journal = Arc::new(MemoryJournal::new());
+        let dying = Script::saying(move |asked| match fails(asked) {
+            true if breaks => broken(),
+            true => garbage(),
+            false => None,
+        });
+        let error = consult(chamber(&dying, 1, 15), Some(journal.clone())).await.unwrap_err();
+        assert!(error.to_string().contains(told), "{told}: {error}");
+        let healthy = Script::usual();
+        let state = consult(chamber(&healthy, 1, 15), Some(journal)).await.unwrap();
+        assert_eq!(state.policy_scores.len(), 15, "{told}");
+        assert!(healthy.calls() <= 9 + 15 * 7, "{told}: {}", healthy.calls());
+    }
+}
+
+/// What the provider will not take of one call costs that call alone.
+#[tokio::test]
+async fn a_call_that_is_not_taken_costs_nothing_but_itself() {
+    let model = Script::saying(|asked| match asked.key.as_str() {
+        "m1/i1/score" | "m2/i2/score-blind" | "m3/i3/round-2/critic" => {
+            Some(Err(ModelError::new(ErrorKind::BadRequest, "not that")))
+        }
+        _ => None,
+    });
+    let mut chamber = chamber(&model, 2, 15);
+    chamber.debate_options.blind_scores = true;
+    let state = consult(chamber, None).await.unwrap();
+    assert_eq!(state.policy_scores[0].scores_by_agent["D1"].card.scores(), [5; 4]);
+    assert_eq!(count(&state, FlagKind::Assumed), 1);
+    assert_eq!(state.policy_scores[1].blind_total(), None);
+    assert!(state.policy_scores[0].blind_total().is_some());
+    let partial: Vec<&str> = (state.flags.iter())
+        .filter(|flag| flag.kind == FlagKind::Partial)
+        .map(|flag| flag.message.as_str())
+        .collect();
+    assert_eq!(
+        partial,
+        ["D2 could not score before the debate", "i3 ended after 1 of 2 rounds: not that"]
+    );
+}

@@ -83,11 +83,12 @@ fn recognise(request: &Request) -> Part {
     if tail.starts_with("No data is at hand") {
         return Part::Synthesis;
     }
-    if tail.starts_with(&personas.financial) {
-        return Part::Inference("F1");
-    }
-    if tail.starts_with(&personas.trend) {
-        return Part::Inference("F2");
+    // Asked once more, the first question is in the transcript.
+    let question = first.as_deref().unwrap_or(tail);
+    for (persona, name) in [(&personas.financial, "F1"), (&personas.trend, "F2")] {
+        if tail.starts_with(persona) || question.starts_with(persona) {
+            return Part::Inference(name);
+        }
     }
     if let Some(index) = analyst(tail) {
         return Part::Proposal(index, false);
