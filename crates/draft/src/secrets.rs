@@ -88,7 +88,7 @@ const RULES: &[Rule] = &[
     rule("npmrc-token", "a token in an .npmrc", r"_authToken\s*=\s*([A-Za-z0-9_-]{20,})"),
     rule("pypi-token", "a token of PyPI", r"\bpypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}"),
     rule("rubygems-key", "a key of RubyGems", r"\brubygems_[a-f0-9]{48}\b"),
-    rule("crates-token", "a token of crates.io", r"\bcio[A-Za-z0-9]{32}\b"),
+    rule("rust-registry-token", "a token of the Rust registry", r"\bcio[A-Za-z0-9]{32}\b"),
     rule("nuget-key", "a key of NuGet", r"\boy2[a-z0-9]{43}\b"),
     rule("docker-token", "a token of Docker Hub", r"\bdckr_(?:pat|oat)_[A-Za-z0-9_-]{27,}"),
     rule("sendgrid-key", "a key of SendGrid", r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}\b"),
