@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use assize_debate::Personas;
-use assize_graph::{Key, Record};
-use assize_store::{Run, RunId, Store, StoreError};
+use assize_graph::{Fork, Journal, Key, Record};
+use assize_store::{Run, RunId, RunJournal, Store, StoreError};
 
 use crate::args::ForkArgs;
 use crate::failure::{Failure, FailureKind};
@@ -55,6 +56,18 @@ pub(crate) fn told(
         }
     }
     Ok(told)
+}
+
+/// The journal of a run, with what it may take over where it starts from another.
+pub(crate) fn journal(
+    run: &Run,
+    own: &Arc<RunJournal>,
+    inherited: Vec<Record>,
+) -> Arc<dyn Journal> {
+    match run.parent {
+        Some(_) => Arc::new(Fork::new(own.clone(), inherited)),
+        None => own.clone(),
+    }
 }
 
 /// What a run may take over from the one that it is, or was, forked from.

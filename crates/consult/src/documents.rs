@@ -294,7 +294,7 @@ mod tests {
             findings: vec![finding("Growth"), finding("Cash")],
         };
         let f2 = Inference { summary: "Calm.".to_owned(), findings: vec![finding("Rivals")] };
-        let known = Known::in_sources([("sheet", "growth 25 %")]);
+        let known = Known::in_texts([("sheet", "growth 25 %")]);
         let library = Library { inferences: [("F1", &f1), ("F2", &f2)], known: &known };
         let proposed = Move {
             title: "Open a second\nbakery".to_owned(),

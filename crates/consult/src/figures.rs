@@ -8,6 +8,8 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::sources::Gathered;
+
 /// How far two figures may be apart and still be one, rounded differently.
 const NEAR: f64 = 0.006;
 
@@ -157,8 +159,13 @@ pub struct Grounded {
 }
 
 impl<'a> Known<'a> {
-    /// The figures in some sources, by name and text; those that weigh most first.
-    pub(crate) fn in_sources(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Known<'a> {
+    /// The figures in what was gathered.
+    pub(crate) fn in_sources(gathered: &'a Gathered) -> Known<'a> {
+        Known::in_texts(gathered.documents().map(|one| (one.title.as_str(), one.text.as_str())))
+    }
+
+    /// The figures in some texts, by name and text; those that weigh most first.
+    pub(crate) fn in_texts(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Known<'a> {
         let mut figures = Vec::new();
         for (source, text) in sources {
             for (text, place) in places(source, text) {
@@ -408,7 +415,7 @@ mod tests {
 
     #[test]
     fn what_stands_in_a_source_is_supported_also_when_it_is_rounded() {
-        let known = Known::in_sources([
+        let known = Known::in_texts([
             ("sheet", "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %"),
             (
                 "table",
@@ -429,7 +436,7 @@ mod tests {
             "2.1 billion table: operating cash flow, 2018: 2.10 billion (false)"
         );
         // Cells of other tables, and values in JSON, are about their columns and their names.
-        let known = Known::in_sources([
+        let known = Known::in_texts([
             ("figs.csv", "year,gross margin in %,revenue in USD million\n2021,25.3,53823"),
             ("more.json", r#"{"shops": {"rent in EUR": 1200, "share": "7.5 %"}}"#),
         ]);
@@ -445,10 +452,10 @@ mod tests {
             told("US$9 million; a rent of 1,200 EUR for shops, a share of 7.5 %"),
             (vec![true, true], 1)
         );
-        let known = Known::in_sources([("table", "Hire 5000 people")]);
+        let known = Known::in_texts([("table", "Hire 5000 people")]);
         let missing = |text: &str| known.look_up(text).1;
         assert_eq!(missing("Hire 4000 people in 2026, in 12 stores"), ["4000"]);
-        let known = Known::in_sources([(
+        let known = Known::in_texts([(
             "sheet",
             "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %",
         )]);

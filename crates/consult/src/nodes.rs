@@ -148,9 +148,7 @@ impl Chamber {
         context.emit(agent_start(1, agent, title));
         let state = context.state();
         let (inference, spent) = self.infer(&context, side).await?;
-        let gathered = state.gathered.financial.iter().chain(&state.gathered.news);
-        let gathered = gathered.map(|document| (document.title.as_str(), document.text.as_str()));
-        let known = Known::in_sources(gathered);
+        let known = Known::in_sources(&state.gathered);
         let title = format!("{title} of {}", state.company.called());
         let (document, unsupported) = documents::inference(name, &title, &inference, &known);
         let document = documents::labelled(state.gathered.synthetic, &documents::short(document));
@@ -223,9 +221,7 @@ impl Chamber {
         }
         let state = context.state();
         // What was measured, filed or made up; what somebody made of it is no source.
-        let gathered = state.gathered.financial.iter().chain(&state.gathered.news);
-        let gathered = gathered.map(|document| (document.title.as_str(), document.text.as_str()));
-        let known = Known::in_sources(gathered);
+        let known = Known::in_sources(&state.gathered);
         let (Some(f1), Some(f2)) = (state.inference(Side::Financial), state.inference(Side::Trend))
         else {
             return Err(Trouble::NoItem.into());

@@ -53,7 +53,7 @@ impl Inside {
         }
         let path = Path::new(text);
         let below = match path.is_absolute() {
-            // Before anything is taken for the same: `/work/../etc` does not begin with `/work`.
+            // Before anything is taken for the same: `/srv/../etc` does not begin with `/srv`.
             true if path.components().any(|part| part == Component::ParentDir) => {
                 return Err(Outside::Parent);
             }
@@ -105,12 +105,12 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<String, Outside> {
-        Inside::read(text, Path::new("/work/repo")).map(|inside| inside.to_string())
+        Inside::read(text, Path::new("/srv/repo")).map(|inside| inside.to_string())
     }
 
     #[test]
     fn paths_mean_what_they_say() {
-        for text in ["src/main.py", "./src//main.py", "src/./main.py", "/work/repo/src/main.py"] {
+        for text in ["src/main.py", "./src//main.py", "src/./main.py", "/srv/repo/src/main.py"] {
             assert_eq!(read(text).as_deref(), Ok("src/main.py"), "{text}");
         }
         assert_eq!(read("a b/ünï.md").as_deref(), Ok("a b/ünï.md"));
@@ -121,12 +121,12 @@ mod tests {
         for (text, why) in [
             ("", Outside::Empty),
             (".", Outside::Empty),
-            ("/work/repo", Outside::Empty),
+            ("/srv/repo", Outside::Empty),
             ("../x", Outside::Parent),
             ("src/../../x", Outside::Parent),
-            ("/work/repo/../x", Outside::Parent),
+            ("/srv/repo/../x", Outside::Parent),
             ("/etc/passwd", Outside::Elsewhere("/etc/passwd".to_owned())),
-            ("/work/repository/x", Outside::Elsewhere("/work/repository/x".to_owned())),
+            ("/srv/repository/x", Outside::Elsewhere("/srv/repository/x".to_owned())),
             ("_handoff/drafts/x", Outside::Handoff),
             ("src/_HandOff/x", Outside::Handoff),
             ("a\0b", Outside::Character(0)),

@@ -67,10 +67,7 @@ pub(super) fn in_a_row(chamber: &Chamber) -> u64 {
 }
 
 fn loads(chamber: &Chamber) -> Vec<(String, Load)> {
-    let gathered = (chamber.gathered.financial.iter().chain(&chamber.gathered.news))
-        .map(|document| document.text.len() as u64 / 4)
-        .sum::<u64>()
-        .max(2000);
+    let gathered = chamber.gathered.likely_tokens().max(2000);
     let mut loads = Vec::new();
     if chamber.makes_up() {
         loads.push(("synthesizer".to_owned(), Load::of(2, RULES, DOCUMENT)));

@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
+use assize_consult::sources::edgar::day_of;
 use assize_consult::{
     Chamber, ConsultState, InProcess, Made, Manner, Models, Personas, Report, graph,
 };
 use assize_gateway::{Estimate, Gateway, Rehearsal};
-use assize_graph::{Event, Fork, Journal, Outcome, Record, RunError, RunOptions};
+use assize_graph::{Event, Outcome, Record, RunError, RunOptions};
 use assize_store::{Ending, Run, RunJournal, Store};
 use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
 use serde_json::{Value, json};
@@ -106,8 +107,7 @@ pub(crate) async fn run(
 /// Refuses what would not fit the model that has to read all of it.
 fn refuse_too_much(plan: &Plan, input: &Input) -> Result<(), Failure> {
     let Some(window) = input.context_window else { return Ok(()) };
-    let documents = plan.gathered.financial.iter().chain(&plan.gathered.news);
-    let known = documents.map(|document| document.text.len() as u64).sum::<u64>() / 4;
+    let known = plan.gathered.likely_tokens();
     let most = window.saturating_sub(u64::from(input.max_output_tokens)) * 3 / 4;
     if known <= most {
         return Ok(());
@@ -181,10 +181,10 @@ fn ask_before(
     let Estimate { calls, cost, .. } = estimate;
     let within = matches!(cost, Cost::Known(cost) if *cost <= most);
     // What cannot be passed need not be asked about.
-    let capped = choose::caps(config).cost.is_some_and(|cap| cap <= most);
+    let cap = choose::caps(config).cost;
+    let capped = cap.is_some_and(|cap| cap <= most);
     let time = how_long(in_a_row, false);
     let what = format!("{calls} calls and {time}, at about {cost}{}", less(estimate));
-    let cap = choose::caps(config).cost;
     if let (Some(cap), Cost::Known(least)) = (cap, estimate.cached)
         && cap < least
     {
@@ -248,10 +248,7 @@ impl Sitting<'_> {
         let seen = progress.clone();
         let graph = graph(Arc::new(chamber))
             .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
-        let journal: Arc<dyn Journal> = match self.run.parent {
-            Some(_) => Arc::new(Fork::new(self.journal.clone(), self.inherited.clone())),
-            None => self.journal.clone(),
-        };
+        let journal = fork::journal(&self.run, &self.journal, self.inherited.clone());
         let options = RunOptions {
             journal: Some(journal),
             observer: Some(Arc::new(move |signal| seen.see(signal))),
@@ -290,7 +287,7 @@ impl Sitting<'_> {
         };
         report.made = Some(Made {
             run: self.run.id.to_string(),
-            on: today(),
+            on: day_of(plan::now()).to_string(),
             provider: self.input.provider.clone(),
             model: self.input.model.clone(),
             models: self.input.models.clone(),
@@ -339,10 +336,4 @@ impl Sitting<'_> {
         }
         Ok(())
     }
-}
-
-/// The day, in UTC.
-fn today() -> String {
-    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
-    now[..10].to_owned()
 }

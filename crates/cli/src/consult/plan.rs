@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assize_consult::sources::edgar::{Edgar, EdgarError};
+use assize_consult::sources::edgar::{Edgar, EdgarError, day_of};
 use assize_consult::sources::files::FilesError;
 use assize_consult::sources::{Gathered, files};
 use assize_consult::{BadPersonas, Company, NoTicker, Personas, Ticker, Turning};
@@ -393,10 +393,14 @@ impl Plan {
     }
 }
 
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 /// How the SEC is asked, by the settings.
 fn edgar(config: &Config, around: &Surroundings) -> Result<Edgar, Failure> {
-    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seconds = seconds.map_or(0, |since| since.as_secs());
     let folder = match config.text("edgar.folder") {
         Some(path) => walls::typed(around, path.as_ref()),
         None => around.cache_folder.join("edgar"),
@@ -405,6 +409,6 @@ fn edgar(config: &Config, around: &Surroundings) -> Result<Edgar, Failure> {
         base_url: config.text("edgar.base_url").map(str::to_owned),
         contact: config.text("edgar.contact").map(str::to_owned),
         folder,
-        today: assize_consult::sources::edgar::day_of(seconds),
+        today: day_of(now()),
     })
 }

@@ -12,7 +12,7 @@ use assize_debate::{
     Company, DebateState, MoveDocument, Options, Personas, Verdict, graph, step_limit,
 };
 use assize_gateway::{Gateway, Rehearsal};
-use assize_graph::{Fork, Graph, Journal, Record, RunError, RunOptions};
+use assize_graph::{Graph, Record, RunError, RunOptions};
 use assize_store::{Ending, Run, RunJournal};
 use assize_types::{Cancel, Money, trail};
 use serde_json::json;
@@ -22,6 +22,7 @@ use crate::args::DebateArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
+use crate::fork;
 use crate::kept;
 use crate::sitting;
 use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
@@ -116,10 +117,7 @@ impl Sitting<'_> {
         let personas = Arc::new(Personas::default());
         let state = DebateState::new(document, company, personas, input.rounds)
             .changed(input.changes.clone());
-        let journal: Arc<dyn Journal> = match self.run.parent {
-            Some(_) => Arc::new(Fork::new(self.journal.clone(), inherited)),
-            None => self.journal.clone(),
-        };
+        let journal = fork::journal(&self.run, &self.journal, inherited);
         let progress = Arc::new(self.progress());
         let seen = progress.clone();
         let run_options = RunOptions {

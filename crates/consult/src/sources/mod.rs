@@ -37,6 +37,16 @@ impl Gathered {
         self.financial.is_empty() && self.news.is_empty()
     }
 
+    /// All that there is to read, the figures first.
+    pub fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.financial.iter().chain(&self.news)
+    }
+
+    /// About how many tokens it takes to read all of it.
+    pub fn likely_tokens(&self) -> u64 {
+        self.documents().map(|document| document.text.len() as u64 / 4).sum()
+    }
+
     /// With what another source says after it.
     #[must_use]
     pub fn and(mut self, other: Gathered) -> Gathered {

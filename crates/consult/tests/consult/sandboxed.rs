@@ -11,7 +11,7 @@ use assize_graph::{RunError, RunOptions};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Backend, Command, Enforcement, Event, Identity, Isolation, Key, Language, Limits, Manager,
-    SandboxError, Spec, Started,
+    Sandbox, SandboxError, Spec, Started,
 };
 use async_trait::async_trait;
 
@@ -104,6 +104,16 @@ async fn consult(chamber: Chamber) -> Result<ConsultState, RunError> {
     graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), RunOptions::default()).await
 }
 
+/// Does something in the sandbox of the first move, while its debate waits for an answer.
+fn in_the_first(manager: &Manager, what: impl AsyncFnOnce(Sandbox)) {
+    let key = Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
+    tokio::task::block_in_place(|| {
+        tokio::runtime::Handle::current().block_on(async {
+            what(manager.get(&key).await.unwrap().unwrap()).await;
+        });
+    });
+}
+
 fn asked(model: &Script) -> Vec<String> {
     let asked = model.asked.lock().unwrap();
     let mut all: Vec<String> =
@@ -146,14 +156,7 @@ async fn a_sandbox_that_dies_in_round_6_is_made_anew_and_nothing_is_asked_twice(
     let killed = AtomicBool::new(false);
     let model = Script::saying(move |asked| {
         if asked.key == "m1/i2/round-6/D2" && !killed.swap(true, Ordering::SeqCst) {
-            let key =
-                Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
-            let manager = manager.clone();
-            tokio::task::block_in_place(|| {
-                tokio::runtime::Handle::current().block_on(async {
-                    manager.get(&key).await.unwrap().unwrap().end().await;
-                });
-            });
+            in_the_first(&manager, async |sandbox| sandbox.end().await);
         }
         one_move(asked)
     });
@@ -242,21 +245,15 @@ async fn sandbox_lifecycle_create_write_read_delete() {
     let model = Script::saying(move |asked| {
         // Before anybody has answered, the opening is in every log.
         if asked.key == "m1/i1/round-1/D1" {
-            let key =
-                Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
-            let (manager, key) = (manager.clone(), key);
-            tokio::task::block_in_place(|| {
-                tokio::runtime::Handle::current().block_on(async {
-                    let sandbox = manager.get(&key).await.unwrap().unwrap();
-                    sandbox.write("/workspace/note.txt", b"hello").await.unwrap();
-                    assert_eq!(sandbox.read("/workspace/note.txt", 100).await.unwrap(), b"hello");
-                    for log in ["i1", "i2", "i3"] {
-                        let path = format!("/workspace/logs/{log}.json");
-                        let log = sandbox.read(&path, 1 << 20).await.unwrap();
-                        let log: serde_json::Value = serde_json::from_slice(&log).unwrap();
-                        assert_eq!(log[0]["role"], "critic");
-                    }
-                });
+            in_the_first(&manager, async |sandbox| {
+                sandbox.write("/workspace/note.txt", b"hello").await.unwrap();
+                assert_eq!(sandbox.read("/workspace/note.txt", 100).await.unwrap(), b"hello");
+                for log in ["i1", "i2", "i3"] {
+                    let path = format!("/workspace/logs/{log}.json");
+                    let log = sandbox.read(&path, 1 << 20).await.unwrap();
+                    let log: serde_json::Value = serde_json::from_slice(&log).unwrap();
+                    assert_eq!(log[0]["role"], "critic");
+                }
             });
         }
         one_move(asked)
@@ -287,16 +284,10 @@ async fn a_program_that_is_killed_in_its_sandbox_is_started_again() {
     let killed = AtomicBool::new(false);
     let model = Script::saying(move |asked| {
         if asked.key == "m1/i2/round-2/D2" && !killed.swap(true, Ordering::SeqCst) {
-            let key =
-                Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
-            let manager = manager.clone();
-            tokio::task::block_in_place(|| {
-                tokio::runtime::Handle::current().block_on(async {
-                    let sandbox = manager.get(&key).await.unwrap().unwrap();
-                    let kill = Command::new("/bin/sh").args(["-c", "kill -9 -1"]);
-                    let mut running = sandbox.exec(kill).await.unwrap();
-                    while !matches!(running.next().await, Ok(Event::Ended(_)) | Err(_)) {}
-                });
+            in_the_first(&manager, async |sandbox| {
+                let kill = Command::new("/bin/sh").args(["-c", "kill -9 -1"]);
+                let mut running = sandbox.exec(kill).await.unwrap();
+                while !matches!(running.next().await, Ok(Event::Ended(_)) | Err(_)) {}
             });
         }
         one_move(asked)
