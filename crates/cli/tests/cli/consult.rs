@@ -274,7 +274,8 @@ id=$(assize runs list | sed -n 2p | cut -d' ' -f1)
 mount -o remount,size=40m disk
 tries assize runs resume \"$id\" --quiet --max-tokens 150000
 assize runs resume \"$id\" --quiet --max-tokens 100000000 | head -2
-assize runs show \"$id\" --events | grep -c pipeline_failed";
+# Of the full disk there may be a word or not: that, too, needs room.
+assize runs show \"$id\" --events | grep -o 'pipeline_failed.*budget\\|pipeline_failed.*tokens' | head -c 15";
     let Ran { code, out, err } = crate::runs::where_disks_can_be_made(&home, script);
     assert_eq!(code, 0, "{out}\n{err}");
     insta::assert_snapshot!(out, @r"
@@ -282,7 +283,7 @@ assize runs show \"$id\" --events | grep -c pipeline_failed";
     exit code 5
     [rehearsal, no model was asked]
     Recommended to CRST
-    1
+    pipeline_failed
     ");
     assert!(err.contains("there is no room left for the store"), "{err}");
     assert!(err.contains("tokens does not allow another call"), "{err}");
