@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod consult;
+mod drafts;
 mod eval;
 mod run;
 mod runs;
@@ -13,6 +14,9 @@ use assize_consult::At;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::consult::{ConsultArgs, SourceName};
+pub(crate) use self::drafts::{
+    AuditCommand, DraftsCommand, GateCommand, McpArgs, WorkArgs, WorkspaceArgs,
+};
 pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
@@ -67,6 +71,21 @@ pub(crate) enum Command {
     /// Put one business move on trial: a critic against three decision makers, then their scores.
     /// Every finished call is kept, so that a run can be stopped and go on
     Debate(Box<DebateArgs>),
+    /// Have a model change files of a folder: it writes drafts, a gate checks each, and it tries again with the
+    /// reasons. Every step is kept, so that a run can be stopped and go on
+    Work(Box<WorkArgs>),
+    /// Serve the draft tools to a program that speaks MCP, over standard input and output: workers get copies
+    /// of files, and a gate stands before the files themselves
+    Mcp(McpArgs),
+    /// Drafts that workers write: see them, put old ones away, switch the tools off
+    #[command(subcommand)]
+    Drafts(DraftsCommand),
+    /// What the gate decided, and what waits for you: accept it, reject it, take it back
+    #[command(subcommand)]
+    Gate(GateCommand),
+    /// The log of all that happened to drafts, and whether it is whole
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// What was kept of earlier runs
     #[command(subcommand)]
     Runs(RunsCommand),

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_draft::work::rehearsal::Line;
 use assize_gateway::{
     Asked, Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits,
-    MemoryLedger, Options, Pacer, Provider, Rehearsal, RetryPolicy, probe,
+    MemoryLedger, Options, Pacer, Provider, Recital, Rehearsal, RetryPolicy, probe,
 };
+use assize_llm::ModelError;
 use assize_types::Money;
 
 use crate::args::ModelArgs;
@@ -216,10 +218,23 @@ fn options(config: &Config, quiet: bool, already: Already) -> Result<Options, Fa
         ledger: Arc::new(MemoryLedger::new(caps)),
         observer: (!quiet).then(|| Arc::new(tell) as _),
         script: Some(Arc::new(|request| {
+            let words = |known: Result<String, ModelError>| known.map(Recital::from);
             assize_code::rehearsal::answer(request)
                 .or_else(|| assize_consult::rehearsal::answer(request))
+                .map(words)
+                .or_else(|| assize_draft::work::rehearsal::answer(request).map(recited))
         })),
         ..Options::default()
+    })
+}
+
+/// What a worker does by heart.
+fn recited(known: Result<Line, ModelError>) -> Result<Recital, ModelError> {
+    known.map(|line| match line {
+        Line::Words(text) => text.into(),
+        Line::Call(name, arguments) => {
+            Recital { text: String::new(), calls: vec![(name.to_owned(), arguments)] }
+        }
     })
 }
 

@@ -8,7 +8,7 @@ use clap::Parser;
 use crate::args::{Cli, Command};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::{consult, debate, eval, flags, kept, run};
+use crate::{consult, debate, eval, flags, kept, run, work};
 
 /// Flags as they would be typed.
 pub(crate) fn typed<const N: usize, const M: usize>(
@@ -74,6 +74,7 @@ impl Earlier {
         match cli.command {
             Command::Run(args) => run::run(*args, &config, around, cancel).await,
             Command::Eval(args) => eval::run(*args, &config, around, cancel).await,
+            Command::Work(args) => work::run(*args, &config, around, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, around, cancel).await.map(|()| 0),
             Command::Consult(args) => {
                 consult::run(*args, &config, around, cancel).await.map(|()| 0)

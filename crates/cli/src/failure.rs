@@ -56,6 +56,7 @@ Exit codes:
     3  a setting, a key or a model's name is wrong
     4  a provider, the network or the disk failed
     5  the budget is reached
+    6  a person must decide: `assize gate ls` shows on what
    70  a fault in assize itself
   125  no sandbox could be made, or it broke
   130  interrupted, or told to end";

@@ -40,6 +40,13 @@ pub(crate) fn open(config: &Config, around: &Surroundings) -> Result<Arc<dyn Sto
     Ok(Arc::new(SqliteStore::open(&path(config, around), Access::Write(durability))?))
 }
 
+/// Opens the store to write what must outlive a power cut, whatever the settings say of the rest.
+pub(crate) fn open_safe(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
+    config.refuse_withheld()?;
+    let access = Access::Write(Durability::PowerLoss);
+    Ok(Arc::new(SqliteStore::open(&path(config, around), access)?))
+}
+
 /// Opens the store to read; `None` where nothing was ever kept.
 pub(crate) fn open_to_read(
     config: &Config,

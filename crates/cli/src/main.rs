@@ -12,6 +12,7 @@ mod config_command;
 mod consult;
 mod debate;
 mod doctor;
+mod drafts;
 mod earlier;
 mod eval;
 mod exec;
@@ -29,6 +30,7 @@ mod sessions;
 mod sitting;
 mod terminal;
 mod walls;
+mod work;
 
 use std::process::ExitCode;
 
@@ -80,6 +82,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Exec(args) => return exec::run(*args, &config, &around, cancel).await,
             Command::Run(args) => return run::run(*args, &config, &around, cancel).await,
             Command::Eval(args) => return eval::run(*args, &config, &around, cancel).await,
+            Command::Work(args) => return work::run(*args, &config, &around, cancel).await,
             Command::Runs(RunsCommand::Resume {
                 run,
                 take_over,
@@ -133,6 +136,10 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Ask(args) => ask::run(*args, &config, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
             Command::Consult(args) => consult::run(*args, &config, &around, cancel).await,
+            Command::Mcp(args) => drafts::mcp::run(args, &config, &around, cancel).await,
+            Command::Drafts(command) => drafts::commands::run(command, &config, &around).await,
+            Command::Gate(command) => drafts::gate::run(command, &config, &around).await,
+            Command::Audit(command) => drafts::audit::run(command, &config, &around).await,
             Command::Runs(command) => runs::run(command, &config, &around).await,
             Command::Sessions(command) => sessions::run(command, &around),
             Command::Doctor(args) => {
@@ -195,6 +202,8 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Consult(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
+        Command::Mcp(args) => args.gate.settings(),
+        Command::Work(args) => [args.gate.settings(), args.model.settings()].concat(),
         Command::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
             args.sandbox.settings()
         }
@@ -205,6 +214,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Debate(args) => (Some(&args.model), false),
         Command::Run(args) => (Some(&args.model), false),
         Command::Eval(args) => (Some(&args.model), false),
+        Command::Work(args) => (Some(&args.model), false),
         Command::Consult(args) => (Some(&args.model), true),
         _ => (None, false),
     };

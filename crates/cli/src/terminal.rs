@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
@@ -192,6 +193,14 @@ pub(crate) fn write_failed(error: io::Error) -> Failure {
         std::process::exit(0);
     }
     Failure::new(FailureKind::Environment, format!("cannot write to standard output: {error}"))
+}
+
+/// A moment as people write it: `2026-11-15 04:29`.
+pub(crate) fn when(milliseconds: u64) -> String {
+    // The library writes years of four digits.
+    const LAST: u64 = 253_402_300_799_000;
+    let moment = UNIX_EPOCH + Duration::from_millis(milliseconds.min(LAST));
+    humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()
 }
 
 /// A number with thin groups of three: 1,234,567.

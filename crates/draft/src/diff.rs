@@ -61,7 +61,11 @@ impl Diff {
     pub fn unified(name: &str, original: &str, draft: &str) -> String {
         let diff =
             TextDiff::configure().algorithm(Algorithm::Histogram).diff_lines(original, draft);
-        let (old, new) = (format!("a/{name}"), format!("b/{name}"));
+        let side = |letter: &str, text: &str| match text {
+            "" => "/dev/null".to_owned(),
+            _ => format!("{letter}/{name}"),
+        };
+        let (old, new) = (side("a", original), side("b", draft));
         diff.unified_diff().context_radius(3).header(&old, &new).to_string()
     }
 }

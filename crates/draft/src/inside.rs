@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use assize_types::text::is_invisible;
 
-use crate::drafts::HANDOFF;
+use crate::folder::HANDOFF;
 
 /// The longest path, and the longest part of one, in bytes.
 const LONGEST: usize = 1024;
@@ -82,6 +82,15 @@ impl Inside {
             return Err(Outside::Handoff);
         }
         Ok(Inside(parts))
+    }
+
+    /// What a name that was found in a folder leads to; `None` where no path of ours leads there.
+    pub(crate) fn below(folder: Option<&Inside>, name: &str) -> Option<Inside> {
+        let path = match folder {
+            Some(folder) => format!("{folder}/{name}"),
+            None => name.to_owned(),
+        };
+        Inside::read(&path, Path::new("/")).ok()
     }
 
     /// The last part.

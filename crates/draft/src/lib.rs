@@ -5,13 +5,41 @@
 //! kernel relative to the folder, which refuses whatever leads out of it, links of all kinds included. Nothing
 //! depends on what a path meant a moment ago.
 
+mod apply;
+mod book;
+mod contract;
+mod copies;
+mod counter;
+mod decide;
+mod desk;
 mod diff;
-mod drafts;
+mod folder;
+pub mod gate;
+mod globs;
+pub mod hardcoded;
 mod inside;
+mod ledger;
+mod policy;
 pub mod secrets;
+mod task;
+pub mod tools;
+mod verify;
+pub mod work;
 mod workspace;
 
+pub use book::{
+    Book, Message, MessageKind, OpenDraft, Proposed, Replacing, Stage, Step, Submission, message_id,
+};
+pub use contract::{CONTRACT, Contract, ContractError, ContractLimits, Verify};
+pub use counter::{Read, Requested, Submit, Submitted, Written};
+pub use decide::Force;
+pub use desk::{Cleared, Desk, DeskError, GATE, Options};
 pub use diff::Diff;
-pub use drafts::{BadName, DRAFTS, Drafts, HANDOFF};
+pub use folder::{BadName, DRAFTS, Folder, HANDOFF, Lock, Wait};
+pub use gate::{Effect, Reason, Verdict};
 pub use inside::{Inside, Outside};
-pub use workspace::{FileError, Original, Workspace};
+pub use ledger::{Mirror, TRANSITIONS};
+pub use policy::{Policy, Review, VerifyMost};
+pub use task::{BadTaskId, TaskId};
+pub use verify::{NotVerified, Verified, Verifier};
+pub use workspace::{FileError, Kind, Original, Walk, Workspace};

@@ -3,11 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use assize_types::Fingerprint;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat, statat,
+};
 use rustix::io::Errno;
 
 use crate::inside::{Inside, Outside};
@@ -17,6 +20,29 @@ use crate::inside::{Inside, Outside};
 pub struct Workspace {
     path: PathBuf,
     root: OwnedFd,
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    File,
+    Folder,
+    Link,
+}
+
+/// Files that were found.
+#[derive(Debug, Default)]
+pub struct Walk {
+    pub files: Vec<(Inside, Kind)>,
+    /// There are more.
+    pub cut: bool,
+}
+
+/// Whether a file may have several names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    One,
+    Several,
 }
 
 /// A file as it was when it was read.
@@ -89,6 +115,19 @@ impl Workspace {
     /// # Errors
     /// When it is none, or is larger.
     pub fn read(&self, file: &Inside, most: u64) -> Result<Original, FileError> {
+        self.read_with(file, most, Names::One)
+    }
+
+    /// The same, of a file that may have other names, too, or may not.
+    ///
+    /// # Errors
+    /// When it is none, or is larger.
+    pub(crate) fn read_with(
+        &self,
+        file: &Inside,
+        most: u64,
+        names: Names,
+    ) -> Result<Original, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(beneath(self.root.as_fd(), file.parts(), flags)?);
         let metadata = file.metadata()?;
@@ -98,7 +137,7 @@ impl Workspace {
         if !metadata.is_file() {
             return Err(FileError::Special);
         }
-        if metadata.nlink() > 1 {
+        if metadata.nlink() > 1 && names == Names::One {
             return Err(FileError::ManyNames(metadata.nlink()));
         }
         let mut bytes = Vec::new();
@@ -109,6 +148,98 @@ impl Workspace {
         let sha256 = Fingerprint::of(&bytes);
         let owner = (metadata.uid(), metadata.gid());
         Ok(Original { bytes, sha256, mode: metadata.mode() & 0o7777, owner })
+    }
+
+    /// What is in a folder of the workspace, by name; in its own, where no other is named.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn list(&self, folder: Option<&Inside>) -> Result<Vec<(String, Kind)>, FileError> {
+        let folder = match folder {
+            None => openat(&self.root, ".", FOLDER, Mode::empty())?,
+            Some(folder) => beneath(self.root.as_fd(), folder.parts(), FOLDER)?,
+        };
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            // What is no text can be named by nobody here.
+            let Ok(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Some file systems do not say.
+                FileType::Unknown => {
+                    let stat = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+                    FileType::from_raw_mode(stat.st_mode)
+                }
+                known => known,
+            };
+            let kind = match kind {
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Folder,
+                FileType::Symlink => Kind::Link,
+                _ => continue,
+            };
+            found.push((name, kind));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// All files below the workspace's folder that `enter` and `take` want, in order; at most so many.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub fn walk(
+        &self,
+        most: usize,
+        wanted: &dyn Fn(&Inside, Kind) -> bool,
+    ) -> Result<Walk, FileError> {
+        let mut walk = Walk::default();
+        let mut open: Vec<Option<Inside>> = vec![None];
+        while let Some(folder) = open.pop() {
+            let listed = match self.list(folder.as_ref()) {
+                // It has gone since.
+                Err(FileError::Missing | FileError::Link) if folder.is_some() => continue,
+                listed => listed?,
+            };
+            let mut inner = Vec::new();
+            for (name, kind) in listed {
+                let Some(path) = Inside::below(folder.as_ref(), &name) else { continue };
+                match kind {
+                    _ if !wanted(&path, kind) => {}
+                    Kind::Folder => inner.push(Some(path)),
+                    Kind::File | Kind::Link if walk.files.len() == most => walk.cut = true,
+                    Kind::File | Kind::Link => walk.files.push((path, kind)),
+                }
+            }
+            open.extend(inner.into_iter().rev());
+        }
+        Ok(walk)
+    }
+
+    /// Something in the folder of a file whose name is the same but for the case of its letters.
+    pub(crate) fn twin(&self, file: &Inside) -> Option<String> {
+        let (name, folders) = file.parts().split_last()?;
+        let folder = match folders {
+            [] => openat(&self.root, ".", FOLDER, Mode::empty()).ok()?,
+            folders => beneath(self.root.as_fd(), folders, FOLDER).ok()?,
+        };
+        let names = Dir::read_from(&folder).ok()?.filter_map(Result::ok);
+        let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.find(|other| other != name && other.to_lowercase() == name.to_lowercase())
+    }
+
+    /// What a link says.
+    pub(crate) fn link(&self, path: &Inside) -> Result<PathBuf, FileError> {
+        let (name, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
+        let folder = match folders {
+            [] => openat(&self.root, ".", FOLDER, Mode::empty())?,
+            folders => beneath(self.root.as_fd(), folders, FOLDER)?,
+        };
+        let target = readlinkat(&folder, name, Vec::new())?;
+        Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
     }
 
     pub(crate) fn root(&self) -> &OwnedFd {

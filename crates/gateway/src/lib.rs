@@ -47,5 +47,5 @@ pub use gateway::{Event, Gateway, Observer, Options};
 pub use http::{HttpClient, is_usable_address, probe};
 pub use pace::{Limits, Pacer};
 pub use provider::{Endpoint, Provider, Secret, UnknownProvider};
-pub use rehearsal::{REHEARSAL_LABEL, Rehearsal, Script};
+pub use rehearsal::{REHEARSAL_LABEL, Recital, Rehearsal, Script};
 pub use retry::RetryPolicy;

@@ -2,7 +2,7 @@
 //! nothing can be changed or taken out of the middle without it showing.
 
 use assize_types::Fingerprint;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// An entry that is to be written.
@@ -14,8 +14,17 @@ pub struct NewAuditEntry {
     pub detail: Value,
 }
 
+/// Which entries are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuditQuery {
+    /// About this, or about all.
+    pub subject: Option<String>,
+    /// With ids above this one.
+    pub after: u64,
+}
+
 /// An entry as it was written.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
     pub id: u64,
     pub at: u64,
@@ -35,7 +44,7 @@ pub enum AuditVerdict {
     Intact {
         entries: u64,
     },
-    /// This entry is not what it was, or does not follow the one before it.
+    /// This entry is not what it was, is missing, or does not follow the one before it.
     Broken {
         at: u64,
     },
@@ -55,7 +64,8 @@ impl AuditEntry {
         entry
     }
 
-    fn expected_hash(&self) -> Fingerprint {
+    /// The hash that an entry with these words should have.
+    pub fn expected_hash(&self) -> Fingerprint {
         let text = json!([
             self.id,
             self.at,
@@ -70,8 +80,8 @@ impl AuditEntry {
 }
 
 impl AuditVerdict {
-    /// Looks at a whole log, oldest entry first.
-    pub fn of(log: &[AuditEntry]) -> AuditVerdict {
+    /// Looks at a whole log, oldest entry first, whose last entry had this id.
+    pub fn of(log: &[AuditEntry], head: u64) -> AuditVerdict {
         let mut previous = Fingerprint::NONE;
         for entry in log {
             if entry.previous != previous || entry.hash != entry.expected_hash() {
@@ -79,7 +89,10 @@ impl AuditVerdict {
             }
             previous = entry.hash;
         }
-        AuditVerdict::Intact { entries: log.len() as u64 }
+        match log.last().map_or(0, |last| last.id) {
+            last if last == head => AuditVerdict::Intact { entries: log.len() as u64 },
+            last => AuditVerdict::Broken { at: last + 1 },
+        }
     }
 }
 
@@ -88,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_a_missing_and_a_swapped_entry_all_show() {
+    fn a_changed_a_missing_a_swapped_and_a_cut_off_entry_all_show() {
         let mut log: Vec<AuditEntry> = Vec::new();
         for id in 1..=4 {
             let previous = log.last().map_or(Fingerprint::NONE, |entry| entry.hash);
@@ -100,15 +113,17 @@ mod tests {
             };
             log.push(AuditEntry::chained(id, 1000 + id, entry, previous));
         }
-        assert_eq!(AuditVerdict::of(&log), AuditVerdict::Intact { entries: 4 });
+        assert_eq!(AuditVerdict::of(&log, 4), AuditVerdict::Intact { entries: 4 });
+        assert_eq!(AuditVerdict::of(&log[..3], 4), AuditVerdict::Broken { at: 4 });
+        assert_eq!(AuditVerdict::of(&[], 4), AuditVerdict::Broken { at: 1 });
         let mut changed = log.clone();
         changed[1].detail = json!({"lines": 200});
-        assert_eq!(AuditVerdict::of(&changed), AuditVerdict::Broken { at: 2 });
+        assert_eq!(AuditVerdict::of(&changed, 4), AuditVerdict::Broken { at: 2 });
         let mut missing = log.clone();
         missing.remove(2);
-        assert_eq!(AuditVerdict::of(&missing), AuditVerdict::Broken { at: 4 });
+        assert_eq!(AuditVerdict::of(&missing, 4), AuditVerdict::Broken { at: 4 });
         let mut swapped = log.clone();
         swapped.swap(0, 1);
-        assert_eq!(AuditVerdict::of(&swapped), AuditVerdict::Broken { at: 2 });
+        assert_eq!(AuditVerdict::of(&swapped, 4), AuditVerdict::Broken { at: 2 });
     }
 }

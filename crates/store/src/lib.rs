@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use artifact::{ArtifactId, ArtifactUse};
-pub use audit::{AuditEntry, AuditVerdict, NewAuditEntry};
+pub use audit::{AuditEntry, AuditQuery, AuditVerdict, NewAuditEntry};
 pub use error::StoreError;
 pub use journal::RunJournal;
 pub use run::{BadRunId, Claim, Ending, NewRun, Run, RunFilter, RunId, RunStatus};
@@ -128,6 +128,9 @@ pub trait Store: Send + Sync {
     /// Adds an entry to the audit log, chained to the one before.
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError>;
 
-    /// The audit log, oldest first.
-    async fn audit_log(&self) -> Result<Vec<AuditEntry>, StoreError>;
+    /// Entries of the audit log, oldest first.
+    async fn audit_log(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError>;
+
+    /// The id of the last entry that was ever written to it, kept apart from the entries; 0 if none was.
+    async fn audit_head(&self) -> Result<u64, StoreError>;
 }

@@ -76,7 +76,7 @@ pub(crate) struct Withheld {
 }
 
 /// All settings that are in force.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) settings: Vec<Setting>,
     values: BTreeMap<String, Value>,

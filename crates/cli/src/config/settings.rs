@@ -358,6 +358,61 @@ pub(crate) fn all() -> Vec<Setting> {
         )
         .default("1")
         .trusted(),
+        Setting::new(
+            "draft.review",
+            Kind::Choice(assize_draft::Review::NAMES.to_vec()),
+            "when a person looks before a draft is applied; `never` rejects what the gate doubts",
+        )
+        .default("escalated")
+        .trusted(),
+        Setting::new("draft.max_lines", whole(1, 1_000_000), "lines that a draft may add and remove")
+            .default("500")
+            .tighten(),
+        Setting::new("draft.max_files", whole(1, 10_000), "files that a task may change")
+            .default("20")
+            .tighten(),
+        Setting::new(
+            "draft.max_deletion",
+            decimal(0.0, 1.0),
+            "the share of a file that may go with nothing in its place",
+        )
+        .default("0.5")
+        .tighten(),
+        Setting::new("draft.max_bytes", size(1 << 10, 1 << 26), "the largest file and draft")
+            .default("1M")
+            .tighten(),
+        Setting::new(
+            "draft.readable",
+            Kind::Text,
+            "files that workers may read although they look like secrets, such as `.env.example, certs/*.pem`",
+        )
+        .trusted(),
+        Setting::new(
+            "draft.protected",
+            Kind::Text,
+            "files that only a person may let be changed, besides hooks, CI, lock files and the like",
+        ),
+        Setting::new("draft.keep_days", whole(1, 36_500), "how long what is settled can be undone")
+            .default("30")
+            .trusted(),
+        Setting::new(
+            "draft.verify",
+            Kind::Text,
+            "a command that must pass before a draft is accepted, in a sandbox",
+        )
+        .trusted(),
+        Setting::new("draft.verify_memory", size(16 << 20, 1 << 40), "memory that it may ask for")
+            .default("2G")
+            .tighten(),
+        Setting::new("draft.verify_seconds", whole(1, 86_400), "seconds that it may ask for")
+            .default("600")
+            .tighten(),
+        Setting::new(
+            "draft.verify_layers",
+            Kind::Text,
+            "folders of this machine that it may see, such as a toolchain",
+        )
+        .trusted(),
         Setting::new("rehearsal.seed", whole(0, u64::MAX), "another seed gives other answers")
             .default("0"),
         Setting::new("rehearsal.latency_ms", whole(0, 600_000), "how long an answer takes")

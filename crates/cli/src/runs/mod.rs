@@ -5,7 +5,6 @@ mod show;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use assize_debate::conversation_logs;
 use assize_gateway::REHEARSAL_LABEL;
@@ -20,7 +19,7 @@ use crate::args::{RunsCommand, StatusFilter};
 use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint};
+use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
 use crate::{consult, kept, sessions};
 
 pub(crate) async fn run(
@@ -321,12 +320,4 @@ async fn remove(store: Arc<dyn Store>, names: &[String], force: bool) -> Result<
         let _ = writeln!(removed, "removed {}", run.id);
     }
     out(&removed)
-}
-
-/// A moment as people write it: `2026-11-15 04:29`.
-fn when(milliseconds: u64) -> String {
-    // The library writes years of four digits.
-    const LAST: u64 = 253_402_300_799_000;
-    let moment = UNIX_EPOCH + Duration::from_millis(milliseconds.min(LAST));
-    humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()
 }

@@ -14,10 +14,10 @@ use assize_store::{Run, Store};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{described, is_rehearsal, when};
+use super::{described, is_rehearsal};
 use crate::debate::show;
 use crate::failure::{Failure, FailureKind};
-use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
+use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint, when};
 use crate::{consult, eval, kept, run};
 
 pub(super) async fn show(

@@ -13,6 +13,7 @@ use std::time::Duration;
 use assize_llm::{ErrorKind, ModelError, Request, Stop, ToolCall, Turn};
 use assize_types::Usage;
 use async_trait::async_trait;
+use serde_json::Value;
 
 use crate::catalog::{ModelFacts, Price};
 use crate::dialect::{Encoded, Manner, Reply};
@@ -33,8 +34,22 @@ pub struct Rehearsal {
     pub fault_rate: f64,
 }
 
+/// An answer that is known by heart: words, and tools that are called.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recital {
+    pub text: String,
+    /// The names of tools, with their arguments.
+    pub calls: Vec<(String, Value)>,
+}
+
+impl From<String> for Recital {
+    fn from(text: String) -> Recital {
+        Recital { text, calls: Vec::new() }
+    }
+}
+
 /// Answers that are known by heart, or why there is none; `None` for what is not.
-pub type Script = Arc<dyn Fn(&Request) -> Option<Result<String, ModelError>> + Send + Sync>;
+pub type Script = Arc<dyn Fn(&Request) -> Option<Result<Recital, ModelError>> + Send + Sync>;
 
 pub(crate) struct RehearsalWire {
     rehearsal: Rehearsal,
@@ -108,15 +123,12 @@ impl RehearsalWire {
         };
         let known = self.script.as_ref().and_then(|script| script(request));
         if let Some(known) = known {
-            text = known?;
+            let Recital { text: words, calls } = known?;
+            text = words;
+            tool_calls = calls.into_iter().enumerate().map(called).collect();
         } else if let (Some(tool), false) = (request.tools.first(), answered) {
             let arguments = shape::fill(&tool.parameters, &mut dice).map_err(unfit)?;
-            tool_calls.push(ToolCall {
-                id: "call_0".to_owned(),
-                name: tool.name.clone(),
-                arguments,
-                signature: None,
-            });
+            tool_calls.push(called((0, (tool.name.clone(), arguments))));
         } else if let Some(schema) = &request.schema {
             text = shape::fill(&schema.value, &mut dice).map_err(unfit)?.to_string();
         } else {
@@ -133,6 +145,10 @@ impl RehearsalWire {
             cost: None,
         })
     }
+}
+
+fn called((index, (name, arguments)): (usize, (String, Value))) -> ToolCall {
+    ToolCall { id: format!("call_{index}"), name, arguments, signature: None }
 }
 
 #[async_trait]

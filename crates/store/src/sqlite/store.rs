@@ -13,7 +13,7 @@ use super::rows::{
 };
 use super::worker::Trouble;
 use crate::artifact::{ArtifactId, ArtifactUse};
-use crate::audit::{AuditEntry, NewAuditEntry};
+use crate::audit::{AuditEntry, AuditQuery, NewAuditEntry};
 use crate::error::StoreError;
 use crate::run::{Claim, Ending, NewRun, Run, RunFilter, RunId, RunStatus};
 use crate::{EventQuery, Message, Store, StoredEvent};
@@ -363,9 +363,11 @@ impl Store for SqliteStore {
         self.writer()?.ask(body).await
     }
 
-    async fn audit_log(&self) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_log(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
         let body = move |db: &Connection| {
-            let mut select = db.prepare_cached("SELECT * FROM audit ORDER BY id")?;
+            let mut select = db.prepare_cached(
+                "SELECT * FROM audit WHERE id > ?1 AND (?2 IS NULL OR subject = ?2) ORDER BY id",
+            )?;
             let read = |row: &Row<'_>| {
                 Ok(AuditEntry {
                     id: row.get("id")?,
@@ -378,7 +380,20 @@ impl Store for SqliteStore {
                     hash: fingerprint(row, "hash")?,
                 })
             };
-            Ok(select.query_map([], read)?.collect::<rusqlite::Result<_>>()?)
+            let rows = select.query_map(params![query.after, query.subject], read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn audit_head(&self) -> Result<u64, StoreError> {
+        let body = |db: &Connection| {
+            // SQLite itself notes the highest number that a table ever gave out.
+            let head = db
+                .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")?
+                .query_row([], |row| row.get(0))
+                .optional()?;
+            Ok(head.unwrap_or(0))
         };
         self.reader.ask(body).await
     }

@@ -7,8 +7,8 @@ use assize_graph::{
     Appended, Context, END, Event, Graph, Key, NodeError, Outcome, Record, RunOptions, State,
 };
 use assize_store::{
-    ArtifactId, AuditVerdict, Claim, Ending, EventQuery, NewAuditEntry, NewRun, Run, RunFilter,
-    RunId, RunJournal, RunStatus, Store, StoreError,
+    ArtifactId, AuditQuery, AuditVerdict, Claim, Ending, EventQuery, NewAuditEntry, NewRun, Run,
+    RunFilter, RunId, RunJournal, RunStatus, Store, StoreError,
 };
 use assize_types::Fingerprint;
 use serde_json::{Value, json};
@@ -307,7 +307,7 @@ async fn a_removed_run_leaves_the_others_alone(store: Any) {
     // Whoever still worked on it is stopped.
     let error = store.append(&one, record("c", "d"), vec![]).await.unwrap_err();
     assert!(matches!(error, StoreError::NoSuchRun(_)), "{error}");
-    let log = store.audit_log().await.unwrap();
+    let log = store.audit_log(AuditQuery::default()).await.unwrap();
     assert_eq!((log.len(), log[0].subject.as_str()), (1, one.run.as_str()));
 }
 
@@ -340,8 +340,14 @@ async fn the_audit_log_is_one_chain(store: Any) {
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    let log = store.audit_log().await.unwrap();
-    assert_eq!(AuditVerdict::of(&log), AuditVerdict::Intact { entries: 20 });
+    let log = store.audit_log(AuditQuery::default()).await.unwrap();
+    let head = store.audit_head().await.unwrap();
+    assert_eq!(AuditVerdict::of(&log, head), AuditVerdict::Intact { entries: 20 });
+    let subject = Some("draft-7".to_owned());
+    let one = store.audit_log(AuditQuery { subject, after: 0 }).await.unwrap();
+    assert_eq!((one.len(), one[0].detail["number"].as_u64()), (1, Some(7)));
+    let late = store.audit_log(AuditQuery { subject: None, after: 15 }).await.unwrap();
+    assert_eq!(late, log[15..]);
 }
 
 #[derive(Clone, Default)]

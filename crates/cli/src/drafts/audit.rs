@@ -1,0 +1,190 @@
+//! `assize audit`: the log, and whether it is whole.
+
+use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
+use assize_store::{AuditEntry, AuditQuery, AuditVerdict};
+use assize_types::text::shorten;
+use serde_json::{Value, json};
+
+use super::{desk, show};
+use crate::args::AuditCommand;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::kept;
+use crate::terminal::{self, note, out_json, out_line, when};
+
+pub(crate) async fn run(
+    command: AuditCommand,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    let (args, nothing) = match &command {
+        AuditCommand::Verify { workspace, .. } | AuditCommand::Show { workspace, .. } => {
+            (workspace, "nothing was ever written down")
+        }
+    };
+    let Some(store) = kept::open_to_read(config, around)? else {
+        note(nothing);
+        return Ok(());
+    };
+    let desk = desk(args, config, around, store.clone(), None)?;
+    match command {
+        AuditCommand::Verify { since, json, .. } => {
+            let log = store.audit_log(AuditQuery::default()).await?;
+            let head = store.audit_head().await?;
+            let whole = Whole {
+                chain: AuditVerdict::of(&log, head),
+                mirror: desk.compare_logs().await?,
+                since: since.as_deref().map(|since| is_in(&log, since)).transpose()?,
+            };
+            whole.tell(&log, &desk.entries().await?, json)
+        }
+        AuditCommand::Show { task, json, .. } => {
+            let entries = desk.entries().await?;
+            let about = entries.into_iter().filter(|entry| concerns(entry, task.as_deref()));
+            list(&about.collect::<Vec<_>>(), json)
+        }
+    }
+}
+
+/// Whether the log still has what it once came to.
+fn is_in(log: &[AuditEntry], since: &str) -> Result<bool, Failure> {
+    let parts = since.split_once(':').and_then(|(id, hash)| Some((id.parse::<u64>().ok()?, hash)));
+    let Some((id, hash)) = parts else {
+        let message =
+            "`--since` is what `assize audit verify` printed as the head, such as `12:ab34…`";
+        return Err(Failure::new(FailureKind::Usage, message));
+    };
+    Ok(log.iter().any(|entry| entry.id == id && entry.hash.to_string() == hash))
+}
+
+/// What a look at the whole log came to.
+struct Whole {
+    /// In the store.
+    chain: AuditVerdict,
+    /// In the workspace.
+    mirror: Mirror,
+    since: Option<bool>,
+}
+
+impl Whole {
+    fn tell(&self, log: &[AuditEntry], own: &[AuditEntry], json: bool) -> Result<(), Failure> {
+        let mut wrong = Vec::new();
+        if let AuditVerdict::Broken { at } = self.chain {
+            wrong.push(format!("entry {at} in the store was changed, removed or moved"));
+        }
+        let file = format!("{HANDOFF}/{TRANSITIONS}");
+        match self.mirror {
+            Mirror::Same => {}
+            Mirror::Short { lines } => wrong.push(format!(
+                "`{file}` ends after line {lines}, and {} lines were written to it",
+                own.len()
+            )),
+            Mirror::Changed { line } => {
+                wrong.push(format!("line {line} of `{file}` is not what was written there"));
+            }
+        }
+        if self.since == Some(false) {
+            wrong.push("what the log came to then is not in it any more".to_owned());
+        }
+        let head = log.last().map(|last| format!("{}:{}", last.id, last.hash));
+        let completed: Vec<Value> = own.iter().filter_map(completed).collect();
+        if json {
+            out_json(&json!({
+                "intact": wrong.is_empty(), "wrong": wrong, "entries": log.len(), "of_workspace": own.len(),
+                "head": head, "completed": completed,
+            }))?;
+        }
+        for entry in &completed {
+            note(&format!(
+                "entry {}: the log in the workspace ended after line {} and {} were added",
+                entry["entry"], entry["lines_there"], entry["lines_added"]
+            ));
+        }
+        if !wrong.is_empty() {
+            return Err(Failure::new(FailureKind::Verdict, wrong.join("\n")));
+        }
+        if !json {
+            let entries = own.len();
+            out_line(&format!(
+                "intact: {entries} entries of this workspace, {} in all",
+                log.len()
+            ))?;
+            if let Some(head) = head {
+                out_line(&format!("head {head}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// That the log in the workspace was once completed.
+fn completed(entry: &AuditEntry) -> Option<Value> {
+    match Step::of(entry) {
+        Ok(Step::LogCompleted { lines_there, lines_added }) => {
+            Some(json!({"entry": entry.id, "lines_there": lines_there, "lines_added": lines_added}))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an entry is about a task, or about one of its submissions.
+fn concerns(entry: &AuditEntry, task: Option<&str>) -> bool {
+    task.is_none_or(|task| entry.detail["task"] == task)
+}
+
+fn list(entries: &[AuditEntry], json: bool) -> Result<(), Failure> {
+    if json {
+        return out_json(&json!(entries));
+    }
+    if entries.is_empty() {
+        note("nothing was written down about this workspace");
+        return Ok(());
+    }
+    let row = |entry: &AuditEntry| {
+        vec![
+            entry.id.to_string(),
+            when(entry.at),
+            entry.actor.clone(),
+            entry.action.clone(),
+            shorten(&assize_types::text::one_line(&about(entry)), 100),
+        ]
+    };
+    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+    let lines = show::table(&["NO", "TIME (UTC)", "WHO", "WHAT", "ABOUT"], &rows);
+    lines.iter().try_for_each(|line| out_line(line))
+}
+
+/// What an entry is about, in a line.
+fn about(entry: &AuditEntry) -> String {
+    match Step::of(entry) {
+        Ok(Step::Requested { task, path, .. }) => format!("{path} for {task}"),
+        Ok(Step::Submitted { task, files, summary, .. }) => {
+            let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+            format!("{} for {task}: {summary}", names.join(", "))
+        }
+        Ok(Step::Accepting { submission, files, .. }) => {
+            format!("{submission}: {} files", files.len())
+        }
+        Ok(Step::Accepted { submission, .. } | Step::Undone { submission }) => {
+            submission.to_string()
+        }
+        Ok(Step::Undoing { submission, .. }) => submission.to_string(),
+        Ok(Step::NotApplied { submission, why }) => format!("{submission}: {why}"),
+        Ok(
+            Step::Rejected { submission, reasons, .. }
+            | Step::Escalated { submission, reasons, .. },
+        ) => {
+            let rules: Vec<&str> = reasons.iter().map(|reason| reason.rule.as_str()).collect();
+            format!("{submission}: {}", rules.join(", "))
+        }
+        Ok(Step::Refused { tool, path, why, .. }) => format!("{tool} `{path}`: {why}"),
+        Ok(Step::Told { task, .. }) => task.to_string(),
+        Ok(Step::Switched { on }) => if on { "on" } else { "off" }.to_owned(),
+        Ok(Step::Expired { draft, .. }) => draft,
+        Ok(Step::Swept { submissions, copies }) => {
+            format!("{} submissions, {copies} copies", submissions.len())
+        }
+        Ok(Step::LogCompleted { lines_added, .. }) => format!("{lines_added} lines"),
+        Err(_) => terminal::harmless(&entry.detail.to_string()),
+    }
+}

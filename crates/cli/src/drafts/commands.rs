@@ -1,0 +1,200 @@
+//! `assize drafts`: what is being worked on.
+
+use std::fs;
+use std::io::{BufRead, IsTerminal};
+use std::path::Path;
+
+use assize_draft::{Book, DRAFTS, Desk, Diff, HANDOFF, OpenDraft};
+use serde_json::json;
+
+use super::{desk_to_see, desk_to_use, keep, person, show, workspace};
+use crate::args::DraftsCommand;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, note, out_json, out_line};
+
+pub(crate) async fn run(
+    command: DraftsCommand,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    match command {
+        DraftsCommand::Init { workspace: args, yes } => {
+            let folder = workspace(&args, around);
+            if !folder.is_dir() {
+                let message = format!("there is no folder `{}`", folder.display());
+                return Err(Failure::new(FailureKind::Usage, message));
+            }
+            init(&folder, yes)
+        }
+        DraftsCommand::Ls { workspace, json } => {
+            let desk = desk_to_see(&workspace, config, around)?;
+            let book = match &desk {
+                Some(desk) => desk.book().await?,
+                None => Book::default(),
+            };
+            list(&book, json)
+        }
+        DraftsCommand::Show { draft, workspace, json } => {
+            let desk = seen(desk_to_see(&workspace, config, around)?)?;
+            let draft = find(&desk.book().await?, &draft)?;
+            let bytes = desk.draft(&draft.name)?;
+            let text = String::from_utf8_lossy(&bytes);
+            if json {
+                return out_json(&json!({"draft": draft, "content": text}));
+            }
+            terminal::out_untrusted(&text)
+        }
+        DraftsCommand::Diff { draft, workspace } => {
+            let desk = seen(desk_to_see(&workspace, config, around)?)?;
+            let draft = find(&desk.book().await?, &draft)?;
+            let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
+            let bytes = desk.draft(&draft.name)?;
+            let (base, text) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
+            if base == text {
+                note("it changes nothing so far");
+            }
+            let unified = Diff::unified(&draft.path, &base, &text);
+            show::diff(&unified).iter().try_for_each(|line| out_line(line))
+        }
+        DraftsCommand::Clean { workspace, older_than, json } => {
+            let desk = desk_to_use(&workspace, config, around)?;
+            let keep = older_than.unwrap_or_else(|| keep(config));
+            let cleared = desk.sweep(&person(around), show::now(), keep).await?;
+            if json {
+                return out_json(&json!(cleared));
+            }
+            out_line(&format!(
+                "put away: {} settled, {} drafts that nobody handed in, {} copies",
+                cleared.submissions, cleared.drafts, cleared.copies
+            ))
+        }
+        DraftsCommand::Off { workspace } => {
+            let desk = desk_to_use(&workspace, config, around)?;
+            switch(&desk, around, false).await
+        }
+        DraftsCommand::On { workspace } => {
+            let desk = desk_to_use(&workspace, config, around)?;
+            switch(&desk, around, true).await
+        }
+    }
+}
+
+async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Failure> {
+    let changed = desk.switch(&person(around), on).await?;
+    let state = if on { "on" } else { "off" };
+    let folder = desk.workspace().display();
+    out_line(&match changed {
+        true => format!("the draft tools are {state} in `{folder}`"),
+        false => format!("the draft tools were {state} already in `{folder}`"),
+    })
+}
+
+/// The desk, where there is anything to see.
+fn seen(desk: Option<std::sync::Arc<Desk>>) -> Result<std::sync::Arc<Desk>, Failure> {
+    desk.ok_or_else(|| Failure::new(FailureKind::Usage, "there are no drafts yet"))
+}
+
+/// The draft that is meant by its name or its file.
+fn find(book: &Book, text: &str) -> Result<OpenDraft, Failure> {
+    let name = text.rsplit('/').next().unwrap_or(text);
+    if let Some(draft) = book.drafts.get(name) {
+        return Ok(draft.clone());
+    }
+    let of_file: Vec<&OpenDraft> =
+        book.drafts.values().filter(|draft| draft.path == text).collect();
+    match of_file.as_slice() {
+        [draft] => Ok((*draft).clone()),
+        [] => {
+            let message = format!("there is no open draft `{}`", terminal::harmless(text));
+            Err(Failure::new(FailureKind::Usage, message).hint(
+                "`assize drafts ls` shows those there are, `assize gate ls --all` what was settled",
+            ))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|draft| draft.name.as_str()).collect();
+            let message = format!("several drafts are of `{}`", terminal::harmless(text));
+            Err(Failure::new(FailureKind::Usage, message)
+                .hint(format!("name one: {}", names.join(", "))))
+        }
+    }
+}
+
+fn list(book: &Book, json: bool) -> Result<(), Failure> {
+    if json {
+        let drafts: Vec<&OpenDraft> = book.drafts.values().collect();
+        return out_json(&json!({"drafts": drafts, "tools": if book.off { "off" } else { "on" }}));
+    }
+    if book.off {
+        note("the draft tools are switched off here; `assize drafts on` switches them on");
+    }
+    if book.drafts.is_empty() {
+        note("no open drafts");
+        return Ok(());
+    }
+    let now = show::now();
+    let row = |draft: &OpenDraft| {
+        let state = match draft.submission {
+            None => "open".to_owned(),
+            Some(id) => format!("handed in ({id})"),
+        };
+        let new = if draft.before.is_none() { " (new)" } else { "" };
+        vec![
+            draft.task.to_string(),
+            format!("{}{new}", draft.path),
+            state,
+            show::ago(draft.since, now),
+            draft.name.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = book.drafts.values().map(row).collect();
+    let lines = show::table(&["TASK", "FILE", "STATE", "AGE", "DRAFT"], &rows);
+    lines.iter().try_for_each(|line| out_line(line))
+}
+
+/// The line that keeps drafts out of a repository.
+const IGNORED: &str = "/_handoff/";
+
+fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
+    let failed = |what: &Path, error: &std::io::Error| {
+        Failure::new(
+            FailureKind::Environment,
+            format!("cannot write `{}`: {error}", what.display()),
+        )
+    };
+    let drafts = folder.join(HANDOFF).join(DRAFTS);
+    fs::create_dir_all(&drafts).map_err(|error| failed(&drafts, &error))?;
+    out_line(&format!("drafts will be in `{}`", drafts.display()))?;
+    let ignore = folder.join(".gitignore");
+    let text = match fs::read_to_string(&ignore) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(&ignore, &error)),
+    };
+    let known = ["/_handoff/", "_handoff/", "/_handoff", "_handoff", "**/_handoff/"];
+    if text.lines().any(|line| known.contains(&line.trim())) {
+        return out_line("`.gitignore` leaves them out already");
+    }
+    if !yes && !agreed(&format!("Add `{IGNORED}` to `{}`? [Y/n]", ignore.display())) {
+        note(&format!(
+            "hint: add the line `{IGNORED}` to `.gitignore`, or say `assize drafts init --yes`"
+        ));
+        return Ok(());
+    }
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    fs::write(&ignore, format!("{text}{gap}{IGNORED}\n"))
+        .map_err(|error| failed(&ignore, &error))?;
+    out_line(&format!("added `{IGNORED}` to `{}`", ignore.display()))
+}
+
+/// Whether somebody is there and says yes, or says nothing at all.
+fn agreed(question: &str) -> bool {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return false;
+    }
+    note(question);
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    read.is_ok_and(|bytes| bytes > 0)
+        && matches!(line.trim().to_lowercase().as_str(), "" | "y" | "yes")
+}

@@ -1,0 +1,213 @@
+//! `assize gate`: what waits for a person, and what was decided.
+
+use assize_draft::{Book, Desk, DeskError, Diff, Force, Proposed, Stage, Submission};
+use assize_types::text::one_line;
+use serde_json::{Value, json};
+
+use super::{desk_to_see, desk_to_use, person, show};
+use crate::args::GateCommand;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
+
+pub(crate) async fn run(
+    command: GateCommand,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    match command {
+        GateCommand::Ls { workspace, all, json } => {
+            let desk = desk_to_see(&workspace, config, around)?;
+            let book = match &desk {
+                Some(desk) => desk.book().await?,
+                None => Book::default(),
+            };
+            list(&book, all, json)
+        }
+        GateCommand::Show { submission, workspace, json } => {
+            let id = number(&submission)?;
+            let desk = desk_to_see(&workspace, config, around)?.ok_or_else(|| no_such(id))?;
+            let book = desk.book().await?;
+            let submission = book.submissions.get(&id).ok_or_else(|| no_such(id))?;
+            if json { out_json(&as_json(&desk, submission)) } else { shown(&desk, submission) }
+        }
+        GateCommand::Accept { submission, workspace, force } => {
+            let id = number(&submission)?;
+            let desk = desk_to_use(&workspace, config, around)?;
+            let force = if force { Force::Yes } else { Force::No };
+            desk.accept(&person(around), id, force).await.map_err(|error| {
+                let hint = match error {
+                    DeskError::Conflict(_) => Some(format!(
+                        "`assize gate show {id}` shows both sides; `--force` puts the draft in the place of \
+                         what is there, `assize gate reject {id}` lets the worker start anew"
+                    )),
+                    _ => None,
+                };
+                with_hint(error, hint)
+            })?;
+            done(&desk, id, "accepted").await
+        }
+        GateCommand::Reject { submission, workspace, reason } => {
+            let id = number(&submission)?;
+            let desk = desk_to_use(&workspace, config, around)?;
+            desk.reject(&person(around), id, &reason).await.map_err(|e| with_hint(e, None))?;
+            done(&desk, id, "rejected").await
+        }
+        GateCommand::Undo { submission, workspace } => {
+            let id = number(&submission)?;
+            let desk = desk_to_use(&workspace, config, around)?;
+            desk.undo(&person(around), id).await.map_err(|error| {
+                let hint = matches!(error, DeskError::Conflict(_)).then(|| {
+                    format!("nothing was changed; `assize gate show {id}` shows what was applied")
+                });
+                with_hint(error, hint)
+            })?;
+            done(&desk, id, "undone").await
+        }
+    }
+}
+
+fn with_hint(error: DeskError, hint: Option<String>) -> Failure {
+    let failure = Failure::from(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure.hint("`assize gate ls --all` shows what there is"),
+    }
+}
+
+/// The number of a submission: `12`, or `msg_12` as workers are told.
+fn number(text: &str) -> Result<u64, Failure> {
+    let digits = text.strip_prefix("msg_").unwrap_or(text);
+    digits.parse().map_err(|_| {
+        let message = format!("`{}` is no number of a submission", terminal::harmless(text));
+        Failure::new(FailureKind::Usage, message).hint("`assize gate ls` shows them")
+    })
+}
+
+fn no_such(id: u64) -> Failure {
+    Failure::new(FailureKind::Usage, format!("there is no submission {id} in this workspace"))
+        .hint("`assize gate ls --all` shows those there are; `--workspace` names another folder")
+}
+
+async fn done(desk: &Desk, id: u64, what: &str) -> Result<(), Failure> {
+    let book = desk.book().await?;
+    let files = book.submissions.get(&id).map(|s| files(&s.files)).unwrap_or_default();
+    out_line(&terminal::harmless(&format!("{what} {id}: {files}")))
+}
+
+fn files(files: &[Proposed]) -> String {
+    let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    names.join(", ")
+}
+
+fn list(book: &Book, all: bool, json: bool) -> Result<(), Failure> {
+    let waits = |s: &&Submission| matches!(s.stage, Stage::Submitted | Stage::Escalated);
+    let wanted: Vec<&Submission> =
+        book.submissions.values().rev().filter(|s| all || waits(s)).collect();
+    if json {
+        return out_json(&json!({"submissions": wanted, "refused": book.refused}));
+    }
+    if wanted.is_empty() {
+        note(match (all, book.submissions.is_empty()) {
+            (false, false) => "nothing waits for you; `--all` shows what was settled",
+            _ => "nothing was handed in yet",
+        });
+    } else {
+        let now = show::now();
+        let row = |s: &&Submission| {
+            let (added, removed) =
+                s.files.iter().fold((0, 0), |sum, file| (sum.0 + file.added, sum.1 + file.removed));
+            let why = s.reasons.first().map(|r| format!("{}: {}", r.rule, one_line(&r.message)));
+            let why = why.unwrap_or_else(|| one_line(&s.summary));
+            vec![
+                s.id.to_string(),
+                s.stage.name().to_owned(),
+                s.task.to_string(),
+                files(&s.files),
+                format!("+{added} -{removed}"),
+                show::ago(s.settled, now),
+                assize_types::text::shorten(&why, 70),
+            ]
+        };
+        let rows: Vec<Vec<String>> = wanted.iter().map(row).collect();
+        let heads = ["NO", "STATE", "TASK", "FILES", "LINES", "AGE", "WHY"];
+        show::table(&heads, &rows).iter().try_for_each(|line| out_line(line))?;
+    }
+    if book.refused > 0 {
+        let times = if book.refused == 1 { "path was" } else { "paths were" };
+        note(&format!("{} {times} refused; `assize audit show` lists them", book.refused));
+    }
+    Ok(())
+}
+
+/// A file as it was and as it is to be; `None` where it is not kept any more.
+fn sides(desk: &Desk, file: &Proposed) -> Option<(String, String)> {
+    let base = match file.before {
+        Some(hash) => desk.copy(hash).ok()?,
+        None => Vec::new(),
+    };
+    let draft = desk.copy(file.after).ok()?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Some((text(base), text(draft)))
+}
+
+/// What has become of a file since its draft was asked for, if that waits and anything has.
+fn meanwhile(desk: &Desk, submission: &Submission, file: &Proposed) -> Option<String> {
+    if submission.stage != Stage::Escalated {
+        return None;
+    }
+    let base = sides(desk, file)?.0;
+    let now = desk.current(&file.path).ok()?.unwrap_or_default();
+    let now = String::from_utf8_lossy(&now);
+    (now != base).then(|| Diff::unified(&file.path, &base, &now))
+}
+
+fn as_json(desk: &Desk, submission: &Submission) -> Value {
+    let mut shown = json!(submission);
+    let diffs = submission.files.iter().map(|file| {
+        let diff = sides(desk, file).map(|(base, draft)| Diff::unified(&file.path, &base, &draft));
+        json!({"path": file.path, "diff": diff, "changed_meanwhile": meanwhile(desk, submission, file)})
+    });
+    shown["diffs"] = diffs.collect();
+    shown
+}
+
+fn shown(desk: &Desk, submission: &Submission) -> Result<(), Failure> {
+    let Submission { id, stage, task, worker, .. } = submission;
+    let by = submission.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let head = format!("{id}  {}{by}  {task}", stage.name());
+    out_line(&paint(BOLD, terminal::harmless(&head)))?;
+    let ago = show::ago(submission.at, show::now());
+    out_line(&paint(DIM, terminal::harmless(&format!("handed in {ago} ago by {worker}"))))?;
+    if !submission.summary.is_empty() {
+        out_line(&terminal::harmless(&submission.summary))?;
+    }
+    show::reasons(&submission.reasons).iter().try_for_each(|line| out_line(line))?;
+    if let Some(verified) = &submission.verified {
+        show::verified(verified).iter().try_for_each(|line| out_line(line))?;
+    }
+    for file in &submission.files {
+        out_line("")?;
+        let Some((base, draft)) = sides(desk, file) else {
+            out_line(&terminal::harmless(&format!(
+                "{}: what it was is not kept any more",
+                file.path
+            )))?;
+            continue;
+        };
+        show::diff(&Diff::unified(&file.path, &base, &draft))
+            .iter()
+            .try_for_each(|line| out_line(line))?;
+        if let Some(other) = meanwhile(desk, submission, file) {
+            out_line("")?;
+            out_line(&paint(BOLD, "and this has changed in the file since:"))?;
+            show::diff(&other).iter().try_for_each(|line| out_line(line))?;
+        }
+    }
+    if *stage == Stage::Escalated {
+        note(&format!(
+            "\ndecide with `assize gate accept {id}` or `assize gate reject {id} --reason \"…\"`"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Drafts behind a gate, as the commands use them: which workspace, by which policy, on whose behalf.
+
+pub(crate) mod audit;
+pub(crate) mod commands;
+pub(crate) mod gate;
+pub(crate) mod mcp;
+pub(crate) mod show;
+mod verifier;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_draft::{Desk, DeskError, HANDOFF, Options, Policy, Verifier, Verify, VerifyMost};
+use assize_store::Store;
+
+use crate::args::WorkspaceArgs;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::{kept, walls};
+
+/// The workspace that is meant.
+pub(crate) fn workspace(args: &WorkspaceArgs, around: &Surroundings) -> PathBuf {
+    match &args.workspace {
+        Some(path) => walls::typed(around, path),
+        None => {
+            let mut above = around.working_folder.ancestors();
+            let found = above.find(|folder| folder.join(HANDOFF).is_dir());
+            found.unwrap_or(&around.working_folder).to_owned()
+        }
+    }
+}
+
+/// The person who types.
+pub(crate) fn person(around: &Surroundings) -> String {
+    let name = ["USER", "LOGNAME"].iter().find_map(|name| around.environment.get(*name));
+    match name.filter(|name| !name.is_empty()) {
+        Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
+        None => "person unknown".to_owned(),
+    }
+}
+
+/// What was said in one setting, as a list.
+fn listed(config: &Config, key: &str) -> Vec<String> {
+    let text = config.text(key).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// What the gate goes by, as the settings have it.
+pub(crate) fn policy(config: &Config) -> Result<Policy, Failure> {
+    let usual = Policy::default();
+    let number = |key: &str, usual: usize| {
+        config.whole(key).and_then(|number| usize::try_from(number).ok()).unwrap_or(usual)
+    };
+    let most = VerifyMost::default();
+    let policy = Policy {
+        max_lines: number("draft.max_lines", usual.max_lines),
+        max_files: number("draft.max_files", usual.max_files),
+        max_deletion: config.decimal("draft.max_deletion").unwrap_or(usual.max_deletion),
+        max_bytes: config.size("draft.max_bytes").unwrap_or(usual.max_bytes),
+        review: config.text("draft.review").and_then(|r| r.parse().ok()).unwrap_or_default(),
+        readable: listed(config, "draft.readable"),
+        protected: listed(config, "draft.protected"),
+        verify: config.text("draft.verify").map(Verify::command),
+        verify_most: VerifyMost {
+            memory_mb: config
+                .size("draft.verify_memory")
+                .map_or(most.memory_mb, |bytes| bytes >> 20),
+            seconds: config.whole("draft.verify_seconds").unwrap_or(most.seconds),
+            layers: listed(config, "draft.verify_layers"),
+        },
+        ..usual
+    };
+    policy.places().map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
+    Ok(policy)
+}
+
+/// How long what is settled is kept.
+pub(crate) fn keep(config: &Config) -> Duration {
+    Duration::from_secs(config.whole("draft.keep_days").unwrap_or(30) * 24 * 60 * 60)
+}
+
+/// The desk of a workspace.
+pub(crate) fn desk(
+    args: &WorkspaceArgs,
+    config: &Config,
+    around: &Surroundings,
+    store: Arc<dyn Store>,
+    verifier: Option<Arc<dyn Verifier>>,
+) -> Result<Arc<Desk>, Failure> {
+    let options =
+        Options { policy: policy(config)?, verifier, keep: keep(config), ..Options::default() };
+    let folder = workspace(args, around);
+    if !folder.is_dir() {
+        let message = format!("there is no folder `{}`", folder.display());
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    Ok(Desk::open(&folder, &around.state_folder.join("drafts"), store, options)?)
+}
+
+/// Whoever runs the project's own tests.
+pub(crate) fn verifier(config: &Config, around: &Surroundings) -> Arc<dyn Verifier> {
+    verifier::InSandbox::new(config, around)
+}
+
+/// The desk of a workspace, to change something at it.
+pub(crate) fn desk_to_use(
+    args: &WorkspaceArgs,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Arc<Desk>, Failure> {
+    desk(args, config, around, kept::open_safe(config, around)?, None)
+}
+
+/// The desk of a workspace, to look at it; `None` where nothing was ever kept.
+pub(crate) fn desk_to_see(
+    args: &WorkspaceArgs,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Option<Arc<Desk>>, Failure> {
+    match kept::open_to_read(config, around)? {
+        Some(store) => desk(args, config, around, store, None).map(Some),
+        None => Ok(None),
+    }
+}
+
+impl From<DeskError> for Failure {
+    fn from(error: DeskError) -> Failure {
+        let kind = match &error {
+            DeskError::Store(_) => {
+                let DeskError::Store(error) = error else { unreachable!("just looked at") };
+                return error.into();
+            }
+            DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
+            DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
+            DeskError::File { .. } => FailureKind::Environment,
+            DeskError::Conflict(_) => FailureKind::Verdict,
+        };
+        Failure::from_error(kind, &error)
+    }
+}

@@ -1,0 +1,135 @@
+//! How drafts and decisions look in a terminal. All of it may be a model's words.
+
+use assize_draft::{Effect, Reason, Verified};
+
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};
+
+/// A unified diff in colours.
+pub(crate) fn diff(unified: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let safe = harmless(line);
+        match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => paint(BOLD, safe),
+            [b'+', ..] => paint(GOOD, safe),
+            [b'-', ..] => paint(BAD, safe),
+            [b'@', b'@', ..] => paint(NUMBER, safe),
+            [b'\\', ..] => paint(DIM, safe),
+            _ => safe,
+        }
+    };
+    unified.lines().map(line).collect()
+}
+
+/// Why something was decided as it was, a line for each reason and one for what to do.
+pub(crate) fn reasons(reasons: &[Reason]) -> Vec<String> {
+    reasons.iter().flat_map(reason).collect()
+}
+
+fn reason(reason: &Reason) -> Vec<String> {
+    let (style, word) = match reason.effect {
+        Effect::Reject => (BAD, "reject"),
+        Effect::Escalate => (WARN, "escalate"),
+        Effect::Note => (DIM, "note"),
+    };
+    let place = match reason.line {
+        Some(line) => format!("{}:{line}", reason.file),
+        None => reason.file.clone(),
+    };
+    let mut message = reason.message.lines();
+    let first = message.next().unwrap_or_default();
+    let rule = paint(DIM, format!("[{}]", harmless(&reason.rule)));
+    let words = harmless(&format!("{place}: {first}"));
+    let mut lines = vec![format!("  {} {words} {rule}", paint(style, word))];
+    lines.extend(message.map(|line| format!("      {}", harmless(line))));
+    if !reason.what_to_do.is_empty() {
+        lines.push(format!("      {}", paint(DIM, harmless(&reason.what_to_do))));
+    }
+    lines
+}
+
+/// How a verification went.
+pub(crate) fn verified(verified: &Verified) -> Vec<String> {
+    let (style, word) = if verified.passed { (GOOD, "passed") } else { (BAD, "failed") };
+    let mut lines = vec![format!(
+        "  {} {}",
+        paint(style, word),
+        harmless(&format!(
+            "`{}`: {} in {} s, in {}",
+            verified.command, verified.outcome, verified.seconds, verified.isolation
+        ))
+    )];
+    let output: Vec<&str> = verified.output.lines().collect();
+    let end = output.iter().skip(output.len().saturating_sub(20));
+    lines.extend(end.map(|line| paint(DIM, format!("      {}", harmless(line)))));
+    lines
+}
+
+/// How long ago something was, in its largest unit.
+pub(crate) fn ago(at: u64, now: u64) -> String {
+    let seconds = now.saturating_sub(at) / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or_default()
+}
+
+/// Rows in columns, each as wide as it must be; the last is as long as it is.
+pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([heads[column].len()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let mut line = String::new();
+        for (index, cell) in cells.iter().enumerate() {
+            line.push_str(cell);
+            if index + 1 < cells.len() {
+                line.push_str(&" ".repeat(widths[index] - cell.chars().count() + 2));
+            }
+        }
+        line.trim_end().to_owned()
+    };
+    let head = paint(BOLD, line(heads.to_vec()));
+    let rows = rows.iter().map(|row| harmless(&line(row.iter().map(String::as_str).collect())));
+    std::iter::once(head).chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_cannot_drive_the_terminal() {
+        let shown = diff("--- a/x\n+++ b/x\n+evil\u{1b}[2J\n").join("\n");
+        assert!(!shown.contains("\u{1b}[2J"), "{shown:?}");
+        let reason = Reason {
+            effect: Effect::Reject,
+            rule: "x".into(),
+            file: "a\u{1b}[2Jb".into(),
+            line: Some(3),
+            message: "m\u{7}".into(),
+            what_to_do: "t\u{1b}".into(),
+        };
+        let shown = reasons(&[reason]).join("\n");
+        assert!(!shown.contains("\u{1b}[2J") && !shown.contains('\u{7}'), "{shown:?}");
+    }
+
+    #[test]
+    fn tables_line_up() {
+        let rows = vec![
+            vec!["1".into(), "é".into(), "x".into()],
+            vec!["22".into(), "bb".into(), "y".into()],
+        ];
+        let lines = table(&["A", "B", "C"], &rows);
+        assert_eq!(lines[1..], ["1   é   x", "22  bb  y"]);
+    }
+}

@@ -1,0 +1,409 @@
+//! What has happened to the drafts of a workspace, step by step, and how things stand: the sum of the steps.
+
+use std::collections::BTreeMap;
+
+use assize_store::AuditEntry;
+use assize_types::Fingerprint;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::gate::{Reason, Verdict};
+use crate::task::TaskId;
+use crate::verify::Verified;
+
+/// One thing that happened. What it is called and what it carries stand in the audit log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "action", content = "detail", rename_all = "snake_case")]
+pub enum Step {
+    /// A worker asked for a copy of a file.
+    Requested {
+        task: TaskId,
+        path: String,
+        draft: String,
+        /// The file's content, if there is such a file.
+        before: Option<Fingerprint>,
+        policy: Fingerprint,
+    },
+    /// A worker says that its drafts are ready: `DRAFT_READY`.
+    Submitted { task: TaskId, summary: String, files: Vec<Proposed>, policy: Fingerprint },
+    /// The submission will be applied: written down before it is.
+    Accepting {
+        submission: u64,
+        decision: Verdict,
+        reasons: Vec<Reason>,
+        files: Vec<Replacing>,
+        policy: Fingerprint,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        verified: Option<Verified>,
+    },
+    /// It was applied: `DRAFT_ACCEPTED`.
+    Accepted { submission: u64, told: bool },
+    /// It was not, after all; nothing is changed.
+    NotApplied { submission: u64, why: String },
+    /// It is sent back: `DRAFT_REJECTED`.
+    Rejected {
+        submission: u64,
+        decision: Verdict,
+        reasons: Vec<Reason>,
+        policy: Fingerprint,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        verified: Option<Verified>,
+        told: bool,
+    },
+    /// A person must decide: `DRAFT_ESCALATED`.
+    Escalated {
+        submission: u64,
+        decision: Verdict,
+        reasons: Vec<Reason>,
+        policy: Fingerprint,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        verified: Option<Verified>,
+        told: bool,
+    },
+    /// What was applied will be taken back.
+    Undoing { submission: u64, files: Vec<Replacing> },
+    /// It was: `DRAFT_UNDONE`.
+    Undone { submission: u64 },
+    /// A path was refused.
+    Refused {
+        tool: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
+        path: String,
+        why: String,
+    },
+    /// The worker of a task has had all messages up to this one.
+    Told { task: TaskId, up_to: u64 },
+    /// The tools were switched on or off.
+    Switched { on: bool },
+    /// A draft that nobody submitted was put away.
+    Expired { draft: String, task: TaskId },
+    /// What was kept of settled submissions was put away.
+    Swept { submissions: Vec<u64>, copies: usize },
+    /// The log in the workspace ended too early, and was completed.
+    LogCompleted { lines_there: usize, lines_added: usize },
+}
+
+/// A file of a submission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposed {
+    pub path: String,
+    pub draft: String,
+    pub before: Option<Fingerprint>,
+    pub after: Fingerprint,
+    /// The permissions of the draft.
+    pub draft_mode: u32,
+    pub added: usize,
+    pub removed: usize,
+}
+
+/// A file that changes from one content to another; `None` is no file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacing {
+    pub path: String,
+    pub before: Option<Fingerprint>,
+    pub after: Option<Fingerprint>,
+}
+
+impl Step {
+    /// Its name and what it carries, as they are written down.
+    pub(crate) fn parts(&self) -> (String, Value) {
+        let mut value = json!(self);
+        let action = value["action"].as_str().unwrap_or_default().to_owned();
+        (action, value["detail"].take())
+    }
+
+    /// # Errors
+    /// When an entry is none of ours.
+    pub fn of(entry: &AuditEntry) -> Result<Step, serde_json::Error> {
+        serde_json::from_value(json!({"action": entry.action, "detail": entry.detail}))
+    }
+}
+
+/// A draft that somebody works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OpenDraft {
+    /// Its name in the drafts folder.
+    pub name: String,
+    pub task: TaskId,
+    pub path: String,
+    pub before: Option<Fingerprint>,
+    /// When it was asked for, in milliseconds since 1970.
+    pub since: u64,
+    /// The submission that it waits in.
+    pub submission: Option<u64>,
+}
+
+/// How a submission stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Nobody has decided yet.
+    Submitted,
+    Escalated,
+    /// It is being applied.
+    Accepting,
+    Accepted,
+    Rejected,
+    /// It is being taken back.
+    Undoing,
+    Undone,
+}
+
+impl Stage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Submitted => "submitted",
+            Stage::Escalated => "escalated",
+            Stage::Accepting => "accepting",
+            Stage::Accepted => "accepted",
+            Stage::Rejected => "rejected",
+            Stage::Undoing => "undoing",
+            Stage::Undone => "undone",
+        }
+    }
+}
+
+/// Drafts that were submitted together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Submission {
+    pub id: u64,
+    pub at: u64,
+    /// When it came to where it is.
+    pub settled: u64,
+    pub task: TaskId,
+    pub summary: String,
+    pub worker: String,
+    pub files: Vec<Proposed>,
+    pub stage: Stage,
+    /// Who decided.
+    pub by: Option<String>,
+    pub reasons: Vec<Reason>,
+    pub verified: Option<Verified>,
+    /// What was replaced when it was applied.
+    pub replaced: Vec<Replacing>,
+    /// Its copies were put away, so that it cannot be shown or undone any more.
+    pub swept: bool,
+}
+
+impl Submission {
+    /// What is being changed in the stage it is in.
+    pub(crate) fn changes(&self) -> Vec<Replacing> {
+        if self.stage == Stage::Undoing { self.reversed() } else { self.replaced.clone() }
+    }
+
+    /// The way back.
+    pub(crate) fn reversed(&self) -> Vec<Replacing> {
+        let reverse = |file: &Replacing| Replacing {
+            path: file.path.clone(),
+            before: file.after,
+            after: file.before,
+        };
+        self.replaced.iter().map(reverse).collect()
+    }
+}
+
+/// What workers are told.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Message {
+    pub message_id: String,
+    pub kind: MessageKind,
+    pub task_id: TaskId,
+    /// The submission that it is about, by its message.
+    pub submission: String,
+    pub reasons: Vec<Reason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Verified>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum MessageKind {
+    DraftReady,
+    DraftAccepted,
+    DraftRejected,
+    DraftEscalated,
+    DraftUndone,
+}
+
+impl MessageKind {
+    /// What a step tells, if anything.
+    pub fn of(step: &Step) -> Option<MessageKind> {
+        match step {
+            Step::Submitted { .. } => Some(MessageKind::DraftReady),
+            Step::Accepted { .. } => Some(MessageKind::DraftAccepted),
+            Step::Rejected { .. } => Some(MessageKind::DraftRejected),
+            Step::Escalated { .. } => Some(MessageKind::DraftEscalated),
+            Step::Undone { .. } => Some(MessageKind::DraftUndone),
+            _ => None,
+        }
+    }
+}
+
+/// What a message is called, by the entry that it is.
+pub fn message_id(entry: u64) -> String {
+    format!("msg_{entry}")
+}
+
+/// How things stand.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    /// Open drafts, by name.
+    pub drafts: BTreeMap<String, OpenDraft>,
+    pub submissions: BTreeMap<u64, Submission>,
+    /// Messages that no worker has had yet, by the entry that they are.
+    pub pending: BTreeMap<u64, Message>,
+    /// Whether the tools are switched off.
+    pub off: bool,
+    /// How many paths were refused.
+    pub refused: u64,
+    /// The last entry that is in it.
+    pub last: u64,
+    /// How many entries are in it.
+    pub entries: usize,
+}
+
+impl Book {
+    /// Takes the next entry in. What a later version wrote, and this one does not know, changes nothing.
+    pub(crate) fn take(&mut self, entry: &AuditEntry) {
+        self.last = entry.id;
+        self.entries += 1;
+        let Ok(step) = Step::of(entry) else { return };
+        match &step {
+            Step::Requested { task, path, draft, before, .. } => {
+                let (name, task, path) = (draft.clone(), task.clone(), path.clone());
+                let before = *before;
+                let open =
+                    OpenDraft { name, task, path, before, since: entry.at, submission: None };
+                self.drafts.insert(draft.clone(), open);
+            }
+            Step::Submitted { task, summary, files, .. } => {
+                for file in files {
+                    if let Some(draft) = self.drafts.get_mut(&file.draft) {
+                        draft.submission = Some(entry.id);
+                    }
+                }
+                let submission = Submission {
+                    id: entry.id,
+                    at: entry.at,
+                    settled: entry.at,
+                    task: task.clone(),
+                    summary: summary.clone(),
+                    worker: entry.actor.clone(),
+                    files: files.clone(),
+                    stage: Stage::Submitted,
+                    by: None,
+                    reasons: Vec::new(),
+                    verified: None,
+                    replaced: Vec::new(),
+                    swept: false,
+                };
+                self.submissions.insert(entry.id, submission);
+            }
+            Step::Accepting { submission, reasons, files, verified, .. } => {
+                self.decided(*submission, entry, Stage::Accepting, Some((reasons, verified)));
+                if let Some(submission) = self.submissions.get_mut(submission) {
+                    submission.replaced.clone_from(files);
+                }
+            }
+            Step::Accepted { submission, .. } => {
+                self.moved(*submission, entry, Stage::Accepted);
+                self.close_drafts(*submission);
+            }
+            Step::NotApplied { submission, .. } => {
+                let before = self.submissions.get(submission).map(|submission| submission.stage);
+                let stage = match before {
+                    Some(Stage::Undoing) => Stage::Accepted,
+                    _ => Stage::Escalated,
+                };
+                self.moved(*submission, entry, stage);
+            }
+            Step::Rejected { submission, reasons, verified, .. } => {
+                self.decided(*submission, entry, Stage::Rejected, Some((reasons, verified)));
+                self.close_drafts(*submission);
+            }
+            Step::Escalated { submission, reasons, verified, .. } => {
+                self.decided(*submission, entry, Stage::Escalated, Some((reasons, verified)));
+            }
+            Step::Undoing { submission, .. } => self.moved(*submission, entry, Stage::Undoing),
+            Step::Undone { submission } => self.moved(*submission, entry, Stage::Undone),
+            Step::Refused { .. } => self.refused += 1,
+            Step::Told { task, up_to } => {
+                self.pending.retain(|id, message| *id > *up_to || message.task_id != *task);
+            }
+            Step::Switched { on } => self.off = !on,
+            Step::Expired { draft, .. } => drop(self.drafts.remove(draft)),
+            Step::Swept { submissions, .. } => {
+                for id in submissions {
+                    if let Some(submission) = self.submissions.get_mut(id) {
+                        submission.swept = true;
+                    }
+                }
+            }
+            Step::LogCompleted { .. } => {}
+        }
+        self.keep_message(entry, &step);
+    }
+
+    fn moved(&mut self, id: u64, entry: &AuditEntry, stage: Stage) {
+        if let Some(submission) = self.submissions.get_mut(&id) {
+            submission.stage = stage;
+            submission.settled = entry.at;
+        }
+    }
+
+    fn decided(
+        &mut self,
+        id: u64,
+        entry: &AuditEntry,
+        stage: Stage,
+        why: Option<(&Vec<Reason>, &Option<Verified>)>,
+    ) {
+        self.moved(id, entry, stage);
+        if let (Some(submission), Some((reasons, verified))) = (self.submissions.get_mut(&id), why)
+        {
+            submission.by = Some(entry.actor.clone());
+            submission.reasons.clone_from(reasons);
+            submission.verified.clone_from(verified);
+        }
+    }
+
+    fn close_drafts(&mut self, id: u64) {
+        self.drafts.retain(|_, draft| draft.submission != Some(id));
+    }
+
+    /// Keeps what a worker is still to be told.
+    fn keep_message(&mut self, entry: &AuditEntry, step: &Step) {
+        let (id, told) = match step {
+            Step::Accepted { submission, told }
+            | Step::Rejected { submission, told, .. }
+            | Step::Escalated { submission, told, .. } => (submission, *told),
+            Step::Undone { submission } => (submission, false),
+            _ => return,
+        };
+        let (Some(submission), Some(kind), false) =
+            (self.submissions.get(id), MessageKind::of(step), told)
+        else {
+            return;
+        };
+        let message = Message {
+            message_id: message_id(entry.id),
+            kind,
+            task_id: submission.task.clone(),
+            submission: message_id(*id),
+            reasons: if kind == MessageKind::DraftUndone {
+                Vec::new()
+            } else {
+                submission.reasons.clone()
+            },
+            verified: submission.verified.clone().filter(|_| kind != MessageKind::DraftUndone),
+        };
+        self.pending.insert(entry.id, message);
+    }
+
+    /// The open draft of a file in a task.
+    pub fn draft_of(&self, task: &TaskId, path: &str) -> Option<&OpenDraft> {
+        self.drafts.values().find(|draft| draft.task == *task && draft.path == path)
+    }
+}

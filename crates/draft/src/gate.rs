@@ -1,0 +1,248 @@
+//! What speaks against a draft: every check, in order, with the file, the line, the rule and what to do.
+//!
+//! Nothing here touches a file. Checks look at added lines alone, so that what was there before is held
+//! against nobody.
+
+use assize_types::Fingerprint;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::diff::Diff;
+use crate::hardcoded;
+use crate::inside::Inside;
+use crate::policy::{Places, Policy, Review};
+use crate::secrets;
+use crate::workspace::{FileError, Original};
+
+/// What a reason does to a draft.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing; it is worth knowing.
+    Note,
+    /// A person decides.
+    Escalate,
+    /// It is sent back.
+    Reject,
+}
+
+/// Something about a draft.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    pub effect: Effect,
+    /// Such as `secret/github-token` or `scope`.
+    pub rule: String,
+    pub file: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What is the matter.
+    pub message: String,
+    /// What whoever wrote it can do.
+    pub what_to_do: String,
+}
+
+impl Reason {
+    pub(crate) fn about(path: &Inside, effect: Effect, rule: impl Into<String>) -> Reason {
+        Reason {
+            effect,
+            rule: rule.into(),
+            file: path.to_string(),
+            line: None,
+            message: String::new(),
+            what_to_do: String::new(),
+        }
+    }
+
+    pub(crate) fn at(self, line: usize) -> Reason {
+        Reason { line: Some(line), ..self }
+    }
+
+    pub(crate) fn saying(self, message: impl Into<String>, what_to_do: &str) -> Reason {
+        Reason { message: message.into(), what_to_do: what_to_do.to_owned(), ..self }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {} [{}]", self.message, self.rule)?;
+        if self.what_to_do.is_empty() { Ok(()) } else { write!(f, "; {}", self.what_to_do) }
+    }
+}
+
+/// How a submission fares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Accepted,
+    Rejected,
+    Escalated,
+}
+
+impl Verdict {
+    /// What the reasons come to.
+    pub fn of(reasons: &[Reason], review: Review) -> Verdict {
+        match (reasons.iter().map(|reason| reason.effect).max(), review) {
+            (Some(Effect::Reject), _) => Verdict::Rejected,
+            (Some(Effect::Escalate), Review::Never) => Verdict::Rejected,
+            (Some(Effect::Escalate), _) | (_, Review::Always) => Verdict::Escalated,
+            _ => Verdict::Accepted,
+        }
+    }
+}
+
+/// A draft beside what it is to replace.
+#[derive(Debug)]
+pub struct Change<'a> {
+    pub path: &'a Inside,
+    /// The file as it was when the draft was asked for; `None` if there was none.
+    pub base: Option<&'a [u8]>,
+    /// What is proposed.
+    pub draft: &'a [u8],
+    /// The permissions of the draft itself.
+    pub draft_mode: u32,
+    /// What is there now.
+    pub now: Result<Option<Fingerprint>, FileError>,
+    /// A file beside a new one whose name differs in case alone.
+    pub twin: Option<String>,
+}
+
+/// The permissions that a draft is made with.
+const DRAFT_MODE: u32 = 0o600;
+
+/// Of each kind of finding in a file, so many are told.
+const MOST_OF_A_KIND: usize = 20;
+
+/// All that speaks against a change, in the order of the checks.
+pub fn look(change: &Change<'_>, policy: &Policy, places: &Places) -> Vec<Reason> {
+    let path = change.path;
+    let about = |effect, rule: &str| Reason::about(path, effect, rule);
+    let mut reasons = Vec::new();
+    if places.is_hidden(path) || !places.is_allowed(path) {
+        let reason = about(Effect::Reject, "path/not-allowed");
+        reasons.push(reason.saying("this file may not be drafted", "leave it alone"));
+    }
+    let (base, draft) = (change.base.unwrap_or_default(), change.draft);
+    let is_binary = |bytes: &[u8]| bytes.contains(&0) || std::str::from_utf8(bytes).is_err();
+    let binary = is_binary(base) || is_binary(draft);
+    let diff = Diff::between(&String::from_utf8_lossy(base), &String::from_utf8_lossy(draft));
+    reasons.extend(secrets_in(path, &diff));
+    reasons.extend(paths_in(path, &diff));
+    if diff.deletion_ratio() > policy.max_deletion {
+        let reason = about(Effect::Escalate, "deletion");
+        reasons.push(reason.saying(
+            format!(
+                "{} of {} lines are removed with nothing in their place ({:.0} %, at most {:.0} %)",
+                diff.dropped,
+                diff.before,
+                diff.deletion_ratio() * 100.0,
+                policy.max_deletion * 100.0
+            ),
+            "keep what need not go: a draft is the whole file, not an excerpt",
+        ));
+    }
+    if diff.lines() > policy.max_lines {
+        let reason = about(Effect::Escalate, "scope/lines");
+        let (lines, most) = (diff.lines(), policy.max_lines);
+        let message = format!("{lines} lines are added or removed, and {most} may be");
+        reasons
+            .push(reason.saying(message, "make a smaller change, or several one after the other"));
+    }
+    if places.is_protected(path) {
+        let reason = about(Effect::Escalate, "protected");
+        reasons.push(reason.saying("a person looks after this file", "wait for their decision"));
+    }
+    if change.draft_mode & 0o7777 != DRAFT_MODE {
+        let reason = about(Effect::Escalate, "mode");
+        let message = format!("the draft's permissions were changed to {:o}", change.draft_mode);
+        reasons.push(reason.saying(message, "a draft is content alone; the file keeps its own"));
+    }
+    if binary {
+        let reason = about(Effect::Escalate, "binary");
+        reasons.push(reason.saying("it is not text", "wait for a person's decision"));
+    }
+    if change.base.is_none() && !path.to_string().is_ascii() {
+        let reason = about(Effect::Escalate, "look-alike");
+        let message = "the new name has letters that can be taken for others";
+        reasons.push(reason.saying(message, "use plain letters, digits, `_`, `-` and `.`"));
+    }
+    if let Some(twin) = &change.twin {
+        let reason = about(Effect::Escalate, "look-alike");
+        let message = format!("on some disks it is the same file as `{twin}`");
+        reasons.push(reason.saying(message, "draft that file, or use another name"));
+    }
+    reasons.extend(conflict(change));
+    reasons
+}
+
+/// That the original is no longer what the draft was made from.
+pub(crate) fn conflict(change: &Change<'_>) -> Option<Reason> {
+    let about = |rule: &str, message: &str| {
+        let todo = "ask for the draft again, to start from the file as it is now";
+        Reason::about(change.path, Effect::Escalate, rule).saying(message, todo)
+    };
+    match (&change.now, change.base.map(Fingerprint::of)) {
+        (Err(FileError::Link), _) => Some(about("symlink", "the file is a link now")),
+        (Err(error), _) => Some(about("conflict", &format!("the file cannot be read: {error}"))),
+        (Ok(now), base) if *now == base => None,
+        (Ok(Some(_)), None) => Some(about("conflict", "a file of that name has come meanwhile")),
+        (Ok(None), _) => Some(about("conflict", "the file has gone meanwhile")),
+        (Ok(Some(_)), Some(_)) => {
+            Some(about("conflict", "the file has changed since the draft was asked for"))
+        }
+    }
+}
+
+/// The fingerprint of what is there, where nothing is no failure.
+pub(crate) fn now(read: Result<Original, FileError>) -> Result<Option<Fingerprint>, FileError> {
+    match read {
+        Ok(original) => Ok(Some(original.sha256)),
+        Err(FileError::Missing) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Of a line with a comment that allows what is in it.
+const MAY_STAY: &str = "a comment in the line says that it may stay";
+
+fn secrets_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
+    let found = diff.added.iter().flat_map(|(number, line)| {
+        secrets::in_line(line).into_iter().map(move |secret| (*number, secret))
+    });
+    let reason = |(number, secret): (usize, secrets::Secret)| {
+        // Whoever wrote the line wrote its comment, too: a person confirms it.
+        let effect = if secret.allowed { Effect::Escalate } else { Effect::Reject };
+        let reason = Reason::about(path, effect, format!("secret/{}", secret.rule)).at(number);
+        let encoded = if secret.encoded { ", encoded" } else { "" };
+        let message = format!("{}{encoded}: {}", secret.what, secret.masked);
+        match secret.allowed {
+            true => reason.saying(format!("{message}; {MAY_STAY}"), "wait for a person's decision"),
+            false => reason
+                .saying(message, "take it out and read it from the environment or a secret store"),
+        }
+    };
+    found.take(MOST_OF_A_KIND).map(reason).collect()
+}
+
+fn paths_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
+    let is_test = hardcoded::is_test_path(&path.to_string());
+    let found = diff.added.iter().flat_map(|(number, line)| {
+        hardcoded::in_line(line, is_test).into_iter().map(move |found| (*number, found))
+    });
+    let reason = |(number, found): (usize, hardcoded::HardCoded)| {
+        let effect = if found.allowed { Effect::Escalate } else { Effect::Reject };
+        let reason = Reason::about(path, effect, format!("path/{}", found.rule)).at(number);
+        let message = format!("{}: `{}`", found.what, found.found);
+        match found.allowed {
+            true => reason.saying(format!("{message}; {MAY_STAY}"), "wait for a person's decision"),
+            false => reason
+                .saying(message, "take the path from a setting, an argument or the environment"),
+        }
+    };
+    found.take(MOST_OF_A_KIND).map(reason).collect()
+}

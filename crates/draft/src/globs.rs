@@ -1,0 +1,83 @@
+//! Patterns of paths: `src/main.py`, `docs/`, `**/*.lock`.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Patterns, of which one is enough.
+#[derive(Debug, Clone)]
+pub(crate) struct Globs(GlobSet);
+
+/// A pattern that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{pattern}` is no pattern of paths: {why}")]
+pub struct BadGlob {
+    pattern: String,
+    why: String,
+}
+
+impl Globs {
+    /// What may be done to: as written.
+    ///
+    /// # Errors
+    /// When one of them is no pattern.
+    pub(crate) fn new<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, BadGlob> {
+        Globs::built(patterns, false)
+    }
+
+    /// What may not: letters of either case are the same, as they are on some disks.
+    ///
+    /// # Errors
+    /// When one of them is no pattern.
+    pub(crate) fn in_any_case<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, BadGlob> {
+        Globs::built(patterns, true)
+    }
+
+    fn built<T: AsRef<str>>(patterns: &[T], any_case: bool) -> Result<Globs, BadGlob> {
+        let mut set = GlobSetBuilder::new();
+        for pattern in patterns {
+            let pattern = pattern.as_ref();
+            let bad = |why: String| BadGlob { pattern: pattern.to_owned(), why };
+            let plain = pattern.strip_prefix("./").unwrap_or(pattern);
+            if plain.is_empty()
+                || plain.starts_with('/')
+                || plain.split('/').any(|part| part == "..")
+            {
+                return Err(bad("write it from the workspace's folder".to_owned()));
+            }
+            // A folder is all that is in it.
+            let whole = if plain.ends_with('/') { format!("{plain}**") } else { plain.to_owned() };
+            let mut glob = GlobBuilder::new(&whole);
+            glob.literal_separator(true).case_insensitive(any_case);
+            set.add(glob.build().map_err(|error| bad(error.kind().to_string()))?);
+        }
+        let set = set.build().map_err(|error| BadGlob {
+            pattern: error.glob().unwrap_or_default().to_owned(),
+            why: error.kind().to_string(),
+        })?;
+        Ok(Globs(set))
+    }
+
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        self.0.is_match(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_files_folders_and_kinds() {
+        let globs = Globs::new(&["src/main.py", "docs/", "**/*.lock", "./top/*.md"]).unwrap();
+        for path in ["src/main.py", "docs/a/b.md", "Cargo.lock", "a/b/x.lock", "top/x.md"] {
+            assert!(globs.matches(path), "{path}");
+        }
+        for path in ["src/main.pyc", "other/main.py", "docs", "top/a/x.md", "lock", "DOCS/x"] {
+            assert!(!globs.matches(path), "{path}");
+        }
+        assert!(Globs::in_any_case(&["docs/"]).unwrap().matches("DOCS/x"));
+        assert!(!Globs::new::<&str>(&[]).unwrap().matches("x"));
+        for bad in ["", "/etc/*", "../x", "a/../b", "a["] {
+            assert!(Globs::new(&[bad]).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Secrets without a form of their own, found by the name beside them: `db_password = "…"`, `--token …`.
+//!
+//! A value right behind a name may be one that somebody picked; further along it must have been drawn.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::chance;
+
+/// How many names in a line are looked at: a line with more was made by a machine, and only forms are found in
+/// the rest of it.
+const NAMES: usize = 1000;
+/// The longest name, how far behind it a value may stand, and where the value must have ended, in bytes.
+const NAME: usize = 64;
+const NEAR: usize = 60;
+const REACH: usize = 300;
+
+/// What a name says about its value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// People pick these.
+    Password,
+    /// People pick these, too, but seldom short ones.
+    Secret,
+    /// Machines draw these.
+    Key,
+}
+
+/// A name, what it says, and whether it says so plainly.
+struct Name {
+    end: usize,
+    kind: Kind,
+    plain: bool,
+    /// A value may follow after a space: `--password hunter3`.
+    spaced: bool,
+}
+
+/// A value, and whether it is in quotes.
+pub(super) struct Value {
+    pub start: usize,
+    pub end: usize,
+    pub quoted: bool,
+}
+
+struct Patterns {
+    core: Regex,
+    quoted: Regex,
+    bare: Regex,
+    spaced: Regex,
+    near: Regex,
+    /// A type, a constant, a field of something, or words with a number.
+    code: Regex,
+}
+
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    let new = |pattern: &str| Regex::new(pattern).ok();
+    Some(Patterns {
+        core: new(
+            r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd|secret|token|key|credential|auth|bearer|appid|securestring",
+        )?,
+        quoted: new(r#"(?x) ^["'`\])*]{0,4} \s* (?:\[\])? \s*
+               (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | [:=,(] | \{\s*default\s*=
+                 | ,?\s*["']?value["']?\s*[:=] )? \s*
+               (?: [\w.:\[\]]{0,20}\( | [bBruUfFL@$]{1,2} )? ["'`]\\?["']?([^"'`\s]{6,})["'`]"#)?,
+        bare: new(
+            r#"(?x) ^["'`\]*]{0,4} \s* (?: (?: = | := | :\s | \s:\s ) \s* ([^\s"'`,;<>(){}\[\]|]{6,}) ([(\[{,;]?)
+                 | > ([^\s"'`,;<>(){}\[\]|]{6,}) </ )"#,
+        )?,
+        spaced: new(r#"^\s+["']?([^\s"'`,;<>(){}\[\]|]{6,})"#)?,
+        near: new(r#"(?:["'`]|[=:]\s*)([^\s"'`,;<>(){}\[\]|]{16,})(?:["'`,;&<\s]|$)"#)?,
+        code: new(r"(?x) ^[*&] | ^(?:[A-Z]{1,4}[a-z]{2,}|\d+)+$ | ^[A-Z0-9]+(?:_[A-Z0-9]+)+$
+              | ^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$ | ^[A-Za-z]+(?:[_.-](?:[A-Za-z]+|\d{1,4}))+$")?,
+    })
+});
+
+/// The values in a line that their names give away.
+pub(super) fn values(line: &str) -> Vec<Value> {
+    let Some(patterns) = PATTERNS.as_ref() else { return Vec::new() };
+    let mut values: Vec<Value> = Vec::new();
+    let mut from = 0;
+    for _ in 0..NAMES {
+        let Some(name) = next_name(&patterns.core, line, &mut from) else { break };
+        let Some(name) = name else { continue };
+        if let Some(value) = value_of(patterns, line, &name) {
+            from = from.max(value.end);
+            values.push(value);
+        }
+    }
+    values
+}
+
+/// Nothing at the end of the line; nothing inside for what is no name of a secret.
+fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>> {
+    let found = core.find_at(line, *from)?;
+    let part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
+    let nested = |byte: &&u8| part(byte) || **byte == b':';
+    let before = line.as_bytes()[*from..found.start()].iter().rev().take(NAME).take_while(nested);
+    let after = line.as_bytes()[found.end()..].iter().take(NAME).take_while(part);
+    let (start, end) = (found.start() - before.count(), found.end() + after.count());
+    *from = end;
+    let text = &line[start..end];
+    let words = words(text);
+    let Some((kind, plain)) = kind(&words) else { return Some(None) };
+    // Whoever passes something writes this, too.
+    let assigned =
+        line[end..].trim_start_matches(['"', '\'', '`', ']', ' ']).starts_with(['=', ':']);
+    if words.last().is_some_and(|word| word == "pass") && !assigned {
+        return Some(None);
+    }
+    let command = line[..start].split_whitespace().next_back().unwrap_or_default();
+    let spaced = text.starts_with("--")
+        || matches!(command, "ENV" | "setx")
+        || text == "requirepass"
+        || line.trim_start().starts_with("machine ");
+    Some(Some(Name { end, kind, plain, spaced }))
+}
+
+fn value_of(patterns: &Patterns, line: &str, name: &Name) -> Option<Value> {
+    let mut reach = (name.end + REACH).min(line.len());
+    while !line.is_char_boundary(reach) {
+        reach -= 1;
+    }
+    let rest = &line[name.end..reach];
+    let value = |group: regex::Match<'_>, quoted| {
+        let start = name.end + group.start();
+        Value { start, end: start + alone(group.as_str()).len(), quoted }
+    };
+    let may_be = |text: &str, quoted: bool| {
+        let text = alone(text);
+        chance::drawn(text)
+            || name.plain && is_uuid(text)
+            || name.plain
+                && chance::picked(text)
+                && match name.kind {
+                    Kind::Password => quoted || !patterns.code.is_match(text),
+                    Kind::Secret => quoted && text.len() >= 10 && !patterns.code.is_match(text),
+                    Kind::Key => false,
+                }
+    };
+    let group = |pattern: &Regex| pattern.captures(rest).and_then(|captures| captures.get(1));
+    if let Some(found) = group(&patterns.quoted) {
+        if may_be(found.as_str(), true) {
+            return Some(value(found, true));
+        }
+    } else if let Some(captures) = patterns.bare.captures(rest) {
+        let after = captures.get(2).map_or("", |after| after.as_str());
+        let part = |text: &str| match after {
+            "" => false,
+            // A program goes on after a word; a password seldom is one.
+            "," | ";" => text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'),
+            _ => true,
+        };
+        let found = captures.get(1).or(captures.get(3)).filter(|found| !part(found.as_str()));
+        if let Some(found) = found.filter(|found| may_be(found.as_str(), false)) {
+            return Some(value(found, false));
+        }
+    } else if name.spaced
+        && let Some(found) = group(&patterns.spaced)
+        && may_be(found.as_str(), false)
+    {
+        return Some(value(found, false));
+    }
+    let near = patterns.near.captures(rest)?.get(1)?;
+    let between = &rest[..near.start()];
+    let other = between.len() > NEAR
+        || between.contains(';')
+        || words(between).iter().any(|word| never(word));
+    (!other && chance::drawn(alone(near.as_str()))).then(|| value(near, true))
+}
+
+/// A value without what follows it in an address, a command or a sentence.
+fn alone(text: &str) -> &str {
+    let next = |at: &usize| {
+        let rest = &text[at + 1..];
+        let name = rest.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
+        rest.starts_with('&') || name.starts_with('=') && name.len() < rest.len()
+    };
+    let end = text.match_indices('&').map(|(at, _)| at).find(next).unwrap_or(text.len());
+    text[..end].trim_end_matches(['\\', '.'])
+}
+
+fn is_uuid(text: &str) -> bool {
+    let parts: Vec<usize> = text.split('-').map(str::len).collect();
+    parts == [8, 4, 4, 4, 12] && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+}
+
+/// The words of a name, small: `dbPassword`, `DB_PASSWORD` and `db.password` have the same.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    let mut chars = name.chars().peekable();
+    while let Some(char) = chars.next() {
+        let next_small = chars.peek().is_some_and(char::is_ascii_lowercase);
+        let begins = char.is_ascii_uppercase()
+            && (before.is_ascii_lowercase() || before.is_ascii_uppercase() && next_small);
+        if begins || !char.is_ascii_alphanumeric() {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (char.is_ascii_alphabetic(), words.last_mut()) {
+            word.push(char.to_ascii_lowercase());
+        }
+        before = char;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn among(word: &str, words: &str) -> bool {
+    words.split_whitespace().any(|other| other == word)
+}
+
+/// What is no secret, though it looks like one.
+fn never(word: &str) -> bool {
+    among(
+        word,
+        "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
+         primary foreign partition etag commit arn",
+    )
+}
+
+/// What tells of a secret, and is none.
+fn about(word: &str) -> bool {
+    among(
+        word,
+        "id ids url uri endpoint path file arn regex pattern type name header field label \
+         version selector policy",
+    )
+}
+
+/// What may follow the word for a secret.
+fn still(word: &str) -> bool {
+    among(
+        word,
+        "key base value b prod production dev staging live default old new str bytes plain \
+         string",
+    )
+}
+
+/// Which keys are secret.
+fn of_keys(word: &str) -> bool {
+    among(
+        word,
+        "api access auth private secret encryption signing sign jwt aes master admin license \
+         subscription account hmac session crypto cipher webhook deploy client",
+    )
+}
+
+/// What a name says, and whether plainly.
+fn kind(words: &[String]) -> Option<(Kind, bool)> {
+    if words.iter().any(|word| never(word)) {
+        return None;
+    }
+    let core = |index: usize| {
+        let word = words[index].as_str();
+        let ends = |with: &[&str]| with.iter().any(|end| word.ends_with(end));
+        let before = index.checked_sub(1).map(|index| words[index].as_str());
+        if ends(&["password", "passwd", "passphrase", "passcode", "pwd", "securestring"])
+            || matches!(word, "pass" | "dbpass" | "requirepass")
+            || (before, word) == (Some("secure"), "string")
+        {
+            Some((Kind::Password, true))
+        } else if ends(&["secret"]) {
+            Some((Kind::Secret, true))
+        } else if ends(&["token", "apikey", "accesskey", "secretkey", "authkey", "privatekey"])
+            || matches!(word, "bearer" | "appid")
+        {
+            Some((Kind::Key, true))
+        } else if word == "key" {
+            before.map(|before| (Kind::Key, of_keys(before)))
+        } else {
+            let vague =
+                matches!(word, "auth" | "credential" | "credentials" | "tokens" | "secrets");
+            vague.then_some((Kind::Key, false))
+        }
+    };
+    let (index, (kind, plain)) =
+        (0..words.len()).rev().find_map(|index| core(index).map(|core| (index, core)))?;
+    let tail = &words[index + 1..];
+    if tail.iter().any(|word| about(word)) {
+        return None;
+    }
+    Some((kind, plain && tail.iter().all(|word| still(word))))
+}

@@ -1,0 +1,84 @@
+//! File blocks in an answer: the older way, for models that call no tools.
+
+/// A file that an answer proposes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileBlock {
+    pub path: String,
+    pub content: String,
+}
+
+/// The file blocks of an answer: a line `FILE: path`, and the whole file between two fences after it.
+pub fn file_blocks(answer: &str) -> Vec<FileBlock> {
+    let mut blocks = Vec::new();
+    let mut path: Option<String> = None;
+    let mut open: Option<(String, String)> = None;
+    for line in answer.split_inclusive('\n') {
+        let bare = line.trim_end();
+        if let Some((fence, content)) = &mut open {
+            // A fence that is longer, or says more, belongs to the file.
+            if bare.trim_start() != fence {
+                content.push_str(line);
+                continue;
+            }
+            if let (Some(path), Some((_, content))) = (path.take(), open.take()) {
+                blocks.push(FileBlock { path, content });
+            }
+            continue;
+        }
+        let start = bare.trim_start();
+        let mark = start.chars().next().unwrap_or(' ');
+        let fence: String = start.chars().take_while(|c| *c == mark).collect();
+        if matches!(mark, '`' | '~') && fence.len() >= 3 && path.is_some() {
+            open = Some((fence, String::new()));
+            continue;
+        }
+        let named = start.trim_matches(|c: char| "#*`_ ".contains(c));
+        let rest = named.strip_prefix("FILE:").or_else(|| named.strip_prefix("File:"));
+        if let Some(rest) = rest {
+            path = Some(rest.trim_matches(|c: char| "*`\"' ".contains(c)).to_owned());
+        }
+    }
+    blocks.retain(|block| !block.path.is_empty());
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_in_the_words_around_them() {
+        let answer = "Here it is.\n\nFILE: src/a.py\n```python\nx = 1\n```\n\n**FILE: `b.md`**\n````md\n```\ncode\n```\n````\nFile: c\n~~~\ny\n~~~\nDone. ```not a file```\n```\nno name\n```\n";
+        let block =
+            |path: &str, content: &str| FileBlock { path: path.into(), content: content.into() };
+        assert_eq!(
+            file_blocks(answer),
+            [block("src/a.py", "x = 1\n"), block("b.md", "```\ncode\n```\n"), block("c", "y\n")]
+        );
+        for none in
+            ["", "FILE: a\n", "```\nx\n```", "FILE: a\n```\nnever closed", "FILE:\n```\nx\n```\n"]
+        {
+            assert_eq!(file_blocks(none), [], "{none}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_file_holds_comes_out_of_its_block(content in "[a-z`~ \n#:]{0,200}") {
+            let content = format!("{content}\n");
+            let longest = content.lines().map(|line| line.trim().len()).max().unwrap_or(0).max(3);
+            let fence = "`".repeat(longest + 1);
+            let answer = format!("words\nFILE: a/b.md\n{fence}text\n{content}{fence}\nmore words\n");
+            let blocks = file_blocks(&answer);
+            prop_assert_eq!(blocks.len(), 1);
+            prop_assert_eq!(&blocks[0].content, &content);
+        }
+
+        #[test]
+        fn no_answer_breaks_it(answer in "\\PC{0,400}") {
+            let _ = file_blocks(&answer);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What our own worker may do besides: look at the files of the workspace.
+
+use assize_llm::{Schema, Tool as Offered};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, DeskError, file};
+use crate::inside::Inside;
+use crate::tools::{self, CallError};
+use crate::workspace::{FileError, Kind};
+
+pub(crate) const LIST: &str = "list_files";
+pub(crate) const READ: &str = "read_file";
+
+/// Files that are listed at most.
+const MOST_FILES: usize = 1000;
+
+/// Folders that are full of what nobody wrote.
+const DULL: [&str; 6] = ["node_modules", "target", "__pycache__", ".venv", "dist", "build"];
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ListFiles {
+    /// The folder, from the workspace's own, such as `src`; all of it if left out.
+    #[serde(default)]
+    folder: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadFile {
+    /// The file, from the workspace's folder, such as `src/main.py`.
+    path: String,
+}
+
+/// The tools of a worker, as they are offered to a model.
+pub(crate) fn offered() -> Vec<Offered> {
+    let tool = |name: &str, description: &str, parameters: Value| Offered {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters,
+    };
+    let own = [
+        tool(LIST, "Lists the files of the workspace.", Schema::of::<ListFiles>().value),
+        tool(
+            READ,
+            "Returns the content of a file of the workspace. To change a file, ask for a draft.",
+            Schema::of::<ReadFile>().value,
+        ),
+    ];
+    let drafts = tools::all();
+    own.into_iter()
+        .chain(drafts.into_iter().map(|draft| tool(draft.name, draft.description, draft.input)))
+        .collect()
+}
+
+impl Desk {
+    /// Calls a tool that only looks.
+    pub(crate) async fn look(
+        &self,
+        by: &str,
+        name: &str,
+        arguments: &Value,
+    ) -> Result<Value, CallError> {
+        match name {
+            LIST => {
+                let given: ListFiles = tools::read(name, arguments)?;
+                Ok(self.list_files(by, given.folder.as_deref()).await?)
+            }
+            _ => {
+                let given: ReadFile = tools::read(name, arguments)?;
+                let (content, _) = self.read_file(by, &given.path).await?;
+                let lines = content.lines().count();
+                Ok(json!({"content": content, "line_count": lines}))
+            }
+        }
+    }
+
+    async fn list_files(&self, by: &str, folder: Option<&str>) -> Result<Value, DeskError> {
+        let (policy, places) = self.hold().await?.policy()?;
+        let within = match folder.map(str::trim).filter(|f| !matches!(*f, "" | "." | "./" | "/")) {
+            None => None,
+            Some(text) => match self.workspace.inside(text) {
+                Ok(inside) => Some(inside.to_string()),
+                Err(error) => {
+                    let mut held = self.hold().await?;
+                    return Err(held.refuse(by, LIST, None, text, error.to_string()).await);
+                }
+            },
+        };
+        let wanted = |path: &Inside, kind: Kind| {
+            let text = path.to_string();
+            let near = within.as_ref().is_none_or(|within| {
+                text == *within
+                    || text.starts_with(&format!("{within}/"))
+                    || within.starts_with(&format!("{text}/"))
+            });
+            near && kind != Kind::Link && !places.is_hidden(path) && !DULL.contains(&path.name())
+        };
+        let found = self.workspace.walk(MOST_FILES, &wanted).map_err(file("the workspace"))?;
+        let files: Vec<String> = found.files.iter().map(|(path, _)| path.to_string()).collect();
+        let mut answer = json!({"files": files});
+        if found.cut {
+            answer["note"] =
+                json!(format!("only the first {MOST_FILES}; name a folder to see more"));
+        }
+        if let Some(allowed) = &policy.allowed {
+            answer["may_be_changed"] = json!(allowed);
+        }
+        Ok(answer)
+    }
+
+    /// A file of the workspace as text, and what it means in it.
+    pub(crate) async fn read_file(
+        &self,
+        by: &str,
+        path: &str,
+    ) -> Result<(String, Inside), DeskError> {
+        let mut held = self.hold().await?;
+        let (policy, places) = held.policy()?;
+        let inside = match self.workspace.inside(path) {
+            Ok(inside) if !places.is_hidden(&inside) => inside,
+            Ok(inside) => {
+                let why = format!("`{inside}` may hold secrets, and no worker may see it");
+                return Err(held.refuse(by, READ, None, path, why).await);
+            }
+            Err(error) => return Err(held.refuse(by, READ, None, path, error.to_string()).await),
+        };
+        let original = match self.workspace.read(&inside, policy.max_bytes) {
+            Ok(original) if places.is_key(&inside, &original.bytes) => {
+                let why = format!("`{inside}` is a private key, and no worker may see it");
+                return Err(held.refuse(by, READ, None, path, why).await);
+            }
+            Ok(original) => original,
+            Err(error @ (FileError::Link | FileError::ManyNames(_) | FileError::Special)) => {
+                let why = format!("`{inside}` cannot be read: {error}");
+                return Err(held.refuse(by, READ, None, path, why).await);
+            }
+            Err(FileError::Missing) => {
+                return Err(DeskError::Wrong(format!(
+                    "there is no file `{inside}`; `{LIST}` shows those there are"
+                )));
+            }
+            Err(error) => return Err(file(inside.to_string())(error)),
+        };
+        let text = String::from_utf8(original.bytes)
+            .map_err(|_| DeskError::Wrong(format!("`{inside}` is no UTF-8 text")))?;
+        Ok((text, inside))
+    }
+
+    /// The files that a task speaks of: by their path, or by a name that only one file has.
+    pub async fn files_named_in(&self, task: &str) -> Result<Vec<String>, DeskError> {
+        let (_, places) = self.hold().await?.policy()?;
+        let wanted = |path: &Inside, kind: Kind| {
+            kind != Kind::Link && !places.is_hidden(path) && !DULL.contains(&path.name())
+        };
+        let found = self.workspace.walk(100_000, &wanted).map_err(file("the workspace"))?;
+        let words: Vec<&str> = task
+            .split(|c: char| c.is_whitespace() || "`'\"(),;:".contains(c))
+            .map(|word| word.trim_end_matches(['.', '?', '!']).trim_start_matches("./"))
+            .filter(|word| word.contains('.') || word.contains('/'))
+            .collect();
+        let mut named = Vec::new();
+        for word in words {
+            let of_name: Vec<String> = found
+                .files
+                .iter()
+                .filter(|(path, _)| path.to_string() == word || path.name() == word)
+                .map(|(path, _)| path.to_string())
+                .collect();
+            if let [only] = of_name.as_slice()
+                && !named.contains(only)
+            {
+                named.push(only.clone());
+            }
+        }
+        Ok(named)
+    }
+}

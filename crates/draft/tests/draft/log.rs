@@ -1,0 +1,67 @@
+//! The log: whatever is done to it shows.
+
+use std::fs;
+
+use assize_draft::{Mirror, Step};
+use assize_store::{AuditQuery, AuditVerdict};
+
+use crate::office::{Office, WATCHDOG};
+
+#[tokio::test]
+async fn every_change_of_the_log_in_the_workspace_shows() {
+    let office = Office::new();
+    for round in 0..3 {
+        office.propose("src/watchdog.py", &format!("{WATCHDOG}# {round}\n")).await;
+    }
+    let path = office.repo("_handoff/transition.ndjson");
+    let whole = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let log = office.store.audit_log(AuditQuery::default()).await.unwrap();
+    assert_eq!(lines.len(), log.len());
+    let head = office.store.audit_head().await.unwrap();
+    assert_eq!(AuditVerdict::of(&log, head), AuditVerdict::Intact { entries: 12 });
+    for entry in &log {
+        assert_eq!(entry.subject, office.desk.workspace().display().to_string());
+        assert!(Step::of(entry).is_ok());
+    }
+    assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Same);
+    let join = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let mut swapped = lines.clone();
+    swapped.swap(2, 3);
+    let mut missing = lines.clone();
+    missing.remove(4);
+    for (what, text, verdict) in [
+        ("edited", whole.replacen("a change", "b change", 1), Mirror::Changed { line: 2 }),
+        ("swapped", join(&swapped), Mirror::Changed { line: 3 }),
+        ("missing", join(&missing), Mirror::Changed { line: 5 }),
+        ("longer", format!("{whole}{{}}\n"), Mirror::Changed { line: 13 }),
+        ("cut off", join(&lines[..7]), Mirror::Short { lines: 7 }),
+        ("torn", whole[..whole.len() - 9].to_owned(), Mirror::Short { lines: 11 }),
+        ("empty", String::new(), Mirror::Short { lines: 0 }),
+    ] {
+        fs::write(&path, text).unwrap();
+        assert_eq!(office.desk.compare_logs().await.unwrap(), verdict, "{what}");
+    }
+    fs::remove_dir_all(office.repo("_handoff")).unwrap();
+    assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Short { lines: 0 });
+}
+
+#[tokio::test]
+async fn what_a_crash_cut_off_is_completed_and_said() {
+    let office = Office::new();
+    office.propose("src/watchdog.py", &format!("{WATCHDOG}# 1\n")).await;
+    let path = office.repo("_handoff/transition.ndjson");
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 20]).unwrap();
+    let next = office.another();
+    next.request("worker", "src/watchdog.py", "t").await.unwrap();
+    assert_eq!(next.compare_logs().await.unwrap(), Mirror::Same);
+    let said = next.entries().await.unwrap();
+    let completed = Step::LogCompleted { lines_there: 3, lines_added: 1 };
+    assert!(said.iter().any(|entry| Step::of(entry).unwrap() == completed), "{said:?}");
+    // What was changed is not hidden under what is new.
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, whole.replacen("a change", "b change", 1)).unwrap();
+    office.another().request("worker", "README.md", "t").await.unwrap();
+    assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Changed { line: 2 });
+}

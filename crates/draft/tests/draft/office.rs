@@ -1,0 +1,115 @@
+//! A workspace with a desk, for tests.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use assize_draft::{Desk, DeskError, Options, Policy, Requested, Submit, Submitted};
+use assize_store::{Access, Durability, SqliteStore, Store};
+
+pub(crate) const WORKER: &str = "worker";
+pub(crate) const TASK: &str = "phase10_version_flag";
+
+/// What the seed's example edits.
+pub(crate) const WATCHDOG: &str = "#!/usr/bin/env python3\nimport sys\n\n\ndef main():\n    print(\"watching\")\n    return 0\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n";
+
+pub(crate) struct Office {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) desk: Arc<Desk>,
+}
+
+impl Office {
+    pub(crate) fn new() -> Office {
+        Office::with(Options::default())
+    }
+
+    pub(crate) fn under(policy: Policy) -> Office {
+        Office::with(Options { policy, ..Options::default() })
+    }
+
+    pub(crate) fn with(options: Options) -> Office {
+        let folder = tempfile::tempdir().unwrap();
+        let src = folder.path().join("repo/src");
+        fs::create_dir_all(&src).unwrap();
+        fs::write(src.join("watchdog.py"), WATCHDOG).unwrap();
+        fs::set_permissions(src.join("watchdog.py"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.path().join("secret"), "SECRET").unwrap();
+        let path = folder.path().join("state/store.db");
+        let store = SqliteStore::open(&path, Access::Write(Durability::ProcessCrash)).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let desk = Office::sit(&folder, store.clone(), options);
+        Office { folder, store, desk }
+    }
+
+    fn sit(folder: &tempfile::TempDir, store: Arc<dyn Store>, options: Options) -> Arc<Desk> {
+        let state = folder.path().join("state/drafts");
+        Desk::open(&folder.path().join("repo"), &state, store, options).unwrap()
+    }
+
+    /// Another process at the same desk.
+    pub(crate) fn another(&self) -> Arc<Desk> {
+        self.another_with(Options::default())
+    }
+
+    pub(crate) fn another_with(&self, options: Options) -> Arc<Desk> {
+        Office::sit(&self.folder, self.store.clone(), options)
+    }
+
+    pub(crate) fn repo(&self, path: &str) -> PathBuf {
+        self.folder.path().join("repo").join(path)
+    }
+
+    pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.repo(path).parent().unwrap()).unwrap();
+        fs::write(self.repo(path), content).unwrap();
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.repo(path)).unwrap()
+    }
+
+    pub(crate) fn drafts(&self) -> Vec<String> {
+        let names = fs::read_dir(self.repo("_handoff/drafts")).unwrap();
+        let mut names: Vec<String> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) async fn request(&self, path: &str) -> Result<Requested, DeskError> {
+        self.desk.request(WORKER, path, TASK).await
+    }
+
+    /// Asks for a draft, writes it and hands it in.
+    pub(crate) async fn propose(&self, path: &str, content: &str) -> Submitted {
+        let draft = self.request(path).await.unwrap().draft_path;
+        self.desk.write(WORKER, &draft, content).await.unwrap();
+        self.submit(&draft, path).await.unwrap()
+    }
+
+    pub(crate) async fn submit(&self, draft: &str, path: &str) -> Result<Submitted, DeskError> {
+        self.desk.submit(WORKER, submit(draft, path)).await
+    }
+}
+
+pub(crate) fn submit<'a>(draft_path: &'a str, original_path: &'a str) -> Submit<'a> {
+    Submit {
+        draft_path,
+        original_path,
+        task_id: TASK,
+        change_summary: "a change",
+        all_drafts: false,
+    }
+}
+
+/// The rules that spoke against a submission.
+pub(crate) fn rules(submitted: &Submitted) -> Vec<&str> {
+    submitted.reasons.iter().map(|reason| reason.rule.as_str()).collect()
+}
+
+/// The number of a submission.
+pub(crate) fn number(submitted: &Submitted) -> u64 {
+    submitted.message_id.strip_prefix("msg_").unwrap().parse().unwrap()
+}

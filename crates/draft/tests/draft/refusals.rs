@@ -1,0 +1,286 @@
+//! What workers cannot do: each way out, tried through the tools.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use assize_draft::{DeskError, Policy, Submit};
+use proptest::prelude::*;
+
+use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, submit};
+
+/// Each of these is refused, and each is in the log.
+#[tokio::test]
+async fn no_path_leads_out_and_every_try_is_written_down() {
+    let office = Office::new();
+    symlink("../secret", office.repo("leaf")).unwrap();
+    symlink("..", office.repo("up")).unwrap();
+    symlink("src", office.repo("alias")).unwrap();
+    symlink("/proc/self/root", office.repo("magic")).unwrap();
+    fs::hard_link(office.folder.path().join("secret"), office.repo("hard")).unwrap();
+    office.put(".env", "KEY=1\n");
+    office.put(".git/config", "[core]\n");
+    office.put("deploy/server.pem", "x\n");
+    office.put("notes.txt", ["-----BEGIN RSA PRIVATE", " KEY-----\nx\n"].concat());
+    let tries = [
+        ("../secret", "leads elsewhere"),
+        ("src/../../secret", "leads elsewhere"),
+        ("/etc/passwd", "outside the workspace"),
+        ("/proc/self/environ", "outside the workspace"),
+        ("leaf", "links are not followed"),
+        ("up/secret", "links are not followed"),
+        ("alias/watchdog.py", "links are not followed"),
+        ("magic/etc/passwd", "links are not followed"),
+        ("hard", "it has 2 names"),
+        ("_handoff/TASK_CONTRACT.json", "is where drafts are kept"),
+        ("_handoff/transition.ndjson", "is where drafts are kept"),
+        ("_HANDOFF/drafts/x", "is where drafts are kept"),
+        (".git/config", "may hold secrets"),
+        (".GIT/hooks/post-checkout", "may hold secrets"),
+        (".env", "may hold secrets"),
+        ("sub/.env.production", "may hold secrets"),
+        ("deploy/server.pem", "may hold secrets"),
+        ("notes.txt", "is a private key"),
+        ("src\\watchdog.py", "a character that no path here may have"),
+        ("src/watch\u{202e}dog.py", "a character that no path here may have"),
+        ("a\0b", "a character that no path here may have"),
+        ("", "the path is empty"),
+    ];
+    for (path, why) in tries {
+        match office.request(path).await {
+            Err(DeskError::Refused(told)) => assert!(told.contains(why), "{path}: {told}"),
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+    let writes = [
+        "../secret",
+        "src/watchdog.py",
+        "/etc/passwd",
+        "_handoff/TASK_CONTRACT.json",
+        "_handoff/drafts/../TASK_CONTRACT.json",
+        "_handoff/drafts/phase10_version_flag.submission.json",
+        "_handoff/drafts/other.draft",
+        "_handoff/drafts/sub/x.draft",
+        "_handoff/transition.ndjson",
+        "",
+    ];
+    for path in writes {
+        for refused in [
+            office.desk.write(WORKER, path, "x").await.map(drop),
+            office.desk.read(WORKER, path).await.map(drop),
+            office.desk.submit(WORKER, submit(path, "src/watchdog.py")).await.map(drop),
+        ] {
+            assert!(matches!(refused, Err(DeskError::Refused(_))), "{path}: {refused:?}");
+        }
+    }
+    let book = office.desk.book().await.unwrap();
+    assert_eq!(book.refused, (tries.len() + 3 * writes.len()) as u64);
+    assert_eq!(office.text("../secret"), "SECRET");
+    assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
+    assert!(office.drafts().is_empty());
+}
+
+#[tokio::test]
+async fn what_may_be_read_can_be_said() {
+    let policy = Policy { readable: vec![".env.example".to_owned()], ..Policy::default() };
+    let office = Office::under(policy);
+    office.put(".env.example", "KEY=\n");
+    office.put(".env", "KEY=1\n");
+    assert!(office.request(".env.example").await.is_ok());
+    assert!(matches!(office.request(".env").await, Err(DeskError::Refused(_))));
+}
+
+#[tokio::test]
+async fn a_contract_binds_the_worker_and_a_wrong_one_stops_all() {
+    let office = Office::new();
+    office.put("docs/a.md", "a\n");
+    office.put(
+        "_handoff/TASK_CONTRACT.json",
+        format!(r#"{{"version": 1, "task_id": "{TASK}", "allowed_paths": ["src/"], "limits": {{"max_lines": 3, "max_files": 1}}}}"#),
+    );
+    let told = office.request("docs/a.md").await.unwrap_err().to_string();
+    assert!(told.contains("it allows `src/`"), "{told}");
+    let told = office.desk.request(WORKER, "src/watchdog.py", "x").await.unwrap_err().to_string();
+    assert!(told.contains("the contract is about the task `phase10_version_flag`"), "{told}");
+    let long = WATCHDOG.replace("import sys\n", "import sys\n\n\nA = 1\nB = 2\n");
+    let escalated = office.propose("src/watchdog.py", &long).await;
+    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["scope/lines"]));
+    let short = office.propose("src/new.py", "A = 1\n").await;
+    assert_eq!(short.verdict, "accepted");
+    let second = office.propose("src/other.py", "A = 1\n").await;
+    assert_eq!((second.verdict, rules(&second)), ("escalated", vec!["scope/files"]));
+
+    office.put("_handoff/TASK_CONTRACT.json", r#"{"version": 1, "allowed": []}"#);
+    let told = office.request("src/new.py").await.unwrap_err().to_string();
+    assert!(told.contains("unknown field `allowed`"), "{told}");
+    fs::remove_file(office.repo("_handoff/TASK_CONTRACT.json")).unwrap();
+    symlink("../../secret", office.repo("_handoff/TASK_CONTRACT.json")).unwrap();
+    assert!(matches!(office.request("src/new.py").await, Err(DeskError::Contract(_))));
+}
+
+/// A submission that somebody wrote beside the drafts means nothing.
+#[tokio::test]
+async fn a_submission_of_ones_own_making_is_nobodys() {
+    let office = Office::new();
+    office.request("src/watchdog.py").await.unwrap();
+    let forged = r#"{"submission": {"files": [{"path": "../secret", "draft": "x", "after": "y"}], "stage": "accepted"}}"#;
+    office.put(&format!("_handoff/drafts/{TASK}.submission.json"), forged);
+    office.put("_handoff/drafts/evil.draft", "evil");
+    let told = office.submit("_handoff/drafts/evil.draft", "src/watchdog.py").await.unwrap_err();
+    assert!(matches!(told, DeskError::Refused(_)), "{told}");
+    let accepted = office.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
+    assert_eq!(accepted.verdict, "accepted");
+    assert_eq!(office.text("../secret"), "SECRET");
+    assert_eq!(office.drafts(), ["evil.draft"]);
+}
+
+#[tokio::test]
+async fn a_draft_that_became_something_else_is_not_followed() {
+    let office = Office::new();
+    let draft = office.request("src/watchdog.py").await.unwrap().draft_path;
+    fs::remove_file(office.repo(&draft)).unwrap();
+    let told = office.submit(&draft, "src/watchdog.py").await.unwrap_err().to_string();
+    assert!(told.contains("is not there any more; ask for it again"), "{told}");
+    symlink("../../../secret", office.repo(&draft)).unwrap();
+    for refused in [
+        office.desk.read(WORKER, &draft).await.map(drop),
+        office.submit(&draft, "src/watchdog.py").await.map(drop),
+    ] {
+        assert!(matches!(refused, Err(DeskError::Refused(_))), "{refused:?}");
+    }
+    // What is written takes the link's place.
+    office.desk.write(WORKER, &draft, "x = 1\n").await.unwrap();
+    assert_eq!(office.text("../secret"), "SECRET");
+    // Asked for anew, it is there again.
+    fs::remove_file(office.repo(&draft)).unwrap();
+    office.request("src/watchdog.py").await.unwrap();
+    assert_eq!(office.desk.read(WORKER, &draft).await.unwrap().content, WATCHDOG);
+    // Permissions of a draft are no change of the file's.
+    office.desk.write(WORKER, &draft, &format!("{WATCHDOG}# end\n")).await.unwrap();
+    fs::set_permissions(office.repo(&draft), fs::Permissions::from_mode(0o4777)).unwrap();
+    let escalated = office.submit(&draft, "src/watchdog.py").await.unwrap();
+    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["mode"]));
+    office.desk.accept("ann", number(&escalated), assize_draft::Force::No).await.unwrap();
+    let mode = fs::metadata(office.repo("src/watchdog.py")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
+}
+
+#[tokio::test]
+async fn look_alikes_and_twins_are_looked_at_by_a_person() {
+    let office = Office::new();
+    office.put("docs/readme.md", "x\n");
+    for (path, rule) in [
+        ("src/w\u{430}tchdog.py", "look-alike"),
+        ("docs/README.md", "look-alike"),
+        (".github/workflows/ci.yml", "protected"),
+        ("Cargo.lock", "protected"),
+        (".bashrc", "protected"),
+    ] {
+        let escalated = office.propose(path, "new\n").await;
+        assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec![rule]), "{path}");
+        assert!(!office.repo(path).exists());
+    }
+}
+
+#[tokio::test]
+async fn what_is_destructive_or_too_much_is_looked_at_by_a_person() {
+    let office = Office::new();
+    let lines: String = (0..10).map(|number| format!("line {number}\n")).collect();
+    office.put("ten.txt", &lines);
+    let half: String = lines.lines().take(5).map(|line| format!("{line}\n")).collect();
+    let less: String = lines.lines().take(4).map(|line| format!("{line}\n")).collect();
+    let escalated = office.propose("ten.txt", &less).await;
+    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["deletion"]));
+    assert!(escalated.reasons[0].message.contains("6 of 10 lines"), "{escalated:?}");
+    office.desk.reject("ann", number(&escalated), "").await.unwrap();
+    assert_eq!(office.propose("ten.txt", &half).await.verdict, "accepted");
+    let long: String = (0..501).map(|number| format!("line {number}\n")).collect();
+    let escalated = office.propose("long.txt", &long).await;
+    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["scope/lines"]));
+    // Without a person, what is in doubt is sent back.
+    let policy = Policy { review: assize_draft::Review::Never, ..Policy::default() };
+    let office = Office::under(policy);
+    assert_eq!(office.propose("long.txt", &long).await.verdict, "rejected");
+}
+
+/// Whoever swaps folders for links while drafts are applied changes nothing outside.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_swaps_folders_while_drafts_are_applied_gains_nothing() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let office = Office::new();
+    fs::create_dir(office.folder.path().join("outside")).unwrap();
+    fs::write(office.folder.path().join("outside/file.py"), "outside\n").unwrap();
+    office.put("deep/file.py", "x = 0\n");
+    let done = std::sync::Arc::new(AtomicBool::new(false));
+    let (deep, away) = (office.repo("deep"), office.repo("away"));
+    let swapping = done.clone();
+    let swapper = std::thread::spawn(move || {
+        while !swapping.load(Ordering::Relaxed) {
+            fs::rename(&deep, &away).unwrap();
+            symlink("../outside", &deep).unwrap();
+            fs::remove_file(&deep).unwrap();
+            fs::rename(&away, &deep).unwrap();
+        }
+    });
+    let mut accepted = 0;
+    for round in 0..100 {
+        let task = format!("t{round}");
+        let Ok(requested) = office.desk.request(WORKER, "deep/file.py", &task).await else {
+            continue;
+        };
+        // While the folder is away, its file would be a new one.
+        if requested.new_file {
+            continue;
+        }
+        office.desk.write(WORKER, &requested.draft_path, &format!("x = {round}1\n")).await.unwrap();
+        let submit = Submit { task_id: &task, ..submit(&requested.draft_path, "deep/file.py") };
+        accepted +=
+            u32::from(office.desk.submit(WORKER, submit).await.unwrap().verdict == "accepted");
+    }
+    done.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(accepted > 0);
+    let outside: Vec<_> = fs::read_dir(office.folder.path().join("outside")).unwrap().collect();
+    assert_eq!(outside.len(), 1);
+    assert_eq!(office.text("../outside/file.py"), "outside\n");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// Whatever is asked for, written and handed in, only files of the workspace change, and only if accepted.
+    #[test]
+    fn nothing_but_accepted_drafts_changes_anything(
+        tries in prop::collection::vec(
+            (prop::sample::select(vec!["src/watchdog.py", "a/b", "leaf", "../secret", "up/secret", "_handoff/drafts/x", ".git/x"]),
+             "[a-z \n/:=\"']{0,60}", 0..4u8),
+            1..8,
+        ),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let office = Office::new();
+            symlink("../secret", office.repo("leaf")).unwrap();
+            symlink("..", office.repo("up")).unwrap();
+            let mut accepted = std::collections::BTreeMap::from([("src/watchdog.py".to_owned(), WATCHDOG.to_owned())]);
+            for (path, content, how) in tries {
+                let draft = match office.request(path).await {
+                    Ok(requested) => requested.draft_path,
+                    Err(_) => format!("_handoff/drafts/{path}"),
+                };
+                if how > 0 { let _ = office.desk.write(WORKER, &draft, &content).await; }
+                if how > 1 && let Ok(submitted) = office.submit(&draft, path).await
+                    && submitted.verdict == "accepted" {
+                    accepted.insert(path.to_owned(), content);
+                }
+            }
+            for (path, content) in &accepted {
+                prop_assert_eq!(&office.text(path), content);
+            }
+            let beside: Vec<_> = fs::read_dir(office.folder.path()).unwrap().collect();
+            prop_assert_eq!(beside.len(), 3);
+            prop_assert_eq!(office.text("../secret"), "SECRET");
+            prop_assert!(accepted.contains_key("a/b") || !office.repo("a").exists());
+            prop_assert_eq!(office.desk.compare_logs().await.unwrap(), assize_draft::Mirror::Same);
+            Ok(())
+        })?;
+    }
+}
