@@ -5,6 +5,7 @@
 mod ask;
 mod consult;
 mod debate;
+mod drafts;
 mod eval;
 mod exec;
 mod files;
@@ -16,6 +17,7 @@ mod sandboxes;
 mod settings;
 mod trust;
 mod walls;
+mod work;
 
 use std::fs;
 use std::io::Write;

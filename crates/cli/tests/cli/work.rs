@@ -1,0 +1,260 @@
+//! The worker, from the built binary: with the rehearsal model, and with a strict fake Ollama.
+
+use std::time::Duration;
+
+use assize_testkit::{Answer, Captured, FakeProvider, Kind, Reply};
+use serde_json::{Value, json};
+
+use crate::Home;
+use crate::drafts::{WATCHDOG, project};
+
+const TASK: &str = "Add --version flag to watchdog.py";
+
+/// What the fake was told in the last message.
+fn last(captured: &Captured) -> Value {
+    captured.body["messages"].as_array().unwrap().last().unwrap().clone()
+}
+
+/// A worker that does as it is told by the tools: it makes a mistake first, and mends it.
+fn worker(captured: &Captured) -> Reply {
+    let last = last(captured);
+    let told: Value =
+        serde_json::from_str(last["content"].as_str().unwrap_or_default()).unwrap_or_default();
+    let body = &captured.body;
+    let rejected = body.to_string().contains("\\\"rejected\\\"");
+    let draft = body["messages"].as_array().unwrap().iter().rev().find_map(|message| {
+        let told: Value = serde_json::from_str(message["content"].as_str()?).ok()?;
+        Some(told["draft_path"].as_str()?.to_owned())
+    });
+    let call = |name: &str, arguments: Value| Reply::Answer(Answer::calling(name, arguments));
+    let request = || {
+        call("ollama_request_draft", json!({"source_path": "src/watchdog.py", "task_id": "mine"}))
+    };
+    match last["tool_name"].as_str() {
+        None => call("read_file", json!({"path": "src/watchdog.py"})),
+        Some("read_file") => request(),
+        Some("ollama_request_draft") => {
+            let line = if rejected { "VERSION = 1" } else { "LOG = \"/home/ann/log\"" };
+            let content = WATCHDOG.replace("import sys\n", &format!("import sys\n\n{line}\n"));
+            call("ollama_write_draft", json!({"draft_path": draft, "content": content}))
+        }
+        Some("ollama_write_draft") => call(
+            "ollama_submit_draft",
+            json!({"draft_path": draft, "original_path": "src/watchdog.py", "task_id": "mine",
+                   "change_summary": "a version"}),
+        ),
+        _ if told["verdict"] == "rejected" => request(),
+        _ => Reply::text("It has a version now."),
+    }
+}
+
+fn with(fake: &FakeProvider) -> Home {
+    let home = Home::with(Kind::Ollama, fake);
+    home.write("src/watchdog.py", WATCHDOG);
+    home
+}
+
+#[test]
+fn the_rehearsal_does_the_task_by_tools_and_by_text() {
+    for mode in ["tools", "text", "auto"] {
+        let home = project();
+        let ran = home.run(&["work", TASK, "--mode", mode]);
+        assert_eq!(ran.code, 0, "{mode}: {}", ran.err);
+        assert!(ran.err.contains("[rehearsal, no model was asked]"), "{}", ran.err);
+        assert!(ran.out.contains("rejected") && ran.out.contains("accepted"), "{}", ran.out);
+        assert!(ran.out.contains("src/watchdog.py:4: the home folder of somebody"), "{}", ran.out);
+        let text = home.text("src/watchdog.py");
+        assert!(text.contains("if \"--version\" in sys.argv[1:]:"), "{text}");
+        assert!(text.starts_with("#!/usr/bin/env python3\nimport sys\n\nVERSION"), "{text}");
+        assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+    }
+    let home = project();
+    let ran = home.run(&["work", "Write a poem"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("knows one task of this kind by heart"), "{}", ran.err);
+}
+
+#[test]
+fn a_model_that_calls_tools_iterates_until_it_is_accepted() {
+    let fake = FakeProvider::answering(Kind::Ollama, |_, captured| worker(captured));
+    let home = with(&fake);
+    let ran = home.run(&["work", "Give it a version", "--provider", "ollama", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let worked: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(worked["outcome"], "accepted", "{worked}");
+    let verdicts: Vec<&str> = worked["submissions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|handed| handed["verdict"].as_str().unwrap())
+        .collect();
+    assert_eq!(verdicts, ["rejected", "accepted"]);
+    assert_eq!(
+        home.text("src/watchdog.py"),
+        WATCHDOG.replace("import sys\n", "import sys\n\nVERSION = 1\n")
+    );
+    assert_eq!(fake.take_complaints(), [] as [&str; 0]);
+    // It has the four tools and may read, and nothing else.
+    let captured = fake.captured();
+    let first = &captured.iter().find(|one| one.path == "/api/chat").unwrap().body;
+    let tools: Vec<&str> = first["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        tools,
+        [
+            "list_files",
+            "read_file",
+            "ollama_request_draft",
+            "ollama_write_draft",
+            "ollama_read_draft",
+            "ollama_submit_draft"
+        ]
+    );
+    // The task is ours to name, whatever the model calls it.
+    let audit = home.run(&["audit", "show"]).out;
+    assert!(audit.contains("worker ollama qwen3") && !audit.contains(" mine"), "{audit}");
+    // Each step is kept.
+    let run = worked["run"].as_str().unwrap();
+    let shown = home.run(&["runs", "show", run, "--events"]).out;
+    for event in ["tool_called", "DRAFT_READY", "DRAFT_REJECTED", "DRAFT_ACCEPTED", "work_finished"]
+    {
+        assert!(shown.contains(event), "{event}: {shown}");
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_goes_on_where_it_was() {
+    let kills = std::env::var("ASSIZE_TEST_KILLS");
+    let kills: u32 = kills.map_or(6, |count| count.parse::<u32>().unwrap() / 5);
+    let mut dice = fastrand::Rng::with_seed(7);
+    let mut killed = 0;
+    while killed < kills {
+        let home = project().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+        loop {
+            let listed: Value =
+                serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+            let mut command = match listed[0]["id"].as_str() {
+                _ if listed[0]["status"] == "done" => break,
+                Some(run) => home.command(&["runs", "resume", run]),
+                None => home.command(&["work", TASK]),
+            };
+            let mut child = command.spawn().unwrap();
+            if killed < kills {
+                std::thread::sleep(Duration::from_millis(dice.u64(10..900)));
+                child.kill().unwrap();
+                killed += 1;
+            }
+            child.wait_with_output().unwrap();
+        }
+        let listed: Value =
+            serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+        let id = listed[0]["id"].as_str().unwrap();
+        let shown = home.run(&["runs", "show", id, "--json"]).out;
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(shown["result"]["outcome"], "accepted", "{shown}");
+        let text = home.text("src/watchdog.py");
+        assert_eq!(text.matches("if \"--version\"").count(), 1, "{text}");
+        assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+    }
+}
+
+#[test]
+fn what_waits_for_a_person_has_its_own_exit_code() {
+    let home = project();
+    let ran = home.run(&["work", TASK, "--review", "always"]);
+    assert_eq!(ran.code, 6, "{}", ran.err);
+    assert!(
+        ran.out.contains("escalated") && ran.err.contains("it waits for you"),
+        "{} {}",
+        ran.out,
+        ran.err
+    );
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+}
+
+#[test]
+fn limits_end_a_worker_and_say_so() {
+    let stubborn = |_: usize, captured: &Captured| match last(captured)["tool_name"].as_str() {
+        Some("ollama_request_draft") => Reply::Answer(Answer::calling(
+            "ollama_write_draft",
+            json!({"draft_path": "a.py.t.draft", "content": "LOG = '/home/ann/log'\n"}),
+        )),
+        Some("ollama_write_draft") => Reply::Answer(Answer::calling(
+            "ollama_submit_draft",
+            json!({"draft_path": "a.py.t.draft", "original_path": "a.py", "task_id": "t", "change_summary": ""}),
+        )),
+        _ => Reply::Answer(Answer::calling("ollama_request_draft", json!({"source_path": "a.py"}))),
+    };
+    let fake = FakeProvider::answering(Kind::Ollama, stubborn);
+    let home = with(&fake);
+    let base = ["work", "do it", "--provider", "ollama", "--task-id", "t"];
+    let ran = home.run(&[&base[..], &["--max-rejections", "2"]].concat());
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_eq!(ran.out.matches("rejected").count(), 2, "{}", ran.out);
+    assert!(ran.err.contains("it may do no more"), "{}", ran.err);
+    let ran = home.run(&[&base[..], &["--max-steps", "4"]].concat());
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("4 steps"), "{}", ran.err);
+    assert!(!home.work().join("a.py").exists());
+}
+
+#[test]
+fn a_model_without_tools_works_by_text_only_if_that_was_asked_for() {
+    let silent = |_: usize, captured: &Captured| match captured.body["tools"].is_array() {
+        true => Reply::text("I would add a flag."),
+        false => Reply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
+    };
+    let fake = FakeProvider::answering(Kind::Ollama, silent);
+    let home = with(&fake);
+    let task = "Give watchdog.py a version";
+    let ran = home.run(&["work", task, "--provider", "ollama"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("nothing was handed in"), "{}", ran.out);
+    let ran = home.run(&["work", task, "--provider", "ollama", "--mode", "auto"]);
+    assert!(ran.err.contains("going on without tools: the model called no tools"), "{}", ran.err);
+    // Ten lines of eleven would be gone.
+    assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
+    assert!(ran.out.contains("[deletion]"), "{}", ran.out);
+    let ran = home.run(&["work", "do something", "--provider", "ollama", "--mode", "text"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("--file PATH"), "{}", ran.err);
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    assert_eq!(fake.take_complaints(), [] as [&str; 0]);
+}
+
+/// Whatever a model asks for, it sees nothing that it may not.
+#[test]
+fn a_hostile_model_sees_and_changes_nothing_that_it_may_not() {
+    let tries = [
+        ("read_file", json!({"path": ".env"})),
+        ("read_file", json!({"path": "../secret"})),
+        ("read_file", json!({"path": "/etc/passwd"})),
+        ("list_files", json!({"folder": "../.."})),
+        ("ollama_request_draft", json!({"source_path": ".git/hooks/post-commit"})),
+        ("ollama_write_draft", json!({"draft_path": "src/watchdog.py", "content": "evil"})),
+        (
+            "ollama_submit_draft",
+            json!({"draft_path": "/etc/passwd", "original_path": "x", "change_summary": ""}),
+        ),
+        ("run_shell", json!({"command": "id"})),
+    ];
+    let count = tries.len();
+    let fake = FakeProvider::answering(Kind::Ollama, move |number, _| match tries.get(number) {
+        Some((name, arguments)) => Reply::Answer(Answer::calling(name, arguments.clone())),
+        None => Reply::text("I give up."),
+    });
+    let home = with(&fake);
+    home.write(".env", "KEY=secret-of-the-house");
+    std::fs::write(home.folder.path().join("secret"), "secret-of-the-house").unwrap();
+    let ran = home.run(&["work", "steal", "--provider", "ollama"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_eq!(ran.err.matches(": refused").count(), count, "{}", ran.err);
+    for captured in fake.captured() {
+        assert!(!captured.body.to_string().contains("secret-of-the-house"));
+    }
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+}
