@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use assize_draft::work::file_blocks;
-use assize_draft::{Desk, Options, Submit};
+use assize_draft::{Answer, Desk, Options, Submit};
 use assize_store::{Access, Durability, SqliteStore};
 use clap::Parser;
 
@@ -79,13 +79,13 @@ impl Office {
         Ok(Office { folder, desk })
     }
 
-    async fn edit(&self, path: &str, task: &str, content: &str) -> anyhow::Result<&'static str> {
+    async fn edit(&self, path: &str, task: &str, content: &str) -> anyhow::Result<Answer> {
         let draft = self.desk.request("bench", path, task).await?.draft_path;
         self.desk.write("bench", &draft, content).await?;
         self.submit(&draft, path, task).await
     }
 
-    async fn submit(&self, draft: &str, path: &str, task: &str) -> anyhow::Result<&'static str> {
+    async fn submit(&self, draft: &str, path: &str, task: &str) -> anyhow::Result<Answer> {
         let submit = Submit {
             draft_path: draft,
             original_path: path,
@@ -107,12 +107,12 @@ async fn lossless(args: &Args, at: &Path) -> anyhow::Result<()> {
         let verdict = office.edit(&path, &task, &content).await?;
         let there =
             std::fs::read(office.folder.path().join("repo").join(&path)).unwrap_or_default();
-        if verdict != "accepted" || there != content.as_bytes() {
+        if verdict != Answer::Accepted || there != content.as_bytes() {
             lost += 1;
         }
         // As models word it: the file in a fence, which what is in it may end.
         let answer = format!("Here it is.\n\nFILE: {path}\n```\n{content}```\n");
-        let blocks = file_blocks(&answer);
+        let blocks = file_blocks(&answer).unwrap_or_default();
         let same = blocks.len() == 1 && blocks[0].content == content;
         lost_in_words += usize::from(!same);
     }
@@ -193,7 +193,7 @@ async fn cycles(args: &Args, at: &Path, place: &str) -> anyhow::Result<Duration>
         office.desk.write("bench", &draft, &changed).await?;
         let verdict = office.submit(&draft, "d0/large.py", &task).await?;
         ours.push(begun.elapsed());
-        ensure!(verdict == "accepted", "{verdict}");
+        ensure!(verdict == Answer::Accepted, "{verdict:?}");
 
         let begun = Instant::now();
         replace(&repo.join("d0/large.py"), &changed)?;

@@ -7,13 +7,13 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use assize_types::Fingerprint;
 use rustix::fs::{
     AtFlags, Mode, OFlags, RenameFlags, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fsync,
-    openat, renameat, renameat_with, unlinkat,
+    linkat, openat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -34,8 +34,11 @@ pub(crate) enum ApplyError {
     /// A file is not what it should be.
     #[error("`{0}` has changed meanwhile")]
     Conflict(String),
-    #[error("`{path}`: {source}")]
-    File { path: String, source: FileError },
+    #[error("`{path}`: {error}")]
+    File { path: String, error: FileError },
+    /// And what had been changed before could not be changed back.
+    #[error("{error}; and `{stayed}` could not be changed back")]
+    Half { error: Box<ApplyError>, stayed: String },
 }
 
 /// One file that is to change, and where it is staged.
@@ -63,7 +66,7 @@ impl Applier<'_> {
         let item = |(index, file): (usize, &'c Replacing)| {
             let path = self.workspace.inside(&file.path).map_err(|error| ApplyError::File {
                 path: file.path.clone(),
-                source: FileError::Io(std::io::Error::other(error)),
+                error: FileError::Io(std::io::Error::other(error)),
             })?;
             Ok(Item { change: file, path, staged: format!("{change}-{index}") })
         };
@@ -71,16 +74,12 @@ impl Applier<'_> {
     }
 
     /// Stages what is to come.
-    pub(crate) fn stage(
-        &self,
-        items: &[Item<'_>],
-        bytes: &dyn Fn(Fingerprint) -> Result<Vec<u8>, FileError>,
-    ) -> Result<(), ApplyError> {
+    pub(crate) fn stage(&self, items: &[Item<'_>], bytes: Bytes<'_>) -> Result<(), ApplyError> {
         let staged = items.iter().try_for_each(|item| {
             let Some(after) = item.change.after else { return Ok(()) };
             let stage = || -> Result<(), FileError> {
                 // Left over from a life in which the intent was never written down.
-                self.staging.remove(&item.staged)?;
+                self.staging.discard(&item.staged)?;
                 let mode = if item.change.before.is_none() { NEW_FILE } else { UNSEEN };
                 let mut file = self.staging.create(&item.staged, mode)?;
                 file.write_all(&bytes(after)?)?;
@@ -116,51 +115,103 @@ impl Applier<'_> {
     /// Applies what was staged, after the intent was written down.
     ///
     /// # Errors
-    /// When a file is not what it should be: then nothing is changed.
-    pub(crate) fn apply(
-        &self,
-        items: &[Item<'_>],
-        bytes: &dyn Fn(Fingerprint) -> Result<Vec<u8>, FileError>,
-    ) -> Result<(), ApplyError> {
-        for (index, item) in items.iter().enumerate() {
-            if let Err(error) = self.swap(item) {
-                for done in items[..index].iter().rev() {
-                    self.take_back(done, bytes);
-                }
-                self.clear(items);
-                return Err(error);
-            }
-        }
-        self.clear(items);
-        Ok(())
+    /// When a file is not what it should be: then all is again as it was.
+    pub(crate) fn apply(&self, items: &[Item<'_>], bytes: Bytes<'_>) -> Result<(), ApplyError> {
+        self.go_on(items.iter().collect(), Vec::new(), bytes)
     }
 
     /// Goes on where a crash was.
-    pub(crate) fn resume(
-        &self,
-        items: &[Item<'_>],
-        bytes: &dyn Fn(Fingerprint) -> Result<Vec<u8>, FileError>,
-    ) -> Result<(), ApplyError> {
-        let is_staged = |item: &Item<'_>| self.staged_is(item) == item.change.after;
-        let applied = |item: &Item<'_>| match item.change.after {
-            Some(_) if is_staged(item) => false,
-            // What is to go has gone, unless it is still what it was; and what was staged may have been lost.
-            _ => self.now(&item.path).ok().flatten() != item.change.before,
-        };
-        let (done, open): (Vec<&Item<'_>>, Vec<&Item<'_>>) = items.iter().partition(|i| applied(i));
-        for item in open {
-            let staged = match is_staged(item) {
-                true => Ok(()),
-                false => self.stage(std::slice::from_ref(item), bytes),
-            };
-            if let Err(error) = staged.and_then(|()| self.swap(item)) {
-                done.iter().for_each(|done| self.take_back(done, bytes));
-                self.clear(items);
-                return Err(error);
+    pub(crate) fn resume(&self, items: &[Item<'_>], bytes: Bytes<'_>) -> Result<(), ApplyError> {
+        let (mut open, mut done) = (Vec::new(), Vec::new());
+        let mut wrong = None;
+        for item in items {
+            match self.how_far(item) {
+                HowFar::NotYet => open.push(item),
+                HowFar::Done => done.push(item),
+                // What somebody did just then was taken for the original, and is put back.
+                HowFar::Astray => {
+                    let back = self.exchange(item);
+                    wrong = Some(match back {
+                        Ok(()) => ApplyError::Conflict(item.change.path.clone()),
+                        Err(source) => item.failed(source),
+                    });
+                }
             }
         }
-        self.clear(items);
-        Ok(())
+        if let Some(error) = wrong {
+            let error = self.take_all_back(&done, error, bytes);
+            self.clear(items);
+            return Err(error);
+        }
+        for item in &open {
+            if item.change.after.is_some() && self.staged_is(item) != item.change.after {
+                // What was staged was lost with its folder.
+                if let Err(error) = self.stage(std::slice::from_ref(*item), bytes) {
+                    let error = self.take_all_back(&done, error, bytes);
+                    self.clear(items);
+                    return Err(error);
+                }
+            }
+        }
+        self.go_on(open, done, bytes)
+    }
+
+    /// Changes the open files; where one cannot be, those that were changed are changed back.
+    fn go_on<'i>(
+        &self,
+        open: Vec<&'i Item<'i>>,
+        mut done: Vec<&'i Item<'i>>,
+        bytes: Bytes<'_>,
+    ) -> Result<(), ApplyError> {
+        let all: Vec<&Item<'_>> = done.iter().chain(&open).copied().collect();
+        let mut failed = None;
+        for item in open {
+            match self.swap(item) {
+                Ok(()) => done.push(item),
+                Err(error) => {
+                    // Its folder may have failed after it was changed.
+                    if self.how_far(item) == HowFar::Done {
+                        done.push(item);
+                    }
+                    failed = Some(self.take_all_back(&done, error, bytes));
+                    break;
+                }
+            }
+        }
+        for item in all {
+            // What stays is taken away by the next who stages.
+            let _ = self.staging.discard(&item.staged);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Takes back what was done, and adds to an error what could not be.
+    fn take_all_back(&self, done: &[&Item<'_>], error: ApplyError, bytes: Bytes<'_>) -> ApplyError {
+        let stay = |item: &&&Item<'_>| self.take_back(item, bytes).is_err();
+        let stayed: Vec<&str> =
+            done.iter().rev().filter(stay).map(|item| item.change.path.as_str()).collect();
+        match stayed.is_empty() {
+            true => error,
+            false => ApplyError::Half { error: Box::new(error), stayed: stayed.join("`, `") },
+        }
+    }
+
+    /// Whether a file was changed before the crash.
+    fn how_far(&self, item: &Item<'_>) -> HowFar {
+        let Replacing { before, after, .. } = item.change;
+        let now = || self.now(&item.path).ok().flatten();
+        match (self.staged_is(item), after) {
+            (Some(staged), Some(after)) if staged == *after => HowFar::NotYet,
+            (Some(staged), Some(_)) if Some(staged) == *before => HowFar::Done,
+            (Some(_), Some(_)) => HowFar::Astray,
+            // What is to go was moved away to be looked at.
+            (Some(staged), None) if Some(staged) == *before => HowFar::Done,
+            (Some(_), None) => HowFar::Astray,
+            // Whether it may go is looked at once more.
+            (None, None) if now().is_some() => HowFar::NotYet,
+            (None, Some(_)) if now() == *before => HowFar::NotYet,
+            (None, _) => HowFar::Done,
+        }
     }
 
     fn staged_is(&self, item: &Item<'_>) -> Option<Fingerprint> {
@@ -169,7 +220,7 @@ impl Applier<'_> {
 
     /// What a file is now; `None` if there is none.
     fn now(&self, path: &Inside) -> Result<Option<Fingerprint>, FileError> {
-        crate::gate::now(self.workspace.read(path, u64::MAX - 1))
+        crate::gate::fingerprint(self.workspace.read(path, u64::MAX - 1))
     }
 
     /// The folder of a file; made, with those above it, where a new file is to be.
@@ -192,90 +243,162 @@ impl Applier<'_> {
 
     /// One file changes places with what was staged for it.
     fn swap(&self, item: &Item<'_>) -> Result<(), ApplyError> {
-        let swap = || -> Result<bool, FileError> {
-            let (folder, name) = (self.folder(item)?, item.path.name());
-            let staging = self.staging.handle();
-            let right = match (item.change.before, item.change.after) {
-                (None, Some(_)) => {
-                    let moved =
-                        renameat_with(staging, &item.staged, &folder, name, RenameFlags::NOREPLACE);
-                    match moved {
-                        Ok(()) => true,
-                        Err(Errno::EXIST) => false,
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                (Some(before), Some(_)) => {
-                    // Links and what has several names are told apart before anything moves.
-                    if self.now(&item.path)? != Some(before) {
-                        return Ok(false);
-                    }
-                    match renameat_with(staging, &item.staged, &folder, name, RenameFlags::EXCHANGE)
-                    {
-                        // What was there is staged now: was it still the same?
-                        Ok(()) if self.staged_is(item) != Some(before) => {
-                            let back = RenameFlags::EXCHANGE;
-                            renameat_with(staging, &item.staged, &folder, name, back)?;
-                            false
-                        }
-                        Ok(()) => true,
-                        // File systems that cannot.
-                        Err(Errno::INVAL | Errno::NOSYS) => {
-                            renameat(staging, &item.staged, &folder, name)?;
-                            true
-                        }
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                (Some(before), None) => {
-                    if self.now(&item.path)? != Some(before) {
-                        return Ok(false);
-                    }
-                    unlinkat(&folder, name, AtFlags::empty())?;
-                    true
-                }
-                (None, None) => true,
-            };
-            fsync(&folder)?;
-            Ok(right)
-        };
-        match swap() {
+        match self.try_swap(item) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(ApplyError::Conflict(item.change.path.clone())),
-            Err(FileError::Missing) => Err(ApplyError::Conflict(item.change.path.clone())),
+            Ok(false) | Err(FileError::Missing) => {
+                Err(ApplyError::Conflict(item.change.path.clone()))
+            }
             Err(source) => Err(item.failed(source)),
         }
     }
 
-    /// Takes back what was applied, if it is still that.
-    fn take_back(
-        &self,
-        item: &Item<'_>,
-        bytes: &dyn Fn(Fingerprint) -> Result<Vec<u8>, FileError>,
-    ) {
+    /// Whether the file was what it should be; where it was not, it still is what it was.
+    fn try_swap(&self, item: &Item<'_>) -> Result<bool, FileError> {
+        let (folder, name) = (self.folder(item)?, item.path.name());
+        let staging = self.staging.handle();
+        let right = match (item.change.before, item.change.after) {
+            (None, None) => true,
+            (None, Some(_)) => match move_to(staging, &item.staged, folder.as_fd(), name) {
+                Ok(()) => true,
+                Err(FileError::InTheWay) => false,
+                Err(error) => return Err(error),
+            },
+            // Links and what has several names are told apart before anything moves.
+            (Some(before), _) if self.now(&item.path)? != Some(before) => false,
+            (Some(before), Some(_)) => match self.exchange(item) {
+                // What was there is staged now: was it still the same?
+                Ok(()) if self.staged_is(item) != Some(before) => {
+                    self.exchange(item)?;
+                    false
+                }
+                Ok(()) => true,
+                // File systems that cannot.
+                Err(FileError::Io(error)) if error.raw_os_error() == Some(INVALID) => {
+                    renameat(staging, &item.staged, &folder, name).map_err(moved)?;
+                    true
+                }
+                Err(error) => return Err(error),
+            },
+            (Some(before), None) => {
+                move_to(folder.as_fd(), name, staging, &item.staged)?;
+                let same = self.staged_is(item) == Some(before);
+                if !same {
+                    self.exchange(item)?;
+                }
+                same
+            }
+        };
+        fsync(&folder)?;
+        Ok(right)
+    }
+
+    /// What is staged and what is there change places; where nothing is there, it goes back.
+    fn exchange(&self, item: &Item<'_>) -> Result<(), FileError> {
+        let (folder, name) = (self.folder(item)?, item.path.name());
+        let staging = self.staging.handle();
+        match item.change.after {
+            Some(_) => {
+                let how = RenameFlags::EXCHANGE;
+                renameat_with(staging, &item.staged, &folder, name, how).map_err(moved)
+            }
+            None => move_to(staging, &item.staged, folder.as_fd(), name),
+        }
+    }
+
+    /// Takes back what was applied, if it is still that: whoever has changed it meanwhile keeps what they did.
+    /// What was there is still staged, so that this takes no room.
+    fn take_back(&self, item: &Item<'_>, bytes: Bytes<'_>) -> Result<(), ApplyError> {
         let Replacing { path, before, after } = item.change.clone();
+        let back = || -> Result<bool, FileError> {
+            let folder = self.folder(item)?;
+            let right = match (before, after) {
+                (Some(_), _) if self.staged_is(item) == before => {
+                    self.exchange(item)?;
+                    let right = self.staged_is(item) == after;
+                    if !right {
+                        self.exchange(item)?;
+                    }
+                    right
+                }
+                (None, Some(_)) => {
+                    let (name, staging) = (item.path.name(), self.staging.handle());
+                    move_to(folder.as_fd(), name, staging, &item.staged)?;
+                    let right = self.staged_is(item) == after;
+                    if !right {
+                        move_to(staging, &item.staged, folder.as_fd(), name)?;
+                    }
+                    right
+                }
+                _ => return Ok(false),
+            };
+            let _ = fsync(&folder);
+            Ok(right)
+        };
+        if back().unwrap_or(false) {
+            return Ok(());
+        }
+        // What was there is not staged, on a disk that cannot exchange: it is staged once more.
         let change = Replacing { path, before: after, after: before };
         let staged = format!("{}-back", item.staged);
         let back = [Item { change: &change, path: item.path.clone(), staged }];
-        if self.stage(&back, bytes).is_ok() {
-            // Whoever has changed it meanwhile keeps what they did.
-            let _ = self.swap(&back[0]);
-            self.clear(&back);
-        }
+        self.stage(&back, bytes)?;
+        let taken = self.swap(&back[0]);
+        self.clear(&back);
+        taken
     }
 
     /// Takes away what is staged.
     pub(crate) fn clear(&self, items: &[Item<'_>]) {
         for item in items {
-            // What stays is taken away by the next who stages.
-            let _ = self.staging.remove(&item.staged);
+            let _ = self.staging.discard(&item.staged);
         }
     }
 }
 
+/// Moves a file to where nothing is.
+fn move_to(
+    from: BorrowedFd<'_>,
+    name: &str,
+    to: BorrowedFd<'_>,
+    new: &str,
+) -> Result<(), FileError> {
+    match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
+        // File systems that cannot: a second name fails where there is one, too.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(from, name, to, new, AtFlags::empty()).map_err(moved)?;
+            Ok(unlinkat(from, name, AtFlags::empty())?)
+        }
+        done => done.map_err(moved),
+    }
+}
+
+/// What it means that a file cannot be moved.
+fn moved(error: Errno) -> FileError {
+    match error {
+        Errno::EXIST => FileError::InTheWay,
+        Errno::XDEV => FileError::OtherDisk,
+        other => other.into(),
+    }
+}
+
+/// What a file system says that cannot exchange two files.
+const INVALID: i32 = 22;
+
+/// How far a file was when the process died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HowFar {
+    NotYet,
+    Done,
+    /// Something that is neither was staged in the place of the original.
+    Astray,
+}
+
+/// What was kept, by its hash.
+pub(crate) type Bytes<'a> = &'a dyn Fn(Fingerprint) -> Result<Vec<u8>, FileError>;
+
 impl Item<'_> {
-    fn failed(&self, source: FileError) -> ApplyError {
-        ApplyError::File { path: self.change.path.clone(), source }
+    fn failed(&self, error: FileError) -> ApplyError {
+        ApplyError::File { path: self.change.path.clone(), error }
     }
 }
 

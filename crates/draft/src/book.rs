@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::gate::{Reason, Verdict};
+use crate::gate::{Effect, Reason, Verdict, WAIT};
 use crate::task::TaskId;
 use crate::verify::Verified;
 
@@ -27,40 +27,24 @@ pub enum Step {
     },
     /// A worker says that its drafts are ready: `DRAFT_READY`.
     Submitted { task: TaskId, summary: String, files: Vec<Proposed>, policy: Fingerprint },
-    /// The submission will be applied: written down before it is.
-    Accepting {
+    /// What becomes of it. Where it is to be applied, this is written down before it is; else it is
+    /// `DRAFT_REJECTED` or `DRAFT_ESCALATED`.
+    Decided {
         submission: u64,
-        decision: Verdict,
+        verdict: Verdict,
         reasons: Vec<Reason>,
+        /// What is to be replaced.
         files: Vec<Replacing>,
         policy: Fingerprint,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verified: Option<Verified>,
+        /// The worker learns of it by the answer to what it asked.
+        told: bool,
     },
     /// It was applied: `DRAFT_ACCEPTED`.
-    Accepted { submission: u64, told: bool },
-    /// It was not, after all; nothing is changed.
+    Applied { submission: u64, told: bool },
+    /// It was not, after all.
     NotApplied { submission: u64, why: String },
-    /// It is sent back: `DRAFT_REJECTED`.
-    Rejected {
-        submission: u64,
-        decision: Verdict,
-        reasons: Vec<Reason>,
-        policy: Fingerprint,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        verified: Option<Verified>,
-        told: bool,
-    },
-    /// A person must decide: `DRAFT_ESCALATED`.
-    Escalated {
-        submission: u64,
-        decision: Verdict,
-        reasons: Vec<Reason>,
-        policy: Fingerprint,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        verified: Option<Verified>,
-        told: bool,
-    },
     /// What was applied will be taken back.
     Undoing { submission: u64, files: Vec<Replacing> },
     /// It was: `DRAFT_UNDONE`.
@@ -83,6 +67,8 @@ pub enum Step {
     Swept { submissions: Vec<u64>, copies: usize },
     /// The log in the workspace ended too early, and was completed.
     LogCompleted { lines_there: usize, lines_added: usize },
+    /// The log in the workspace was another's, as after a move of the folder, and was put aside.
+    LogSetAside { name: String },
 }
 
 /// A file of a submission.
@@ -176,6 +162,8 @@ pub struct Submission {
     pub summary: String,
     pub worker: String,
     pub files: Vec<Proposed>,
+    /// What the gate went by when it was handed in.
+    pub policy: Fingerprint,
     pub stage: Stage,
     /// Who decided.
     pub by: Option<String>,
@@ -188,6 +176,23 @@ pub struct Submission {
 }
 
 impl Submission {
+    /// Something about it as a whole; its first file stands for it.
+    pub(crate) fn reason(&self, effect: Effect, rule: &str, message: impl Into<String>) -> Reason {
+        let file = self.files.first().map(|file| file.path.clone()).unwrap_or_default();
+        let what_to_do = match effect {
+            Effect::Escalate => WAIT.to_owned(),
+            Effect::Reject => String::new(),
+        };
+        Reason {
+            effect,
+            rule: rule.to_owned(),
+            file,
+            line: None,
+            message: message.into(),
+            what_to_do,
+        }
+    }
+
     /// What is being changed in the stage it is in.
     pub(crate) fn changes(&self) -> Vec<Replacing> {
         if self.stage == Stage::Undoing { self.reversed() } else { self.replaced.clone() }
@@ -232,9 +237,9 @@ impl MessageKind {
     pub fn of(step: &Step) -> Option<MessageKind> {
         match step {
             Step::Submitted { .. } => Some(MessageKind::DraftReady),
-            Step::Accepted { .. } => Some(MessageKind::DraftAccepted),
-            Step::Rejected { .. } => Some(MessageKind::DraftRejected),
-            Step::Escalated { .. } => Some(MessageKind::DraftEscalated),
+            Step::Applied { .. } => Some(MessageKind::DraftAccepted),
+            Step::Decided { verdict: Verdict::Rejected, .. } => Some(MessageKind::DraftRejected),
+            Step::Decided { verdict: Verdict::Escalated, .. } => Some(MessageKind::DraftEscalated),
             Step::Undone { .. } => Some(MessageKind::DraftUndone),
             _ => None,
         }
@@ -278,7 +283,7 @@ impl Book {
                     OpenDraft { name, task, path, before, since: entry.at, submission: None };
                 self.drafts.insert(draft.clone(), open);
             }
-            Step::Submitted { task, summary, files, .. } => {
+            Step::Submitted { task, summary, files, policy } => {
                 for file in files {
                     if let Some(draft) = self.drafts.get_mut(&file.draft) {
                         draft.submission = Some(entry.id);
@@ -292,6 +297,7 @@ impl Book {
                     summary: summary.clone(),
                     worker: entry.actor.clone(),
                     files: files.clone(),
+                    policy: *policy,
                     stage: Stage::Submitted,
                     by: None,
                     reasons: Vec::new(),
@@ -301,13 +307,24 @@ impl Book {
                 };
                 self.submissions.insert(entry.id, submission);
             }
-            Step::Accepting { submission, reasons, files, verified, .. } => {
-                self.decided(*submission, entry, Stage::Accepting, Some((reasons, verified)));
+            Step::Decided { submission, verdict, reasons, files, verified, .. } => {
+                let stage = match verdict {
+                    Verdict::Accepted => Stage::Accepting,
+                    Verdict::Rejected => Stage::Rejected,
+                    Verdict::Escalated => Stage::Escalated,
+                };
+                self.moved(*submission, entry, stage);
                 if let Some(submission) = self.submissions.get_mut(submission) {
+                    submission.by = Some(entry.actor.clone());
+                    submission.reasons.clone_from(reasons);
+                    submission.verified.clone_from(verified);
                     submission.replaced.clone_from(files);
                 }
+                if *verdict == Verdict::Rejected {
+                    self.close_drafts(*submission);
+                }
             }
-            Step::Accepted { submission, .. } => {
+            Step::Applied { submission, .. } => {
                 self.moved(*submission, entry, Stage::Accepted);
                 self.close_drafts(*submission);
             }
@@ -318,13 +335,6 @@ impl Book {
                     _ => Stage::Escalated,
                 };
                 self.moved(*submission, entry, stage);
-            }
-            Step::Rejected { submission, reasons, verified, .. } => {
-                self.decided(*submission, entry, Stage::Rejected, Some((reasons, verified)));
-                self.close_drafts(*submission);
-            }
-            Step::Escalated { submission, reasons, verified, .. } => {
-                self.decided(*submission, entry, Stage::Escalated, Some((reasons, verified)));
             }
             Step::Undoing { submission, .. } => self.moved(*submission, entry, Stage::Undoing),
             Step::Undone { submission } => self.moved(*submission, entry, Stage::Undone),
@@ -341,7 +351,7 @@ impl Book {
                     }
                 }
             }
-            Step::LogCompleted { .. } => {}
+            Step::LogCompleted { .. } | Step::LogSetAside { .. } => {}
         }
         self.keep_message(entry, &step);
     }
@@ -353,22 +363,6 @@ impl Book {
         }
     }
 
-    fn decided(
-        &mut self,
-        id: u64,
-        entry: &AuditEntry,
-        stage: Stage,
-        why: Option<(&Vec<Reason>, &Option<Verified>)>,
-    ) {
-        self.moved(id, entry, stage);
-        if let (Some(submission), Some((reasons, verified))) = (self.submissions.get_mut(&id), why)
-        {
-            submission.by = Some(entry.actor.clone());
-            submission.reasons.clone_from(reasons);
-            submission.verified.clone_from(verified);
-        }
-    }
-
     fn close_drafts(&mut self, id: u64) {
         self.drafts.retain(|_, draft| draft.submission != Some(id));
     }
@@ -376,9 +370,9 @@ impl Book {
     /// Keeps what a worker is still to be told.
     fn keep_message(&mut self, entry: &AuditEntry, step: &Step) {
         let (id, told) = match step {
-            Step::Accepted { submission, told }
-            | Step::Rejected { submission, told, .. }
-            | Step::Escalated { submission, told, .. } => (submission, *told),
+            Step::Applied { submission, told } | Step::Decided { submission, told, .. } => {
+                (submission, *told)
+            }
             Step::Undone { submission } => (submission, false),
             _ => return,
         };

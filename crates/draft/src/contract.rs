@@ -16,6 +16,9 @@ pub const CONTRACT: &str = "TASK_CONTRACT.json";
 /// The largest contract that is read.
 const LARGEST: u64 = 256 << 10;
 
+/// The most patterns of a kind.
+const MOST_PATTERNS: usize = 500;
+
 /// What a task may do to a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,7 +91,7 @@ pub struct Verify {
 
 impl Verify {
     fn usual_exclude() -> Vec<String> {
-        ["target/", "node_modules/", ".venv/"].map(str::to_owned).into()
+        ["**/target/", "**/node_modules/", "**/.venv/"].map(str::to_owned).into()
     }
 
     fn usual_memory() -> u64 {
@@ -151,6 +154,10 @@ impl Contract {
             task.parse::<TaskId>().map_err(|error| form(format!("`task_id`: {error}")))?;
         }
         let patterns = contract.allowed_paths.as_deref().unwrap_or_default();
+        let exclude = contract.verify.as_ref().map_or(0, |verify| verify.exclude.len());
+        if patterns.len().max(exclude) > MOST_PATTERNS {
+            return Err(form(format!("it has more than {MOST_PATTERNS} patterns")));
+        }
         Globs::new(patterns).map_err(|error| form(format!("`allowed_paths`: {error}")))?;
         let ContractLimits { max_lines, max_files, max_deletion, max_bytes } = contract.limits;
         let none = [

@@ -1,23 +1,25 @@
 //! The desk's front: what workers do. They ask for a copy of a file, write and read their drafts, and hand
 //! them in. Every answer says what to do next; every path is what somebody wrote, and hostile until it is not.
 
-use std::path::{Component, Path};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::book::{Message, OpenDraft, Proposed, Stage, Step, message_id};
+use crate::book::{Message, OpenDraft, Proposed, Stage, Step, Submission, message_id};
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::diff::Diff;
 use crate::folder::{DRAFTS, HANDOFF};
-use crate::gate::{Reason, Verdict};
+use crate::gate::Reason;
 use crate::inside::Inside;
+use crate::names::{draft_name, draft_path, free_name};
 use crate::policy::{Places, Policy};
+use crate::secrets;
 use crate::task::TaskId;
 use crate::verify::Verified;
-use crate::workspace::FileError;
+use crate::workspace::{FileError, Original};
 
 /// What a worker gets for asking.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -69,14 +71,45 @@ pub struct Submit<'a> {
 pub struct Submitted {
     pub submitted: bool,
     pub message_id: String,
-    /// `accepted`, `rejected`, `escalated` or, while it is not decided, `pending`.
-    pub verdict: &'static str,
+    pub verdict: Answer,
+    /// The files that it is about.
+    pub files: Vec<String>,
     pub reasons: Vec<Reason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
     /// What to do now.
     pub next: String,
     pub messages: Vec<Message>,
+}
+
+/// How a submission stands, as workers are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Accepted,
+    Rejected,
+    Escalated,
+    /// It is not decided yet.
+    Pending,
+    /// A person has taken it back.
+    Undone,
+}
+
+/// A worker that waits for a verdict, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    fn begin() -> (Waiting, Arc<AtomicBool>) {
+        let waits = Arc::new(AtomicBool::new(true));
+        (Waiting(waits.clone()), waits)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The longest summary that is kept.
@@ -98,104 +131,32 @@ impl Desk {
     ) -> Result<Requested, DeskError> {
         let mut held = self.hold().await?;
         held.refuse_if_off()?;
-        let task: TaskId = task_id.parse()?;
+        let task = held.task(by, "request", task_id).await?;
         let (policy, places) = held.policy()?;
-        let path = match held.draftable(source_path, &task, &policy, &places) {
-            Ok(path) => path,
-            Err(why) => {
+        let (path, original) = match held.draftable(source_path, &task, &policy, &places) {
+            Ok(found) => found,
+            Err(DeskError::Refused(why)) => {
                 return Err(held.refuse(by, "request", Some(task_id), source_path, why).await);
             }
-        };
-        let original = match self.workspace.read(&path, policy.max_bytes) {
-            Ok(original) if places.is_key(&path, &original.bytes) => {
-                let why = format!("`{path}` is a private key, and no worker may see it");
-                return Err(held.refuse(by, "request", Some(task_id), source_path, why).await);
-            }
-            Ok(original) => Some(original),
-            Err(FileError::Missing) => None,
-            Err(error @ (FileError::Link | FileError::ManyNames(_) | FileError::Special)) => {
-                let why = format!("`{path}` cannot be drafted: {error}");
-                return Err(held.refuse(by, "request", Some(task_id), source_path, why).await);
-            }
-            Err(FileError::TooLarge(most)) => {
-                return Err(DeskError::Wrong(format!(
-                    "`{path}` has more than {most} bytes, and is too large to be drafted; ask a person"
-                )));
-            }
-            Err(error) => return Err(file(path.to_string())(error)),
+            Err(error) => return Err(error),
         };
         let bytes = original.as_ref().map(|original| original.bytes.as_slice()).unwrap_or_default();
-        let Ok(text) = std::str::from_utf8(bytes)
-            .map_err(drop)
-            .and_then(|text| if text.contains('\0') { Err(()) } else { Ok(text) })
-        else {
-            return Err(DeskError::Wrong(format!(
-                "`{path}` is no UTF-8 text, and cannot be drafted here; ask a person to change it"
-            )));
-        };
         let before = original.as_ref().map(|original| original.sha256);
-        let messages = held.messages(&task).await?;
-        let mut answer = Requested {
-            draft_path: String::new(),
-            original_hash: before.map(|hash| hash.to_string()).unwrap_or_default(),
-            line_count: text.lines().count(),
-            new_file: before.is_none(),
-            note: before.is_none().then(|| {
-                format!(
-                    "there is no `{path}` yet: this draft proposes it as a new file, empty so far"
-                )
-            }),
-            messages,
-        };
-        let name = match held.book().draft_of(&task, &path.to_string()) {
-            Some(OpenDraft { submission: Some(id), .. }) => {
-                return Err(DeskError::Wrong(format!(
-                    "the draft of `{path}` is handed in and waits for a decision ({}); work on something else \
-                     until it is made",
-                    message_id(*id)
-                )));
-            }
-            Some(draft)
-                if draft.before == before
-                    && held.drafts.read(&draft.name, u64::MAX - 1).is_ok() =>
-            {
-                answer.draft_path = draft_path(&draft.name);
-                answer.note =
-                    Some("the draft is open already; what was written to it is kept".to_owned());
-                return Ok(answer);
-            }
-            Some(draft) => {
-                if draft.before != before {
-                    let note =
-                        "the file has changed since, so the draft starts again from what it is now";
-                    answer.note = Some(note.to_owned());
-                }
-                draft.name.clone()
-            }
-            None => {
-                let open = held.book().drafts.values().filter(|draft| draft.task == task).count();
-                if open >= policy.max_files * DRAFTS_FOR_A_FILE {
-                    let why =
-                        format!("the task `{task}` has {open} open drafts; hand some in first");
-                    return Err(DeskError::Wrong(why));
-                }
-                held.free_name(&path, &task)
-            }
-        };
         if before.is_some() {
             self.copies.keep(bytes).map_err(file("copies"))?;
         }
-        let step = Step::Requested {
-            task,
-            path: path.to_string(),
-            draft: name.clone(),
-            before,
-            policy: policy.fingerprint(),
+        let (name, note) = held.open(by, &path, &task, &policy, (before, bytes)).await?;
+        let new = || {
+            format!("there is no `{path}` yet: this draft proposes it as a new file, empty so far")
         };
-        held.note(by, step).await?;
-        held.drafts.write(&name, bytes).map_err(file(&name))?;
-        answer.draft_path = draft_path(&name);
-        Ok(answer)
+        Ok(Requested {
+            draft_path: draft_path(&name),
+            original_hash: before.map(|hash| hash.to_string()).unwrap_or_default(),
+            line_count: String::from_utf8_lossy(bytes).lines().count(),
+            new_file: before.is_none(),
+            note: note.map(str::to_owned).or_else(|| before.is_none().then(new)),
+            messages: held.messages(&task).await?,
+        })
     }
 
     /// Puts new content into a draft.
@@ -212,6 +173,11 @@ impl Desk {
         held.refuse_if_off()?;
         let draft = held.open_draft(by, "write", path).await?;
         let (policy, _) = held.policy()?;
+        let base = match draft.before {
+            Some(hash) => self.copy(hash)?,
+            None => Vec::new(),
+        };
+        let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
         if content.len() as u64 > policy.max_bytes {
             return Err(DeskError::Wrong(format!(
                 "the content has {} bytes, and a draft may have {}; the draft is as it was",
@@ -219,11 +185,6 @@ impl Desk {
                 policy.max_bytes
             )));
         }
-        let base = match draft.before {
-            Some(hash) => self.copy(hash)?,
-            None => Vec::new(),
-        };
-        let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
         held.drafts.write(&draft.name, content.as_bytes()).map_err(file(&draft.name))?;
         Ok(Written {
             success: true,
@@ -261,125 +222,66 @@ impl Desk {
     ) -> Result<Submitted, DeskError> {
         let mut held = self.hold().await?;
         held.refuse_if_off()?;
-        let task: TaskId = submit.task_id.parse()?;
-        let draft = match held.settled_before(&submit, &task) {
-            Some(answer) => return Ok(answer),
-            None => held.open_draft(by, "submit", submit.draft_path).await?,
+        let task = held.task(by, "submit", submit.task_id).await?;
+        let (id, again) = match held.handed_in_before(&submit, &task) {
+            Some(id) => (id, true),
+            None => (held.take_in(by, submit, &task).await?, false),
         };
-        if draft.task != task {
-            let why = format!("this draft belongs to the task `{}`, not to `{task}`", draft.task);
-            return Err(DeskError::Wrong(why));
-        }
-        match self.workspace.inside(submit.original_path) {
-            Ok(path) if path.to_string() == draft.path => {}
-            Ok(path) => {
-                return Err(DeskError::Wrong(format!(
-                    "this is a draft of `{}`, not of `{path}`; name that as `original_path`",
-                    draft.path
-                )));
-            }
-            Err(error) => {
-                let (path, why) = (submit.original_path, error.to_string());
-                return Err(held.refuse(by, "submit", Some(submit.task_id), path, why).await);
-            }
-        }
-        let others: Vec<OpenDraft> = held
-            .book()
-            .drafts
-            .values()
-            .filter(|other| submit.all_drafts && other.task == task && other.name != draft.name)
-            .filter(|other| other.submission.is_none())
-            .cloned()
-            .collect();
-        let mut files = Vec::new();
-        let mut unchanged = Vec::new();
-        for draft in std::iter::once(draft).chain(others) {
-            match held.propose(by, &draft).await? {
-                Some(proposed) => files.push(proposed),
-                None => unchanged.push(draft.path),
-            }
-        }
-        if files.is_empty() {
-            let names = unchanged.join("`, `");
-            return Err(DeskError::Wrong(format!(
-                "the draft changes nothing in `{names}`; write the change to it first"
-            )));
-        }
-        let (policy, _) = held.policy()?;
-        let summary = assize_types::text::shorten(submit.change_summary.trim(), LONGEST_SUMMARY);
-        let step =
-            Step::Submitted { task: task.clone(), summary, files, policy: policy.fingerprint() };
-        let id = held.note(by, step).await?;
-        held.write_submission(held.submission(id)?)?;
         drop(held);
-
+        let (waiting, waits) = Waiting::begin();
         let desk = Arc::clone(self);
-        let deciding = tokio::spawn(async move { desk.decide(id, true).await });
-        let waited = tokio::time::timeout(self.options.patience, deciding).await;
-        if let Ok(decided) = waited {
-            decided.map_err(|_| {
-                DeskError::Wrong("the gate broke off; hand it in again".to_owned())
-            })??;
+        let deciding = self.deciding.spawn(async move { desk.decide(id, &waits).await });
+        if let Ok(decided) = tokio::time::timeout(self.options.patience, deciding).await {
+            let broke = |_| DeskError::Wrong("the gate broke off; hand it in again".to_owned());
+            decided.map_err(broke)??;
         }
+        // With the desk held nobody decides: either it is decided and told by this, or it will be told later.
         let mut held = self.hold().await?;
+        drop(waiting);
         let messages = held.messages(&task).await?;
-        let submission = held.submission(id)?;
-        Ok(answer(submission, messages))
+        let mut answer = answer(held.submission(id)?, messages);
+        if again {
+            let said = format!(
+                "this is what became of {}, and nothing new was handed in: ",
+                answer.message_id
+            );
+            answer.next.insert_str(0, &said);
+        }
+        Ok(answer)
     }
 }
 
 /// How a submission stands, for its worker.
-fn answer(submission: &crate::book::Submission, messages: Vec<Message>) -> Submitted {
+fn answer(submission: &Submission, messages: Vec<Message>) -> Submitted {
     let (verdict, next) = match submission.stage {
         Stage::Accepted | Stage::Accepting => (
-            "accepted",
+            Answer::Accepted,
             "the change is in the file, and the draft is gone; go on with what is left to do",
         ),
         Stage::Rejected => (
-            "rejected",
+            Answer::Rejected,
             "the draft is gone and the file is unchanged; ask for the draft again, mend what the reasons \
              name, and hand it in again",
         ),
         Stage::Escalated => (
-            "escalated",
+            Answer::Escalated,
             "a person decides; leave this file alone until they have, and do not hand it in again",
         ),
-        Stage::Submitted => {
-            ("pending", "it is being verified; the verdict comes with the answer to a later call")
-        }
-        Stage::Undone | Stage::Undoing => ("undone", "a person has taken the change back"),
+        Stage::Submitted => (
+            Answer::Pending,
+            "it is being verified; the verdict comes with the answer to a later call",
+        ),
+        Stage::Undone | Stage::Undoing => (Answer::Undone, "a person has taken the change back"),
     };
     Submitted {
         submitted: true,
         message_id: message_id(submission.id),
         verdict,
+        files: submission.files.iter().map(|file| file.path.clone()).collect(),
         reasons: submission.reasons.clone(),
         verified: submission.verified.clone(),
         next: next.to_owned(),
         messages,
-    }
-}
-
-/// A draft's path as workers see it.
-fn draft_path(name: &str) -> String {
-    format!("{HANDOFF}/{DRAFTS}/{name}")
-}
-
-/// The name of the draft that is meant by a path: full, from the workspace's folder, or the name alone.
-fn draft_name(text: &str, root: &Path) -> Option<String> {
-    let path = Path::new(text);
-    let below = if path.is_absolute() { path.strip_prefix(root).ok()? } else { path };
-    let mut parts = Vec::new();
-    for part in below.components() {
-        match part {
-            Component::Normal(part) => parts.push(part.to_str()?),
-            Component::CurDir => {}
-            _ => return None,
-        }
-    }
-    match (parts.as_slice(), path.is_absolute()) {
-        ([HANDOFF, DRAFTS, name], _) | ([name], false) => Some((*name).to_owned()),
-        _ => None,
     }
 }
 
@@ -406,55 +308,181 @@ fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
 }
 
 impl Held<'_> {
-    fn refuse_if_off(&self) -> Result<(), DeskError> {
-        match self.book().off {
-            false => Ok(()),
-            true => Err(DeskError::Wrong(
-                "the draft tools are switched off in this workspace; stop, and tell the person you work for"
-                    .to_owned(),
-            )),
+    /// The task that is meant. One that would lead elsewhere as a path is written down.
+    async fn task(&mut self, by: &str, tool: &str, text: &str) -> Result<TaskId, DeskError> {
+        match text.parse() {
+            Ok(task) => Ok(task),
+            Err(error) if text.contains(['/', '\\', '\0']) => {
+                let why = format!("{error}");
+                Err(self.refuse(by, tool, Some(text), text, why).await)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// The file that is meant, if the task may draft it.
+    /// The file that is meant, if the task may draft it, and what is in it.
     fn draftable(
         &self,
         source: &str,
         task: &TaskId,
         policy: &Policy,
         places: &Places,
-    ) -> Result<Inside, String> {
+    ) -> Result<(Inside, Option<Original>), DeskError> {
+        let refused = |why: String| Err(DeskError::Refused(why));
         if let Some(only) = policy.task.as_deref().filter(|only| *only != task.as_str()) {
-            return Err(format!("the contract is about the task `{only}`; use that as `task_id`"));
+            let why = format!("the contract is about the task `{only}`; use that as `task_id`");
+            return Err(DeskError::Wrong(why));
         }
-        let path = self.desk.workspace.inside(source).map_err(|error| error.to_string())?;
+        let path = match self.desk.workspace.inside(source) {
+            Ok(path) => path,
+            Err(error) => return refused(error.to_string()),
+        };
         if places.is_hidden(&path) {
-            return Err(format!(
+            return refused(format!(
                 "`{path}` may hold secrets, and no worker may see it; leave it alone"
             ));
         }
         if !places.is_allowed(&path) {
             let allowed = policy.allowed.as_deref().unwrap_or_default().join("`, `");
-            return Err(format!(
+            return refused(format!(
                 "the contract does not let `{path}` be changed; it allows `{allowed}`"
             ));
         }
-        Ok(path)
+        let original = match self.desk.workspace.read(&path, policy.max_bytes) {
+            Ok(original) if places.is_key(&path, &original.bytes) => {
+                return refused(format!("`{path}` is a private key, and no worker may see it"));
+            }
+            Ok(original) => original,
+            Err(FileError::Missing) if source.ends_with('/') => {
+                let why = format!("`{source}` names a folder; name a file");
+                return Err(DeskError::Wrong(why));
+            }
+            Err(FileError::Missing) => return Ok((path, None)),
+            Err(error @ (FileError::Link | FileError::ManyNames(_) | FileError::Special)) => {
+                return refused(format!("`{path}` cannot be drafted: {error}"));
+            }
+            Err(FileError::TooLarge(most)) => {
+                return Err(DeskError::Wrong(format!(
+                    "`{path}` has more than {most} bytes, and is too large to be drafted; ask a person"
+                )));
+            }
+            Err(error) => return Err(file(path.to_string())(error)),
+        };
+        if original.bytes.contains(&0) || std::str::from_utf8(&original.bytes).is_err() {
+            return Err(DeskError::Wrong(format!(
+                "`{path}` is no UTF-8 text, and cannot be drafted here; ask a person to change it"
+            )));
+        }
+        Ok((path, Some(original)))
     }
 
-    /// A name for a draft that no other has.
-    fn free_name(&self, path: &Inside, task: &TaskId) -> String {
-        let taken = |name: &str| {
-            let name = name.to_lowercase();
-            self.book().drafts.keys().any(|other| other.to_lowercase() == name)
+    /// Finds the open draft of a file, or opens one; gives its name and what to say about it.
+    async fn open(
+        &mut self,
+        by: &str,
+        path: &Inside,
+        task: &TaskId,
+        policy: &Policy,
+        (before, bytes): (Option<Fingerprint>, &[u8]),
+    ) -> Result<(String, Option<&'static str>), DeskError> {
+        let (name, note) = match self.book().draft_of(task, &path.to_string()) {
+            Some(OpenDraft { submission: Some(id), .. }) => return Err(waits(*id)),
+            Some(draft) => {
+                let there = self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some());
+                match draft.before == before {
+                    true if there => {
+                        let note = "the draft is open already; what was written to it is kept";
+                        return Ok((draft.name.clone(), Some(note)));
+                    }
+                    true => (draft.name.clone(), None),
+                    false => {
+                        let note = "the file has changed since, so the draft starts again from what it is now";
+                        (draft.name.clone(), Some(note))
+                    }
+                }
+            }
+            None => {
+                let open = self.book().drafts.values().filter(|draft| draft.task == *task).count();
+                if open >= policy.max_files * DRAFTS_FOR_A_FILE {
+                    let why =
+                        format!("the task `{task}` has {open} open drafts; hand some in first");
+                    return Err(DeskError::Wrong(why));
+                }
+                (free_name(self.book(), path, task), None)
+            }
         };
-        let hash = &Fingerprint::of(path.to_string()).to_string()[..8];
-        let plain = format!("{}.{task}.draft", path.name());
-        let cut: String = path.name().chars().take(40).collect();
-        match plain.len() <= 200 && !taken(&plain) {
-            true => plain,
-            false => format!("{cut}.{task}.{hash}.draft"),
+        let step = Step::Requested {
+            task: task.clone(),
+            path: path.to_string(),
+            draft: name.clone(),
+            before,
+            policy: policy.fingerprint(),
+        };
+        self.note(by, step).await?;
+        self.drafts.write(&name, bytes).map_err(file(&name))?;
+        Ok((name, note))
+    }
+
+    /// Takes in what is handed in: copies of the drafts that nobody can change any more.
+    async fn take_in(
+        &mut self,
+        by: &str,
+        submit: Submit<'_>,
+        task: &TaskId,
+    ) -> Result<u64, DeskError> {
+        let draft = self.open_draft(by, "submit", submit.draft_path).await?;
+        if draft.task != *task {
+            let why = format!("this draft belongs to the task `{}`, not to `{task}`", draft.task);
+            return Err(DeskError::Wrong(why));
         }
+        match self.desk.workspace.inside(submit.original_path) {
+            Ok(path) if path.to_string() == draft.path => {}
+            Ok(path) => {
+                return Err(DeskError::Wrong(format!(
+                    "this is a draft of `{}`, not of `{path}`; name that as `original_path`",
+                    draft.path
+                )));
+            }
+            Err(error) => {
+                let (path, why) = (submit.original_path, error.to_string());
+                return Err(self.refuse(by, "submit", Some(submit.task_id), path, why).await);
+            }
+        }
+        let summary = assize_types::text::shorten(submit.change_summary.trim(), LONGEST_SUMMARY);
+        if let Some(found) = summary.lines().flat_map(secrets::in_line).next() {
+            let why = format!(
+                "the summary has {} in it; leave that out and hand it in again",
+                found.what
+            );
+            return Err(DeskError::Wrong(why));
+        }
+        let named = draft.name.clone();
+        let others = self.book().drafts.values().filter(|other| {
+            let free = other.task == *task && other.name != named && other.submission.is_none();
+            submit.all_drafts && free
+        });
+        let drafts: Vec<OpenDraft> = std::iter::once(draft).chain(others.cloned()).collect();
+        let (mut files, mut unchanged) = (Vec::new(), Vec::new());
+        for draft in &drafts {
+            match self.propose(by, draft).await? {
+                // Nobody has written to it yet.
+                Some(new) if new.before.is_none() && new.added == 0 && draft.name != named => {}
+                Some(proposed) => files.push(proposed),
+                None => unchanged.push(draft.path.as_str()),
+            }
+        }
+        if files.is_empty() {
+            let names = unchanged.join("`, `");
+            return Err(DeskError::Wrong(format!(
+                "the draft changes nothing in `{names}`; write the change to it first"
+            )));
+        }
+        let (policy, _) = self.policy()?;
+        let policy = self.desk.copies.keep(&policy.to_bytes()).map_err(file("copies"))?;
+        let step = Step::Submitted { task: task.clone(), summary, files, policy };
+        let id = self.note(by, step).await?;
+        self.write_submission(self.submission(id)?)?;
+        Ok(id)
     }
 
     /// The draft that is meant by a path.
@@ -462,21 +490,18 @@ impl Held<'_> {
         let name = draft_name(path, self.desk.workspace.path());
         let Some(name) = name else {
             let why = format!(
-                "`{}` is not in `{HANDOFF}/{DRAFTS}`, the only place that drafts are in; use the \
+                "`{}` is no draft in `{HANDOFF}/{DRAFTS}`, the only place that drafts are in; use the \
                  `draft_path` that you were given",
                 assize_types::text::shorten(path, 200)
             );
             return Err(self.refuse(by, tool, None, path, why).await);
         };
-        match self.book().drafts.get(&name) {
-            Some(draft) => Ok(draft.clone()),
-            None => {
-                let why = format!(
-                    "there is no open draft `{name}`; ask for one with `ollama_request_draft`"
-                );
-                Err(self.refuse(by, tool, None, path, why).await)
-            }
-        }
+        let missing = || {
+            DeskError::Wrong(format!(
+                "there is no open draft `{name}`; ask for one with `ollama_request_draft`"
+            ))
+        };
+        self.book().drafts.get(&name).cloned().ok_or_else(missing)
     }
 
     /// The same, if it can still be changed.
@@ -489,10 +514,7 @@ impl Held<'_> {
         let draft = self.draft(by, tool, path).await?;
         match draft.submission {
             None => Ok(draft),
-            Some(id) => Err(DeskError::Wrong(format!(
-                "this draft is handed in and waits for a decision ({}); work on something else until it is made",
-                message_id(id)
-            ))),
+            Some(id) => Err(waits(id)),
         }
     }
 
@@ -549,62 +571,30 @@ impl Held<'_> {
         }))
     }
 
-    /// The verdict on a draft that was handed in before, and has been settled since: whoever asks again after
-    /// a crash has the same answer.
-    fn settled_before(&self, submit: &Submit<'_>, task: &TaskId) -> Option<Submitted> {
+    /// The submission that a draft was handed in with before, where it has not been asked for anew since: whoever
+    /// asks again, as after a crash, has the same answer.
+    fn handed_in_before(&self, submit: &Submit<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, self.desk.workspace.path())?;
         if self.book().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
             return None;
         }
-        let is_of = |s: &&crate::book::Submission| {
-            s.task == *task && s.files.iter().any(|file| file.draft == name)
-        };
-        let submission = self.book().submissions.values().rev().find(is_of)?;
-        Some(answer(submission, Vec::new()))
+        let is_of =
+            |s: &&Submission| s.task == *task && s.files.iter().any(|file| file.draft == name);
+        self.book().submissions.values().rev().find(is_of).map(|submission| submission.id)
     }
 }
 
-/// What a verdict is called.
-impl Verdict {
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Accepted => "accepted",
-            Verdict::Rejected => "rejected",
-            Verdict::Escalated => "escalated",
-        }
-    }
+/// That a draft is handed in, and not to be changed.
+fn waits(id: u64) -> DeskError {
+    DeskError::Wrong(format!(
+        "this draft is handed in and waits for a decision ({}); work on something else until it is made",
+        message_id(id)
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_draft_is_meant_by_its_path_or_its_name() {
-        let root = Path::new("/srv/repo");
-        let name = |text: &str| draft_name(text, root);
-        for text in [
-            "_handoff/drafts/a.t.draft",
-            "./_handoff/drafts/a.t.draft",
-            "/srv/repo/_handoff/drafts/a.t.draft",
-            "a.t.draft",
-        ] {
-            assert_eq!(name(text).as_deref(), Some("a.t.draft"), "{text}");
-        }
-        for text in [
-            "",
-            "/a.t.draft",
-            "_handoff/a.t.draft",
-            "_handoff/drafts/../../src/x",
-            "_handoff/drafts/x/a.t.draft",
-            "/srv/other/_handoff/drafts/a",
-            "/etc/passwd",
-            "..",
-            "_HANDOFF/drafts/a",
-        ] {
-            assert_eq!(name(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn line_ends_are_those_of_the_file() {

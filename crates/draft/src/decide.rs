@@ -1,15 +1,20 @@
 //! The desk's back: what becomes of what was handed in. The gate decides, and where it is in doubt a person.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_types::Fingerprint;
 
-use crate::book::{Replacing, Stage, Step, Submission};
-use crate::desk::{Accept, Applied, Desk, DeskError, GATE, Held, file};
+use crate::book::{Proposed, Replacing, Stage, Submission};
+use crate::carry_out::{Applied, Ruling};
+use crate::desk::{Desk, DeskError, Held, file};
+use crate::folder::{Lock, Wait};
 use crate::gate::{self, Change, Effect, Reason, Verdict};
 use crate::inside::Inside;
 use crate::policy::{Places, Policy, Review};
 use crate::verify::{NotVerified, Verified};
+use crate::workspace::FileError;
 
 /// Whether a person accepts what has changed meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,131 +25,143 @@ pub enum Force {
 }
 
 impl Desk {
-    /// Decides on what was handed in. `told` says whether the worker waits for the answer.
-    pub(crate) async fn decide(self: &Arc<Self>, id: u64, told: bool) -> Result<(), DeskError> {
+    /// Decides on what was handed in, if nobody does. `waits` says whether the worker waits for the answer.
+    pub(crate) async fn decide(
+        self: &Arc<Self>,
+        id: u64,
+        waits: &AtomicBool,
+    ) -> Result<(), DeskError> {
         let Some(_right) = self.right_to_decide(id)? else { return Ok(()) };
         let mut held = self.hold().await?;
-        let (policy, places) = held.policy()?;
-        let mut submission = held.submission(id)?.clone();
+        let submission = held.submission(id)?.clone();
         if submission.stage != Stage::Submitted {
             return Ok(());
         }
-        let mut reasons = held.look(&submission, &policy, &places)?;
+        let (policy, places) = held.policy()?;
+        let mut reasons = held.look(&submission, &policy, &places);
         let mut verified = None;
-        let fails = Verdict::of(&reasons, policy.review) == Verdict::Rejected;
-        if let Some(how) = policy.verify.as_ref().filter(|_| !fails) {
+        let hopeless = |reason: &Reason| {
+            reason.effect == Effect::Reject || ["conflict", "symlink"].contains(&&*reason.rule)
+        };
+        if !policy.verify.is_empty() && !reasons.iter().any(hopeless) {
             // It may take long, and others may use the desk meanwhile.
             drop(held);
-            match self.verify(&submission, how, &policy).await {
-                Ok(done) => {
-                    if !done.passed {
-                        reasons.push(failed_verification(&submission, &done));
+            for how in &policy.verify {
+                match self.verify(&submission, how, &policy).await {
+                    Ok(done) => {
+                        let passed = done.passed;
+                        if !passed {
+                            reasons.push(failed_verification(&submission, &done));
+                        }
+                        verified = Some(done);
+                        if !passed {
+                            break;
+                        }
                     }
-                    verified = Some(done);
+                    Err(NotVerified(why)) => {
+                        let message = format!("it could not be verified: {why}");
+                        reasons.push(submission.reason(Effect::Escalate, "verify", message));
+                    }
                 }
-                Err(NotVerified(why)) => reasons.push(not_verified(&submission, &why)),
             }
             held = self.hold().await?;
-            submission = held.submission(id)?.clone();
-            if submission.stage != Stage::Submitted {
+            if held.submission(id)?.stage != Stage::Submitted {
                 return Ok(());
             }
             // The files may have changed in the meantime.
-            reasons.retain(|reason| !matches!(reason.rule.as_str(), "conflict" | "symlink"));
-            reasons.extend(held.conflicts(&submission)?);
+            reasons.extend(held.conflicts(&submission));
         }
-        let decided = held.conclude(&submission, &policy, reasons, verified, told).await;
-        drop(held);
-        self.forget_right(id);
-        decided
+        let ruling = rule(&submission, &policy, reasons, verified, waits.load(Ordering::Relaxed));
+        held.carry_out(id, ruling).await
     }
 
-    /// Decides on all that nobody decides on: their process is gone.
+    /// The right to decide on a submission; `None` where another process does.
+    fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DeskError> {
+        self.state.lock(&format!("deciding-{id}"), Wait::No).map_err(file("lock"))
+    }
+
+    /// Begins to decide on all that nobody decides on: their process is gone.
     ///
     /// # Errors
-    /// When the store or the files cannot be used.
-    pub async fn decide_what_is_left(self: &Arc<Self>) -> Result<(), DeskError> {
+    /// When the store cannot be read.
+    pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DeskError> {
         let book = self.book().await?;
         let left = book.submissions.values().filter(|s| s.stage == Stage::Submitted).map(|s| s.id);
         for id in left.collect::<Vec<_>>() {
-            self.decide(id, false).await?;
+            let desk = Arc::clone(self);
+            self.deciding.spawn(async move {
+                let nobody = AtomicBool::new(false);
+                if let Err(error) = desk.decide(id, &nobody).await {
+                    tracing::warn!(submission = id, %error, "nothing could be decided");
+                }
+            });
         }
         Ok(())
     }
 
-    /// A person accepts what was escalated.
+    /// Waits for decisions that are under way here.
+    pub async fn finish_deciding(&self) {
+        self.deciding.close();
+        self.deciding.wait().await;
+        self.deciding.reopen();
+    }
+
+    /// A person accepts what waits.
     ///
     /// # Errors
     /// When it is not to be decided any more, or the files have changed.
     pub async fn accept(&self, by: &str, id: u64, force: Force) -> Result<(), DeskError> {
+        let _right = self.right_to_decide(id)?.ok_or_else(|| being_verified(id))?;
         let mut held = self.hold().await?;
-        let submission = held.escalated(id)?;
+        let submission = held.waiting(id)?;
         let (policy, _) = held.policy()?;
         let mut files = Vec::new();
         for proposed in &submission.files {
-            let path = held.path(&proposed.path)?;
-            let now = self.workspace.read(&path, u64::MAX - 1);
-            let before = match (now, force) {
-                (Ok(original), Force::Yes) => {
-                    self.copies.keep(&original.bytes).map_err(file("copies"))?;
-                    Some(original.sha256)
-                }
-                (Err(crate::FileError::Missing), Force::Yes) => None,
-                (now, _) => {
-                    let now = gate::now(now).map_err(file(&proposed.path))?;
-                    if now != proposed.before {
-                        let path = &proposed.path;
-                        return Err(DeskError::Conflict(format!(
-                            "`{path}` has changed since the draft was made from it"
-                        )));
-                    }
-                    now
-                }
-            };
+            let before = held.replaced(proposed, force)?;
             let after = Some(proposed.after);
             if before != after {
                 files.push(Replacing { path: proposed.path.clone(), before, after });
             }
         }
-        let accept = Accept {
-            submission: id,
-            decision: Verdict::Accepted,
-            reasons: submission.reasons,
-            files,
+        let ruling = Ruling {
+            verdict: Verdict::Accepted,
+            reasons: submission.reasons.clone(),
             policy: policy.fingerprint(),
-            verified: submission.verified,
+            // They look at it now.
+            review: Review::Escalated,
+            verified: submission.verified.clone(),
             told: false,
         };
-        match held.apply(by, accept).await? {
+        match held.accept(by, &submission, ruling, files).await? {
             Applied::Done => Ok(()),
             Applied::Not(why) => Err(DeskError::Conflict(why)),
         }
     }
 
-    /// A person rejects what was escalated.
+    /// A person rejects what waits.
     ///
     /// # Errors
     /// When it is not to be decided any more.
     pub async fn reject(&self, by: &str, id: u64, why: &str) -> Result<(), DeskError> {
+        let _right = self.right_to_decide(id)?.ok_or_else(|| being_verified(id))?;
         let mut held = self.hold().await?;
-        let submission = held.escalated(id)?;
-        let (policy, _) = held.policy()?;
-        let file = submission.files.first().map(|file| file.path.clone()).unwrap_or_default();
+        let submission = held.waiting(id)?;
         let message = match why.trim() {
             "" => "a person rejected it".to_owned(),
             why => format!("a person rejected it: {}", assize_types::text::shorten(why, 2000)),
         };
-        let reason = Reason {
-            effect: Effect::Reject,
-            rule: "person".to_owned(),
-            file,
-            line: None,
-            message,
-            what_to_do: "do what they say".to_owned(),
+        let mut reason = submission.reason(Effect::Reject, "person", message);
+        reason.what_to_do = "do what they say".to_owned();
+        let ruling = Ruling {
+            verdict: Verdict::Rejected,
+            reasons: std::iter::once(reason).chain(submission.reasons.clone()).collect(),
+            // A contract that is not right keeps nobody from saying no.
+            policy: held.policy().map_or(submission.policy, |(policy, _)| policy.fingerprint()),
+            review: Review::Escalated,
+            verified: submission.verified.clone(),
+            told: false,
         };
-        let reasons = std::iter::once(reason).chain(submission.reasons.clone()).collect();
-        let verified = submission.verified.clone();
-        held.reject(by, &submission, reasons, &policy, verified, false).await
+        held.settle(by, &submission, ruling).await
     }
 
     /// A person takes back what was accepted: the files are again what they were, byte for byte.
@@ -166,30 +183,45 @@ impl Desk {
     }
 }
 
-fn failed_verification(submission: &Submission, done: &Verified) -> Reason {
-    let file = submission.files.first().map(|file| file.path.clone()).unwrap_or_default();
-    let end: Vec<&str> = done.output.lines().rev().take(20).collect();
-    let end: Vec<&str> = end.into_iter().rev().collect();
-    Reason {
-        effect: Effect::Reject,
-        rule: "verify".to_owned(),
-        file,
-        line: None,
-        message: format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n")),
-        what_to_do: "mend what it complains about".to_owned(),
+/// What the reasons come to.
+fn rule(
+    submission: &Submission,
+    policy: &Policy,
+    mut reasons: Vec<Reason>,
+    verified: Option<Verified>,
+    told: bool,
+) -> Ruling {
+    if policy.review == Review::Always && reasons.is_empty() {
+        let message = "every change here is looked at by a person";
+        reasons.push(submission.reason(Effect::Escalate, "review", message));
+    }
+    if policy.review == Review::Never {
+        for reason in reasons.iter_mut().filter(|reason| reason.effect == Effect::Escalate) {
+            reason.what_to_do =
+                "nobody is asked here: change less, or leave this file alone".to_owned();
+        }
+    }
+    Ruling {
+        verdict: Verdict::of(&reasons, policy.review),
+        reasons,
+        policy: policy.fingerprint(),
+        review: policy.review,
+        verified,
+        told,
     }
 }
 
-fn not_verified(submission: &Submission, why: &str) -> Reason {
-    let file = submission.files.first().map(|file| file.path.clone()).unwrap_or_default();
-    Reason {
-        effect: Effect::Escalate,
-        rule: "verify".to_owned(),
-        file,
-        line: None,
-        message: format!("it could not be verified: {why}"),
-        what_to_do: "wait for a person's decision".to_owned(),
-    }
+fn failed_verification(submission: &Submission, done: &Verified) -> Reason {
+    let end: Vec<&str> = done.output.lines().rev().take(20).collect();
+    let end: Vec<&str> = end.into_iter().rev().collect();
+    let message = format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n"));
+    let mut reason = submission.reason(Effect::Reject, "verify", message);
+    reason.what_to_do = "mend what it complains about".to_owned();
+    reason
+}
+
+fn being_verified(id: u64) -> DeskError {
+    DeskError::Wrong(format!("submission {id} is being verified; wait until that is done"))
 }
 
 impl Held<'_> {
@@ -197,10 +229,11 @@ impl Held<'_> {
         self.desk.workspace.inside(path).map_err(|error| DeskError::Wrong(error.to_string()))
     }
 
-    fn escalated(&self, id: u64) -> Result<Submission, DeskError> {
+    /// A submission that a person can decide on.
+    fn waiting(&self, id: u64) -> Result<Submission, DeskError> {
         let submission = self.submission(id)?;
         match submission.stage {
-            Stage::Escalated => Ok(submission.clone()),
+            Stage::Escalated | Stage::Submitted => Ok(submission.clone()),
             stage => {
                 let stage = stage.name();
                 Err(DeskError::Wrong(format!("submission {id} is {stage}, and waits for nobody")))
@@ -208,169 +241,125 @@ impl Held<'_> {
         }
     }
 
-    /// All that speaks against a submission.
-    fn look(
+    /// What a person replaces: what the draft was made from, or whatever is there now.
+    fn replaced(
         &self,
-        submission: &Submission,
-        policy: &Policy,
-        places: &Places,
-    ) -> Result<Vec<Reason>, DeskError> {
-        let mut reasons = Vec::new();
-        for proposed in &submission.files {
-            let path = self.path(&proposed.path)?;
-            let base = proposed.before.map(|hash| self.desk.copy(hash)).transpose()?;
-            let draft = self.desk.copy(proposed.after)?;
-            let change = Change {
-                path: &path,
-                base: base.as_deref(),
-                draft: &draft,
-                draft_mode: proposed.draft_mode,
-                now: gate::now(self.desk.workspace.read(&path, u64::MAX - 1)),
-                twin: self.twin(&path, proposed.before),
-            };
-            reasons.extend(gate::look(&change, policy, places));
+        proposed: &Proposed,
+        force: Force,
+    ) -> Result<Option<Fingerprint>, DeskError> {
+        let path = self.path(&proposed.path)?;
+        let now = match self.desk.workspace.read(&path, u64::MAX - 1) {
+            Ok(original) => Some(original),
+            Err(FileError::Missing) => None,
+            Err(error) => return Err(file(&proposed.path)(error)),
+        };
+        let hash = now.as_ref().map(|original| original.sha256);
+        match (now, force) {
+            (_, Force::No) if hash != proposed.before => Err(DeskError::Conflict(format!(
+                "`{}` has changed since the draft was made from it",
+                proposed.path
+            ))),
+            // So that it can be brought back.
+            (Some(original), Force::Yes) => {
+                self.desk.copies.keep(&original.bytes).map_err(file("copies"))?;
+                Ok(hash)
+            }
+            _ => Ok(hash),
         }
-        // What the task has changed already counts.
+    }
+
+    /// All that speaks against a submission.
+    fn look(&self, submission: &Submission, policy: &Policy, places: &Places) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
+            let message = "the contract is about another task";
+            let mut reason = submission.reason(Effect::Reject, "path/not-allowed", message);
+            reason.what_to_do = "work on the task that the contract names".to_owned();
+            reasons.push(reason);
+        }
+        for proposed in &submission.files {
+            match self.change(proposed) {
+                Ok(change) => reasons.extend(gate::look(&change.beside(), policy, places)),
+                // What cannot be looked at is nothing that may pass.
+                Err(error) => {
+                    let message = format!("it cannot be looked at: {error}");
+                    reasons.push(submission.reason(Effect::Escalate, "unreadable", message));
+                }
+            }
+        }
+        reasons.extend(self.too_many_files(submission, policy));
+        if self.book().off {
+            let message = "the tools were switched off since it was handed in";
+            reasons.push(submission.reason(Effect::Escalate, "off", message));
+        }
+        let names: BTreeSet<String> =
+            submission.files.iter().map(|file| file.path.to_lowercase()).collect();
+        if names.len() < submission.files.len() {
+            let message = "two of its files are the same on some disks";
+            reasons.push(submission.reason(Effect::Escalate, "look-alike", message));
+        }
+        if policy.fingerprint() != submission.policy {
+            let message = "what the gate goes by has changed since it was handed in";
+            reasons.push(submission.reason(Effect::Escalate, "policy", message));
+        }
+        reasons
+    }
+
+    /// That a task changes more files than it may; what it has changed already counts.
+    fn too_many_files(&self, submission: &Submission, policy: &Policy) -> Option<Reason> {
         let earlier =
             self.book().submissions.values().filter(|earlier| {
                 earlier.task == submission.task && earlier.stage == Stage::Accepted
             });
-        let files: std::collections::BTreeSet<&str> = earlier
+        let files: BTreeSet<&str> = earlier
             .flat_map(|earlier| &earlier.files)
             .chain(&submission.files)
             .map(|file| file.path.as_str())
             .collect();
-        if let Some(first) = submission.files.first().filter(|_| files.len() > policy.max_files) {
-            let path = self.path(&first.path)?;
-            let (count, most) = (files.len(), policy.max_files);
-            let message = format!("the task changes {count} files, and {most} may be changed");
-            let reason = Reason::about(&path, Effect::Escalate, "scope/files");
-            reasons.push(
-                reason.saying(message, "change fewer files, or wait for a person's decision"),
-            );
+        let (count, most) = (files.len(), policy.max_files);
+        let message = format!("the task changes {count} files, and {most} may be changed");
+        (count > most).then(|| submission.reason(Effect::Escalate, "scope/files", message))
+    }
+
+    fn conflicts(&self, submission: &Submission) -> Vec<Reason> {
+        let changes = submission.files.iter().filter_map(|file| self.change(file).ok());
+        changes.filter_map(|change| gate::conflict(&change.beside())).collect()
+    }
+
+    /// A draft beside what it is to replace.
+    fn change(&self, proposed: &Proposed) -> Result<Owned, DeskError> {
+        let path = self.path(&proposed.path)?;
+        let is_new = proposed.before.is_none();
+        Ok(Owned {
+            base: proposed.before.map(|hash| self.desk.copy(hash)).transpose()?,
+            draft: self.desk.copy(proposed.after)?,
+            draft_mode: proposed.draft_mode,
+            now: gate::fingerprint(self.desk.workspace.read(&path, u64::MAX - 1)),
+            twin: is_new.then(|| self.desk.workspace.twin(&path)).flatten(),
+            path,
+        })
+    }
+}
+
+/// A draft beside what it is to replace, with all that belongs to it.
+struct Owned {
+    path: Inside,
+    base: Option<Vec<u8>>,
+    draft: Vec<u8>,
+    draft_mode: u32,
+    now: Result<Option<Fingerprint>, FileError>,
+    twin: Option<String>,
+}
+
+impl Owned {
+    fn beside(&self) -> Change<'_> {
+        Change {
+            path: &self.path,
+            base: self.base.as_deref(),
+            draft: &self.draft,
+            draft_mode: self.draft_mode,
+            now: self.now.as_ref().copied(),
+            twin: self.twin.as_deref(),
         }
-        Ok(reasons)
-    }
-
-    /// A file beside a new one that has the same name but for the case of its letters.
-    fn twin(&self, path: &Inside, before: Option<Fingerprint>) -> Option<String> {
-        if before.is_some() {
-            return None;
-        }
-        self.desk.workspace.twin(path)
-    }
-
-    fn conflicts(&self, submission: &Submission) -> Result<Vec<Reason>, DeskError> {
-        let mut reasons = Vec::new();
-        for proposed in &submission.files {
-            let path = self.path(&proposed.path)?;
-            let base = proposed.before.map(|hash| self.desk.copy(hash)).transpose()?;
-            let change = Change {
-                path: &path,
-                base: base.as_deref(),
-                draft: &[],
-                draft_mode: proposed.draft_mode,
-                now: gate::now(self.desk.workspace.read(&path, u64::MAX - 1)),
-                twin: None,
-            };
-            reasons.extend(gate::conflict(&change));
-        }
-        Ok(reasons)
-    }
-
-    /// Does what the reasons come to.
-    async fn conclude(
-        &mut self,
-        submission: &Submission,
-        policy: &Policy,
-        reasons: Vec<Reason>,
-        verified: Option<Verified>,
-        told: bool,
-    ) -> Result<(), DeskError> {
-        let id = submission.id;
-        match Verdict::of(&reasons, policy.review) {
-            Verdict::Rejected => {
-                self.reject(GATE, submission, reasons, policy, verified, told).await
-            }
-            Verdict::Accepted => {
-                let files = submission.files.iter().map(|file| Replacing {
-                    path: file.path.clone(),
-                    before: file.before,
-                    after: Some(file.after),
-                });
-                let accept = Accept {
-                    submission: id,
-                    decision: Verdict::Accepted,
-                    reasons: reasons.clone(),
-                    files: files.collect(),
-                    policy: policy.fingerprint(),
-                    verified: verified.clone(),
-                    told,
-                };
-                let Applied::Not(why) = self.apply(GATE, accept).await? else { return Ok(()) };
-                if self.submission(id)?.stage == Stage::Escalated {
-                    return Ok(());
-                }
-                // It could not even be staged.
-                let path = self.path(&submission.files[0].path)?;
-                let reason = Reason::about(&path, Effect::Escalate, "apply");
-                let message = format!("it could not be applied: {why}");
-                let mut reasons = reasons;
-                reasons.push(reason.saying(message, "wait for a person's decision"));
-                self.escalate(submission, reasons, policy, verified, told).await
-            }
-            Verdict::Escalated => {
-                let mut reasons = reasons;
-                let doubts = reasons.iter().any(|reason| reason.effect == Effect::Escalate);
-                if policy.review == Review::Always && !doubts {
-                    let path = self.path(&submission.files[0].path)?;
-                    let reason = Reason::about(&path, Effect::Escalate, "review");
-                    let message = "every change here is looked at by a person";
-                    reasons.push(reason.saying(message, "wait for their decision"));
-                }
-                self.escalate(submission, reasons, policy, verified, told).await
-            }
-        }
-    }
-
-    async fn escalate(
-        &mut self,
-        submission: &Submission,
-        reasons: Vec<Reason>,
-        policy: &Policy,
-        verified: Option<Verified>,
-        told: bool,
-    ) -> Result<(), DeskError> {
-        let step = Step::Escalated {
-            submission: submission.id,
-            decision: Verdict::Escalated,
-            reasons,
-            policy: policy.fingerprint(),
-            verified,
-            told,
-        };
-        self.note(GATE, step).await?;
-        self.write_submission(self.submission(submission.id)?)
-    }
-
-    async fn reject(
-        &mut self,
-        by: &str,
-        submission: &Submission,
-        reasons: Vec<Reason>,
-        policy: &Policy,
-        verified: Option<Verified>,
-        told: bool,
-    ) -> Result<(), DeskError> {
-        let step = Step::Rejected {
-            submission: submission.id,
-            decision: Verdict::Rejected,
-            reasons,
-            policy: policy.fingerprint(),
-            verified,
-            told,
-        };
-        self.note(by, step).await?;
-        self.remove_drafts(submission)
     }
 }

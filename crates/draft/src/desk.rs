@@ -4,7 +4,6 @@
 //! Several processes may sit at one desk. Whoever changes anything holds its lock, knows all that was written
 //! down before, and first finishes what a process that died had begun.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +11,12 @@ use std::time::Duration;
 use assize_store::{AuditEntry, Store, StoreError};
 use assize_types::Fingerprint;
 use tokio::sync::{Mutex, MutexGuard};
+use tokio_util::task::TaskTracker;
 
-use crate::apply::{Applier, ApplyError};
-use crate::book::{Book, Message, Stage, Step, Submission, message_id};
+use crate::book::{Book, Message, Step, Submission};
 use crate::contract::{Contract, ContractError};
 use crate::copies::Copies;
 use crate::folder::{DRAFTS, Folder, HANDOFF, Lock, Wait};
-use crate::gate::{Effect, Reason, Verdict};
 use crate::globs::BadGlob;
 use crate::ledger::{self, Ledger, Mirror, TRANSITIONS};
 use crate::policy::{Places, Policy};
@@ -29,9 +27,6 @@ use crate::workspace::{FileError, Workspace};
 /// The actor of what the gate decides by itself.
 pub const GATE: &str = "gate";
 
-/// Where what is to come is staged, below the folder of everything that is handed over.
-const STAGING: &str = "staging";
-
 /// What a desk is set up with.
 #[derive(Clone)]
 pub struct Options {
@@ -41,18 +36,12 @@ pub struct Options {
     pub verifier: Option<Arc<dyn Verifier>>,
     /// How long a worker waits for the verdict; it is told later otherwise.
     pub patience: Duration,
-    /// How long what is settled can be shown and undone.
-    pub keep: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            policy: Policy::default(),
-            verifier: None,
-            patience: Duration::from_secs(25),
-            keep: Duration::from_secs(30 * 24 * 60 * 60),
-        }
+        let patience = Duration::from_secs(25);
+        Options { policy: Policy::default(), verifier: None, patience }
     }
 }
 
@@ -79,8 +68,8 @@ pub enum DeskError {
     Pattern(#[from] BadGlob),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("`{what}`: {source}")]
-    File { what: String, source: FileError },
+    #[error("`{what}`: {error}")]
+    File { what: String, error: FileError },
     /// A person's decision that the files do not allow.
     #[error("{0}")]
     Conflict(String),
@@ -88,7 +77,7 @@ pub enum DeskError {
 
 pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DeskError {
     let what = what.into();
-    move |source| DeskError::File { what, source }
+    move |error| DeskError::File { what, error }
 }
 
 /// The desk of one workspace.
@@ -97,18 +86,20 @@ pub struct Desk {
     pub(crate) workspace: Workspace,
     pub(crate) options: Options,
     pub(crate) copies: Copies,
+    /// Decisions under way.
+    pub(crate) deciding: TaskTracker,
     ledger: Ledger,
     /// Of this workspace, outside it.
-    state: Arc<Folder>,
+    pub(crate) state: Arc<Folder>,
     own: PathBuf,
     held: Mutex<Remembered>,
 }
 
 #[derive(Debug, Default)]
-struct Remembered {
-    book: Book,
-    /// Whether the log in the workspace was looked at.
-    log_seen: bool,
+pub(crate) struct Remembered {
+    pub(crate) book: Book,
+    /// How long the log in the workspace should be; `None` until it was looked at.
+    log_length: Option<u64>,
 }
 
 impl Desk {
@@ -132,6 +123,7 @@ impl Desk {
         Ok(Arc::new(Desk {
             ledger: Ledger::new(store, subject),
             copies: Copies::new(copies),
+            deciding: TaskTracker::new(),
             state: Arc::new(state),
             held: Mutex::default(),
             own,
@@ -155,8 +147,14 @@ impl Desk {
     /// When the store cannot be read.
     pub async fn book(&self) -> Result<Book, DeskError> {
         let mut held = self.held.lock().await;
-        self.ledger.catch_up(&mut held.book).await?;
+        self.catch_up(&mut held).await?;
         Ok(held.book.clone())
+    }
+
+    async fn catch_up(&self, held: &mut Remembered) -> Result<(), DeskError> {
+        let more = self.ledger.catch_up(&mut held.book).await?;
+        held.log_length = held.log_length.map(|length| length + more);
+        Ok(())
     }
 
     /// All entries about this workspace.
@@ -224,11 +222,11 @@ impl Desk {
             Some(lock) => lock,
             None => self.wait_for_lock().await?,
         };
-        self.ledger.catch_up(&mut remembered.book).await?;
+        self.catch_up(&mut remembered).await?;
         let handoff = Folder::handoff(&self.workspace).map_err(file(HANDOFF))?;
         let drafts = handoff.folder(DRAFTS).map_err(file(format!("{HANDOFF}/{DRAFTS}")))?;
-        let mut held = Held { desk: self, remembered, handoff, drafts, _lock: lock };
-        held.complete_log().await?;
+        let mut held = Held { _lock: lock, desk: self, remembered, handoff, drafts };
+        held.mend_log().await?;
         held.finish_what_was_begun().await?;
         Ok(held)
     }
@@ -239,16 +237,6 @@ impl Desk {
         let lost = || DeskError::Wrong("the wait for the desk was given up".to_owned());
         let lock = tokio::task::spawn_blocking(wait).await.map_err(|_| lost())?;
         lock.map_err(file("lock"))?.ok_or_else(lost)
-    }
-
-    /// The right to decide on a submission; `None` where another process does.
-    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DeskError> {
-        self.state.lock(&format!("deciding-{id}"), Wait::No).map_err(file("lock"))
-    }
-
-    pub(crate) fn forget_right(&self, id: u64) {
-        // What stays is an empty file.
-        let _ = self.state.remove(&format!("deciding-{id}"));
     }
 
     /// Switches the tools on or off; whether that changed anything.
@@ -263,62 +251,6 @@ impl Desk {
         held.note(by, Step::Switched { on }).await?;
         Ok(true)
     }
-
-    /// Puts away what has been settled, or lain about, for longer than it is kept. Gives how many submissions,
-    /// drafts and copies.
-    ///
-    /// # Errors
-    /// When something cannot be put away.
-    pub async fn sweep(&self, by: &str, now: u64, keep: Duration) -> Result<Cleared, DeskError> {
-        let mut held = self.hold().await?;
-        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-        let old = |at: u64| at.saturating_add(keep) <= now;
-        let settled =
-            |stage: Stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
-        let book = held.book();
-        let abandoned: Vec<(String, TaskId)> = book
-            .drafts
-            .values()
-            .filter(|draft| draft.submission.is_none() && old(draft.since))
-            .map(|draft| (draft.name.clone(), draft.task.clone()))
-            .collect();
-        let submissions: Vec<u64> = book
-            .submissions
-            .values()
-            .filter(|s| !s.swept && settled(s.stage) && old(s.settled))
-            .map(|s| s.id)
-            .collect();
-        for (draft, task) in &abandoned {
-            held.note(by, Step::Expired { draft: draft.clone(), task: task.clone() }).await?;
-            held.drafts.remove(draft).map_err(file(draft))?;
-        }
-        let wanted: BTreeSet<Fingerprint> = held
-            .book()
-            .submissions
-            .values()
-            .filter(|s| !s.swept && !submissions.contains(&s.id))
-            .flat_map(|s| {
-                let proposed = s.files.iter().flat_map(|f| [f.before, Some(f.after)]);
-                let replaced = s.replaced.iter().flat_map(|f| [f.before, f.after]);
-                proposed.chain(replaced).flatten()
-            })
-            .chain(held.book().drafts.values().filter_map(|draft| draft.before))
-            .collect();
-        let copies = self.copies.sweep(&wanted).map_err(file("copies"))?;
-        let cleared = Cleared { submissions: submissions.len(), drafts: abandoned.len(), copies };
-        if !submissions.is_empty() || copies > 0 {
-            held.note(by, Step::Swept { submissions, copies }).await?;
-        }
-        Ok(cleared)
-    }
-}
-
-/// What was put away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Cleared {
-    pub submissions: usize,
-    pub drafts: usize,
-    pub copies: usize,
 }
 
 /// What a workspace's own folder is called.
@@ -327,14 +259,14 @@ fn name_of(workspace: &Path) -> PathBuf {
     PathBuf::from(&hash[..16])
 }
 
-/// The desk, with its lock.
+/// The desk, with its lock, which goes first so that others here need not wait for it.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
+    _lock: Lock,
     pub(crate) desk: &'a Desk,
     remembered: MutexGuard<'a, Remembered>,
     pub(crate) handoff: Folder,
     pub(crate) drafts: Folder,
-    _lock: Lock,
 }
 
 impl Held<'_> {
@@ -347,34 +279,36 @@ impl Held<'_> {
         let entry = self.desk.ledger.note(by, &step).await?;
         self.remembered.book.take(&entry);
         let line = ledger::line(&entry);
-        self.handoff.append(TRANSITIONS, line.as_bytes()).map_err(file(TRANSITIONS))?;
+        match self.handoff.append(TRANSITIONS, line.as_bytes()) {
+            Ok(()) => {
+                let length = &mut self.remembered.log_length;
+                *length = length.map(|length| length + line.len() as u64);
+            }
+            // It is written down where it counts; the copy is mended by whoever comes next.
+            Err(error) => {
+                tracing::warn!(%error, "the log in the workspace cannot be written to");
+                self.remembered.log_length = None;
+            }
+        }
         Ok(entry.id)
     }
 
-    /// Completes the log in the workspace where it ends too early, once in a process's life.
-    async fn complete_log(&mut self) -> Result<(), DeskError> {
-        if self.remembered.log_seen {
+    /// Completes the log in the workspace where it is not as long as it should be: a process may have died
+    /// before it wrote to it, or somebody cleaned up.
+    async fn mend_log(&mut self) -> Result<(), DeskError> {
+        let there = self.handoff.stat(TRANSITIONS).map_err(file(TRANSITIONS))?;
+        let length = there.map_or(0, |(length, _)| length);
+        if self.remembered.log_length == Some(length) {
             return Ok(());
         }
         let entries = self.desk.ledger.entries(0).await?;
-        let completed = Mirror::complete(&self.handoff, &entries).map_err(file(TRANSITIONS))?;
-        self.remembered.log_seen = true;
-        if let Some((lines_there, lines_added)) = completed {
-            self.note(GATE, Step::LogCompleted { lines_there, lines_added }).await?;
+        let mended = Mirror::mend(&self.handoff, &entries).map_err(file(TRANSITIONS))?;
+        let there = self.handoff.stat(TRANSITIONS).map_err(file(TRANSITIONS))?;
+        self.remembered.log_length = Some(there.map_or(0, |(length, _)| length));
+        if let Some(step) = mended {
+            self.note(GATE, step).await?;
         }
         self.remove_left_drafts()
-    }
-
-    /// Takes away drafts of what was settled, where a crash came between the entry and the drafts.
-    fn remove_left_drafts(&self) -> Result<(), DeskError> {
-        let names = self.drafts.names().map_err(file(DRAFTS))?;
-        let left = |submission: &&Submission| {
-            let settled = matches!(submission.stage, Stage::Accepted | Stage::Rejected);
-            let is_left =
-                |draft: &String| names.contains(draft) && !self.book().drafts.contains_key(draft);
-            settled && submission.files.iter().any(|file| is_left(&file.draft))
-        };
-        self.book().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
     }
 
     /// The policy of now: the settings under the contract.
@@ -387,6 +321,16 @@ impl Held<'_> {
     pub(crate) fn submission(&self, id: u64) -> Result<&Submission, DeskError> {
         let found = self.book().submissions.get(&id);
         found.ok_or_else(|| DeskError::Wrong(format!("there is no submission {id} here")))
+    }
+
+    pub(crate) fn refuse_if_off(&self) -> Result<(), DeskError> {
+        match self.book().off {
+            false => Ok(()),
+            true => Err(DeskError::Wrong(
+                "the draft tools are switched off in this workspace; stop, and tell the person you work for"
+                    .to_owned(),
+            )),
+        }
     }
 
     /// Refuses a path, which is written down.
@@ -403,7 +347,7 @@ impl Held<'_> {
             tool: tool.to_owned(),
             task: task.map(short),
             path: short(path),
-            why: why.clone(),
+            why: assize_types::text::shorten(&why, 400),
         };
         match self.note(by, step).await {
             Ok(_) => DeskError::Refused(why),
@@ -422,190 +366,4 @@ impl Held<'_> {
         }
         Ok(messages)
     }
-
-    fn staging(&self) -> Result<Folder, DeskError> {
-        self.handoff.folder(STAGING).map_err(file(format!("{HANDOFF}/{STAGING}")))
-    }
-
-    /// Finishes what a process that died had begun.
-    async fn finish_what_was_begun(&mut self) -> Result<(), DeskError> {
-        let begun = |submission: &&Submission| {
-            matches!(submission.stage, Stage::Accepting | Stage::Undoing)
-        };
-        let begun: Vec<Submission> =
-            self.book().submissions.values().filter(begun).cloned().collect();
-        for submission in begun {
-            let staging = self.staging()?;
-            let applier = Applier { workspace: &self.desk.workspace, staging: &staging };
-            let files = submission.changes();
-            let bytes = |hash| self.desk.copies.get(hash);
-            let resumed =
-                applier.items(submission.id, &files).and_then(|i| applier.resume(&i, &bytes));
-            let id = submission.id;
-            match (resumed, submission.stage) {
-                (Ok(()), Stage::Undoing) => {
-                    self.note(GATE, Step::Undone { submission: id }).await?;
-                }
-                (Ok(()), _) => self.note_accepted(GATE, id, false).await?,
-                (Err(error), _) => self.note_not_applied(GATE, id, &error, false).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Applies a submission: stages it, writes the intent down, changes the files.
-    pub(crate) async fn apply(&mut self, by: &str, accept: Accept) -> Result<Applied, DeskError> {
-        let Accept { submission, decision, told, .. } = accept;
-        let staging = self.staging()?;
-        let applier = Applier { workspace: &self.desk.workspace, staging: &staging };
-        let items = match applier.items(submission, &accept.files) {
-            Ok(items) => items,
-            Err(error) => return Ok(Applied::Not(error.to_string())),
-        };
-        let desk = self.desk;
-        let bytes = |hash| desk.copies.get(hash);
-        if let Err(error) = applier.stage(&items, &bytes) {
-            return Ok(Applied::Not(error.to_string()));
-        }
-        let step = Step::Accepting {
-            submission,
-            decision,
-            reasons: accept.reasons,
-            files: accept.files.clone(),
-            policy: accept.policy,
-            verified: accept.verified,
-        };
-        if let Err(error) = self.note(by, step).await {
-            // Without an intent nothing is applied.
-            applier.clear(&items);
-            return Err(error);
-        }
-        match applier.apply(&items, &bytes) {
-            Ok(()) => {
-                self.note_accepted(by, submission, told).await?;
-                Ok(Applied::Done)
-            }
-            Err(error) => {
-                self.note_not_applied(by, submission, &error, told).await?;
-                Ok(Applied::Not(error.to_string()))
-            }
-        }
-    }
-
-    /// Takes back what was applied.
-    pub(crate) async fn undo(&mut self, by: &str, id: u64) -> Result<(), DeskError> {
-        let submission = self.submission(id)?.clone();
-        let files = submission.reversed();
-        for file in files.iter().filter_map(|file| file.after) {
-            self.desk.copy(file)?;
-        }
-        let staging = self.staging()?;
-        let applier = Applier { workspace: &self.desk.workspace, staging: &staging };
-        let conflict = |error: ApplyError| DeskError::Conflict(error.to_string());
-        let items = applier.items(id, &files).map_err(conflict)?;
-        let desk = self.desk;
-        let bytes = |hash| desk.copies.get(hash);
-        applier.stage(&items, &bytes).map_err(conflict)?;
-        let step = Step::Undoing { submission: id, files: files.clone() };
-        if let Err(error) = self.note(by, step).await {
-            applier.clear(&items);
-            return Err(error);
-        }
-        match applier.apply(&items, &bytes) {
-            Ok(()) => self.note(by, Step::Undone { submission: id }).await.map(drop),
-            Err(error) => {
-                let why = error.to_string();
-                self.note(by, Step::NotApplied { submission: id, why }).await?;
-                Err(conflict(error))
-            }
-        }
-    }
-
-    async fn note_accepted(&mut self, by: &str, id: u64, told: bool) -> Result<(), DeskError> {
-        self.note(by, Step::Accepted { submission: id, told }).await?;
-        let submission = self.submission(id)?.clone();
-        self.remove_drafts(&submission)
-    }
-
-    /// That an intent came to nothing: a person decides.
-    async fn note_not_applied(
-        &mut self,
-        by: &str,
-        id: u64,
-        error: &ApplyError,
-        told: bool,
-    ) -> Result<(), DeskError> {
-        let was_undone = self.submission(id)?.stage == Stage::Undoing;
-        self.note(by, Step::NotApplied { submission: id, why: error.to_string() }).await?;
-        if was_undone {
-            return Ok(());
-        }
-        let submission = self.submission(id)?;
-        let mut reasons = submission.reasons.clone();
-        let file = submission.files.first().map(|file| file.path.clone()).unwrap_or_default();
-        reasons.push(Reason {
-            effect: Effect::Escalate,
-            rule: "conflict".to_owned(),
-            file,
-            line: None,
-            message: format!("it could not be applied: {error}"),
-            what_to_do: "ask for the draft again, to start from the file as it is now".to_owned(),
-        });
-        let verified = submission.verified.clone();
-        let policy = self.desk.options.policy.fingerprint();
-        let decision = Verdict::Escalated;
-        let step = Step::Escalated { submission: id, decision, reasons, policy, verified, told };
-        self.note(GATE, step).await.map(drop)
-    }
-
-    /// Takes the drafts of a settled submission away, as far as nobody has asked for them anew.
-    pub(crate) fn remove_drafts(&self, submission: &Submission) -> Result<(), DeskError> {
-        for proposed in &submission.files {
-            if !self.book().drafts.contains_key(&proposed.draft) {
-                self.drafts.remove(&proposed.draft).map_err(file(&proposed.draft))?;
-            }
-        }
-        let waits = |s: &Submission| {
-            s.task == submission.task && matches!(s.stage, Stage::Submitted | Stage::Escalated)
-        };
-        let name = submission_file(&submission.task);
-        match self.book().submissions.values().rev().find(|s| waits(s)) {
-            Some(waiting) => self.write_submission(waiting),
-            None => self.drafts.remove(&name).map_err(file(name)),
-        }
-    }
-
-    /// Writes down beside the drafts what was submitted, for people. Nobody reads it back.
-    pub(crate) fn write_submission(&self, submission: &Submission) -> Result<(), DeskError> {
-        let name = submission_file(&submission.task);
-        let mut shown = serde_json::json!({"message_id": message_id(submission.id)});
-        shown["submission"] = serde_json::json!(submission);
-        let text = serde_json::to_vec_pretty(&shown).unwrap_or_default();
-        self.drafts.write(&name, &text).map_err(file(name))
-    }
-}
-
-/// Where a task's submission is written down.
-fn submission_file(task: &TaskId) -> String {
-    format!("{task}.submission.json")
-}
-
-/// A submission that is to be applied.
-#[derive(Debug)]
-pub(crate) struct Accept {
-    pub(crate) submission: u64,
-    pub(crate) decision: Verdict,
-    pub(crate) reasons: Vec<Reason>,
-    pub(crate) files: Vec<crate::book::Replacing>,
-    pub(crate) policy: Fingerprint,
-    pub(crate) verified: Option<crate::verify::Verified>,
-    /// Whether the worker learns of it by the answer to what it asked.
-    pub(crate) told: bool,
-}
-
-/// What became of it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Applied {
-    Done,
-    Not(String),
 }

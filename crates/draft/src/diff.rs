@@ -1,6 +1,12 @@
 //! What a draft changes, line by line.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use similar::{Algorithm, DiffOp, TextDiff};
+
+/// How long a comparison may take: after that it is coarser.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// A draft beside its original.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,6 +15,8 @@ pub struct Diff {
     pub added: Vec<(usize, String)>,
     /// How many lines of the original are gone.
     pub removed: usize,
+    /// What stood in them, without what is around it.
+    gone: HashSet<String>,
     /// Of these, how many nothing stands in for.
     pub dropped: usize,
     /// How many lines the original has.
@@ -18,14 +26,18 @@ pub struct Diff {
 impl Diff {
     /// Of two texts; the original of a new file is empty.
     pub fn between(original: &str, draft: &str) -> Diff {
-        let diff =
-            TextDiff::configure().algorithm(Algorithm::Histogram).diff_lines(original, draft);
+        let diff = TextDiff::configure()
+            .algorithm(Algorithm::Histogram)
+            .timeout(LONGEST)
+            .diff_lines(original, draft);
         let lines: Vec<&str> = draft.split_inclusive('\n').collect();
+        let before: Vec<&str> = original.split_inclusive('\n').collect();
         let mut changed = Diff {
             added: Vec::new(),
             removed: 0,
+            gone: HashSet::new(),
             dropped: 0,
-            before: original.split_inclusive('\n').count(),
+            before: before.len(),
         };
         for op in diff.ops() {
             if matches!(op, DiffOp::Equal { .. }) {
@@ -33,6 +45,9 @@ impl Diff {
             }
             let (old, new) = (op.old_range(), op.new_range());
             changed.removed += old.len();
+            let was =
+                |index: usize| before.get(index).copied().unwrap_or_default().trim().to_owned();
+            changed.gone.extend(old.clone().map(was));
             changed.dropped += old.len().saturating_sub(new.len());
             let line = |index: usize| {
                 let text = lines.get(index).copied().unwrap_or_default();
@@ -41,6 +56,11 @@ impl Diff {
             changed.added.extend(new.map(line));
         }
         changed
+    }
+
+    /// Added lines that were not there before: a line that was only moved, or indented otherwise, was.
+    pub fn new_words(&self) -> impl Iterator<Item = &(usize, String)> {
+        self.added.iter().filter(|(_, line)| !self.gone.contains(line.trim()))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -59,8 +79,10 @@ impl Diff {
 
     /// As people read it: a unified diff with three lines around each change.
     pub fn unified(name: &str, original: &str, draft: &str) -> String {
-        let diff =
-            TextDiff::configure().algorithm(Algorithm::Histogram).diff_lines(original, draft);
+        let diff = TextDiff::configure()
+            .algorithm(Algorithm::Histogram)
+            .timeout(LONGEST)
+            .diff_lines(original, draft);
         let side = |letter: &str, text: &str| match text {
             "" => "/dev/null".to_owned(),
             _ => format!("{letter}/{name}"),
@@ -82,6 +104,8 @@ mod tests {
         let diff = Diff::between("a\nb\nc\nd\n", "a\nx\n");
         assert_eq!((diff.removed, diff.dropped), (3, 2));
         assert!((diff.deletion_ratio() - 0.5).abs() < f64::EPSILON);
+        let diff = Diff::between("if x:\n    key = 1\n", "key = 1\nother = 2\n");
+        assert_eq!(diff.new_words().count(), 1, "{diff:?}");
         assert!(Diff::between("a\r\nb", "a\r\nb").is_empty());
         // An end of line is part of a line, and no line of its own.
         let diff = Diff::between("a\nb\n", "a\nb");

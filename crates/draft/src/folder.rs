@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, renameat,
-    unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, mkdirat,
+    openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -20,7 +20,7 @@ pub const HANDOFF: &str = "_handoff";
 pub const DRAFTS: &str = "drafts";
 
 /// What an unfinished file begins with; no other does.
-const UNFINISHED: &str = ".new-";
+pub(crate) const UNFINISHED: &str = ".new-";
 
 /// A folder. Files in it are named, never paths.
 #[derive(Debug)]
@@ -40,6 +40,14 @@ impl Folder {
     /// When it cannot be made, or a link is in its place.
     pub fn handoff(workspace: &Workspace) -> Result<Folder, FileError> {
         Ok(Folder { handle: folder_in(workspace.root().as_fd(), HANDOFF)? })
+    }
+
+    /// The workspace's own folder.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn root(workspace: &Workspace) -> Result<Folder, FileError> {
+        Ok(Folder { handle: workspace.root().try_clone()? })
     }
 
     /// The same, only if it is there.
@@ -114,12 +122,25 @@ impl Folder {
         check(name)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = flags | OFlags::NONBLOCK;
         let mut file = File::from(openat(&self.handle, name, flags, Mode::from(0o644))?);
-        if !file.metadata()?.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(FileError::Special);
+        }
+        if metadata.nlink() > 1 {
+            return Err(FileError::ManyNames(metadata.nlink()));
         }
         file.write_all(bytes)?;
         Ok(file.sync_data()?)
+    }
+
+    /// A file, to be read bit by bit.
+    pub(crate) fn open(&self, name: &str) -> Result<File, FileError> {
+        check(name)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(beneath(&self.handle, &[name.to_owned()], flags)?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(FileError::Special) }
     }
 
     /// A file of at most so many bytes, and its permissions.
@@ -127,13 +148,8 @@ impl Folder {
     /// # Errors
     /// When there is none, or it is larger.
     pub fn read_with_mode(&self, name: &str, most: u64) -> Result<(Vec<u8>, u32), FileError> {
-        check(name)?;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(beneath(&self.handle, &[name.to_owned()], flags)?);
+        let file = self.open(name)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(FileError::Special);
-        }
         let mut bytes = Vec::new();
         file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most {
@@ -150,16 +166,79 @@ impl Folder {
         Ok(self.read_with_mode(name, most)?.0)
     }
 
-    /// Takes a file away; that there is none is no failure.
+    /// Takes a file away, for good; that there is none is no failure.
     ///
     /// # Errors
     /// When it cannot be taken away.
     pub fn remove(&self, name: &str) -> Result<(), FileError> {
+        if self.discard(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
+    }
+
+    /// Takes a file away that would do no harm if it were there again; whether there was one.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub fn discard(&self, name: &str) -> Result<bool, FileError> {
         check(name)?;
         match unlinkat(&self.handle, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(fsync(&self.handle)?),
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives a file another name, unless that is taken.
+    ///
+    /// # Errors
+    /// When there is none, or the name is taken.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        check(from)?;
+        check(to)?;
+        renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE)?;
+        Ok(fsync(&self.handle)?)
+    }
+
+    /// How long a file is, and when it was last changed, in milliseconds since 1970; `None` where there is none.
+    ///
+    /// # Errors
+    /// When something else is there.
+    pub(crate) fn stat(&self, name: &str) -> Result<Option<(u64, u64)>, FileError> {
+        let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Symlink => return Err(FileError::Link),
+            FileType::Directory => return Err(FileError::Folder),
+            _ => return Err(FileError::Special),
+        }
+        let at = u64::try_from(stat.st_mtime).unwrap_or_default() * 1000;
+        Ok(Some((u64::try_from(stat.st_size).unwrap_or_default(), at)))
+    }
+
+    /// Takes away what a process left that died while it wrote. Only for whoever knows that nobody writes.
+    pub(crate) fn discard_unfinished(&self) -> Result<(), FileError> {
+        for entry in Dir::read_from(&self.handle)? {
+            let entry = entry?;
+            if entry.file_name().to_bytes().starts_with(UNFINISHED.as_bytes()) {
+                let _ = unlinkat(&self.handle, entry.file_name(), AtFlags::empty());
+            }
+        }
+        Ok(())
+    }
+
+    /// A folder in it and in what is in it, made as far as need be.
+    ///
+    /// # Errors
+    /// When one cannot be made, or a link is in its place.
+    pub(crate) fn within(&self, names: &[String]) -> Result<Folder, FileError> {
+        let mut at = self.handle.try_clone()?;
+        for name in names {
+            at = folder_in(at.as_fd(), name)?;
+        }
+        Ok(Folder { handle: at })
     }
 
     /// The names of all files there, in order; unfinished ones are nobody's.
@@ -219,7 +298,8 @@ pub struct Lock(#[expect(dead_code, reason = "it is held for as long as it is op
 /// A folder that is there, or is made.
 pub(crate) fn folder_in(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, FileError> {
     match mkdirat(parent, name, Mode::from(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => {}
+        Ok(()) => fsync(parent)?,
+        Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
     open_in(parent, name)

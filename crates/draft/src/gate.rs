@@ -14,14 +14,15 @@ use crate::policy::{Places, Policy, Review};
 use crate::secrets;
 use crate::workspace::{FileError, Original};
 
+/// What whoever wrote it can do where a person decides.
+pub(crate) const WAIT: &str = "a person decides; leave this file alone until they have";
+
 /// What a reason does to a draft.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing; it is worth knowing.
-    Note,
     /// A person decides.
     Escalate,
     /// It is sent back.
@@ -85,6 +86,14 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Accepted => "accepted",
+            Verdict::Rejected => "rejected",
+            Verdict::Escalated => "escalated",
+        }
+    }
+
     /// What the reasons come to.
     pub fn of(reasons: &[Reason], review: Review) -> Verdict {
         match (reasons.iter().map(|reason| reason.effect).max(), review) {
@@ -107,9 +116,9 @@ pub struct Change<'a> {
     /// The permissions of the draft itself.
     pub draft_mode: u32,
     /// What is there now.
-    pub now: Result<Option<Fingerprint>, FileError>,
+    pub now: Result<Option<Fingerprint>, &'a FileError>,
     /// A file beside a new one whose name differs in case alone.
-    pub twin: Option<String>,
+    pub twin: Option<&'a str>,
 }
 
 /// The permissions that a draft is made with.
@@ -143,48 +152,63 @@ pub fn look(change: &Change<'_>, policy: &Policy, places: &Places) -> Vec<Reason
                 diff.deletion_ratio() * 100.0,
                 policy.max_deletion * 100.0
             ),
-            "keep what need not go: a draft is the whole file, not an excerpt",
+            WAIT,
         ));
     }
     if diff.lines() > policy.max_lines {
         let reason = about(Effect::Escalate, "scope/lines");
         let (lines, most) = (diff.lines(), policy.max_lines);
         let message = format!("{lines} lines are added or removed, and {most} may be");
-        reasons
-            .push(reason.saying(message, "make a smaller change, or several one after the other"));
+        reasons.push(reason.saying(message, WAIT));
     }
     if places.is_protected(path) {
         let reason = about(Effect::Escalate, "protected");
-        reasons.push(reason.saying("a person looks after this file", "wait for their decision"));
+        reasons.push(reason.saying("a person looks after this file", WAIT));
     }
     if change.draft_mode & 0o7777 != DRAFT_MODE {
         let reason = about(Effect::Escalate, "mode");
         let message = format!("the draft's permissions were changed to {:o}", change.draft_mode);
-        reasons.push(reason.saying(message, "a draft is content alone; the file keeps its own"));
+        reasons.push(reason.saying(message, WAIT));
     }
     if binary {
         let reason = about(Effect::Escalate, "binary");
-        reasons.push(reason.saying("it is not text", "wait for a person's decision"));
+        reasons.push(reason.saying("it is not text", WAIT));
     }
-    if change.base.is_none() && !path.to_string().is_ascii() {
+    if change.base.is_none() && path.parts().iter().any(|part| is_odd(part)) {
         let reason = about(Effect::Escalate, "look-alike");
-        let message = "the new name has letters that can be taken for others";
-        reasons.push(reason.saying(message, "use plain letters, digits, `_`, `-` and `.`"));
+        let message = "the new name has letters or signs that can be taken for something else";
+        reasons.push(reason.saying(message, WAIT));
     }
-    if let Some(twin) = &change.twin {
+    let turning = diff.added.iter().find(|(_, line)| line.contains(turns));
+    if let Some((number, _)) = turning {
+        let reason = about(Effect::Escalate, "turned-text").at(*number);
+        let message = "a sign in the line has it read in another order than it runs";
+        reasons.push(reason.saying(message, WAIT));
+    }
+    if let Some(twin) = change.twin {
         let reason = about(Effect::Escalate, "look-alike");
         let message = format!("on some disks it is the same file as `{twin}`");
-        reasons.push(reason.saying(message, "draft that file, or use another name"));
+        reasons.push(reason.saying(message, WAIT));
     }
     reasons.extend(conflict(change));
     reasons
 }
 
+/// Whether a name can be taken for another, or for something that a shell obeys.
+fn is_odd(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-+@ ()[],=~#%".contains(c);
+    !name.chars().all(plain) || name.starts_with(['-', ' ', '~']) || name.ends_with([' ', '.'])
+}
+
+/// Whether a character turns the direction of what follows.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// That the original is no longer what the draft was made from.
 pub(crate) fn conflict(change: &Change<'_>) -> Option<Reason> {
     let about = |rule: &str, message: &str| {
-        let todo = "ask for the draft again, to start from the file as it is now";
-        Reason::about(change.path, Effect::Escalate, rule).saying(message, todo)
+        Reason::about(change.path, Effect::Escalate, rule).saying(message, WAIT)
     };
     match (&change.now, change.base.map(Fingerprint::of)) {
         (Err(FileError::Link), _) => Some(about("symlink", "the file is a link now")),
@@ -199,7 +223,9 @@ pub(crate) fn conflict(change: &Change<'_>) -> Option<Reason> {
 }
 
 /// The fingerprint of what is there, where nothing is no failure.
-pub(crate) fn now(read: Result<Original, FileError>) -> Result<Option<Fingerprint>, FileError> {
+pub(crate) fn fingerprint(
+    read: Result<Original, FileError>,
+) -> Result<Option<Fingerprint>, FileError> {
     match read {
         Ok(original) => Ok(Some(original.sha256)),
         Err(FileError::Missing) => Ok(None),
@@ -211,7 +237,7 @@ pub(crate) fn now(read: Result<Original, FileError>) -> Result<Option<Fingerprin
 const MAY_STAY: &str = "a comment in the line says that it may stay";
 
 fn secrets_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
-    let found = diff.added.iter().flat_map(|(number, line)| {
+    let found = diff.new_words().flat_map(|(number, line)| {
         secrets::in_line(line).into_iter().map(move |secret| (*number, secret))
     });
     let reason = |(number, secret): (usize, secrets::Secret)| {
@@ -221,7 +247,7 @@ fn secrets_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
         let encoded = if secret.encoded { ", encoded" } else { "" };
         let message = format!("{}{encoded}: {}", secret.what, secret.masked);
         match secret.allowed {
-            true => reason.saying(format!("{message}; {MAY_STAY}"), "wait for a person's decision"),
+            true => reason.saying(format!("{message}; {MAY_STAY}"), WAIT),
             false => reason
                 .saying(message, "take it out and read it from the environment or a secret store"),
         }
@@ -231,7 +257,7 @@ fn secrets_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
 
 fn paths_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
     let is_test = hardcoded::is_test_path(&path.to_string());
-    let found = diff.added.iter().flat_map(|(number, line)| {
+    let found = diff.new_words().flat_map(|(number, line)| {
         hardcoded::in_line(line, is_test).into_iter().map(move |found| (*number, found))
     });
     let reason = |(number, found): (usize, hardcoded::HardCoded)| {
@@ -239,7 +265,7 @@ fn paths_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
         let reason = Reason::about(path, effect, format!("path/{}", found.rule)).at(number);
         let message = format!("{}: `{}`", found.what, found.found);
         match found.allowed {
-            true => reason.saying(format!("{message}; {MAY_STAY}"), "wait for a person's decision"),
+            true => reason.saying(format!("{message}; {MAY_STAY}"), WAIT),
             false => reason
                 .saying(message, "take the path from a setting, an argument or the environment"),
         }

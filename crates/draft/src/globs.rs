@@ -43,11 +43,15 @@ impl Globs {
             {
                 return Err(bad("write it from the workspace's folder".to_owned()));
             }
-            // A folder is all that is in it.
-            let whole = if plain.ends_with('/') { format!("{plain}**") } else { plain.to_owned() };
-            let mut glob = GlobBuilder::new(&whole);
-            glob.literal_separator(true).case_insensitive(any_case);
-            set.add(glob.build().map_err(|error| bad(error.kind().to_string()))?);
+            // A folder is all that is in it, and what has no sign of a pattern may be one.
+            let folder = plain.trim_end_matches('/');
+            let below = !folder.contains(['*', '?', '[', '{']) || plain.ends_with('/');
+            let file = (!plain.ends_with('/')).then(|| plain.to_owned());
+            for whole in file.into_iter().chain(below.then(|| format!("{folder}/**"))) {
+                let mut glob = GlobBuilder::new(&whole);
+                glob.literal_separator(true).case_insensitive(any_case);
+                set.add(glob.build().map_err(|error| bad(error.kind().to_string()))?);
+            }
         }
         let set = set.build().map_err(|error| BadGlob {
             pattern: error.glob().unwrap_or_default().to_owned(),
@@ -67,8 +71,17 @@ mod tests {
 
     #[test]
     fn patterns_mean_files_folders_and_kinds() {
-        let globs = Globs::new(&["src/main.py", "docs/", "**/*.lock", "./top/*.md"]).unwrap();
-        for path in ["src/main.py", "docs/a/b.md", "Cargo.lock", "a/b/x.lock", "top/x.md"] {
+        let globs =
+            Globs::new(&["src/main.py", "docs/", "lib", "**/*.lock", "./top/*.md"]).unwrap();
+        for path in [
+            "src/main.py",
+            "docs/a/b.md",
+            "lib/x/y.py",
+            "lib",
+            "Cargo.lock",
+            "a/b/x.lock",
+            "top/x.md",
+        ] {
             assert!(globs.matches(path), "{path}");
         }
         for path in ["src/main.pyc", "other/main.py", "docs", "top/a/x.md", "lock", "DOCS/x"] {

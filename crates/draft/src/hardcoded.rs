@@ -117,7 +117,8 @@ pub fn in_line(line: &str, is_test: bool) -> Vec<HardCoded> {
                 compiled.end.find(&line[start..]).map_or(line.len(), |end| start + end.start());
             let path = &line[start..end];
             seen.push(start..end);
-            let fine = is_fine(compiled, line, path, name, comment);
+            let before = before_path(line, start);
+            let fine = is_fine(compiled, before, path, name, comment);
             if !fine && (*id != "temp-folder" || !is_test) {
                 let shown = path.chars().take(SHOWN).collect();
                 found.push(HardCoded { rule: id, what, found: shown, allowed: false });
@@ -129,8 +130,22 @@ pub fn in_line(line: &str, is_test: bool) -> Vec<HardCoded> {
     found
 }
 
+/// What a statement says before a path, and the path's first sign.
+fn before_path(line: &str, start: usize) -> &str {
+    let end = line[start..].chars().next().map_or(start, |first| start + first.len_utf8());
+    let said = &line[..end];
+    let from = said.rfind([';', '#']).map_or(0, |at| at + 1);
+    &said[from..]
+}
+
 /// Fine where it stands.
-fn is_fine(compiled: &Compiled, line: &str, path: &str, name: Option<&str>, comment: bool) -> bool {
+fn is_fine(
+    compiled: &Compiled,
+    before: &str,
+    path: &str,
+    name: Option<&str>,
+    comment: bool,
+) -> bool {
     const ANYBODY: [&str; 14] = [
         "user",
         "username",
@@ -151,7 +166,7 @@ fn is_fine(compiled: &Compiled, line: &str, path: &str, name: Option<&str>, comm
     // Where Homebrew lives on Linux, on every machine.
     const HOMEBREW: &str = "/home/linuxbrew/";
     let anybody = name.is_some_and(|name| ANYBODY.contains(&name.to_lowercase().as_str()));
-    let in_the_web = path.starts_with('/') && compiled.elsewhere.is_match(line);
+    let in_the_web = path.starts_with('/') && compiled.elsewhere.is_match(before);
     let everywhere = path
         .strip_prefix("file:///")
         .and_then(|path| path.split('/').next())

@@ -1,6 +1,7 @@
 //! The log of a workspace: entries in the audit log of the store, which is outside the workspace, and the same
 //! entries, line by line, in `_handoff/transition.ndjson`, for people and for whoever compares the two.
 
+use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 use assize_store::{AuditEntry, AuditQuery, NewAuditEntry, Store, StoreError};
@@ -11,9 +12,6 @@ use crate::workspace::FileError;
 
 /// The log in the workspace.
 pub const TRANSITIONS: &str = "transition.ndjson";
-
-/// The largest log in a workspace that is read.
-const LARGEST: u64 = 1 << 30;
 
 /// The log of one workspace.
 #[derive(Clone)]
@@ -41,12 +39,14 @@ impl Ledger {
         self.store.audit(NewAuditEntry { actor, action, subject, detail }).await
     }
 
-    /// Brings a book up to date.
-    pub(crate) async fn catch_up(&self, book: &mut Book) -> Result<(), StoreError> {
+    /// Brings a book up to date; gives how many bytes more the log in the workspace should have.
+    pub(crate) async fn catch_up(&self, book: &mut Book) -> Result<u64, StoreError> {
+        let mut bytes = 0;
         for entry in self.entries(book.last).await? {
             book.take(&entry);
+            bytes += line(&entry).len() as u64;
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// The entries after one.
@@ -76,43 +76,61 @@ pub enum Mirror {
 
 impl Mirror {
     /// Compares the log in the workspace with the entries.
-    pub(crate) fn of(
-        handoff: &Folder,
-        entries: &[AuditEntry],
-    ) -> Result<(Mirror, usize), FileError> {
-        let there = match handoff.read(TRANSITIONS, LARGEST) {
-            Ok(bytes) => bytes,
-            Err(FileError::Missing) => Vec::new(),
+    pub(crate) fn of(handoff: &Folder, entries: &[AuditEntry]) -> Result<(Mirror, u64), FileError> {
+        let file = match handoff.open(TRANSITIONS) {
+            Ok(file) => Some(file),
+            Err(FileError::Missing) => None,
             Err(error) => return Err(error),
         };
-        let mut rest = there.as_slice();
+        let length = file.as_ref().map(|file| file.metadata()).transpose()?.map_or(0, |m| m.len());
+        let mut file: Box<dyn Read> = match file {
+            Some(file) => Box::new(BufReader::new(file)),
+            None => Box::new(io::empty()),
+        };
+        let mut there = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             let line = line(entry);
-            match rest.strip_prefix(line.as_bytes()) {
-                Some(after) => rest = after,
-                None if line.as_bytes().starts_with(rest) => {
-                    return Ok((Mirror::Short { lines: index }, there.len()));
-                }
-                None => return Ok((Mirror::Changed { line: index + 1 }, there.len())),
+            there.clear();
+            file.by_ref().take(line.len() as u64).read_to_end(&mut there)?;
+            if there == line.as_bytes() {
+                continue;
             }
+            let short = there.len() < line.len() && line.as_bytes().starts_with(&there);
+            let verdict = match short {
+                true => Mirror::Short { lines: index },
+                false => Mirror::Changed { line: index + 1 },
+            };
+            return Ok((verdict, length));
         }
-        let verdict = match rest.is_empty() {
-            true => Mirror::Same,
-            false => Mirror::Changed { line: entries.len() + 1 },
+        let verdict = match file.read(&mut [0])? {
+            0 => Mirror::Same,
+            _ => Mirror::Changed { line: entries.len() + 1 },
         };
-        Ok((verdict, there.len()))
+        Ok((verdict, length))
     }
 
-    /// Adds what is missing at its end; gives how many lines were there and how many were added.
-    pub(crate) fn complete(
+    /// Adds what is missing at its end, and sets aside what is another's; gives what to write down about it.
+    pub(crate) fn mend(
         handoff: &Folder,
         entries: &[AuditEntry],
-    ) -> Result<Option<(usize, usize)>, FileError> {
-        let (Mirror::Short { lines }, bytes) = Mirror::of(handoff, entries)? else {
-            return Ok(None);
-        };
-        let whole: String = entries.iter().map(line).collect();
-        handoff.append(TRANSITIONS, &whole.as_bytes()[bytes..])?;
-        Ok(Some((lines, entries.len() - lines)))
+    ) -> Result<Option<Step>, FileError> {
+        match Mirror::of(handoff, entries)? {
+            // The folder was moved here, with the log of what happened elsewhere.
+            (Mirror::Changed { .. }, _) if entries.is_empty() => {
+                let name = format!("transition-{:08x}.ndjson", fastrand::u32(..));
+                handoff.rename(TRANSITIONS, &name)?;
+                Ok(Some(Step::LogSetAside { name }))
+            }
+            (Mirror::Short { lines }, bytes) => {
+                let known: u64 =
+                    entries[..lines].iter().map(|entry| line(entry).len() as u64).sum();
+                let rest: String = entries[lines..].iter().map(line).collect();
+                let torn = usize::try_from(bytes - known).unwrap_or(rest.len());
+                handoff.append(TRANSITIONS, &rest.as_bytes()[torn..])?;
+                let lines_added = entries.len() - lines;
+                Ok(Some(Step::LogCompleted { lines_there: lines, lines_added }))
+            }
+            _ => Ok(None),
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod apply;
 mod book;
+mod carry_out;
 mod contract;
 mod copies;
 mod counter;
@@ -19,8 +20,10 @@ mod globs;
 pub mod hardcoded;
 mod inside;
 mod ledger;
+mod names;
 mod policy;
 pub mod secrets;
+mod sweep;
 mod task;
 pub mod tools;
 mod verify;
@@ -31,15 +34,16 @@ pub use book::{
     Book, Message, MessageKind, OpenDraft, Proposed, Replacing, Stage, Step, Submission, message_id,
 };
 pub use contract::{CONTRACT, Contract, ContractError, ContractLimits, Verify};
-pub use counter::{Read, Requested, Submit, Submitted, Written};
+pub use counter::{Answer, Read, Requested, Submit, Submitted, Written};
 pub use decide::Force;
-pub use desk::{Cleared, Desk, DeskError, GATE, Options};
+pub use desk::{Desk, DeskError, GATE, Options};
 pub use diff::Diff;
 pub use folder::{BadName, DRAFTS, Folder, HANDOFF, Lock, Wait};
 pub use gate::{Effect, Reason, Verdict};
 pub use inside::{Inside, Outside};
 pub use ledger::{Mirror, TRANSITIONS};
 pub use policy::{Policy, Review, VerifyMost};
+pub use sweep::Cleared;
 pub use task::{BadTaskId, TaskId};
 pub use verify::{NotVerified, Verified, Verifier};
 pub use workspace::{FileError, Kind, Original, Walk, Workspace};

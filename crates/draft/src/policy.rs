@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
@@ -70,7 +71,8 @@ pub struct Policy {
     pub allowed: Option<Vec<String>>,
     /// The only task there is.
     pub task: Option<String>,
-    pub verify: Option<Verify>,
+    /// What must pass: what the settings ask for, and what the contract does.
+    pub verify: Vec<Verify>,
     /// What a verification may have.
     pub verify_most: VerifyMost,
 }
@@ -102,7 +104,7 @@ impl Default for Policy {
             protected: Vec::new(),
             allowed: None,
             task: None,
-            verify: None,
+            verify: Vec::new(),
             verify_most: VerifyMost::default(),
         }
     }
@@ -122,55 +124,92 @@ impl Policy {
             limits.max_deletion.map_or(policy.max_deletion, |m| m.min(policy.max_deletion));
         policy.allowed = contract.allowed_paths;
         policy.task = contract.task_id;
-        policy.verify = contract.verify.or(policy.verify);
+        policy.verify.extend(contract.verify);
         policy
     }
 
     pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(serde_json::to_vec(self).unwrap_or_default())
+        Fingerprint::of(self.to_bytes())
+    }
+
+    /// All of it as JSON, with what is built in.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut whole = serde_json::json!(self);
+        whole["built_in"] = serde_json::json!(*BUILT_IN);
+        serde_json::to_vec(&whole).unwrap_or_default()
     }
 
     /// # Errors
     /// When a pattern of it is none.
     pub fn places(&self) -> Result<Places, BadGlob> {
-        let protected: Vec<&str> =
-            PROTECTED.iter().copied().chain(self.protected.iter().map(String::as_str)).collect();
+        let known = |globs: &'static LazyLock<Result<Globs, BadGlob>>| {
+            (**globs).as_ref().map_err(Clone::clone)
+        };
         Ok(Places {
-            secret: Globs::in_any_case(SECRET)?,
+            secret: known(&SECRETS)?,
             readable: Globs::new(&self.readable)?,
-            protected: Globs::in_any_case(&protected)?,
+            protected: known(&LOOKED_AFTER)?,
+            also_protected: Globs::in_any_case(&self.protected)?,
             allowed: self.allowed.as_deref().map(Globs::new).transpose()?,
         })
     }
 }
 
+/// What stands for all rules that no setting changes.
+static BUILT_IN: LazyLock<Fingerprint> = LazyLock::new(|| {
+    let rules = crate::secrets::patterns().collect::<Vec<_>>();
+    Fingerprint::of(
+        serde_json::json!([SECRET, PROTECTED, rules, env!("CARGO_PKG_VERSION")]).to_string(),
+    )
+});
+
+/// Read once: they are many.
+static SECRETS: LazyLock<Result<Globs, BadGlob>> = LazyLock::new(|| Globs::in_any_case(SECRET));
+static LOOKED_AFTER: LazyLock<Result<Globs, BadGlob>> =
+    LazyLock::new(|| Globs::in_any_case(PROTECTED));
+
 /// Which path is what.
 #[derive(Debug)]
 pub struct Places {
-    secret: Globs,
+    secret: &'static Globs,
     readable: Globs,
-    protected: Globs,
+    protected: &'static Globs,
+    also_protected: Globs,
     allowed: Option<Globs>,
 }
 
 impl Places {
     /// Whether workers may not see it: it holds secrets, or the repository's own memory.
     pub fn is_hidden(&self, path: &Inside) -> bool {
+        // By their names, these show what others hold.
+        let shows = [".example", ".sample", ".template", ".dist"];
+        if shows.iter().any(|end| path.name().to_lowercase().ends_with(end)) {
+            return false;
+        }
         let path = path.to_string();
         self.secret.matches(&path) && !self.readable.matches(&path)
     }
 
     /// Whether workers may not see it although its name is harmless: it is a private key.
     pub fn is_key(&self, path: &Inside, bytes: &[u8]) -> bool {
-        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]);
-        let key = start.contains("-----BEGIN") && start.contains("PRIVATE KEY");
-        key && start.trim_start().starts_with("-----BEGIN")
-            && !self.readable.matches(&path.to_string())
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
+        let mut lines = start.lines().map(str::trim).peekable();
+        let drawn = |line: &str| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "+/=:-, ".contains(c);
+            line.len() >= 16 && line.chars().all(plain)
+        };
+        let mut found = false;
+        while let Some(line) = lines.next() {
+            let heading = line.starts_with("-----BEGIN ") && line.ends_with("PRIVATE KEY-----");
+            found |= heading && lines.peek().is_none_or(|next| drawn(next));
+        }
+        found && !self.readable.matches(&path.to_string())
     }
 
     /// Whether a person looks after it.
     pub fn is_protected(&self, path: &Inside) -> bool {
-        self.protected.matches(&path.to_string())
+        let path = path.to_string();
+        self.protected.matches(&path) || self.also_protected.matches(&path)
     }
 
     /// Whether the contract lets it be drafted.
@@ -182,14 +221,17 @@ impl Places {
 /// What holds secrets by its name.
 #[rustfmt::skip]
 const SECRET: &[&str] = &[
-    "**/.git", "**/.git/**", "**/.hg/**", "**/.svn/**", "**/.env", "**/.env.*", "**/*.env",
-    "**/*.pem", "**/*.key", "**/*.p12", "**/*.pfx", "**/*.jks", "**/*.keystore", "**/*.kdbx",
+    "**/.git", "**/.git/**", "**/.hg/**", "**/.svn/**", "**/.env*", "**/*.env", "**/*.env.*", "**/env.{production,prod,staging,local}",
+    "**/*.pem", "**/*.key", "**/*.key.*", "**/*.key~", "**/*.p12", "**/*.pfx", "**/*.jks", "**/*.keystore", "**/*.kdbx",
     "**/*.ppk", "**/*.age", "**/*.gpg", "**/*.asc", "**/id_rsa*", "**/id_dsa*", "**/id_ecdsa*",
     "**/id_ed25519*", "**/.ssh/**", "**/.gnupg/**", "**/.aws/**", "**/.azure/**", "**/.kube/**",
-    "**/.docker/**", "**/.netrc", "**/_netrc", "**/.npmrc", "**/.pypirc", "**/.pgpass",
-    "**/.my.cnf", "**/.git-credentials", "**/.htpasswd", "**/.vault-token", "**/credentials",
-    "**/credentials.json", "**/credentials.toml", "**/service-account*.json", "**/secrets.*",
+    "**/.docker/**", "**/.netrc*", "**/_netrc", "**/.npmrc", "**/.pypirc", "**/.pgpass*",
+    "**/.my.cnf", "**/.git-credentials", "**/.htpasswd", "**/.vault-token", "**/credentials.json",
+    "**/credentials.toml", "**/service-account*.json", "**/secrets.{json,yml,yaml,toml,env,ini,properties,txt}",
     "**/.terraformrc", "**/*.tfstate", "**/*.tfstate.*", "**/*.tfvars", "**/.dockercfg",
+    "**/*.git/**", "**/*.tfvars.json", "**/kubeconfig*", "**/secret.{json,yml,yaml,toml}", "**/local.settings.json",
+    "**/application_default_credentials.json", "**/client_secret*.json", "**/gha-creds-*.json", "**/.s3cfg",
+    "**/.boto", "**/.databrickscfg", "**/.vault_pass*", "**/.config/gh/**", "**/rclone.conf", "**/.*_history",
     "**/.yarnrc.yml", "**/*.mobileprovision", "**/wp-config.php", "**/.cargo/credentials*",
 ];
 
@@ -197,7 +239,7 @@ const SECRET: &[&str] = &[
 #[rustfmt::skip]
 const PROTECTED: &[&str] = &[
     // The repository's own, and what it runs.
-    "**/.git", "**/.git/**", "**/.gitmodules", "**/.gitattributes", "**/.githooks/**", "**/hooks/**",
+    "**/.git", "**/.git/**", "**/.gitmodules", "**/.gitattributes", "**/.githooks/**", "hooks/**",
     "**/.husky/**", "**/.pre-commit-config.yaml", "**/lefthook.yml", "**/.lefthook.yml",
     "**/CODEOWNERS",
     // What builds and deploys.
@@ -244,16 +286,24 @@ mod tests {
         ] {
             assert!(places.is_hidden(&inside(path)), "{path}");
         }
-        for path in ["src/environment.py", "keyboard.py", "env/x.py", "docs/secrets/readme.md"] {
+        for path in [
+            "src/environment.py",
+            "keyboard.py",
+            "env/x.py",
+            "docs/secrets/readme.md",
+            "src/secrets.rs",
+        ] {
             assert!(!places.is_hidden(&inside(path)), "{path}");
         }
-        let policy = Policy { readable: vec![".env.example".to_owned()], ..Policy::default() };
+        let policy = Policy { readable: vec![".env.ci".to_owned()], ..Policy::default() };
         let places = policy.places().unwrap();
-        assert!(!places.is_hidden(&inside(".env.example")));
+        assert!(!places.is_hidden(&inside(".env.ci")));
         assert!(places.is_hidden(&inside(".env")));
-        let key = format!("-----BEGIN OPENSSH {} KEY-----\nx", "PRIVATE");
+        let key = format!("-----BEGIN OPENSSH {} KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n", "PRIVATE");
         assert!(places.is_key(&inside("notes.txt"), key.as_bytes()));
+        assert!(places.is_key(&inside("notes.txt"), format!("my key:\n{key}").as_bytes()));
         assert!(!places.is_key(&inside("notes.txt"), format!("look for {key}").as_bytes()));
+        assert!(!places.is_hidden(&inside(".env.example")));
     }
 
     #[test]
@@ -274,7 +324,7 @@ mod tests {
         ] {
             assert!(places.is_protected(&inside(path)), "{path}");
         }
-        for path in ["src/lock.rs", "README.md", "src/rc.py", "Makefile", "src/profile.py"] {
+        for path in ["src/lock.rs", "README.md", "src/rc.py", "Makefile", "src/hooks/useAuth.ts"] {
             assert!(!places.is_protected(&inside(path)), "{path}");
         }
     }
@@ -286,6 +336,10 @@ mod tests {
         let tighter = policy.under(contract(r#"{"version": 1, "limits": {"max_lines": 5}}"#));
         assert_eq!((tighter.max_lines, tighter.max_files), (5, 20));
         assert_ne!(tighter.fingerprint(), policy.fingerprint());
+        let own = Policy { verify: vec![Verify::command("mine")], ..Policy::default() };
+        let both = own.under(contract(r#"{"version": 1, "verify": {"command": "true"}}"#));
+        let commands: Vec<&str> = both.verify.iter().map(|v| v.command.as_str()).collect();
+        assert_eq!(commands, ["mine", "true"]);
         let looser = policy.under(contract(r#"{"version": 1, "limits": {"max_lines": 5000}}"#));
         assert_eq!(looser.max_lines, 500);
         let narrow = policy.under(contract(r#"{"version": 1, "allowed_paths": ["src/"]}"#));

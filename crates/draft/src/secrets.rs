@@ -62,6 +62,11 @@ static COMPILED: LazyLock<Option<Compiled>> = LazyLock::new(|| {
     })
 });
 
+/// The forms that are looked for.
+pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|rule| rule.pattern)
+}
+
 /// The secrets in one line.
 pub fn in_line(line: &str) -> Vec<Secret> {
     let Some(compiled) = COMPILED.as_ref() else { return Vec::new() };

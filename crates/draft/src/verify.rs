@@ -1,9 +1,8 @@
 //! The project's own tests, on a copy of the workspace with the drafts in it.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -13,10 +12,11 @@ use tempfile::TempDir;
 use crate::book::Submission;
 use crate::contract::Verify;
 use crate::desk::Desk;
+use crate::folder::Folder;
 use crate::globs::Globs;
 use crate::inside::Inside;
 use crate::policy::{Places, Policy};
-use crate::workspace::{FileError, Kind, Names, Workspace};
+use crate::workspace::{FileError, Kind, Workspace};
 
 /// How a verification went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub struct Verified {
     pub passed: bool,
     /// Such as `exit code 1` or `took longer than 120 s`.
     pub outcome: String,
-    /// The end of what it printed.
+    /// The end of what it printed, some kilobytes.
     pub output: String,
     /// Where it ran.
     pub isolation: String,
@@ -92,43 +92,44 @@ impl Desk {
         }
         let places = policy.places().map_err(|error| failed(&error))?;
         let copying = Copying {
-            workspace: &self.workspace,
             exclude: Globs::new(&how.exclude).map_err(|error| failed(&error))?,
-            places,
+            workspace: self.workspace.path().to_owned(),
+            beside: self.own_folder().to_owned(),
             room: how.memory_mb << 20,
+            places,
+            drafts,
         };
-        let copy = copying.copy(&drafts, self.own_folder())?;
+        // Many files may have to be copied.
+        let copied = tokio::task::spawn_blocking(move || copying.copy()).await;
+        let copy = copied.map_err(|error| failed(&error))??;
         verifier.verify(how, copy.path()).await
     }
 }
 
 /// How a workspace is copied.
-struct Copying<'a> {
-    workspace: &'a Workspace,
+struct Copying {
+    workspace: PathBuf,
+    /// Where the copy is made.
+    beside: PathBuf,
+    drafts: BTreeMap<String, Vec<u8>>,
     exclude: Globs,
     places: Places,
     /// Bytes that there is room for.
     room: u64,
 }
 
-impl Copying<'_> {
+impl Copying {
     /// A copy with the drafts in it, which is gone when nobody holds it.
-    fn copy(
-        &self,
-        drafts: &BTreeMap<String, Vec<u8>>,
-        beside: &Path,
-    ) -> Result<TempDir, NotVerified> {
+    fn copy(self) -> Result<TempDir, NotVerified> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             NotVerified(format!("the workspace could not be copied: {what}: {error}"))
         };
-        let copy = tempfile::Builder::new().prefix("verify-").tempdir_in(beside);
-        let copy = copy.map_err(|error| failed("a folder", &error))?;
-        let wanted = |path: &Inside, kind: Kind| {
-            let text = path.to_string();
-            let inner = if kind == Kind::Folder { format!("{text}/x") } else { text };
-            !self.places.is_hidden(path) && !self.exclude.matches(&inner)
-        };
-        let found = self.workspace.walk(MOST_FILES, &wanted);
+        let made = tempfile::Builder::new().prefix("verify-").tempdir_in(&self.beside);
+        let made = made.map_err(|error| failed("a folder", &error))?;
+        let copy = Folder::at(made.path()).map_err(|error| failed("a folder", &error))?;
+        let workspace =
+            Workspace::open(&self.workspace).map_err(|error| failed("its folder", &error))?;
+        let found = workspace.walk(MOST_FILES, &|path, kind| self.wants(path, kind));
         let found = found.map_err(|error| failed("its folder", &error))?;
         if found.cut {
             let why = format!("it has more than {MOST_FILES} files (see `verify.exclude`)");
@@ -136,21 +137,7 @@ impl Copying<'_> {
         }
         let mut room = self.room;
         for (path, kind) in &found.files {
-            let name = path.to_string();
-            let to = copy.path().join(&name);
-            let put = || -> Result<u64, FileError> {
-                if let Some(folder) = to.parent() {
-                    fs::create_dir_all(folder)?;
-                }
-                if *kind == Kind::Link {
-                    symlink(self.workspace.link(path)?, &to)?;
-                    return Ok(0);
-                }
-                let original = self.workspace.read_with(path, room, Names::Several)?;
-                put(&to, &original.bytes, original.mode)?;
-                Ok(original.bytes.len() as u64)
-            };
-            match put() {
+            match self.put(&workspace, path, *kind, &copy, room) {
                 Ok(bytes) => room = room.saturating_sub(bytes),
                 Err(FileError::Missing | FileError::Special) => {}
                 Err(FileError::TooLarge(_)) => {
@@ -158,31 +145,59 @@ impl Copying<'_> {
                                (`verify.exclude`) or ask for more (`verify.memory_mb`)";
                     return Err(failed("it", &why));
                 }
-                Err(error) => return Err(failed(&name, &error)),
+                Err(error) => return Err(failed(&path.to_string(), &error)),
             }
         }
-        for (name, bytes) in drafts {
-            let to = copy.path().join(name);
-            let put = || -> std::io::Result<()> {
-                if let Some(folder) = to.parent() {
-                    fs::create_dir_all(folder)?;
-                }
-                let mode = match fs::symlink_metadata(&to) {
-                    Ok(there) => std::os::unix::fs::MetadataExt::mode(&there),
-                    Err(_) => 0o644,
-                };
-                let _ = fs::remove_file(&to);
-                put(&to, bytes, mode)
+        for (name, bytes) in &self.drafts {
+            let put = || -> Result<(), FileError> {
+                let path = Inside::below(None, name).ok_or(FileError::Missing)?;
+                let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
+                // Made by us, through no link: whatever else is there is none of ours.
+                let folder = copy.within(folders)?;
+                let mode = folder.read_with_mode(last, self.room).map_or(0o644, |(_, mode)| mode);
+                folder.discard(last)?;
+                folder.create(last, mode)?.write_all(bytes)?;
+                Ok(())
             };
             put().map_err(|error| failed(name, &error))?;
         }
-        Ok(copy)
+        Ok(made)
     }
-}
 
-fn put(to: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut file =
-        fs::OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(to)?;
-    file.write_all(bytes)
+    fn wants(&self, path: &Inside, kind: Kind) -> bool {
+        let text = path.to_string();
+        let excluded = match kind {
+            // All that could be in it, at any depth.
+            Kind::Folder => {
+                let inner = format!("{text}/\u{1}");
+                self.exclude.matches(&inner) && self.exclude.matches(&format!("{inner}/\u{1}"))
+            }
+            Kind::File | Kind::Link => self.exclude.matches(&text),
+        };
+        !excluded && !self.places.is_hidden(path)
+    }
+
+    /// Puts one file of the workspace into the copy, if workers may see it; gives how many bytes it has.
+    fn put(
+        &self,
+        workspace: &Workspace,
+        path: &Inside,
+        kind: Kind,
+        copy: &Folder,
+        room: u64,
+    ) -> Result<u64, FileError> {
+        let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
+        if kind == Kind::Link {
+            let folder = copy.within(folders)?;
+            rustix::fs::symlinkat(workspace.link(path)?, folder.handle(), last)?;
+            return Ok(0);
+        }
+        let original = workspace.read(path, room)?;
+        if self.places.is_key(path, &original.bytes) {
+            return Ok(0);
+        }
+        let folder = copy.within(folders)?;
+        folder.create(last, original.mode & 0o777)?.write_all(&original.bytes)?;
+        Ok(original.bytes.len() as u64)
+    }
 }

@@ -38,13 +38,6 @@ pub struct Walk {
     pub cut: bool,
 }
 
-/// Whether a file may have several names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Names {
-    One,
-    Several,
-}
-
 /// A file as it was when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Original {
@@ -60,8 +53,14 @@ pub struct Original {
 pub enum FileError {
     #[error("there is no such file")]
     Missing,
-    #[error("it is a link, or a link is on the way to it: links are not followed here")]
+    #[error(
+        "it is a link, or something that is no folder is on the way to it: links are not followed here"
+    )]
     Link,
+    #[error("something of that name is there")]
+    InTheWay,
+    #[error("it is on another disk than `_handoff`, and cannot be changed in one step")]
+    OtherDisk,
     #[error("it is a folder; name a file in it")]
     Folder,
     #[error("it is no plain file")]
@@ -115,19 +114,6 @@ impl Workspace {
     /// # Errors
     /// When it is none, or is larger.
     pub fn read(&self, file: &Inside, most: u64) -> Result<Original, FileError> {
-        self.read_with(file, most, Names::One)
-    }
-
-    /// The same, of a file that may have other names, too, or may not.
-    ///
-    /// # Errors
-    /// When it is none, or is larger.
-    pub(crate) fn read_with(
-        &self,
-        file: &Inside,
-        most: u64,
-        names: Names,
-    ) -> Result<Original, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(beneath(self.root.as_fd(), file.parts(), flags)?);
         let metadata = file.metadata()?;
@@ -137,7 +123,7 @@ impl Workspace {
         if !metadata.is_file() {
             return Err(FileError::Special);
         }
-        if metadata.nlink() > 1 && names == Names::One {
+        if metadata.nlink() > 1 {
             return Err(FileError::ManyNames(metadata.nlink()));
         }
         let mut bytes = Vec::new();
@@ -187,7 +173,8 @@ impl Workspace {
         Ok(found)
     }
 
-    /// All files below the workspace's folder that `enter` and `take` want, in order; at most so many.
+    /// All files below the workspace's folder that are wanted, in order, at most so many; and nothing below folders
+    /// that are not.
     ///
     /// # Errors
     /// When a folder cannot be read.
@@ -210,7 +197,10 @@ impl Workspace {
                 match kind {
                     _ if !wanted(&path, kind) => {}
                     Kind::Folder => inner.push(Some(path)),
-                    Kind::File | Kind::Link if walk.files.len() == most => walk.cut = true,
+                    Kind::File | Kind::Link if walk.files.len() == most => {
+                        walk.cut = true;
+                        return Ok(walk);
+                    }
                     Kind::File | Kind::Link => walk.files.push((path, kind)),
                 }
             }
@@ -219,16 +209,21 @@ impl Workspace {
         Ok(walk)
     }
 
-    /// Something in the folder of a file whose name is the same but for the case of its letters.
+    /// Something on the way to a new file whose name is the same as there but for the case of its letters.
     pub(crate) fn twin(&self, file: &Inside) -> Option<String> {
-        let (name, folders) = file.parts().split_last()?;
-        let folder = match folders {
-            [] => openat(&self.root, ".", FOLDER, Mode::empty()).ok()?,
-            folders => beneath(self.root.as_fd(), folders, FOLDER).ok()?,
-        };
-        let names = Dir::read_from(&folder).ok()?.filter_map(Result::ok);
-        let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.find(|other| other != name && other.to_lowercase() == name.to_lowercase())
+        let mut at = openat(&self.root, ".", FOLDER, Mode::empty()).ok()?;
+        for name in file.parts() {
+            let names = Dir::read_from(&at).ok()?.filter_map(Result::ok);
+            let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            let same =
+                |other: &String| other != name && other.to_lowercase() == name.to_lowercase();
+            if let Some(twin) = names.find(same) {
+                return Some(twin);
+            }
+            // What is not there yet has no twin in it.
+            at = openat(&at, name, FOLDER, Mode::empty()).ok()?;
+        }
+        None
     }
 
     /// What a link says.

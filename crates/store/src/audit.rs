@@ -82,12 +82,15 @@ impl AuditEntry {
 impl AuditVerdict {
     /// Looks at a whole log, oldest entry first, whose last entry had this id.
     pub fn of(log: &[AuditEntry], head: u64) -> AuditVerdict {
-        let mut previous = Fingerprint::NONE;
+        let mut previous = (0, Fingerprint::NONE);
         for entry in log {
-            if entry.previous != previous || entry.hash != entry.expected_hash() {
+            if entry.id != previous.0 + 1 {
+                return AuditVerdict::Broken { at: previous.0 + 1 };
+            }
+            if entry.previous != previous.1 || entry.hash != entry.expected_hash() {
                 return AuditVerdict::Broken { at: entry.id };
             }
-            previous = entry.hash;
+            previous = (entry.id, entry.hash);
         }
         match log.last().map_or(0, |last| last.id) {
             last if last == head => AuditVerdict::Intact { entries: log.len() as u64 },
@@ -121,9 +124,9 @@ mod tests {
         assert_eq!(AuditVerdict::of(&changed, 4), AuditVerdict::Broken { at: 2 });
         let mut missing = log.clone();
         missing.remove(2);
-        assert_eq!(AuditVerdict::of(&missing, 4), AuditVerdict::Broken { at: 4 });
+        assert_eq!(AuditVerdict::of(&missing, 4), AuditVerdict::Broken { at: 3 });
         let mut swapped = log.clone();
         swapped.swap(0, 1);
-        assert_eq!(AuditVerdict::of(&swapped, 4), AuditVerdict::Broken { at: 2 });
+        assert_eq!(AuditVerdict::of(&swapped, 4), AuditVerdict::Broken { at: 1 });
     }
 }

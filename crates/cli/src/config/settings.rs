@@ -391,7 +391,8 @@ pub(crate) fn all() -> Vec<Setting> {
             "draft.protected",
             Kind::Text,
             "files that only a person may let be changed, besides hooks, CI, lock files and the like",
-        ),
+        )
+        .trusted(),
         Setting::new("draft.keep_days", whole(1, 36_500), "how long what is settled can be undone")
             .default("30")
             .trusted(),

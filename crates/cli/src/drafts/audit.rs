@@ -1,6 +1,8 @@
 //! `assize audit`: the log, and whether it is whole.
 
-use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
+use std::path::Path;
+
+use assize_draft::{HANDOFF, Mirror, Options, Step, TRANSITIONS};
 use assize_store::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_types::text::shorten;
 use serde_json::{Value, json};
@@ -17,16 +19,13 @@ pub(crate) async fn run(
     config: &Config,
     around: &Surroundings,
 ) -> Result<(), Failure> {
-    let (args, nothing) = match &command {
-        AuditCommand::Verify { workspace, .. } | AuditCommand::Show { workspace, .. } => {
-            (workspace, "nothing was ever written down")
-        }
+    let args = match &command {
+        AuditCommand::Verify { workspace, .. } | AuditCommand::Show { workspace, .. } => workspace,
     };
     let Some(store) = kept::open_to_read(config, around)? else {
-        note(nothing);
-        return Ok(());
+        return without_store(&command, &super::workspace(args, around));
     };
-    let desk = desk(args, config, around, store.clone(), None)?;
+    let desk = desk(args, config, around, store.clone(), Options::default())?;
     match command {
         AuditCommand::Verify { since, json, .. } => {
             let log = store.audit_log(AuditQuery::default()).await?;
@@ -40,11 +39,47 @@ pub(crate) async fn run(
         }
         AuditCommand::Show { task, json, .. } => {
             let entries = desk.entries().await?;
-            let about = entries.into_iter().filter(|entry| concerns(entry, task.as_deref()));
+            let submitted = |entry: &&AuditEntry| {
+                entry.action == "submitted"
+                    && task.as_deref().is_some_and(|t| entry.detail["task"] == t)
+            };
+            let submissions: Vec<u64> = entries.iter().filter(submitted).map(|e| e.id).collect();
+            let about = |entry: &AuditEntry| concerns(entry, task.as_deref(), &submissions);
+            let about = entries.into_iter().filter(about);
             list(&about.collect::<Vec<_>>(), json)
         }
     }
 }
+
+/// Nothing was ever written down here; a log in the workspace, or a head, says otherwise.
+fn without_store(command: &AuditCommand, workspace: &Path) -> Result<(), Failure> {
+    let (json, since) = match command {
+        AuditCommand::Verify { json, since, .. } => (*json, since.is_some()),
+        AuditCommand::Show { json, .. } => {
+            return if *json { out_json(&json!([])) } else { Ok(note(NOTHING)) };
+        }
+    };
+    let log = workspace.join(HANDOFF).join(TRANSITIONS);
+    let there = std::fs::symlink_metadata(&log).is_ok_and(|log| log.len() > 0);
+    let wrong = match (there, since) {
+        (true, _) => vec![format!("`{HANDOFF}/{TRANSITIONS}` has entries, and the store has none")],
+        (false, true) => vec!["what the log came to then is not in it any more".to_owned()],
+        (false, false) => Vec::new(),
+    };
+    if json {
+        out_json(
+            &json!({"intact": wrong.is_empty(), "wrong": wrong, "entries": 0, "of_workspace": 0,
+                         "head": null, "completed": []}),
+        )?;
+    }
+    match wrong.is_empty() {
+        true => Ok(note(NOTHING)),
+        false => Err(Failure::new(FailureKind::Verdict, wrong.join("\n"))
+            .hint("was the store moved or removed? `assize config show store.path` says where it is looked for")),
+    }
+}
+
+const NOTHING: &str = "nothing was ever written down";
 
 /// Whether the log still has what it once came to.
 fn is_in(log: &[AuditEntry], since: &str) -> Result<bool, Failure> {
@@ -101,7 +136,13 @@ impl Whole {
             ));
         }
         if !wrong.is_empty() {
-            return Err(Failure::new(FailureKind::Verdict, wrong.join("\n")));
+            let failure = Failure::new(FailureKind::Verdict, wrong.join("\n"));
+            return Err(match self.mirror {
+                Mirror::Same => failure,
+                _ => failure.hint(format!(
+                    "what the store says counts; remove `{file}` to have it written anew, which is noted"
+                )),
+            });
         }
         if !json {
             let entries = own.len();
@@ -128,8 +169,11 @@ fn completed(entry: &AuditEntry) -> Option<Value> {
 }
 
 /// Whether an entry is about a task, or about one of its submissions.
-fn concerns(entry: &AuditEntry, task: Option<&str>) -> bool {
-    task.is_none_or(|task| entry.detail["task"] == task)
+fn concerns(entry: &AuditEntry, task: Option<&str>, submissions: &[u64]) -> bool {
+    task.is_none_or(|task| {
+        let of_submission = entry.detail["submission"].as_u64();
+        entry.detail["task"] == task || of_submission.is_some_and(|id| submissions.contains(&id))
+    })
 }
 
 fn list(entries: &[AuditEntry], json: bool) -> Result<(), Failure> {
@@ -162,21 +206,18 @@ fn about(entry: &AuditEntry) -> String {
             let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
             format!("{} for {task}: {summary}", names.join(", "))
         }
-        Ok(Step::Accepting { submission, files, .. }) => {
-            format!("{submission}: {} files", files.len())
-        }
-        Ok(Step::Accepted { submission, .. } | Step::Undone { submission }) => {
-            submission.to_string()
-        }
-        Ok(Step::Undoing { submission, .. }) => submission.to_string(),
-        Ok(Step::NotApplied { submission, why }) => format!("{submission}: {why}"),
-        Ok(
-            Step::Rejected { submission, reasons, .. }
-            | Step::Escalated { submission, reasons, .. },
-        ) => {
+        Ok(Step::Decided { submission, verdict, reasons, .. }) => {
             let rules: Vec<&str> = reasons.iter().map(|reason| reason.rule.as_str()).collect();
-            format!("{submission}: {}", rules.join(", "))
+            let why =
+                if rules.is_empty() { String::new() } else { format!(": {}", rules.join(", ")) };
+            format!("{submission} {}{why}", verdict.name())
         }
+        Ok(
+            Step::Applied { submission, .. }
+            | Step::Undone { submission }
+            | Step::Undoing { submission, .. },
+        ) => submission.to_string(),
+        Ok(Step::NotApplied { submission, why }) => format!("{submission}: {why}"),
         Ok(Step::Refused { tool, path, why, .. }) => format!("{tool} `{path}`: {why}"),
         Ok(Step::Told { task, .. }) => task.to_string(),
         Ok(Step::Switched { on }) => if on { "on" } else { "off" }.to_owned(),
@@ -185,6 +226,7 @@ fn about(entry: &AuditEntry) -> String {
             format!("{} submissions, {copies} copies", submissions.len())
         }
         Ok(Step::LogCompleted { lines_added, .. }) => format!("{lines_added} lines"),
+        Ok(Step::LogSetAside { name }) => name,
         Err(_) => terminal::harmless(&entry.detail.to_string()),
     }
 }

@@ -1,10 +1,9 @@
 //! `assize drafts`: what is being worked on.
 
-use std::fs;
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 
-use assize_draft::{Book, DRAFTS, Desk, Diff, HANDOFF, OpenDraft};
+use assize_draft::{Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Workspace};
 use serde_json::json;
 
 use super::{desk_to_see, desk_to_use, keep, person, show, workspace};
@@ -84,7 +83,7 @@ async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Fail
     let changed = desk.switch(&person(around), on).await?;
     let state = if on { "on" } else { "off" };
     let folder = desk.workspace().display();
-    out_line(&match changed {
+    say(&match changed {
         true => format!("the draft tools are {state} in `{folder}`"),
         false => format!("the draft tools were {state} already in `{folder}`"),
     })
@@ -152,39 +151,53 @@ fn list(book: &Book, json: bool) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| out_line(line))
 }
 
+const IGNORE: &str = ".gitignore";
+
 /// The line that keeps drafts out of a repository.
 const IGNORED: &str = "/_handoff/";
 
 fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
-    let failed = |what: &Path, error: &std::io::Error| {
-        Failure::new(
-            FailureKind::Environment,
-            format!("cannot write `{}`: {error}", what.display()),
-        )
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        let message = format!("cannot use `{}`: {error}", folder.join(what).display());
+        Failure::new(FailureKind::Environment, terminal::harmless(&message))
     };
+    let workspace = Workspace::open(folder).map_err(|error| failed("", &error))?;
+    let made = Folder::handoff(&workspace).and_then(|handoff| handoff.folder(DRAFTS));
+    made.map_err(|error| failed(HANDOFF, &error))?;
     let drafts = folder.join(HANDOFF).join(DRAFTS);
-    fs::create_dir_all(&drafts).map_err(|error| failed(&drafts, &error))?;
-    out_line(&format!("drafts will be in `{}`", drafts.display()))?;
-    let ignore = folder.join(".gitignore");
-    let text = match fs::read_to_string(&ignore) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(&ignore, &error)),
+    say(&format!("drafts will be in `{}`", drafts.display()))?;
+    // Through no link: it may lead anywhere.
+    let root = Folder::root(&workspace).map_err(|error| failed("", &error))?;
+    let text = match root.read(IGNORE, 16 << 20) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(FileError::Missing) => String::new(),
+        Err(error) => return Err(failed(IGNORE, &error)),
     };
     let known = ["/_handoff/", "_handoff/", "/_handoff", "_handoff", "**/_handoff/"];
     if text.lines().any(|line| known.contains(&line.trim())) {
         return out_line("`.gitignore` leaves them out already");
     }
-    if !yes && !agreed(&format!("Add `{IGNORED}` to `{}`? [Y/n]", ignore.display())) {
+    let ignore = folder.join(IGNORE);
+    if !yes
+        && !agreed(&terminal::harmless(&format!(
+            "Add `{IGNORED}` to `{}`? [Y/n]",
+            ignore.display()
+        )))
+    {
         note(&format!(
             "hint: add the line `{IGNORED}` to `.gitignore`, or say `assize drafts init --yes`"
         ));
         return Ok(());
     }
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    fs::write(&ignore, format!("{text}{gap}{IGNORED}\n"))
-        .map_err(|error| failed(&ignore, &error))?;
-    out_line(&format!("added `{IGNORED}` to `{}`", ignore.display()))
+    let added = root.append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());
+    added.map_err(|error| failed(IGNORE, &error))?;
+    say(&format!("added `{IGNORED}` to `{}`", ignore.display()))
+}
+
+/// Says something with a path in it, which may be called anything.
+fn say(text: &str) -> Result<(), Failure> {
+    out_line(&terminal::harmless(text))
 }
 
 /// Whether somebody is there and says yes, or says nothing at all.

@@ -179,8 +179,9 @@ fn shown(desk: &Desk, submission: &Submission) -> Result<(), Failure> {
     out_line(&paint(BOLD, terminal::harmless(&head)))?;
     let ago = show::ago(submission.at, show::now());
     out_line(&paint(DIM, terminal::harmless(&format!("handed in {ago} ago by {worker}"))))?;
-    if !submission.summary.is_empty() {
-        out_line(&terminal::harmless(&submission.summary))?;
+    // Each line is marked as theirs: what they say may look like what we say.
+    for line in submission.summary.lines() {
+        out_line(&terminal::harmless(&format!("  | {line}")))?;
     }
     show::reasons(&submission.reasons).iter().try_for_each(|line| out_line(line))?;
     if let Some(verified) = &submission.verified {

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use assize_draft::{GATE, Options};
 use assize_mcp::{Ended, serve_stdio};
 use assize_types::Cancel;
 
@@ -10,7 +11,7 @@ use crate::args::McpArgs;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::kept;
-use crate::terminal::{DIM, note, paint};
+use crate::terminal::{self, DIM, note, paint};
 
 pub(crate) async fn run(
     args: McpArgs,
@@ -19,17 +20,24 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let store = kept::open_safe(config, around)?;
-    let verifier = verifier(config, around);
-    let desk = desk(&args.workspace, config, around, store, Some(verifier))?;
-    // What an earlier process left, and what is old.
-    desk.decide_what_is_left().await?;
-    desk.sweep(assize_draft::GATE, show::now(), keep(config)).await?;
+    let how = Options { verifier: Some(verifier(config, around)), ..Options::default() };
+    let desk = desk(&args.workspace, config, around, store, how)?;
+    // What is old, and what an earlier process left: that may take long, and the client waits.
+    desk.sweep(GATE, show::now(), keep(config)).await?;
+    desk.begin_to_decide_what_is_left().await?;
     let folder = desk.workspace().display();
-    note(&paint(DIM, format!("drafts of `{folder}`, over standard input and output")));
+    let heading = format!("drafts of `{folder}`, over standard input and output");
+    note(&paint(DIM, terminal::harmless(&heading)));
     if std::io::stdin().is_terminal() {
         note("this speaks MCP, and is started by a program that does; Ctrl-C ends it");
     }
-    match serve_stdio(desk, &cancel).await {
+    let ended = serve_stdio(desk.clone(), &cancel).await;
+    // What was handed in is decided, though nobody waits for it any more.
+    tokio::select! {
+        () = desk.finish_deciding() => {}
+        _ = cancel.cancelled() => {}
+    }
+    match ended {
         Ended::Closed => Ok(()),
         Ended::Cancelled(reason) => Err(Failure::new(FailureKind::Interrupted, reason)),
         Ended::Broken(why) => {

@@ -7,7 +7,7 @@ pub(crate) mod mcp;
 pub(crate) mod show;
 mod verifier;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +21,27 @@ use crate::{kept, walls};
 
 /// The workspace that is meant.
 pub(crate) fn workspace(args: &WorkspaceArgs, around: &Surroundings) -> PathBuf {
-    match &args.workspace {
-        Some(path) => walls::typed(around, path),
-        None => {
-            let mut above = around.working_folder.ancestors();
-            let found = above.find(|folder| folder.join(HANDOFF).is_dir());
-            found.unwrap_or(&around.working_folder).to_owned()
+    if let Some(path) = &args.workspace {
+        return walls::typed(around, path);
+    }
+    for folder in around.working_folder.ancestors() {
+        if is_ours(&folder.join(HANDOFF)) {
+            return folder.to_owned();
+        }
+        // What is above belongs to others.
+        if folder.join(".git").exists() || folder == around.home {
+            break;
         }
     }
+    around.working_folder.clone()
+}
+
+/// Whether a folder is one, and of whoever runs this.
+fn is_ours(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let own = std::fs::metadata("/proc/self").map(|process| process.uid());
+    let there = std::fs::symlink_metadata(folder);
+    there.is_ok_and(|there| there.is_dir() && own.is_ok_and(|own| own == there.uid()))
 }
 
 /// The person who types.
@@ -43,7 +56,13 @@ pub(crate) fn person(around: &Surroundings) -> String {
 /// What was said in one setting, as a list.
 fn listed(config: &Config, key: &str) -> Vec<String> {
     let text = config.text(key).unwrap_or_default();
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    // A comma in braces belongs to a pattern.
+    let mut depth = 0;
+    let splits = |c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    };
+    text.split(splits).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// What the gate goes by, as the settings have it.
@@ -61,7 +80,7 @@ pub(crate) fn policy(config: &Config) -> Result<Policy, Failure> {
         review: config.text("draft.review").and_then(|r| r.parse().ok()).unwrap_or_default(),
         readable: listed(config, "draft.readable"),
         protected: listed(config, "draft.protected"),
-        verify: config.text("draft.verify").map(Verify::command),
+        verify: config.text("draft.verify").map(Verify::command).into_iter().collect(),
         verify_most: VerifyMost {
             memory_mb: config
                 .size("draft.verify_memory")
@@ -86,10 +105,9 @@ pub(crate) fn desk(
     config: &Config,
     around: &Surroundings,
     store: Arc<dyn Store>,
-    verifier: Option<Arc<dyn Verifier>>,
+    how: Options,
 ) -> Result<Arc<Desk>, Failure> {
-    let options =
-        Options { policy: policy(config)?, verifier, keep: keep(config), ..Options::default() };
+    let options = Options { policy: policy(config)?, ..how };
     let folder = workspace(args, around);
     if !folder.is_dir() {
         let message = format!("there is no folder `{}`", folder.display());
@@ -109,7 +127,7 @@ pub(crate) fn desk_to_use(
     config: &Config,
     around: &Surroundings,
 ) -> Result<Arc<Desk>, Failure> {
-    desk(args, config, around, kept::open_safe(config, around)?, None)
+    desk(args, config, around, kept::open_safe(config, around)?, Options::default())
 }
 
 /// The desk of a workspace, to look at it; `None` where nothing was ever kept.
@@ -119,18 +137,19 @@ pub(crate) fn desk_to_see(
     around: &Surroundings,
 ) -> Result<Option<Arc<Desk>>, Failure> {
     match kept::open_to_read(config, around)? {
-        Some(store) => desk(args, config, around, store, None).map(Some),
+        Some(store) => desk(args, config, around, store, Options::default()).map(Some),
         None => Ok(None),
     }
 }
 
 impl From<DeskError> for Failure {
     fn from(error: DeskError) -> Failure {
+        let error = match error {
+            DeskError::Store(error) => return error.into(),
+            error => error,
+        };
         let kind = match &error {
-            DeskError::Store(_) => {
-                let DeskError::Store(error) = error else { unreachable!("just looked at") };
-                return error.into();
-            }
+            DeskError::Store(_) => FailureKind::Environment,
             DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
             DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
             DeskError::File { .. } => FailureKind::Environment,

@@ -29,7 +29,6 @@ fn reason(reason: &Reason) -> Vec<String> {
     let (style, word) = match reason.effect {
         Effect::Reject => (BAD, "reject"),
         Effect::Escalate => (WARN, "escalate"),
-        Effect::Note => (DIM, "note"),
     };
     let place = match reason.line {
         Some(line) => format!("{}:{line}", reason.file),

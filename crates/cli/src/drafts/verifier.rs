@@ -11,8 +11,12 @@ use async_trait::async_trait;
 use crate::config::{Config, Surroundings};
 use crate::walls;
 
-/// The most of its output that is kept.
-const OUTPUT: u64 = 64 << 10;
+/// The most that it may print, and how much of its end is kept.
+const OUTPUT: u64 = 8 << 20;
+const KEPT: usize = 8 << 10;
+
+/// What a shell ends with that cannot find a command, or cannot run it.
+const NOT_THERE: [i32; 2] = [126, 127];
 
 /// Copies the workspace to where it can be written to, and runs the command there.
 const SCRIPT: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/workspace/ && \
@@ -67,6 +71,15 @@ impl Verifier for InSandbox {
         sandbox.end().await;
         let finished = ran.map_err(|error| failed(&error))?;
         let outcome = &finished.outcome;
+        let start = finished.stdout.len().saturating_sub(KEPT);
+        let output = String::from_utf8_lossy(&finished.stdout[start..]).into_owned();
+        if outcome.exit_code.is_some_and(|code| NOT_THERE.contains(&code)) {
+            let last = output.lines().last().unwrap_or_default();
+            return Err(NotVerified(format!(
+                "a command of `{}` is not there: {last}",
+                how.command
+            )));
+        }
         let told = match outcome {
             outcome if outcome.success() => "passed".to_owned(),
             outcome if outcome.timed_out => format!("took longer than {} s", how.seconds),
@@ -81,7 +94,7 @@ impl Verifier for InSandbox {
             command: how.command.clone(),
             passed: outcome.success(),
             outcome: told,
-            output: String::from_utf8_lossy(&finished.stdout).into_owned(),
+            output,
             isolation: sandbox.isolation().to_string(),
             seconds: begun.elapsed().as_secs(),
         })

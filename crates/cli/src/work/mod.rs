@@ -5,13 +5,14 @@ mod show;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
-use assize_draft::{Contract, Desk, Folder, TaskId, Workspace};
+use assize_draft::{Contract, Desk, Folder, Options, TaskId, Workspace};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunError, RunOptions};
 use assize_llm::Request;
-use assize_store::{Ending, NewRun, Run, RunJournal, Store};
+use assize_store::{Ending, NewRun, Run, RunJournal};
 use assize_types::text::shorten;
 use assize_types::{Cancel, trail};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,9 @@ const KIND: &str = "work";
 
 /// The longest task, in MiB: more would fit no model.
 const LONGEST: u64 = 1;
+
+/// How long the worker waits for a verdict.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The exit code where a person must decide.
 const WAITS: u8 = 6;
@@ -73,9 +77,14 @@ pub(crate) async fn run(
         Some(before) => WorkspaceArgs { workspace: Some(before.workspace.clone()) },
         None => WorkspaceArgs { workspace: args.workspace.workspace.clone() },
     };
-    let verifier = drafts::verifier(config, around);
-    let desk = drafts::desk(&at, config, around, store.clone(), Some(verifier))?;
-    desk.decide_what_is_left().await?;
+    // Nobody else waits: a verification may take as long as it may.
+    let how = Options {
+        verifier: Some(drafts::verifier(config, around)),
+        patience: PATIENCE,
+        ..Options::default()
+    };
+    let desk = drafts::desk(&at, config, around, store.clone(), how)?;
+    desk.begin_to_decide_what_is_left().await?;
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
     let shown = task.as_deref().or(before.as_ref().map(|before| before.work.task.as_str()));
     if gateway.name().0 == "rehearsal" && !shown.is_some_and(work::rehearsal::knows) {
@@ -111,7 +120,7 @@ pub(crate) async fn run(
     };
     trail::workflow_started(&sitting.input.work.task, sitting.gateway.name().0);
     let outcome = sitting.work(cancel).await?;
-    sitting.finish(outcome, &*store).await
+    sitting.finish(outcome).await
 }
 
 fn read_input(run: &Run) -> Result<Input, Failure> {
@@ -220,11 +229,7 @@ impl Sitting<'_> {
         Ok(outcome)
     }
 
-    async fn finish(
-        &self,
-        outcome: Result<WorkState, RunError>,
-        _: &dyn Store,
-    ) -> Result<u8, Failure> {
+    async fn finish(&self, outcome: Result<WorkState, RunError>) -> Result<u8, Failure> {
         let worked = match outcome {
             Ok(state) => Worked::from(&state),
             Err(error) => return Err(self.fail(error).await),

@@ -7,6 +7,8 @@ use assize_draft::tools;
 use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Signal};
 
+use assize_types::text::one_line;
+
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, harmless, paint};
 
@@ -80,7 +82,7 @@ impl Progress {
     }
 
     fn say(&self, doing: String) {
-        let doing = harmless(doing.trim());
+        let doing = harmless(&one_line(doing.trim()));
         match self.manner {
             Manner::Live => self.draw(&doing),
             Manner::Lines => terminal::note(&paint(DIM, &doing)),

@@ -24,9 +24,8 @@ pub(super) fn worked(worked: &Worked) -> Vec<String> {
     }
     // What is a file is in the file.
     let said = worked.said.split("FILE:").next().unwrap_or_default().trim();
-    if !said.is_empty() {
-        lines.push(harmless(said));
-    }
+    // Each line is marked as the model's: what it says may look like what we say.
+    lines.extend(said.lines().map(|line| harmless(&format!("  | {line}"))));
     lines
 }
 

@@ -167,7 +167,7 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
     assert!(verified.out.starts_with("intact: "), "{} {}", verified.out, verified.err);
     let shown = home.run(&["audit", "show"]).out;
     for word in
-        ["requested", "submitted", "accepting", "accepted", "undone", "refused", "worker tester 1"]
+        ["requested", "submitted", "decided", "applied", "undone", "refused", "worker tester 1"]
     {
         assert!(shown.contains(word), "{word}: {shown}");
     }

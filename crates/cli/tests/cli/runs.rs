@@ -135,11 +135,11 @@ fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
 
     fs::write(home.store(), &whole).unwrap();
     let db = rusqlite::Connection::open(home.store()).unwrap();
-    db.pragma_update(None, "user_version", 2).unwrap();
+    db.pragma_update(None, "user_version", 3).unwrap();
     drop(db);
     let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("has format 2, and this version of assize knows 1"), "{err}");
+    assert!(err.contains("has format 3, and this version of assize knows 2"), "{err}");
 }
 
 /// Runs commands of a shell where disks can be made: in name spaces of their own.

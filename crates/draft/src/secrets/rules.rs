@@ -62,6 +62,7 @@ pub(super) const RULES: &[Rule] = &[
     form("heroku-key", "a key of Heroku", r"\bHRKU-[A-Za-z0-9_-]{36,}"),
     form("cloudflare-token", "an origin key of Cloudflare", r"\bv1\.0-[a-f0-9]{24}-[a-f0-9]{146}\b"),
     form("openai-key", "a key of OpenAI", r"\bsk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{40,}"),
+    form("openai-plain-key", "a key of OpenAI or of one that speaks like it", r"\bsk-[A-Za-z0-9]{48}\b"),
     form("openai-old-key", "a key of OpenAI", r"\bsk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}\b"),
     form("anthropic-key", "a key of Anthropic", r"\bsk-ant-(?:api|admin|oat)\d{2}-[A-Za-z0-9_-]{80,}"),
     form("openrouter-key", "a key of OpenRouter", r"\bsk-or-v1-[a-f0-9]{64}\b"),

@@ -7,8 +7,16 @@ pub struct FileBlock {
     pub content: String,
 }
 
+/// A block that has no end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the block of `{0}` has no end")]
+pub struct NotClosed(String);
+
 /// The file blocks of an answer: a line `FILE: path`, and the whole file between two fences after it.
-pub fn file_blocks(answer: &str) -> Vec<FileBlock> {
+///
+/// # Errors
+/// When one has no end: what was meant cannot be known.
+pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, NotClosed> {
     let mut blocks = Vec::new();
     let mut path: Option<String> = None;
     let mut open: Option<(String, String)> = None;
@@ -38,8 +46,11 @@ pub fn file_blocks(answer: &str) -> Vec<FileBlock> {
             path = Some(rest.trim_matches(|c: char| "*`\"' ".contains(c)).to_owned());
         }
     }
+    if let (Some(path), Some(_)) = (path, open) {
+        return Err(NotClosed(path));
+    }
     blocks.retain(|block| !block.path.is_empty());
-    blocks
+    Ok(blocks)
 }
 
 #[cfg(test)]
@@ -54,14 +65,13 @@ mod tests {
         let block =
             |path: &str, content: &str| FileBlock { path: path.into(), content: content.into() };
         assert_eq!(
-            file_blocks(answer),
+            file_blocks(answer).unwrap(),
             [block("src/a.py", "x = 1\n"), block("b.md", "```\ncode\n```\n"), block("c", "y\n")]
         );
-        for none in
-            ["", "FILE: a\n", "```\nx\n```", "FILE: a\n```\nnever closed", "FILE:\n```\nx\n```\n"]
-        {
-            assert_eq!(file_blocks(none), [], "{none}");
+        for none in ["", "FILE: a\n", "```\nx\n```", "FILE:\n```\nx\n```\n"] {
+            assert_eq!(file_blocks(none).unwrap(), [], "{none}");
         }
+        assert!(file_blocks("FILE: a\n```\nnever closed").is_err());
     }
 
     proptest! {
@@ -71,7 +81,7 @@ mod tests {
             let longest = content.lines().map(|line| line.trim().len()).max().unwrap_or(0).max(3);
             let fence = "`".repeat(longest + 1);
             let answer = format!("words\nFILE: a/b.md\n{fence}text\n{content}{fence}\nmore words\n");
-            let blocks = file_blocks(&answer);
+            let blocks = file_blocks(&answer).unwrap();
             prop_assert_eq!(blocks.len(), 1);
             prop_assert_eq!(&blocks[0].content, &content);
         }

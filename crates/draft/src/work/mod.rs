@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::desk::Desk;
 use crate::task::TaskId;
 
-pub use blocks::{FileBlock, file_blocks};
+pub use blocks::{FileBlock, NotClosed, file_blocks};
 pub use state::{Handed, WorkOutcome, WorkState, Worked};
 
 /// How a worker works.
@@ -107,7 +107,10 @@ pub fn graph(worker: Arc<Worker>) -> Result<Graph<WorkState>, InvalidGraph> {
         .node("finish", nodes::finish)
         .start("look")
         .edge("look", "think")
-        .edge("think", "act")
+        .route("think", ["act", "look"], |state, _| match state.next() {
+            state::Next::Look => "look",
+            _ => "act",
+        })
         .route("act", ["think", "look", "finish"], |state, _| match state.next() {
             state::Next::Think => "think",
             state::Next::Look => "look",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use assize_calls::Asking;
 use assize_graph::{Context, EffectError, Event, NodeError};
-use assize_llm::{ErrorKind, Spent, Stop, ToolCall, ToolResult, Turn};
+use assize_llm::{ErrorKind, ModelError, Spent, Stop, ToolCall, ToolResult, Turn};
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,6 +14,9 @@ use super::state::{Handed, Said, Update, WorkState};
 use super::{Mode, Worker, prompt, reading};
 use crate::desk::DeskError;
 use crate::tools::{self, CallError};
+
+/// Answers that are cut off, until it is given up: the next will be, too.
+const MOST_CUT_OFF: u32 = 3;
 
 type Updates = Result<Vec<Update>, NodeError>;
 
@@ -80,10 +83,13 @@ impl Worker {
         let calls = if state.mode == Mode::Text { Vec::new() } else { said.calls.clone() };
         // A call that was cut off in the middle has lost its end.
         if said.stop == Stop::MaxTokens {
+            if state.cut_off + 1 >= MOST_CUT_OFF {
+                return Err(too_long(state.work.max_tokens).into());
+            }
             let text = if said.text.is_empty() { "…".to_owned() } else { said.text.clone() };
             turns.push(Turn::Assistant { text, calls: Vec::new() });
             turns.push(Turn::User { text: prompt::cut_off(state.work.max_tokens).into() });
-            return Ok(vec![Update::Turns(turns)]);
+            return Ok(vec![Update::Turns(turns), Update::CutOff]);
         }
         turns.push(Turn::Assistant { text: said.text.clone(), calls: calls.clone() });
         if state.mode == Mode::Text {
@@ -125,7 +131,7 @@ impl Worker {
         }
         let key = format!("step-{}/tool-{}", state.steps, index + 1);
         let answered = self.answer(context, &key, &call.name, &arguments).await?;
-        let handed = (call.name == tools::SUBMIT).then(|| handed(&answered, &arguments)).flatten();
+        let handed = (call.name == tools::SUBMIT).then(|| handed(&answered)).flatten();
         Ok((answered, handed))
     }
 
@@ -184,9 +190,11 @@ impl Worker {
     /// Takes the file blocks of an answer as drafts, and hands them in together.
     async fn take_blocks(&self, context: &Context<WorkState>, mut turns: Vec<Turn>) -> Updates {
         let state = context.state();
-        let blocks = file_blocks(&state.said.text);
+        let read = file_blocks(&state.said.text);
+        let blocks = read.as_deref().unwrap_or_default();
         if blocks.is_empty() {
-            turns.push(Turn::User { text: prompt::NO_BLOCKS.into() });
+            let why = if read.is_err() { prompt::NOT_CLOSED } else { prompt::NO_BLOCKS };
+            turns.push(Turn::User { text: why.into() });
             let mut updates = vec![Update::Turns(turns)];
             updates.push(if state.reminded { Update::Done } else { Update::Reminded });
             return Ok(updates);
@@ -228,8 +236,7 @@ impl Worker {
             let answered = self.answer(context, &key, tools::SUBMIT, &submit).await?;
             if answered.failed {
                 wrong.push(answered.content.as_str().unwrap_or_default().to_owned());
-            } else if let Some(mut handed) = handed(&answered, &submit) {
-                handed.files = drafts.iter().map(|(_, path)| path.clone()).collect();
+            } else if let Some(handed) = handed(&answered) {
                 match handed.verdict.as_str() {
                     "rejected" => wrong.extend(handed.reasons.iter().map(ToString::to_string)),
                     _ => updates.push(Update::Done),
@@ -246,12 +253,20 @@ impl Worker {
     }
 }
 
+fn too_long(most: u32) -> ModelError {
+    let message = format!("its answers are cut off at {most} tokens, again and again");
+    ModelError::new(ErrorKind::BadRequest, message)
+        .with_hint("allow longer answers with `--max-output-tokens`, or give it smaller files")
+}
+
 /// A worker that called no tools: it is done, or it is reminded, or it goes on without.
 fn without_calls(context: &Context<WorkState>, mut turns: Vec<Turn>) -> Vec<Update> {
     let state = context.state();
+    let rejected = state.handed.last().is_some_and(|last| last.verdict == "rejected");
     match (state.handed.is_empty(), state.reminded) {
-        (true, false) => {
-            turns.push(Turn::User { text: prompt::REMINDER.into() });
+        (none, false) if none || rejected => {
+            let reminder = if none { prompt::REMINDER } else { prompt::NOT_YET };
+            turns.push(Turn::User { text: reminder.into() });
             vec![Update::Turns(turns), Update::Reminded]
         }
         (true, true) if state.mode == Mode::Auto => {
@@ -268,7 +283,7 @@ fn fall_back(context: &Context<WorkState>, why: &str, spent: Spent) -> Vec<Updat
 }
 
 /// What a submission came to, as the tool told it.
-fn handed(answered: &Answered, arguments: &Value) -> Option<Handed> {
+fn handed(answered: &Answered) -> Option<Handed> {
     if answered.failed {
         return None;
     }
@@ -276,7 +291,7 @@ fn handed(answered: &Answered, arguments: &Value) -> Option<Handed> {
     Some(Handed {
         message_id: told["message_id"].as_str()?.to_owned(),
         verdict: told["verdict"].as_str()?.to_owned(),
-        files: vec![arguments["original_path"].as_str().unwrap_or_default().to_owned()],
+        files: serde_json::from_value(told["files"].clone()).unwrap_or_default(),
         reasons: serde_json::from_value(told["reasons"].clone()).unwrap_or_default(),
     })
 }

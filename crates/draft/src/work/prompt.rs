@@ -78,6 +78,10 @@ const GO_ON: &str = "Now: go on.";
 pub(crate) const REMINDER: &str = "You have not handed anything in. If the task needs a change, make it: ask \
     for a draft, write it and hand it in. If it needs none, say why.";
 
+/// What a worker is told that stops after a rejection.
+pub(crate) const NOT_YET: &str = "What you handed in last was rejected, so nothing is changed. Ask for the draft \
+    again, mend what the reasons name, and hand it in; or say why it cannot be done.";
+
 /// What it is told whose answer was cut off.
 pub(crate) fn cut_off(most: u32) -> String {
     format!(
@@ -89,6 +93,10 @@ pub(crate) fn cut_off(most: u32) -> String {
 /// What it is told whose answer had no file block.
 pub(crate) const NO_BLOCKS: &str = "There was no file block in your answer. Write the line `FILE: path`, and \
     after it the whole new content of the file between two lines of three backticks.";
+
+/// What it is told whose last block has no end.
+pub(crate) const NOT_CLOSED: &str = "A file block in your answer has no end, so nothing of it was taken. Close every \
+    block with a fence as long as the one that opens it, and longer than any in the file.";
 
 fn ends_with_result(state: &WorkState) -> bool {
     matches!(state.transcript.last(), Some(assize_llm::Turn::Tool(_)))

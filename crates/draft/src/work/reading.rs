@@ -19,6 +19,14 @@ const MOST_FILES: usize = 1000;
 /// Folders that are full of what nobody wrote.
 const DULL: [&str; 6] = ["node_modules", "target", "__pycache__", ".venv", "dist", "build"];
 
+fn is_of_interest(path: &Inside, kind: Kind) -> bool {
+    match kind {
+        Kind::File => true,
+        Kind::Folder => !DULL.contains(&path.name()),
+        Kind::Link => false,
+    }
+}
+
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ListFiles {
     /// The folder, from the workspace's own, such as `src`; all of it if left out.
@@ -76,17 +84,19 @@ impl Desk {
     }
 
     async fn list_files(&self, by: &str, folder: Option<&str>) -> Result<Value, DeskError> {
-        let (policy, places) = self.hold().await?.policy()?;
+        let mut held = self.hold().await?;
+        held.refuse_if_off()?;
+        let (policy, places) = held.policy()?;
         let within = match folder.map(str::trim).filter(|f| !matches!(*f, "" | "." | "./" | "/")) {
             None => None,
             Some(text) => match self.workspace.inside(text) {
                 Ok(inside) => Some(inside.to_string()),
                 Err(error) => {
-                    let mut held = self.hold().await?;
                     return Err(held.refuse(by, LIST, None, text, error.to_string()).await);
                 }
             },
         };
+        drop(held);
         let wanted = |path: &Inside, kind: Kind| {
             let text = path.to_string();
             let near = within.as_ref().is_none_or(|within| {
@@ -94,7 +104,7 @@ impl Desk {
                     || text.starts_with(&format!("{within}/"))
                     || within.starts_with(&format!("{text}/"))
             });
-            near && kind != Kind::Link && !places.is_hidden(path) && !DULL.contains(&path.name())
+            near && is_of_interest(path, kind) && !places.is_hidden(path)
         };
         let found = self.workspace.walk(MOST_FILES, &wanted).map_err(file("the workspace"))?;
         let files: Vec<String> = found.files.iter().map(|(path, _)| path.to_string()).collect();
@@ -116,6 +126,7 @@ impl Desk {
         path: &str,
     ) -> Result<(String, Inside), DeskError> {
         let mut held = self.hold().await?;
+        held.refuse_if_off()?;
         let (policy, places) = held.policy()?;
         let inside = match self.workspace.inside(path) {
             Ok(inside) if !places.is_hidden(&inside) => inside,
@@ -150,9 +161,8 @@ impl Desk {
     /// The files that a task speaks of: by their path, or by a name that only one file has.
     pub async fn files_named_in(&self, task: &str) -> Result<Vec<String>, DeskError> {
         let (_, places) = self.hold().await?.policy()?;
-        let wanted = |path: &Inside, kind: Kind| {
-            kind != Kind::Link && !places.is_hidden(path) && !DULL.contains(&path.name())
-        };
+        let wanted =
+            |path: &Inside, kind: Kind| is_of_interest(path, kind) && !places.is_hidden(path);
         let found = self.workspace.walk(100_000, &wanted).map_err(file("the workspace"))?;
         let words: Vec<&str> = task
             .split(|c: char| c.is_whitespace() || "`'\"(),;:".contains(c))

@@ -32,6 +32,8 @@ pub struct WorkState {
     pub handed: Vec<Handed>,
     /// It was reminded that nothing was handed in.
     pub reminded: bool,
+    /// How many of its answers were cut off.
+    pub cut_off: u32,
     pub spent: Spent,
     /// The last answer.
     pub said: Said,
@@ -66,6 +68,7 @@ impl WorkState {
             steps: 0,
             handed: Vec::new(),
             reminded: false,
+            cut_off: 0,
             spent: Spent::default(),
             said: Said::default(),
             done: false,
@@ -99,6 +102,8 @@ pub enum Update {
     Turns(Vec<Turn>),
     Handed(Handed),
     Spent(Spent),
+    /// Its answer was cut off.
+    CutOff,
     /// It goes on without tools.
     FellBack,
     Reminded,
@@ -122,8 +127,10 @@ impl State for WorkState {
             Update::FellBack => {
                 self.mode = Mode::Text;
                 self.transcript.clear();
+                self.reminded = false;
             }
             Update::Reminded => self.reminded = true,
+            Update::CutOff => self.cut_off += 1,
             Update::Done => self.done = true,
         }
     }
@@ -170,10 +177,11 @@ impl From<&WorkState> for Worked {
                 last.insert(file, &handed.verdict);
             }
         }
+        // What was taken back again is not there.
         let any = |verdict: &str| last.values().any(|v| *v == verdict);
         let outcome = match () {
             () if state.handed.is_empty() => WorkOutcome::Nothing,
-            () if any("rejected") => WorkOutcome::Rejected,
+            () if any("rejected") || any("undone") => WorkOutcome::Rejected,
             () if any("escalated") => WorkOutcome::Escalated,
             () if any("pending") => WorkOutcome::Pending,
             () => WorkOutcome::Accepted,

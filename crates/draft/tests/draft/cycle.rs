@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use assize_draft::{DeskError, MessageKind, Options, Policy, Stage};
+use assize_draft::{Answer, DeskError, MessageKind, Options, Policy, Stage};
 use assize_types::Fingerprint;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, submit};
@@ -27,7 +27,11 @@ async fn a_version_flag_is_added_to_the_watchdog() {
 
     let submitted = office.submit(&requested.draft_path, "src/watchdog.py").await.unwrap();
     assert!(submitted.submitted && submitted.message_id.starts_with("msg_"));
-    assert_eq!((submitted.verdict, submitted.reasons.len()), ("accepted", 0), "{submitted:?}");
+    assert_eq!(
+        (submitted.verdict, submitted.reasons.len()),
+        (Answer::Accepted, 0),
+        "{submitted:?}"
+    );
     assert_eq!(office.text("src/watchdog.py"), changed);
     let mode = fs::metadata(office.repo("src/watchdog.py")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
@@ -67,7 +71,7 @@ async fn a_new_file_is_proposed_in_folders_that_are_not_there() {
     office.desk.write(WORKER, &draft, "# Start\n").await.unwrap();
     assert!(!office.repo("docs").exists());
     let submitted = office.submit(&draft, "docs/guide/start.md").await.unwrap();
-    assert_eq!(submitted.verdict, "accepted", "{submitted:?}");
+    assert_eq!(submitted.verdict, Answer::Accepted, "{submitted:?}");
     assert_eq!(office.text("docs/guide/start.md"), "# Start\n");
     office.desk.undo("ann", number(&submitted)).await.unwrap();
     assert!(!office.repo("docs/guide/start.md").exists());
@@ -93,7 +97,7 @@ async fn drafts_of_one_name_are_told_apart() {
     let long = format!("{}.py", "x".repeat(240));
     let draft = office.request(&long).await.unwrap().draft_path;
     office.desk.write(WORKER, &draft, "x\n").await.unwrap();
-    assert_eq!(office.submit(&draft, &long).await.unwrap().verdict, "accepted");
+    assert_eq!(office.submit(&draft, &long).await.unwrap().verdict, Answer::Accepted);
 }
 
 #[tokio::test]
@@ -109,7 +113,10 @@ async fn all_drafts_of_a_task_go_together_or_not_at_all() {
     office.desk.write(WORKER, &b, "password = \"tR7#kq2LmZ9w\"\n").await.unwrap();
     let all = assize_draft::Submit { all_drafts: true, ..submit(&a, "a.py") };
     let rejected = office.desk.submit(WORKER, all).await.unwrap();
-    assert_eq!((rejected.verdict, rules(&rejected)), ("rejected", vec!["secret/assigned-secret"]));
+    assert_eq!(
+        (rejected.verdict, rules(&rejected)),
+        (Answer::Rejected, vec!["secret/assigned-secret"])
+    );
     assert_eq!(rejected.reasons[0].file, "b.py");
     assert_eq!((office.text("a.py"), office.text("b.py")), ("a = 1\n".into(), "b = 1\n".into()));
     // The one that changed nothing was not part of it.
@@ -121,7 +128,7 @@ async fn all_drafts_of_a_task_go_together_or_not_at_all() {
     office.desk.write(WORKER, &b, "b = 2\n").await.unwrap();
     let all = assize_draft::Submit { all_drafts: true, ..submit(&a, "a.py") };
     let accepted = office.desk.submit(WORKER, all).await.unwrap();
-    assert_eq!(accepted.verdict, "accepted", "{accepted:?}");
+    assert_eq!(accepted.verdict, Answer::Accepted, "{accepted:?}");
     assert_eq!((office.text("a.py"), office.text("b.py")), ("a = 2\n".into(), "b = 2\n".into()));
     office.desk.undo("ann", number(&accepted)).await.unwrap();
     assert_eq!((office.text("a.py"), office.text("b.py")), ("a = 1\n".into(), "b = 1\n".into()));
@@ -132,19 +139,19 @@ async fn a_rejected_worker_knows_why_and_tries_again() {
     let office = Office::new();
     let bad = WATCHDOG.replace("import sys\n", "import sys\nLOG = \"/home/ann/watch.log\"\n");
     let rejected = office.propose("src/watchdog.py", &bad).await;
-    assert_eq!(rejected.verdict, "rejected", "{rejected:?}");
+    assert_eq!(rejected.verdict, Answer::Rejected, "{rejected:?}");
     assert_eq!(rejected.reasons[0].line, Some(3));
     assert!(rejected.next.contains("ask for the draft again"), "{}", rejected.next);
     assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
     assert!(office.drafts().is_empty());
     // The draft is gone, and whoever asks once more how it went is told the same.
     let draft = "_handoff/drafts/watchdog.py.phase10_version_flag.draft";
-    assert!(matches!(office.desk.read(WORKER, draft).await, Err(DeskError::Refused(_))));
+    assert!(matches!(office.desk.read(WORKER, draft).await, Err(DeskError::Wrong(_))));
     let again = office.submit(draft, "src/watchdog.py").await.unwrap();
-    assert_eq!((again.verdict, &again.message_id), ("rejected", &rejected.message_id));
+    assert_eq!((again.verdict, &again.message_id), (Answer::Rejected, &rejected.message_id));
 
     let good = WATCHDOG.replace("import sys\n", "import sys\nLOG = None\n");
-    assert_eq!(office.propose("src/watchdog.py", &good).await.verdict, "accepted");
+    assert_eq!(office.propose("src/watchdog.py", &good).await.verdict, Answer::Accepted);
     assert_eq!(office.text("src/watchdog.py"), good);
 }
 
@@ -154,9 +161,9 @@ async fn what_was_there_before_is_held_against_nobody() {
     let key = ["token = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\"\n"].concat();
     office.put("old.py", format!("{key}x = 1\n"));
     let accepted = office.propose("old.py", &format!("{key}x = 2\n")).await;
-    assert_eq!(accepted.verdict, "accepted", "{accepted:?}");
+    assert_eq!(accepted.verdict, Answer::Accepted, "{accepted:?}");
     let moved = office.propose("old.py", &format!("{key}x = 2\ny = 1\n{key}")).await;
-    assert_eq!((moved.verdict, moved.reasons[0].line), ("rejected", Some(4)), "{moved:?}");
+    assert_eq!((moved.verdict, moved.reasons[0].line), (Answer::Rejected, Some(4)), "{moved:?}");
 }
 
 #[tokio::test]
@@ -184,11 +191,11 @@ async fn files_as_they_come_have_answers() {
     let told = office.request("large.bin").await.unwrap_err().to_string();
     assert!(told.contains("more than 1048576 bytes"), "{told}");
 
-    assert_eq!(office.propose("windows.txt", "a\nc\n").await.verdict, "accepted");
+    assert_eq!(office.propose("windows.txt", "a\nc\n").await.verdict, Answer::Accepted);
     assert_eq!(office.text("windows.txt"), "a\r\nc\r\n");
-    assert_eq!(office.propose("open.txt", "a\nc").await.verdict, "accepted");
+    assert_eq!(office.propose("open.txt", "a\nc").await.verdict, Answer::Accepted);
     assert_eq!(office.text("open.txt"), "a\nc");
-    assert_eq!(office.propose("empty.txt", "now\n").await.verdict, "accepted");
+    assert_eq!(office.propose("empty.txt", "now\n").await.verdict, Answer::Accepted);
     for task in ["a/b", "", "../x", "a b", ".x"] {
         let told = office.desk.request(WORKER, "open.txt", task).await.unwrap_err().to_string();
         assert!(told.contains("is no task id"), "{task}: {told}");
@@ -200,7 +207,7 @@ async fn files_as_they_come_have_answers() {
     assert!(told.to_string().contains("the draft is as it was"), "{told}");
     assert_eq!(office.desk.read(WORKER, &draft).await.unwrap().content, "a\nc");
     let binary = office.propose("open.txt", "a\0b").await;
-    assert_eq!((binary.verdict, rules(&binary)), ("escalated", vec!["binary"]));
+    assert_eq!((binary.verdict, rules(&binary)), (Answer::Escalated, vec!["binary"]));
 }
 
 #[tokio::test]
@@ -208,7 +215,7 @@ async fn what_is_pending_rides_on_the_next_answer() {
     let office =
         Office::under(Policy { review: assize_draft::Review::Always, ..Policy::default() });
     let submitted = office.propose("src/watchdog.py", "x = 1\n").await;
-    assert_eq!(submitted.verdict, "escalated", "{submitted:?}");
+    assert_eq!(submitted.verdict, Answer::Escalated, "{submitted:?}");
     let told = office.request("src/watchdog.py").await.unwrap_err().to_string();
     assert!(told.contains("waits for a decision"), "{told}");
     office.desk.accept("ann", number(&submitted), assize_draft::Force::No).await.unwrap();
@@ -241,10 +248,58 @@ async fn many_drafts_can_be_open_at_once_and_many_workers_work_at_once() {
         })
     });
     for task in tasks.collect::<Vec<_>>() {
-        assert_eq!(task.await.unwrap(), "accepted");
+        assert_eq!(task.await.unwrap(), Answer::Accepted);
     }
     for number in 0..24 {
         assert_eq!(office.text(&format!("f{number}.py")), format!("x = {number}0\n"));
     }
     assert_eq!(office.desk.compare_logs().await.unwrap(), assize_draft::Mirror::Same);
+}
+
+#[tokio::test]
+async fn what_was_not_written_yet_is_no_part_of_a_submission() {
+    let office = Office::new();
+    office.request("new.py").await.unwrap();
+    let draft = office.request("src/watchdog.py").await.unwrap().draft_path;
+    office.desk.write(WORKER, &draft, &format!("{WATCHDOG}# end\n")).await.unwrap();
+    let all = assize_draft::Submit { all_drafts: true, ..submit(&draft, "src/watchdog.py") };
+    let accepted = office.desk.submit(WORKER, all).await.unwrap();
+    assert_eq!(
+        (accepted.verdict, accepted.files),
+        (Answer::Accepted, vec!["src/watchdog.py".to_owned()])
+    );
+    assert!(!office.repo("new.py").exists());
+    // Asked for alone, an empty file is one.
+    let empty = office.submit("new.py.phase10_version_flag.draft", "new.py").await.unwrap();
+    assert_eq!(empty.verdict, Answer::Accepted);
+    assert_eq!(office.text("new.py"), "");
+}
+
+/// A message is told with an answer, and with nothing else.
+#[tokio::test]
+async fn no_message_is_lost_with_a_call_that_fails() {
+    let office =
+        Office::under(Policy { review: assize_draft::Review::Always, ..Policy::default() });
+    let one = office.propose("one.py", "x = 1\n").await;
+    office.propose("two.py", "x = 1\n").await;
+    office.desk.accept("ann", number(&one), assize_draft::Force::No).await.unwrap();
+    assert!(office.request("two.py").await.is_err());
+    assert!(office.request("../x").await.is_err());
+    let next = office.request("three.py").await.unwrap();
+    assert_eq!(next.messages.len(), 1, "{next:?}");
+}
+
+#[tokio::test]
+async fn names_of_drafts_never_meet() {
+    let office = Office::new();
+    let one = office.desk.request(WORKER, "a", "t").await.unwrap().draft_path;
+    let hash = Fingerprint::of("d2/a").to_string();
+    let task = format!("t.{}", &hash[..8]);
+    let two = office.desk.request(WORKER, "a", &task).await.unwrap().draft_path;
+    office.desk.write(WORKER, &two, "theirs\n").await.unwrap();
+    let three = office.desk.request(WORKER, "d2/a", "t").await.unwrap().draft_path;
+    assert!(one != two && two != three && one != three, "{one} {two} {three}");
+    assert_eq!(office.desk.read(WORKER, &two).await.unwrap().content, "theirs\n");
+    let odd = office.request(".new-x").await.unwrap().draft_path;
+    office.desk.write(WORKER, &odd, "x\n").await.unwrap();
 }

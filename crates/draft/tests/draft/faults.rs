@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use assize_draft::{Desk, Mirror, Options, Stage, Step, Submit};
+use assize_draft::{Answer, Desk, Mirror, Options, Stage, Step, Submit};
 use assize_store::{Access, Durability, NewAuditEntry, SqliteStore};
 
 use crate::office::{Office, WATCHDOG, WORKER, number, rules};
@@ -40,7 +40,7 @@ async fn the_process_that_is_killed() {
             all_drafts: true,
         };
         let verdict = desk.submit(WORKER, submit).await.unwrap();
-        assert_eq!(verdict.verdict, "accepted", "{verdict:?}");
+        assert_eq!(verdict.verdict, Answer::Accepted, "{verdict:?}");
     }
 }
 
@@ -68,7 +68,8 @@ async fn killed_at_any_moment_it_is_applied_or_not() {
         child.kill().unwrap();
         child.wait().unwrap();
         let desk = office.another();
-        desk.decide_what_is_left().await.unwrap();
+        desk.begin_to_decide_what_is_left().await.unwrap();
+        desk.finish_deciding().await;
         // Whoever takes the desk next finishes what was begun.
         desk.switch("ann", true).await.unwrap();
         let (one, two) = (office.text("one.py"), office.text("two.py"));
@@ -95,7 +96,7 @@ async fn killed_at_any_moment_it_is_applied_or_not() {
 /// changed the file: always it ends as one of the two.
 #[tokio::test]
 async fn an_intent_is_finished_by_whoever_comes_next() {
-    for (done, edited) in [(0, false), (1, false), (2, false), (2, true)] {
+    for (done, edited) in [(0, ""), (1, ""), (2, ""), (2, "one.py"), (0, "two.py"), (1, "two.py")] {
         let office = Office::new();
         office.put("one.py", "x = 1\n");
         office.put("two.py", "y = 1\n");
@@ -138,12 +139,13 @@ async fn an_intent_is_finished_by_whoever_comes_next() {
                 fs::write(&staged, old).unwrap();
             }
         }
-        if edited {
-            office.put("one.py", "x = 3\n");
+        if !edited.is_empty() {
+            office.put(edited, "edited = 3\n");
         }
-        let step = Step::Accepting {
+        let step = Step::Decided {
             submission: id,
-            decision: assize_draft::Verdict::Accepted,
+            verdict: assize_draft::Verdict::Accepted,
+            told: false,
             reasons: Vec::new(),
             files: replacing,
             policy: assize_types::Fingerprint::NONE,
@@ -160,12 +162,21 @@ async fn an_intent_is_finished_by_whoever_comes_next() {
         let desk = office.another();
         desk.switch("ann", true).await.unwrap();
         let book = desk.book().await.unwrap();
-        assert_eq!(book.submissions[&id].stage, Stage::Accepted, "{done} {edited}");
-        let expected = if edited { "x = 3\n" } else { "x = 2\n" };
-        assert_eq!(
-            (office.text("one.py").as_str(), office.text("two.py").as_str()),
-            (expected, "y = 2\n")
-        );
+        let stage = book.submissions[&id].stage;
+        let texts = (office.text("one.py"), office.text("two.py"));
+        let are =
+            |one: &str, two: &str| assert_eq!(texts, (one.to_owned(), two.to_owned()), "{done}");
+        match edited {
+            "two.py" => {
+                // Somebody was there before it was applied: all of it waits, and none of it is done.
+                assert_eq!(stage, Stage::Escalated, "{done}");
+                are("x = 1\n", "edited = 3\n");
+                continue;
+            }
+            "one.py" => are("edited = 3\n", "y = 2\n"),
+            _ => are("x = 2\n", "y = 2\n"),
+        }
+        assert_eq!(stage, Stage::Accepted, "{done} {edited}");
         assert!(office.drafts().is_empty());
     }
 }
@@ -181,7 +192,7 @@ async fn what_cannot_be_applied_waits_for_a_person_and_nothing_is_half_done() {
     office.desk.write(WORKER, &two, "y = 2\n").await.unwrap();
     let submit = Submit { all_drafts: true, ..crate::office::submit(&one, "one.py") };
     let escalated = office.desk.submit(WORKER, submit).await.unwrap();
-    assert_eq!(escalated.verdict, "escalated", "{escalated:?}");
+    assert_eq!(escalated.verdict, Answer::Escalated, "{escalated:?}");
     assert_eq!(office.text("one.py"), "x = 1\n");
     assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
     assert!(
@@ -193,20 +204,17 @@ async fn what_cannot_be_applied_waits_for_a_person_and_nothing_is_half_done() {
 }
 
 #[tokio::test]
-async fn without_its_log_nothing_is_changed() {
+async fn without_a_log_in_the_workspace_nothing_is_begun() {
     let office = Office::new();
     let draft = office.request("src/watchdog.py").await.unwrap().draft_path;
     office.desk.write(WORKER, &draft, &format!("{WATCHDOG}# end\n")).await.unwrap();
-    // The log in the workspace cannot be written to.
     fs::remove_file(office.repo("_handoff/transition.ndjson")).unwrap();
     fs::create_dir(office.repo("_handoff/transition.ndjson")).unwrap();
     let told = office.submit(&draft, "src/watchdog.py").await.unwrap_err().to_string();
     assert!(told.contains("transition.ndjson"), "{told}");
     assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
     fs::remove_dir(office.repo("_handoff/transition.ndjson")).unwrap();
-    // It was handed in, and is decided on by whoever comes next.
-    let desk = office.another();
-    desk.decide_what_is_left().await.unwrap();
-    assert_eq!(office.text("src/watchdog.py"), format!("{WATCHDOG}# end\n"));
-    assert_eq!(desk.compare_logs().await.unwrap(), Mirror::Same);
+    // The same process goes on once it is gone, and the log is whole again.
+    assert_eq!(office.submit(&draft, "src/watchdog.py").await.unwrap().verdict, Answer::Accepted);
+    assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Same);
 }

@@ -65,3 +65,45 @@ async fn what_a_crash_cut_off_is_completed_and_said() {
     office.another().request("worker", "README.md", "t").await.unwrap();
     assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Changed { line: 2 });
 }
+
+/// Whoever cleans up under a process that goes on loses nothing but the copy, which comes back.
+#[tokio::test]
+async fn a_log_that_somebody_cleaned_away_comes_back() {
+    let office = Office::new();
+    office.propose("src/watchdog.py", &format!("{WATCHDOG}# 1\n")).await;
+    fs::remove_dir_all(office.repo("_handoff")).unwrap();
+    let accepted = office.propose("src/watchdog.py", &format!("{WATCHDOG}# 2\n")).await;
+    assert_eq!(accepted.verdict, assize_draft::Answer::Accepted);
+    assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Same);
+    // The same after a half-written line, with another process in between.
+    let path = office.repo("_handoff/transition.ndjson");
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 7]).unwrap();
+    office.desk.request("worker", "README.md", "t").await.unwrap();
+    office.another().request("worker", "OTHER.md", "t").await.unwrap();
+    office.desk.request("worker", "THIRD.md", "t").await.unwrap();
+    assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Same);
+}
+
+#[tokio::test]
+async fn the_log_of_a_folder_that_was_moved_is_put_aside() {
+    let office = Office::new();
+    office.propose("src/watchdog.py", &format!("{WATCHDOG}# 1\n")).await;
+    fs::rename(office.repo(""), office.folder.path().join("moved")).unwrap();
+    let moved = assize_draft::Desk::open(
+        &office.folder.path().join("moved"),
+        &office.folder.path().join("state/drafts"),
+        office.store.clone(),
+        assize_draft::Options::default(),
+    )
+    .unwrap();
+    moved.request("worker", "src/watchdog.py", "t").await.unwrap();
+    assert_eq!(moved.compare_logs().await.unwrap(), Mirror::Same);
+    let first = Step::of(&moved.entries().await.unwrap()[0]).unwrap();
+    let Step::LogSetAside { name } = first else { panic!("{first:?}") };
+    assert!(office.folder.path().join("moved/_handoff").join(name).exists());
+    // Where many are about several folders, all of them are one chain.
+    let log = office.store.audit_log(AuditQuery::default()).await.unwrap();
+    let head = office.store.audit_head().await.unwrap();
+    assert!(matches!(AuditVerdict::of(&log, head), AuditVerdict::Intact { .. }));
+}

@@ -11,3 +11,4 @@ mod office;
 mod people;
 mod refusals;
 mod secrets;
+mod verified;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assize_draft::{DeskError, Force, Policy, Review, Stage};
+use assize_draft::{Answer, DeskError, Force, Policy, Review, Stage};
 
 use crate::office::{Office, WATCHDOG, WORKER, number, rules};
 
@@ -15,7 +15,7 @@ async fn a_person_accepts_rejects_and_takes_back() {
     let office = always();
     let changed = format!("{WATCHDOG}# end\n");
     let escalated = office.propose("src/watchdog.py", &changed).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["review"]));
+    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["review"]));
     assert_eq!(office.drafts().len(), 2);
     let id = number(&escalated);
     office.desk.accept("ann", id, Force::No).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_changed_original_is_a_conflict_and_nothing_is_lost() {
     let mine = format!("{WATCHDOG}# mine\n");
     office.put("src/watchdog.py", &mine);
     let escalated = office.submit(&draft, "src/watchdog.py").await.unwrap();
-    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["conflict"]));
+    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["conflict"]));
     assert_eq!(office.text("src/watchdog.py"), mine);
     let id = number(&escalated);
     assert!(matches!(office.desk.accept("ann", id, Force::No).await, Err(DeskError::Conflict(_))));
@@ -71,7 +71,7 @@ async fn a_draft_whose_file_has_changed_starts_anew_when_it_is_asked_for() {
     assert_eq!(again.draft_path, draft);
     assert!(again.note.unwrap().contains("starts again from what it is now"));
     assert_eq!(office.desk.read(WORKER, &draft).await.unwrap().content, "y = 1\n");
-    assert_eq!(office.propose("src/watchdog.py", "y = 2\n").await.verdict, "accepted");
+    assert_eq!(office.propose("src/watchdog.py", "y = 2\n").await.verdict, Answer::Accepted);
 }
 
 #[tokio::test]

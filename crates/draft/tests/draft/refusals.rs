@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{DeskError, Policy, Submit};
+use assize_draft::{Answer, DeskError, Policy, Submit};
 use proptest::prelude::*;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, submit};
@@ -20,7 +20,8 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
     office.put(".env", "KEY=1\n");
     office.put(".git/config", "[core]\n");
     office.put("deploy/server.pem", "x\n");
-    office.put("notes.txt", ["-----BEGIN RSA PRIVATE", " KEY-----\nx\n"].concat());
+    office
+        .put("notes.txt", ["-----BEGIN RSA PRIVATE", " KEY-----\nMIIEowIBAAKCAQEAxyz\n"].concat());
     let tries = [
         ("../secret", "leads elsewhere"),
         ("src/../../secret", "leads elsewhere"),
@@ -58,7 +59,6 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
         "_handoff/TASK_CONTRACT.json",
         "_handoff/drafts/../TASK_CONTRACT.json",
         "_handoff/drafts/phase10_version_flag.submission.json",
-        "_handoff/drafts/other.draft",
         "_handoff/drafts/sub/x.draft",
         "_handoff/transition.ndjson",
         "",
@@ -81,11 +81,11 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
 
 #[tokio::test]
 async fn what_may_be_read_can_be_said() {
-    let policy = Policy { readable: vec![".env.example".to_owned()], ..Policy::default() };
+    let policy = Policy { readable: vec![".env.ci".to_owned()], ..Policy::default() };
     let office = Office::under(policy);
-    office.put(".env.example", "KEY=\n");
+    office.put(".env.ci", "KEY=\n");
     office.put(".env", "KEY=1\n");
-    assert!(office.request(".env.example").await.is_ok());
+    assert!(office.request(".env.ci").await.is_ok());
     assert!(matches!(office.request(".env").await, Err(DeskError::Refused(_))));
 }
 
@@ -103,11 +103,11 @@ async fn a_contract_binds_the_worker_and_a_wrong_one_stops_all() {
     assert!(told.contains("the contract is about the task `phase10_version_flag`"), "{told}");
     let long = WATCHDOG.replace("import sys\n", "import sys\n\n\nA = 1\nB = 2\n");
     let escalated = office.propose("src/watchdog.py", &long).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["scope/lines"]));
+    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["scope/lines"]));
     let short = office.propose("src/new.py", "A = 1\n").await;
-    assert_eq!(short.verdict, "accepted");
+    assert_eq!(short.verdict, Answer::Accepted);
     let second = office.propose("src/other.py", "A = 1\n").await;
-    assert_eq!((second.verdict, rules(&second)), ("escalated", vec!["scope/files"]));
+    assert_eq!((second.verdict, rules(&second)), (Answer::Escalated, vec!["scope/files"]));
 
     office.put("_handoff/TASK_CONTRACT.json", r#"{"version": 1, "allowed": []}"#);
     let told = office.request("src/new.py").await.unwrap_err().to_string();
@@ -126,9 +126,9 @@ async fn a_submission_of_ones_own_making_is_nobodys() {
     office.put(&format!("_handoff/drafts/{TASK}.submission.json"), forged);
     office.put("_handoff/drafts/evil.draft", "evil");
     let told = office.submit("_handoff/drafts/evil.draft", "src/watchdog.py").await.unwrap_err();
-    assert!(matches!(told, DeskError::Refused(_)), "{told}");
+    assert!(told.to_string().contains("there is no open draft `evil.draft`"), "{told}");
     let accepted = office.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
-    assert_eq!(accepted.verdict, "accepted");
+    assert_eq!(accepted.verdict, Answer::Accepted);
     assert_eq!(office.text("../secret"), "SECRET");
     assert_eq!(office.drafts(), ["evil.draft"]);
 }
@@ -158,7 +158,7 @@ async fn a_draft_that_became_something_else_is_not_followed() {
     office.desk.write(WORKER, &draft, &format!("{WATCHDOG}# end\n")).await.unwrap();
     fs::set_permissions(office.repo(&draft), fs::Permissions::from_mode(0o4777)).unwrap();
     let escalated = office.submit(&draft, "src/watchdog.py").await.unwrap();
-    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["mode"]));
+    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["mode"]));
     office.desk.accept("ann", number(&escalated), assize_draft::Force::No).await.unwrap();
     let mode = fs::metadata(office.repo("src/watchdog.py")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
@@ -176,7 +176,11 @@ async fn look_alikes_and_twins_are_looked_at_by_a_person() {
         (".bashrc", "protected"),
     ] {
         let escalated = office.propose(path, "new\n").await;
-        assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec![rule]), "{path}");
+        assert_eq!(
+            (escalated.verdict, rules(&escalated)),
+            (Answer::Escalated, vec![rule]),
+            "{path}"
+        );
         assert!(!office.repo(path).exists());
     }
 }
@@ -189,17 +193,17 @@ async fn what_is_destructive_or_too_much_is_looked_at_by_a_person() {
     let half: String = lines.lines().take(5).map(|line| format!("{line}\n")).collect();
     let less: String = lines.lines().take(4).map(|line| format!("{line}\n")).collect();
     let escalated = office.propose("ten.txt", &less).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["deletion"]));
+    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["deletion"]));
     assert!(escalated.reasons[0].message.contains("6 of 10 lines"), "{escalated:?}");
     office.desk.reject("ann", number(&escalated), "").await.unwrap();
-    assert_eq!(office.propose("ten.txt", &half).await.verdict, "accepted");
+    assert_eq!(office.propose("ten.txt", &half).await.verdict, Answer::Accepted);
     let long: String = (0..501).map(|number| format!("line {number}\n")).collect();
     let escalated = office.propose("long.txt", &long).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), ("escalated", vec!["scope/lines"]));
+    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["scope/lines"]));
     // Without a person, what is in doubt is sent back.
     let policy = Policy { review: assize_draft::Review::Never, ..Policy::default() };
     let office = Office::under(policy);
-    assert_eq!(office.propose("long.txt", &long).await.verdict, "rejected");
+    assert_eq!(office.propose("long.txt", &long).await.verdict, Answer::Rejected);
 }
 
 /// Whoever swaps folders for links while drafts are applied changes nothing outside.
@@ -219,6 +223,8 @@ async fn whoever_swaps_folders_while_drafts_are_applied_gains_nothing() {
             symlink("../outside", &deep).unwrap();
             fs::remove_file(&deep).unwrap();
             fs::rename(&away, &deep).unwrap();
+            // At times it stays, so that at times all goes well.
+            std::thread::sleep(std::time::Duration::from_micros(fastrand::u64(..8000)));
         }
     });
     let mut accepted = 0;
@@ -233,8 +239,9 @@ async fn whoever_swaps_folders_while_drafts_are_applied_gains_nothing() {
         }
         office.desk.write(WORKER, &requested.draft_path, &format!("x = {round}1\n")).await.unwrap();
         let submit = Submit { task_id: &task, ..submit(&requested.draft_path, "deep/file.py") };
-        accepted +=
-            u32::from(office.desk.submit(WORKER, submit).await.unwrap().verdict == "accepted");
+        accepted += u32::from(
+            office.desk.submit(WORKER, submit).await.unwrap().verdict == Answer::Accepted,
+        );
     }
     done.store(true, Ordering::Relaxed);
     swapper.join().unwrap();
@@ -268,7 +275,7 @@ proptest! {
                 };
                 if how > 0 { let _ = office.desk.write(WORKER, &draft, &content).await; }
                 if how > 1 && let Ok(submitted) = office.submit(&draft, path).await
-                    && submitted.verdict == "accepted" {
+                    && submitted.verdict == Answer::Accepted {
                     accepted.insert(path.to_owned(), content);
                 }
             }
@@ -283,4 +290,55 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+/// However much a worker writes into a path, the log stays small.
+#[tokio::test]
+async fn nobody_fills_the_log() {
+    let office = Office::new();
+    let long = "a".repeat(1 << 20);
+    for _ in 0..3 {
+        assert!(office.desk.read(WORKER, &long).await.is_err());
+        assert!(office.desk.read(WORKER, &format!("{long}.draft")).await.is_err());
+        assert!(office.desk.request(WORKER, &long, TASK).await.is_err());
+        assert!(office.desk.request(WORKER, "a", &format!("{long}/")).await.is_err());
+    }
+    let log = fs::metadata(office.repo("_handoff/transition.ndjson")).unwrap().len();
+    assert!(log < 20_000, "{log}");
+}
+
+#[tokio::test]
+async fn what_reads_otherwise_than_it_runs_is_looked_at_by_a_person() {
+    let office = Office::new();
+    office.put("src/a.py", "x = 1\n");
+    for (path, content, rule) in [
+        ("b.py", "access = \"user\u{202e} \u{2066}# admin\"\n", "turned-text"),
+        ("-rf", "x\n", "look-alike"),
+        ("a.txt ", "x\n", "look-alike"),
+        ("$(id)", "x\n", "look-alike"),
+        ("Src/b.py", "x\n", "look-alike"),
+    ] {
+        let escalated = office.propose(path, content).await;
+        assert_eq!(
+            (escalated.verdict, rules(&escalated)),
+            (Answer::Escalated, vec![rule]),
+            "{path}"
+        );
+    }
+    let told = office.request("newdir/").await.unwrap_err().to_string();
+    assert!(told.contains("names a folder"), "{told}");
+}
+
+#[tokio::test]
+async fn what_was_only_moved_is_held_against_nobody() {
+    let office = Office::new();
+    let key = ["token = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\""].concat();
+    office.put("a.py", format!("if x:\n    {key}\ny = 1\nz = 2\n"));
+    let moved = office.propose("a.py", &format!("y = 1\nz = 2\n{key}\n")).await;
+    assert_eq!(moved.verdict, Answer::Accepted, "{moved:?}");
+    let draft = office.request("a.py").await.unwrap().draft_path;
+    office.desk.write(WORKER, &draft, "y = 1\nz = 3\n").await.unwrap();
+    let secret = Submit { change_summary: &key, ..submit(&draft, "a.py") };
+    let told = office.desk.submit(WORKER, secret).await.unwrap_err().to_string();
+    assert!(told.contains("the summary has a token of GitHub in it"), "{told}");
 }

@@ -250,9 +250,15 @@ pub(super) fn write_audit(db: &Connection, entry: NewAuditEntry) -> rusqlite::Re
         .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
+    // No number is given out twice, so that what was cut off at the end leaves a gap.
+    let given: Option<u64> = db
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
     let (last, previous) = last.unwrap_or((0, *Fingerprint::NONE.as_bytes()));
     let previous = Fingerprint::from_bytes(previous);
-    let entry = AuditEntry::chained(last + 1, now(), entry, previous);
+    let id = given.unwrap_or_default().max(last) + 1;
+    let entry = AuditEntry::chained(id, now(), entry, previous);
     db.prepare_cached(
         "INSERT INTO audit (id, at, actor, action, subject, detail, previous, hash) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -1,0 +1,116 @@
+//! Putting away what is old, and what processes left that died.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use assize_types::Fingerprint;
+use serde::Serialize;
+
+use crate::book::{OpenDraft, Stage, Step, Submission};
+use crate::carry_out::STAGING;
+use crate::desk::{Desk, DeskError, Held, file};
+use crate::task::TaskId;
+
+/// A copy of a workspace that is older than this is nobody's.
+const OLDEST_COPY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What was put away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Cleared {
+    pub submissions: usize,
+    pub drafts: usize,
+    pub copies: usize,
+}
+
+impl Desk {
+    /// Puts away what has been settled, or lain about, for longer than it is kept.
+    ///
+    /// # Errors
+    /// When something cannot be put away.
+    pub async fn sweep(&self, by: &str, now: u64, keep: Duration) -> Result<Cleared, DeskError> {
+        let mut held = self.hold().await?;
+        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+        let old = |at: u64| at.saturating_add(keep) <= now;
+        let abandoned = held.abandoned(&old)?;
+        let settled = |s: &&Submission| {
+            let settled = matches!(s.stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
+            !s.swept && settled && old(s.settled)
+        };
+        let submissions: Vec<u64> =
+            held.book().submissions.values().filter(settled).map(|s| s.id).collect();
+        for (draft, task) in &abandoned {
+            held.note(by, Step::Expired { draft: draft.clone(), task: task.clone() }).await?;
+            held.drafts.remove(draft).map_err(file(draft))?;
+        }
+        let copies = self.copies.sweep(&held.wanted(&submissions)).map_err(file("copies"))?;
+        let cleared = Cleared { submissions: submissions.len(), drafts: abandoned.len(), copies };
+        if !submissions.is_empty() || copies > 0 {
+            held.note(by, Step::Swept { submissions, copies }).await?;
+        }
+        held.clear_leftovers()?;
+        Ok(cleared)
+    }
+}
+
+impl Held<'_> {
+    /// Open drafts that nobody has written to for long.
+    fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Result<Vec<(String, TaskId)>, DeskError> {
+        let mut abandoned = Vec::new();
+        let idle = |draft: &&OpenDraft| draft.submission.is_none() && old(draft.since);
+        for draft in self.book().drafts.values().filter(idle) {
+            let written = self.drafts.stat(&draft.name).ok().flatten();
+            if written.is_none_or(|(_, at)| old(at)) {
+                abandoned.push((draft.name.clone(), draft.task.clone()));
+            }
+        }
+        Ok(abandoned)
+    }
+
+    /// Copies that something still needs, once these submissions are put away.
+    fn wanted(&self, swept: &[u64]) -> BTreeSet<Fingerprint> {
+        let submissions = self.book().submissions.values();
+        let needs = |s: &Submission| {
+            let proposed = s.files.iter().flat_map(|f| [f.before, Some(f.after)]);
+            let replaced = s.replaced.iter().flat_map(|f| [f.before, f.after]);
+            let needed: Vec<Fingerprint> =
+                proposed.chain(replaced).flatten().chain([s.policy]).collect();
+            needed
+        };
+        submissions
+            .filter(|s| !s.swept && !swept.contains(&s.id))
+            .flat_map(needs)
+            .chain(self.book().drafts.values().filter_map(|draft| draft.before))
+            .collect()
+    }
+
+    /// What processes left that died. Nobody else is at the desk, so that nothing of it is in use, but copies that
+    /// are being verified.
+    fn clear_leftovers(&self) -> Result<(), DeskError> {
+        self.drafts.discard_unfinished().map_err(file("drafts"))?;
+        if let Ok(staging) = self.handoff.existing(STAGING) {
+            for name in staging.names().map_err(file(STAGING))? {
+                staging.discard(&name).map_err(file(name))?;
+            }
+        }
+        let waits = |id: u64| {
+            let submission = self.book().submissions.get(&id);
+            submission.is_some_and(|submission| submission.stage == Stage::Submitted)
+        };
+        let state = &self.desk.state;
+        for name in state.names().map_err(file("state"))? {
+            let number = name.strip_prefix("deciding-").and_then(|id| id.parse().ok());
+            if number.is_some_and(|id| !waits(id)) {
+                state.discard(&name).map_err(file(&name))?;
+            }
+            if name.starts_with("verify-") {
+                let folder = self.desk.own_folder().join(&name);
+                let age = std::fs::metadata(&folder).and_then(|there| there.modified());
+                let age = age.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+                if age.is_some_and(|age| age > OLDEST_COPY) {
+                    let _ = std::fs::remove_dir_all(&folder);
+                }
+            }
+        }
+        Ok(())
+    }
+}
