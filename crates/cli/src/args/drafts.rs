@@ -193,8 +193,7 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// What is to be done to the files; `-` reads it from standard input
-    #[arg(required_unless_present = "resume")]
+    /// What is to be done to the files; `-` reads it from standard input. The contract's goal if not given
     pub(crate) task: Option<String>,
 
     #[command(flatten)]

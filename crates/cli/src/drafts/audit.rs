@@ -56,7 +56,11 @@ fn without_store(command: &AuditCommand, workspace: &Path) -> Result<(), Failure
     let (json, since) = match command {
         AuditCommand::Verify { json, since, .. } => (*json, since.is_some()),
         AuditCommand::Show { json, .. } => {
-            return if *json { out_json(&json!([])) } else { Ok(note(NOTHING)) };
+            if *json {
+                return out_json(&json!([]));
+            }
+            note(NOTHING);
+            return Ok(());
         }
     };
     let log = workspace.join(HANDOFF).join(TRANSITIONS);
@@ -73,7 +77,10 @@ fn without_store(command: &AuditCommand, workspace: &Path) -> Result<(), Failure
         )?;
     }
     match wrong.is_empty() {
-        true => Ok(note(NOTHING)),
+        true => {
+            note(NOTHING);
+            Ok(())
+        }
         false => Err(Failure::new(FailureKind::Verdict, wrong.join("\n"))
             .hint("was the store moved or removed? `assize config show store.path` says where it is looked for")),
     }

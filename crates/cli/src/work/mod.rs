@@ -86,8 +86,18 @@ pub(crate) async fn run(
     let desk = drafts::desk(&at, config, around, store.clone(), how)?;
     desk.begin_to_decide_what_is_left().await?;
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
-    let shown = task.as_deref().or(before.as_ref().map(|before| before.work.task.as_str()));
-    if gateway.name().0 == "rehearsal" && !shown.is_some_and(work::rehearsal::knows) {
+    let goal = || contract(&desk).map(|contract| contract.and_then(|contract| contract.goal));
+    let task = match (task, &before) {
+        (Some(task), _) => task,
+        (None, Some(before)) => before.work.task.clone(),
+        (None, None) => goal()?.ok_or_else(|| {
+            Failure::new(
+                FailureKind::Usage,
+                "there is no task: say it, or have a contract with a goal",
+            )
+        })?,
+    };
+    if gateway.name().0 == "rehearsal" && !work::rehearsal::knows(&task) {
         let mut unknown = Failure::from(work::rehearsal::unknown());
         unknown.kind = FailureKind::Settings;
         return Err(unknown);
@@ -99,7 +109,7 @@ pub(crate) async fn run(
             kept::refuse_another_model(&run, named, &gateway, &args.model)?;
             before
         }
-        None => fresh(&args, task.unwrap_or_default(), config, &desk, &gateway).await?,
+        None => fresh(&args, task, config, &desk, &gateway).await?,
     };
     let new = || NewRun {
         kind: KIND.to_owned(),

@@ -69,6 +69,14 @@ fn the_rehearsal_does_the_task_by_tools_and_by_text() {
         assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
     }
     let home = project();
+    let ran = home.run(&["work"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("there is no task"), "{}", ran.err);
+    let contract = format!(r#"{{"version": 1, "task_id": "flag", "goal": "{TASK}"}}"#);
+    home.write("_handoff/TASK_CONTRACT.json", &contract);
+    let ran = home.run(&["work"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(home.run(&["audit", "show"]).out.contains("src/watchdog.py for flag"));
     let ran = home.run(&["work", "Write a poem"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains("knows one task of this kind by heart"), "{}", ran.err);

@@ -142,7 +142,7 @@ fn whoever_swaps_links_meanwhile_gains_nothing() {
 const NAMES: [&str; 5] = ["a", "b", "out", "secret", ".."];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(crate::office::cases(64, 2))]
     #[test]
     fn no_path_through_any_tree_of_links_leads_out(
         links in prop::collection::vec((0..4usize, 0..4usize, prop::collection::vec(0..5usize, 1..4)), 0..6),

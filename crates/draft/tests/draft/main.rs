@@ -4,6 +4,7 @@
 
 mod corpus;
 mod cycle;
+mod docs;
 mod faults;
 mod files;
 mod log;

@@ -113,3 +113,9 @@ pub(crate) fn rules(submitted: &Submitted) -> Vec<&str> {
 pub(crate) fn number(submitted: &Submitted) -> u64 {
     submitted.message_id.strip_prefix("msg_").unwrap().parse().unwrap()
 }
+
+/// How many random cases are tried: few, or by how many are asked for, a share of these.
+pub(crate) fn cases(few: u32, share: u32) -> proptest::test_runner::Config {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse::<u32>().ok());
+    proptest::test_runner::Config::with_cases(asked.map_or(few, |count| (count / share).max(few)))
+}

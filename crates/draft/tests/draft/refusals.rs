@@ -252,7 +252,7 @@ async fn whoever_swaps_folders_while_drafts_are_applied_gains_nothing() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(crate::office::cases(32, 20))]
     /// Whatever is asked for, written and handed in, only files of the workspace change, and only if accepted.
     #[test]
     fn nothing_but_accepted_drafts_changes_anything(
