@@ -12,6 +12,7 @@ mod config_command;
 mod consult;
 mod debate;
 mod doctor;
+mod doing;
 mod drafts;
 mod earlier;
 mod eval;

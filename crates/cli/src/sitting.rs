@@ -4,12 +4,15 @@ use std::error::Error;
 use std::time::Duration;
 
 use assize_code::Trouble;
+use assize_gateway::Gateway;
 use assize_graph::{Event, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
 use assize_store::{Ending, RunId, RunJournal, StoreError};
 
+use crate::account::account;
 use crate::failure::{Failure, FailureKind};
 use crate::kept;
+use crate::terminal::{DIM, note, paint};
 
 /// How long the last word of a run that was stopped may take: whoever stopped it waits.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -22,6 +25,26 @@ pub(crate) async fn note_end(journal: &RunJournal, error: &RunError, told: Vec<E
     };
     // The journal holds all that matters; without its last word the run counts as stopped.
     let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, told)).await;
+}
+
+/// Writes down that a run failed, says what it took and how to go on with it, and gives what is told.
+pub(crate) async fn fail(
+    journal: &RunJournal,
+    error: RunError,
+    (kind, id): (&str, &RunId),
+    gateway: &Gateway,
+    quiet: bool,
+) -> Failure {
+    note_end(journal, &error, Vec::new()).await;
+    let totals = gateway.ledger().totals();
+    if !quiet && totals.calls > 0 {
+        note(&paint(DIM, format!("spent: {}", account(&totals))));
+    }
+    let (failure, how) = explain(error, kind, id);
+    if let Some(how) = how {
+        note(&how);
+    }
+    failure
 }
 
 /// What a failed run means to the user, and how to go on with it, where one can.

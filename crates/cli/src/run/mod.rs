@@ -15,7 +15,7 @@ use assize_code::{
     CannotKeep, CodeState, Court, Keep, LeftFile, Options, Session, Task, Verdict, graph,
 };
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
-use assize_graph::{RunError, RunOptions};
+use assize_graph::{RunError, RunOptions, Signal};
 use assize_sandbox::{Harvest, Language, Pool, Spec};
 use assize_store::{ArtifactId, Ending, Run, RunId, RunJournal, Store, StoreError};
 use assize_types::text::shorten;
@@ -28,12 +28,12 @@ use crate::args::RunArgs;
 use crate::artifacts::{self, Taken};
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
+use crate::doing::Doing;
 use crate::failure::{Failure, FailureKind};
 use crate::kept;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::{sessions, sitting, walls};
 use plan::{Input, Plan};
-use progress::Progress;
 
 /// The most sandboxes that wait for one run, besides those for programs that run side by side.
 const MOST_WAITING: u32 = 1;
@@ -219,22 +219,23 @@ impl Sitting<'_> {
         };
         let graph = graph(Arc::new(court))
             .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
-        let progress = Arc::new(Progress::new(
-            self.heading(),
-            task.max_attempts,
-            self.gateway.ledger().clone(),
-            self.args.quiet,
-        ));
-        let seen = progress.clone();
+        let ledger = self.gateway.ledger().clone();
+        let doing = Arc::new(Doing::begin(self.heading(), ledger, self.args.quiet));
+        let (seen, attempts) = (doing.clone(), task.max_attempts);
+        let see = move |signal: &Signal<'_>| {
+            if let Some(told) = progress::doing(signal, attempts) {
+                seen.say(told);
+            }
+        };
         let run_options = RunOptions {
             journal: Some(self.journal.clone()),
-            observer: Some(Arc::new(move |signal| seen.see(signal))),
+            observer: Some(Arc::new(see)),
             cancel,
             ..RunOptions::default()
         };
         let outcome = tokio::select! {
             outcome = graph.run(CodeState::new(task), run_options) => outcome,
-            () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
+            () = doing.tick() => unreachable!("it ticks as long as it is awaited"),
         };
         terminal::draw(&[]);
         Ok(outcome)
@@ -267,17 +268,9 @@ impl Sitting<'_> {
     }
 
     async fn fail(&self, error: RunError) -> Failure {
-        sitting::note_end(&self.journal, &error, Vec::new()).await;
         trail::workflow_completed(false, 0);
-        let totals = self.gateway.ledger().totals();
-        if !self.args.quiet && totals.calls > 0 {
-            note(&paint(DIM, format!("spent: {}", account(&totals))));
-        }
-        let (failure, how) = sitting::explain(error, "run", &self.run.id);
-        if let Some(how) = how {
-            note(&how);
-        }
-        failure
+        sitting::fail(&self.journal, error, ("run", &self.run.id), &self.gateway, self.args.quiet)
+            .await
     }
 
     async fn show(&self, verdict: &Verdict) -> Result<(), Failure> {

@@ -22,11 +22,11 @@ use crate::account::{account, dollars};
 use crate::args::{WorkArgs, WorkspaceArgs};
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
+use crate::doing::Doing;
 use crate::drafts;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, DIM, note, out_json, out_line, paint};
 use crate::{input, kept, sitting};
-use progress::Progress;
 
 /// The kind of such a run.
 const KIND: &str = "work";
@@ -221,19 +221,19 @@ impl Sitting<'_> {
         let graph =
             graph(worker).map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
         let heading = terminal::harmless(&format!("{} · {} · {name}", self.run.id, self.run.title));
-        let progress =
-            Arc::new(Progress::new(heading, self.gateway.ledger().clone(), self.args.quiet));
-        let seen = progress.clone();
+        let ledger = self.gateway.ledger().clone();
+        let doing = Arc::new(Doing::begin(heading, ledger, self.args.quiet));
+        let seen = doing.clone();
         let options = RunOptions {
             journal: Some(self.journal.clone()),
-            observer: Some(Arc::new(move |signal| seen.see(signal))),
+            observer: Some(Arc::new(move |signal| progress::see(&seen, signal))),
             cancel,
             step_limit: self.input.work.max_steps * 3 + 10,
             ..RunOptions::default()
         };
         let outcome = tokio::select! {
             outcome = graph.run(WorkState::new(self.input.work.clone()), options) => outcome,
-            () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
+            () = doing.tick() => unreachable!("it ticks as long as it is awaited"),
         };
         terminal::draw(&[]);
         Ok(outcome)
@@ -256,17 +256,9 @@ impl Sitting<'_> {
     }
 
     async fn fail(&self, error: RunError) -> Failure {
-        sitting::note_end(&self.journal, &error, Vec::new()).await;
         trail::workflow_completed(false, 0);
-        let totals = self.gateway.ledger().totals();
-        if !self.args.quiet && totals.calls > 0 {
-            note(&paint(DIM, format!("spent: {}", account(&totals))));
-        }
-        let (failure, how) = sitting::explain(error, KIND, &self.run.id);
-        if let Some(how) = how {
-            note(&how);
-        }
-        failure
+        sitting::fail(&self.journal, error, (KIND, &self.run.id), &self.gateway, self.args.quiet)
+            .await
     }
 
     fn show(&self, worked: &Worked) -> Result<(), Failure> {
