@@ -9,7 +9,7 @@ pub(crate) enum RunsCommand {
     /// List runs, the latest first
     #[command(visible_alias = "ls")]
     List {
-        /// Only runs of this kind: run, eval, debate or consult
+        /// Only runs of this kind: run, eval, debate, consult or work
         #[arg(long)]
         kind: Option<String>,
         /// Only runs that stand so

@@ -7,6 +7,7 @@ use assize_code::eval::Report;
 use assize_code::{Attempt, LeftFile};
 use assize_consult::Turning;
 use assize_debate::{Personas, Verdict, conversation_logs};
+use assize_draft::work::Worked;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
 use assize_sandbox::Limits;
@@ -18,7 +19,7 @@ use super::{described, is_rehearsal};
 use crate::debate::show;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint, when};
-use crate::{consult, eval, kept, run};
+use crate::{consult, eval, kept, run, work};
 
 pub(super) async fn show(
     store: &dyn Store,
@@ -81,6 +82,7 @@ pub(super) async fn show(
         "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
         "eval" => show_eval(&run)?,
         "consult" => show_consult(&run, &records, transcripts)?,
+        "work" => show_work(&run, &records, transcripts)?,
         _ => {}
     }
     for event in told {
@@ -245,6 +247,25 @@ fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Fa
         note(&paint(DIM, format!("code and output: `assize runs show {} --transcripts`", run.id)));
     }
     Ok(())
+}
+
+fn show_work(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Failure> {
+    if is_rehearsal(run) {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    if let Some(value) = &run.result {
+        out_line("")?;
+        let worked: Worked = result(value.clone())?;
+        work::show::worked(&worked).iter().try_for_each(|line| out_line(line))?;
+    }
+    match transcripts {
+        true => terminal::out_untrusted(&work::show::transcript(records)),
+        false => {
+            let id = &run.id;
+            note(&paint(DIM, format!("each step: `assize runs show {id} --transcripts`")));
+            Ok(())
+        }
+    }
 }
 
 /// All that is known of an attempt.

@@ -1,7 +1,7 @@
 //! `assize work`: a model that changes files, through drafts and the gate.
 
 mod progress;
-mod show;
+pub(crate) mod show;
 
 use std::path::PathBuf;
 use std::sync::Arc;

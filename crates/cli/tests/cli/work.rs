@@ -127,7 +127,17 @@ fn a_model_that_calls_tools_iterates_until_it_is_accepted() {
     assert!(audit.contains("worker ollama qwen3") && !audit.contains(" mine"), "{audit}");
     // Each step is kept.
     let run = worked["run"].as_str().unwrap();
+    let shown = home.run(&["runs", "show", run, "--transcripts"]).out;
+    for word in [
+        "=== step-1/think",
+        "read_file path: src/watchdog.py",
+        "=== step-5/tool-1",
+        "verdict: rejected",
+    ] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
     let shown = home.run(&["runs", "show", run, "--events"]).out;
+    assert!(shown.contains("accepted 5: src/watchdog.py"), "{shown}");
     for event in ["tool_called", "DRAFT_READY", "DRAFT_REJECTED", "DRAFT_ACCEPTED", "work_finished"]
     {
         assert!(shown.contains(event), "{event}: {shown}");
@@ -265,4 +275,42 @@ fn a_hostile_model_sees_and_changes_nothing_that_it_may_not() {
         assert!(!captured.body.to_string().contains("secret-of-the-house"));
     }
     assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+}
+
+/// Whoever calls tools can do it: the same work through every provider.
+#[test]
+fn every_provider_that_calls_tools_can_work() {
+    let draft = "_handoff/drafts/watchdog.py.t.draft";
+    let changed = WATCHDOG.replace("import sys\n", "import sys\n\nVERSION = 1\n");
+    for (kind, name) in [
+        (Kind::Anthropic, "anthropic"),
+        (Kind::OpenAi, "openai"),
+        (Kind::Google, "google"),
+        (Kind::Groq, "groq"),
+        (Kind::OpenRouter, "openrouter"),
+        (Kind::Ollama, "ollama"),
+    ] {
+        let call = |name: &str, arguments: Value| Reply::Answer(Answer::calling(name, arguments));
+        // Two at once, as some do.
+        let mut first = Answer::calling("list_files", json!({}));
+        first.tool_calls.push(("read_file".to_owned(), json!({"path": "src/watchdog.py"})));
+        let script = [
+            Reply::Answer(first),
+            call("ollama_request_draft", json!({"source_path": "src/watchdog.py", "task_id": "t"})),
+            call("ollama_write_draft", json!({"draft_path": draft, "content": changed})),
+            call(
+                "ollama_submit_draft",
+                json!({"draft_path": draft, "original_path": "src/watchdog.py", "task_id": "t",
+                       "change_summary": "a version"}),
+            ),
+            Reply::text("Done."),
+        ];
+        let fake = FakeProvider::scripted(kind, script);
+        let home = Home::with(kind, &fake);
+        home.write("src/watchdog.py", WATCHDOG);
+        let ran = home.run(&["work", "Give it a version", "--provider", name, "--task-id", "t"]);
+        assert_eq!(ran.code, 0, "{name}: {} {}", ran.out, ran.err);
+        assert_eq!(home.text("src/watchdog.py"), changed, "{name}");
+        assert_eq!(fake.take_complaints(), [] as [&str; 0], "{name}");
+    }
 }
