@@ -183,8 +183,7 @@ async fn fresh(
             files,
             max_steps: args.max_steps,
             max_rejections: args.max_rejections,
-            #[expect(clippy::cast_possible_truncation, reason = "from 0 to 2, checked")]
-            temperature: config.decimal("temperature").map_or(Request::TEMPERATURE, |t| t as f32),
+            temperature: config.decimal("temperature").unwrap_or(Request::TEMPERATURE.into()),
             max_tokens: max_tokens.unwrap_or(Request::MAX_TOKENS),
         },
         provider: provider.to_owned(),

@@ -39,6 +39,10 @@ pub(crate) fn transcript(records: &[Record]) -> String {
     let mut text = String::new();
     for record in records {
         let key = record.key.to_string();
+        // What the engine notes for itself is nobody's words.
+        if !key.starts_with("step-") && !key.starts_with("file-") {
+            continue;
+        }
         let (Outcome::Done(body) | Outcome::Failed(body)) = &record.outcome;
         let _ = writeln!(text, "\n=== {key}");
         if let Ok(response) = serde_json::from_str::<Response>(body) {

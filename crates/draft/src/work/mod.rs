@@ -66,7 +66,7 @@ pub struct Work {
     pub max_steps: u32,
     /// Rejections at most.
     pub max_rejections: u32,
-    pub temperature: f32,
+    pub temperature: f64,
     pub max_tokens: u32,
 }
 

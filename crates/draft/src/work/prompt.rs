@@ -63,7 +63,9 @@ pub(crate) fn request(state: &WorkState) -> Request {
         prompt.tail = GO_ON.to_owned();
     }
     let mut request = Request::new(prompt);
-    request.temperature = state.work.temperature;
+    #[expect(clippy::cast_possible_truncation, reason = "from 0 to 2, checked")]
+    let temperature = state.work.temperature as f32;
+    request.temperature = temperature;
     request.max_tokens = state.work.max_tokens;
     if !text {
         request.tools = reading::offered();
