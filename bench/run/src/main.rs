@@ -90,7 +90,9 @@ async fn main() -> anyhow::Result<()> {
     let waiting = PoolOptions { size: args.pool, ..PoolOptions::default() };
     let pool = Arc::new(manager.pool(Spec::default(), waiting));
     let options = assize_gateway::Options {
-        script: Some(Arc::new(assize_code::rehearsal::answer)),
+        script: Some(Arc::new(|request| {
+            assize_code::rehearsal::answer(request).map(|known| known.map(Into::into))
+        })),
         ..assize_gateway::Options::default()
     };
     let model = Arc::new(Gateway::to_rehearsal(Rehearsal::default(), options));

@@ -138,9 +138,15 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
             Command::Consult(args) => consult::run(*args, &config, &around, cancel).await,
             Command::Mcp(args) => drafts::mcp::run(args, &config, &around, cancel).await,
-            Command::Drafts(command) => drafts::commands::run(command, &config, &around).await,
-            Command::Gate(command) => drafts::gate::run(command, &config, &around).await,
-            Command::Audit(command) => drafts::audit::run(command, &config, &around).await,
+            Command::Drafts(command) => {
+                until_cancelled(&cancel, drafts::commands::run(command, &config, &around)).await
+            }
+            Command::Gate(command) => {
+                until_cancelled(&cancel, drafts::gate::run(command, &config, &around)).await
+            }
+            Command::Audit(command) => {
+                until_cancelled(&cancel, drafts::audit::run(command, &config, &around)).await
+            }
             Command::Runs(command) => runs::run(command, &config, &around).await,
             Command::Sessions(command) => sessions::run(command, &around),
             Command::Doctor(args) => {

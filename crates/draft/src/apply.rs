@@ -139,17 +139,13 @@ impl Applier<'_> {
             }
         }
         if let Some(error) = wrong {
-            let error = self.take_all_back(&done, error, bytes);
-            self.clear(items);
-            return Err(error);
+            return Err(self.give_up(items, &done, error, bytes));
         }
         for item in &open {
             if item.change.after.is_some() && self.staged_is(item) != item.change.after {
                 // What was staged was lost with its folder.
                 if let Err(error) = self.stage(std::slice::from_ref(*item), bytes) {
-                    let error = self.take_all_back(&done, error, bytes);
-                    self.clear(items);
-                    return Err(error);
+                    return Err(self.give_up(items, &done, error, bytes));
                 }
             }
         }
@@ -164,7 +160,6 @@ impl Applier<'_> {
         bytes: Bytes<'_>,
     ) -> Result<(), ApplyError> {
         let all: Vec<&Item<'_>> = done.iter().chain(&open).copied().collect();
-        let mut failed = None;
         for item in open {
             match self.swap(item) {
                 Ok(()) => done.push(item),
@@ -173,27 +168,31 @@ impl Applier<'_> {
                     if self.how_far(item) == HowFar::Done {
                         done.push(item);
                     }
-                    failed = Some(self.take_all_back(&done, error, bytes));
-                    break;
+                    return Err(self.give_up(all, &done, error, bytes));
                 }
             }
         }
-        for item in all {
-            // What stays is taken away by the next who stages.
-            let _ = self.staging.discard(&item.staged);
-        }
-        failed.map_or(Ok(()), Err)
+        self.clear(all);
+        Ok(())
     }
 
-    /// Takes back what was done, and adds to an error what could not be.
-    fn take_all_back(&self, done: &[&Item<'_>], error: ApplyError, bytes: Bytes<'_>) -> ApplyError {
+    /// Takes back what was done. Where even that fails, what was there stays staged, so that whoever comes next can
+    /// finish it, one way or the other.
+    fn give_up<'i>(
+        &self,
+        all: impl IntoIterator<Item = &'i Item<'i>>,
+        done: &[&Item<'_>],
+        error: ApplyError,
+        bytes: Bytes<'_>,
+    ) -> ApplyError {
         let stay = |item: &&&Item<'_>| self.take_back(item, bytes).is_err();
         let stayed: Vec<&str> =
             done.iter().rev().filter(stay).map(|item| item.change.path.as_str()).collect();
-        match stayed.is_empty() {
-            true => error,
-            false => ApplyError::Half { error: Box::new(error), stayed: stayed.join("`, `") },
+        if stayed.is_empty() {
+            self.clear(all);
+            return error;
         }
+        ApplyError::Half { error: Box::new(error), stayed: stayed.join("`, `") }
     }
 
     /// Whether a file was changed before the crash.
@@ -348,8 +347,9 @@ impl Applier<'_> {
     }
 
     /// Takes away what is staged.
-    pub(crate) fn clear(&self, items: &[Item<'_>]) {
+    pub(crate) fn clear<'i>(&self, items: impl IntoIterator<Item = &'i Item<'i>>) {
         for item in items {
+            // What stays is taken away by the next who stages.
             let _ = self.staging.discard(&item.staged);
         }
     }

@@ -84,7 +84,10 @@ impl Held<'_> {
         self.note(by, ruling.step(submission.id, Vec::new())).await?;
         match rejected {
             true => self.remove_drafts(submission),
-            false => self.write_submission(self.submission(submission.id)?),
+            false => {
+                self.write_submission(self.submission(submission.id)?);
+                Ok(())
+            }
         }
     }
 
@@ -125,6 +128,8 @@ impl Held<'_> {
                 self.remove_drafts(submission)?;
                 Ok(Applied::Done)
             }
+            // The intent stands, and whoever comes next finishes it.
+            Err(error @ ApplyError::Half { .. }) => Err(unfinished(&error)),
             Err(error) => {
                 self.note_not_applied(by, submission, ruling, &error).await?;
                 Ok(Applied::Not(error.to_string()))
@@ -153,6 +158,7 @@ impl Held<'_> {
         }
         match applier.apply(&items, &bytes) {
             Ok(()) => self.note(by, Step::Undone { submission: id }).await.map(drop),
+            Err(error @ ApplyError::Half { .. }) => Err(unfinished(&error)),
             Err(error) => {
                 let why = error.to_string();
                 self.note(by, Step::NotApplied { submission: id, why }).await?;
@@ -182,6 +188,10 @@ impl Held<'_> {
                 (Ok(()), _) => {
                     self.note(GATE, Step::Applied { submission: id, told: false }).await?;
                     self.remove_drafts(&submission)?;
+                }
+                // The disk still does not let it be finished: others need not wait for that.
+                (Err(error @ ApplyError::Half { .. }), _) => {
+                    tracing::warn!(submission = id, %error, "an application cannot be finished yet");
                 }
                 (Err(error), Stage::Undoing) => {
                     let why = error.to_string();
@@ -241,19 +251,29 @@ impl Held<'_> {
         };
         let name = submission_file(&submission.task);
         match self.book().submissions.values().rev().find(|s| waits(s)) {
-            Some(waiting) => self.write_submission(waiting),
+            Some(waiting) => {
+                self.write_submission(waiting);
+                Ok(())
+            }
             None => self.drafts.discard(&name).map(drop).map_err(file(name)),
         }
     }
 
     /// Writes down beside the drafts what was submitted, for people. Nobody reads it back.
-    pub(crate) fn write_submission(&self, submission: &Submission) -> Result<(), DeskError> {
+    pub(crate) fn write_submission(&self, submission: &Submission) {
         let name = submission_file(&submission.task);
         let mut shown = serde_json::json!({"message_id": message_id(submission.id)});
         shown["submission"] = serde_json::json!(submission);
         let text = serde_json::to_vec_pretty(&shown).unwrap_or_default();
-        self.drafts.write(&name, &text).map_err(file(name))
+        if let Err(error) = self.drafts.write(&name, &text) {
+            tracing::warn!(%name, %error, "what waits could not be written down beside the drafts");
+        }
     }
+}
+
+/// That files could be changed neither all the way nor back.
+fn unfinished(error: &ApplyError) -> DeskError {
+    DeskError::Unfinished(format!("{error}; it is finished as soon as the disk allows"))
 }
 
 /// Where a task's submission is written down.

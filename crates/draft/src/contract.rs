@@ -91,7 +91,7 @@ pub struct Verify {
 
 impl Verify {
     fn usual_exclude() -> Vec<String> {
-        ["**/target/", "**/node_modules/", "**/.venv/"].map(str::to_owned).into()
+        ["**/target/", "**/node_modules/", "**/.venv/", "**/venv/"].map(str::to_owned).into()
     }
 
     fn usual_memory() -> u64 {

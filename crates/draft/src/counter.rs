@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::book::{Message, OpenDraft, Proposed, Stage, Step, Submission, message_id};
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::diff::Diff;
-use crate::folder::{DRAFTS, HANDOFF};
+use crate::folder::{DRAFTS, HANDOFF, Wait};
 use crate::gate::Reason;
 use crate::inside::Inside;
 use crate::names::{draft_name, draft_path, free_name};
@@ -230,7 +230,7 @@ impl Desk {
         drop(held);
         let (waiting, waits) = Waiting::begin();
         let desk = Arc::clone(self);
-        let deciding = self.deciding.spawn(async move { desk.decide(id, &waits).await });
+        let deciding = self.deciding.spawn(async move { desk.decide(id, &waits, Wait::Yes).await });
         if let Ok(decided) = tokio::time::timeout(self.options.patience, deciding).await {
             let broke = |_| DeskError::Wrong("the gate broke off; hand it in again".to_owned());
             decided.map_err(broke)??;
@@ -251,10 +251,25 @@ impl Desk {
     }
 }
 
+impl Desk {
+    /// Puts the open drafts of a task away that were not handed in.
+    pub(crate) async fn withdraw(&self, by: &str, task: &TaskId) -> Result<(), DeskError> {
+        let mut held = self.hold().await?;
+        let open = |draft: &&OpenDraft| draft.task == *task && draft.submission.is_none();
+        let open: Vec<String> =
+            held.book().drafts.values().filter(open).map(|draft| draft.name.clone()).collect();
+        for draft in open {
+            held.note(by, Step::Expired { draft: draft.clone(), task: task.clone() }).await?;
+            held.drafts.remove(&draft).map_err(file(draft))?;
+        }
+        Ok(())
+    }
+}
+
 /// How a submission stands, for its worker.
 fn answer(submission: &Submission, messages: Vec<Message>) -> Submitted {
     let (verdict, next) = match submission.stage {
-        Stage::Accepted | Stage::Accepting => (
+        Stage::Accepted => (
             Answer::Accepted,
             "the change is in the file, and the draft is gone; go on with what is left to do",
         ),
@@ -267,9 +282,9 @@ fn answer(submission: &Submission, messages: Vec<Message>) -> Submitted {
             Answer::Escalated,
             "a person decides; leave this file alone until they have, and do not hand it in again",
         ),
-        Stage::Submitted => (
+        Stage::Submitted | Stage::Accepting => (
             Answer::Pending,
-            "it is being verified; the verdict comes with the answer to a later call",
+            "it is being looked at; the verdict comes with the answer to a later call",
         ),
         Stage::Undone | Stage::Undoing => (Answer::Undone, "a person has taken the change back"),
     };
@@ -481,7 +496,7 @@ impl Held<'_> {
         let policy = self.desk.copies.keep(&policy.to_bytes()).map_err(file("copies"))?;
         let step = Step::Submitted { task: task.clone(), summary, files, policy };
         let id = self.note(by, step).await?;
-        self.write_submission(self.submission(id)?)?;
+        self.write_submission(self.submission(id)?);
         Ok(id)
     }
 

@@ -25,19 +25,25 @@ pub enum Force {
 }
 
 impl Desk {
-    /// Decides on what was handed in, if nobody does. `waits` says whether the worker waits for the answer.
+    /// Decides on what was handed in, or waits for whoever does. `waits` says whether the worker waits for the
+    /// answer.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         id: u64,
         waits: &AtomicBool,
+        wait: Wait,
     ) -> Result<(), DeskError> {
-        let Some(_right) = self.right_to_decide(id)? else { return Ok(()) };
+        let _right = match (self.right_to_decide(id)?, wait) {
+            (Some(right), _) => right,
+            (None, Wait::No) => return Ok(()),
+            (None, Wait::Yes) => self.wait_for_right(id).await?,
+        };
         let mut held = self.hold().await?;
         let submission = held.submission(id)?.clone();
         if submission.stage != Stage::Submitted {
             return Ok(());
         }
-        let (policy, places) = held.policy()?;
+        let (mut policy, places) = held.policy()?;
         let mut reasons = held.look(&submission, &policy, &places);
         let mut verified = None;
         let hopeless = |reason: &Reason| {
@@ -46,37 +52,54 @@ impl Desk {
         if !policy.verify.is_empty() && !reasons.iter().any(hopeless) {
             // It may take long, and others may use the desk meanwhile.
             drop(held);
-            for how in &policy.verify {
-                match self.verify(&submission, how, &policy).await {
-                    Ok(done) => {
-                        let passed = done.passed;
-                        if !passed {
-                            reasons.push(failed_verification(&submission, &done));
-                        }
-                        verified = Some(done);
-                        if !passed {
-                            break;
-                        }
-                    }
-                    Err(NotVerified(why)) => {
-                        let message = format!("it could not be verified: {why}");
-                        reasons.push(submission.reason(Effect::Escalate, "verify", message));
-                    }
-                }
-            }
+            let found = self.run_all(&submission, &policy).await;
             held = self.hold().await?;
             if held.submission(id)?.stage != Stage::Submitted {
                 return Ok(());
             }
-            // The files may have changed in the meantime.
-            reasons.extend(held.conflicts(&submission));
+            // Much may have changed in the meantime: files, the contract, the switch.
+            let (now, places) = held.policy()?;
+            reasons = held.look(&submission, &now, &places);
+            reasons.extend(found.0);
+            verified = found.1;
+            policy = now;
         }
         let ruling = rule(&submission, &policy, reasons, verified, waits.load(Ordering::Relaxed));
         held.carry_out(id, ruling).await
     }
 
+    /// Runs all that must pass; gives what speaks against it, and the last that was run.
+    async fn run_all(
+        &self,
+        submission: &Submission,
+        policy: &Policy,
+    ) -> (Vec<Reason>, Option<Verified>) {
+        let (mut reasons, mut verified) = (Vec::new(), None);
+        for how in &policy.verify {
+            match self.verify(submission, how, policy).await {
+                Ok(done) if done.passed => verified = Some(done),
+                Ok(done) => {
+                    reasons.push(failed_verification(submission, &done));
+                    return (reasons, Some(done));
+                }
+                Err(NotVerified(why)) => {
+                    let message = format!("it could not be verified: {why}");
+                    reasons.push(submission.reason(Effect::Escalate, "verify", message));
+                }
+            }
+        }
+        (reasons, verified)
+    }
+
+    async fn wait_for_right(&self, id: u64) -> Result<Lock, DeskError> {
+        let (state, name) = (self.state.clone(), format!("deciding-{id}"));
+        let waited = tokio::task::spawn_blocking(move || state.lock(&name, Wait::Yes)).await;
+        let lost = || DeskError::Wrong("the wait for a decision was given up".to_owned());
+        waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
+    }
+
     /// The right to decide on a submission; `None` where another process does.
-    fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DeskError> {
+    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DeskError> {
         self.state.lock(&format!("deciding-{id}"), Wait::No).map_err(file("lock"))
     }
 
@@ -91,7 +114,7 @@ impl Desk {
             let desk = Arc::clone(self);
             self.deciding.spawn(async move {
                 let nobody = AtomicBool::new(false);
-                if let Err(error) = desk.decide(id, &nobody).await {
+                if let Err(error) = desk.decide(id, &nobody, Wait::No).await {
                     tracing::warn!(submission = id, %error, "nothing could be decided");
                 }
             });
@@ -319,11 +342,6 @@ impl Held<'_> {
         let (count, most) = (files.len(), policy.max_files);
         let message = format!("the task changes {count} files, and {most} may be changed");
         (count > most).then(|| submission.reason(Effect::Escalate, "scope/files", message))
-    }
-
-    fn conflicts(&self, submission: &Submission) -> Vec<Reason> {
-        let changes = submission.files.iter().filter_map(|file| self.change(file).ok());
-        changes.filter_map(|change| gate::conflict(&change.beside())).collect()
     }
 
     /// A draft beside what it is to replace.

@@ -73,6 +73,9 @@ pub enum DeskError {
     /// A person's decision that the files do not allow.
     #[error("{0}")]
     Conflict(String),
+    /// Something that was begun, and that the disk lets nobody finish for now.
+    #[error("{0}")]
+    Unfinished(String),
 }
 
 pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DeskError {

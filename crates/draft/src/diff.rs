@@ -48,7 +48,13 @@ impl Diff {
             let was =
                 |index: usize| before.get(index).copied().unwrap_or_default().trim().to_owned();
             changed.gone.extend(old.clone().map(was));
-            changed.dropped += old.len().saturating_sub(new.len());
+            // Blank lines stand in for nothing but blank lines.
+            let blank = |lines: &[&str], range: std::ops::Range<usize>| {
+                range.filter(|at| lines.get(*at).is_none_or(|line| line.trim().is_empty())).count()
+            };
+            let words = new.len() - blank(&lines, new.clone());
+            let standing = new.len().min(words + blank(&before, old.clone()));
+            changed.dropped += old.len().saturating_sub(standing);
             let line = |index: usize| {
                 let text = lines.get(index).copied().unwrap_or_default();
                 (index + 1, text.trim_end_matches(['\n', '\r']).to_owned())
@@ -104,6 +110,8 @@ mod tests {
         let diff = Diff::between("a\nb\nc\nd\n", "a\nx\n");
         assert_eq!((diff.removed, diff.dropped), (3, 2));
         assert!((diff.deletion_ratio() - 0.5).abs() < f64::EPSILON);
+        let diff = Diff::between("a\nb\n\nc\n", "\n\n\n\n");
+        assert_eq!(diff.dropped, 3, "{diff:?}");
         let diff = Diff::between("if x:\n    key = 1\n", "key = 1\nother = 2\n");
         assert_eq!(diff.new_words().count(), 1, "{diff:?}");
         assert!(Diff::between("a\r\nb", "a\r\nb").is_empty());

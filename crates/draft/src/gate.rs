@@ -206,7 +206,7 @@ fn turns(c: char) -> bool {
 }
 
 /// That the original is no longer what the draft was made from.
-pub(crate) fn conflict(change: &Change<'_>) -> Option<Reason> {
+fn conflict(change: &Change<'_>) -> Option<Reason> {
     let about = |rule: &str, message: &str| {
         Reason::about(change.path, Effect::Escalate, rule).saying(message, WAIT)
     };
@@ -256,9 +256,9 @@ fn secrets_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
 }
 
 fn paths_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
-    let is_test = hardcoded::is_test_path(&path.to_string());
+    let kind = hardcoded::FileKind::of(&path.to_string());
     let found = diff.new_words().flat_map(|(number, line)| {
-        hardcoded::in_line(line, is_test).into_iter().map(move |found| (*number, found))
+        hardcoded::in_line(line, kind).into_iter().map(move |found| (*number, found))
     });
     let reason = |(number, found): (usize, hardcoded::HardCoded)| {
         let effect = if found.allowed { Effect::Escalate } else { Effect::Reject };

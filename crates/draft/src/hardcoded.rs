@@ -2,7 +2,8 @@
 //!
 //! Home folders, drives of Windows, shares, folders for what is temporary, and `file:///` with any of these. What
 //! every system has (`/etc`, `/usr/bin/env`, `/dev/null`) is none, and neither is what a program looks up
-//! (`$HOME`, `~/`, `%TEMP%`) or a template fills in (`/home/<user>/`, `/home/{name}/`). Tests may use `/tmp`.
+//! (`$HOME`, `~/`, `%TEMP%`) or a template fills in (`/home/<user>/`, `/home/{name}/`). Tests and
+//! documents may use `/tmp`, and what is about a container has folders of its own.
 //!
 //! Names that stand for somebody, such as `/home/user/`, are fine in a comment, and hard-coded in a program: there
 //! they are opened.
@@ -18,6 +19,44 @@ pub const ALLOWED: &str = "assize: allow-path";
 const SHOWN: usize = 80;
 /// How many paths of a line are looked at: whoever adds more of them hears of enough.
 const MOST: usize = 200;
+
+/// What a file is, by its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    Code,
+    Test,
+    /// Read by people, who take an example for one.
+    Prose,
+    /// About a container, whose folders are its own.
+    Container,
+}
+
+impl FileKind {
+    pub fn of(path: &str) -> FileKind {
+        let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
+        let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+        let starts = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+        match () {
+            () if starts(&["dockerfile", "containerfile", "docker-compose", "compose."])
+                || ends(&[".dockerfile"]) =>
+            {
+                FileKind::Container
+            }
+            () if ends(&[".md", ".mdx", ".rst", ".adoc", ".txt"]) => FileKind::Prose,
+            () if is_test_path(path) => FileKind::Test,
+            () => FileKind::Code,
+        }
+    }
+
+    /// Whether files of this kind may have what a rule finds.
+    fn has(self, rule: &str) -> bool {
+        match self {
+            FileKind::Code => false,
+            FileKind::Test | FileKind::Prose => rule == "temp-folder",
+            FileKind::Container => matches!(rule, "temp-folder" | "home-folder"),
+        }
+    }
+}
 
 /// A path in a line that should not be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +120,7 @@ static COMPILED: LazyLock<Option<Compiled>> = LazyLock::new(|| {
         elsewhere: Regex::new(
             r"(?x) \b(?i:href|routes?|router|routerlink|navigate|redirect\w*|pathname|fetch|axios|urls?|xpath|findall)\b
               | \bselect\w*Nodes?\b | <Route | \b(?:app|api|client|http|requests)\.(?:get|post|put|patch|delete|use)\(
-              | @(?:Get|Post|Put|Patch|Delete|Request)Mapping | \b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+/ | [Ll]ocation:",
+              | @(?:Get|Post|Put|Patch|Delete|Request)Mapping | \b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+/ | [Ll]ocation: | \bto=",
         )
         .ok()?,
         comment: Regex::new(r"^\s*(?:#|//|/\*|\*|--|<!--|;|>|\||-\s|\d+\.\s)").ok()?,
@@ -90,7 +129,7 @@ static COMPILED: LazyLock<Option<Compiled>> = LazyLock::new(|| {
 });
 
 /// The paths in one line.
-pub fn in_line(line: &str, is_test: bool) -> Vec<HardCoded> {
+pub fn in_line(line: &str, kind: FileKind) -> Vec<HardCoded> {
     let Some(compiled) = COMPILED.as_ref() else { return Vec::new() };
     let addresses: Vec<_> = compiled
         .address
@@ -98,7 +137,7 @@ pub fn in_line(line: &str, is_test: bool) -> Vec<HardCoded> {
         .filter(|address| !address.as_str().starts_with("file:"))
         .map(|address| address.range())
         .collect();
-    let comment = compiled.comment.is_match(line);
+    let comment = kind == FileKind::Prose || compiled.comment.is_match(line);
     let mut found: Vec<HardCoded> = Vec::new();
     let mut seen: Vec<std::ops::Range<usize>> = Vec::new();
     for Rule { id, what, pattern } in &compiled.rules {
@@ -119,7 +158,7 @@ pub fn in_line(line: &str, is_test: bool) -> Vec<HardCoded> {
             seen.push(start..end);
             let before = before_path(line, start);
             let fine = is_fine(compiled, before, path, name, comment);
-            if !fine && (*id != "temp-folder" || !is_test) {
+            if !fine && !kind.has(id) {
                 let shown = path.chars().take(SHOWN).collect();
                 found.push(HardCoded { rule: id, what, found: shown, allowed: false });
             }
@@ -175,7 +214,7 @@ fn is_fine(
 }
 
 /// Whether a file is a test, by where it lies and what it is called.
-pub fn is_test_path(path: &str) -> bool {
+fn is_test_path(path: &str) -> bool {
     const FOLDERS: [&str; 13] = [
         "test",
         "tests",

@@ -52,7 +52,7 @@ impl fmt::Display for Review {
 }
 
 /// All that the gate goes by. Its fingerprint stands beside every decision.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
     /// The most lines that a draft may add and remove.
     pub max_lines: usize,
@@ -78,7 +78,7 @@ pub struct Policy {
 }
 
 /// The most that a verification may ask for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifyMost {
     pub memory_mb: u64,
     pub seconds: u64,

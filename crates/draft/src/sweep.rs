@@ -1,7 +1,7 @@
 //! Putting away what is old, and what processes left that died.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use assize_types::Fingerprint;
 use serde::Serialize;
@@ -10,9 +10,6 @@ use crate::book::{OpenDraft, Stage, Step, Submission};
 use crate::carry_out::STAGING;
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::task::TaskId;
-
-/// A copy of a workspace that is older than this is nobody's.
-const OLDEST_COPY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What was put away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -98,17 +95,16 @@ impl Held<'_> {
         };
         let state = &self.desk.state;
         for name in state.names().map_err(file("state"))? {
+            // A copy is in use for as long as somebody decides.
+            let copy = name.strip_prefix("verify-").and_then(|rest| rest.split('-').next());
+            if let Some(id) = copy.and_then(|id| id.parse().ok())
+                && let Some(_right) = self.desk.right_to_decide(id)?
+            {
+                let _ = std::fs::remove_dir_all(self.desk.own_folder().join(&name));
+            }
             let number = name.strip_prefix("deciding-").and_then(|id| id.parse().ok());
             if number.is_some_and(|id| !waits(id)) {
                 state.discard(&name).map_err(file(&name))?;
-            }
-            if name.starts_with("verify-") {
-                let folder = self.desk.own_folder().join(&name);
-                let age = std::fs::metadata(&folder).and_then(|there| there.modified());
-                let age = age.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-                if age.is_some_and(|age| age > OLDEST_COPY) {
-                    let _ = std::fs::remove_dir_all(&folder);
-                }
             }
         }
         Ok(())

@@ -95,6 +95,7 @@ impl Desk {
             exclude: Globs::new(&how.exclude).map_err(|error| failed(&error))?,
             workspace: self.workspace.path().to_owned(),
             beside: self.own_folder().to_owned(),
+            name: format!("verify-{}-", submission.id),
             room: how.memory_mb << 20,
             places,
             drafts,
@@ -109,8 +110,9 @@ impl Desk {
 /// How a workspace is copied.
 struct Copying {
     workspace: PathBuf,
-    /// Where the copy is made.
+    /// Where the copy is made, and what its name begins with.
     beside: PathBuf,
+    name: String,
     drafts: BTreeMap<String, Vec<u8>>,
     exclude: Globs,
     places: Places,
@@ -124,7 +126,7 @@ impl Copying {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             NotVerified(format!("the workspace could not be copied: {what}: {error}"))
         };
-        let made = tempfile::Builder::new().prefix("verify-").tempdir_in(&self.beside);
+        let made = tempfile::Builder::new().prefix(&self.name).tempdir_in(&self.beside);
         let made = made.map_err(|error| failed("a folder", &error))?;
         let copy = Folder::at(made.path()).map_err(|error| failed("a folder", &error))?;
         let workspace =

@@ -69,7 +69,14 @@ impl ServerHandler for DraftServer {
         let by = name_of(&context);
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         // Whatever goes wrong is for the model to read: an error of the protocol it would never see.
-        let result = match tools::call(&self.desk, &by, &request.name, &arguments).await {
+        let called = tokio::select! {
+            called = tools::call(&self.desk, &by, &request.name, &arguments) => called,
+            // Nobody hears the answer: what was decided is told with the next.
+            () = context.ct.cancelled() => {
+                return Err(ErrorData::internal_error("cancelled by the client", None));
+            }
+        };
+        let result = match called {
             Ok(answer) => CallToolResult::structured(answer),
             Err(error) => CallToolResult::error(vec![ContentBlock::text(error.to_string())]),
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use assize_draft::{HANDOFF, Mirror, Options, Step, TRANSITIONS};
+use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
 use assize_store::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_types::text::shorten;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(crate) async fn run(
     let Some(store) = kept::open_to_read(config, around)? else {
         return without_store(&command, &super::workspace(args, around));
     };
-    let desk = desk(args, config, around, store.clone(), Options::default())?;
+    let desk = desk(args, around, store.clone(), super::options(config)?)?;
     match command {
         AuditCommand::Verify { since, json, .. } => {
             let log = store.audit_log(AuditQuery::default()).await?;

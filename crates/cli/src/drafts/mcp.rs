@@ -6,12 +6,12 @@ use assize_draft::{GATE, Options};
 use assize_mcp::{Ended, serve_stdio};
 use assize_types::Cancel;
 
-use super::{desk, keep, show, verifier};
+use super::{desk, keep, options, show, verifier};
 use crate::args::McpArgs;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::kept;
 use crate::terminal::{self, DIM, note, paint};
+use crate::{kept, until_cancelled};
 
 pub(crate) async fn run(
     args: McpArgs,
@@ -20,11 +20,14 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let store = kept::open_safe(config, around)?;
-    let how = Options { verifier: Some(verifier(config, around)), ..Options::default() };
-    let desk = desk(&args.workspace, config, around, store, how)?;
+    let how = Options { verifier: Some(verifier(config, around)), ..options(config)? };
+    let desk = desk(&args.workspace, around, store, how)?;
     // What is old, and what an earlier process left: that may take long, and the client waits.
-    desk.sweep(GATE, show::now(), keep(config)).await?;
-    desk.begin_to_decide_what_is_left().await?;
+    let ready = async {
+        desk.sweep(GATE, show::now(), keep(config)).await?;
+        Ok(desk.begin_to_decide_what_is_left().await?)
+    };
+    until_cancelled(&cancel, ready).await?;
     let folder = desk.workspace().display();
     let heading = format!("drafts of `{folder}`, over standard input and output");
     note(&paint(DIM, terminal::harmless(&heading)));

@@ -94,6 +94,11 @@ pub(crate) fn policy(config: &Config) -> Result<Policy, Failure> {
     Ok(policy)
 }
 
+/// What a desk is set up with, as the settings have it.
+pub(crate) fn options(config: &Config) -> Result<Options, Failure> {
+    Ok(Options { policy: policy(config)?, ..Options::default() })
+}
+
 /// How long what is settled is kept.
 pub(crate) fn keep(config: &Config) -> Duration {
     Duration::from_secs(config.whole("draft.keep_days").unwrap_or(30) * 24 * 60 * 60)
@@ -102,18 +107,16 @@ pub(crate) fn keep(config: &Config) -> Duration {
 /// The desk of a workspace.
 pub(crate) fn desk(
     args: &WorkspaceArgs,
-    config: &Config,
     around: &Surroundings,
     store: Arc<dyn Store>,
     how: Options,
 ) -> Result<Arc<Desk>, Failure> {
-    let options = Options { policy: policy(config)?, ..how };
     let folder = workspace(args, around);
     if !folder.is_dir() {
         let message = format!("there is no folder `{}`", folder.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    Ok(Desk::open(&folder, &around.state_folder.join("drafts"), store, options)?)
+    Ok(Desk::open(&folder, &around.state_folder.join("drafts"), store, how)?)
 }
 
 /// Whoever runs the project's own tests.
@@ -127,7 +130,7 @@ pub(crate) fn desk_to_use(
     config: &Config,
     around: &Surroundings,
 ) -> Result<Arc<Desk>, Failure> {
-    desk(args, config, around, kept::open_safe(config, around)?, Options::default())
+    desk(args, around, kept::open_safe(config, around)?, options(config)?)
 }
 
 /// The desk of a workspace, to look at it; `None` where nothing was ever kept.
@@ -137,7 +140,7 @@ pub(crate) fn desk_to_see(
     around: &Surroundings,
 ) -> Result<Option<Arc<Desk>>, Failure> {
     match kept::open_to_read(config, around)? {
-        Some(store) => desk(args, config, around, store, Options::default()).map(Some),
+        Some(store) => desk(args, around, store, options(config)?).map(Some),
         None => Ok(None),
     }
 }
@@ -152,7 +155,7 @@ impl From<DeskError> for Failure {
             DeskError::Store(_) => FailureKind::Environment,
             DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
             DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
-            DeskError::File { .. } => FailureKind::Environment,
+            DeskError::File { .. } | DeskError::Unfinished(_) => FailureKind::Environment,
             DeskError::Conflict(_) => FailureKind::Verdict,
         };
         Failure::from_error(kind, &error)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
-use assize_draft::{Contract, Desk, Folder, Options, TaskId, Workspace};
+use assize_draft::{Contract, Desk, Folder, Options, Policy, TaskId, Workspace};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunError, RunOptions};
 use assize_llm::Request;
@@ -45,6 +45,8 @@ const WAITS: u8 = 6;
 struct Input {
     workspace: PathBuf,
     work: Work,
+    /// What the gate goes by, as it was when the run began.
+    policy: Policy,
     provider: String,
     model: String,
 }
@@ -77,13 +79,14 @@ pub(crate) async fn run(
         Some(before) => WorkspaceArgs { workspace: Some(before.workspace.clone()) },
         None => WorkspaceArgs { workspace: args.workspace.workspace.clone() },
     };
-    // Nobody else waits: a verification may take as long as it may.
-    let how = Options {
-        verifier: Some(drafts::verifier(config, around)),
-        patience: PATIENCE,
-        ..Options::default()
+    let policy = match &before {
+        Some(before) => before.policy.clone(),
+        None => drafts::policy(config)?,
     };
-    let desk = drafts::desk(&at, config, around, store.clone(), how)?;
+    // Nobody else waits: a verification may take as long as it may.
+    let verifier = Some(drafts::verifier(config, around));
+    let how = Options { policy: policy.clone(), verifier, patience: PATIENCE };
+    let desk = drafts::desk(&at, around, store.clone(), how)?;
     desk.begin_to_decide_what_is_left().await?;
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
     let goal = || contract(&desk).map(|contract| contract.and_then(|contract| contract.goal));
@@ -109,7 +112,7 @@ pub(crate) async fn run(
             kept::refuse_another_model(&run, named, &gateway, &args.model)?;
             before
         }
-        None => fresh(&args, task, config, &desk, &gateway).await?,
+        None => fresh(&args, (task, policy), config, &desk, &gateway).await?,
     };
     let new = || NewRun {
         kind: KIND.to_owned(),
@@ -129,7 +132,12 @@ pub(crate) async fn run(
         journal: Arc::new(journal),
     };
     trail::workflow_started(&sitting.input.work.task, sitting.gateway.name().0);
-    let outcome = sitting.work(cancel).await?;
+    let outcome = sitting.work(cancel.clone()).await?;
+    // What others left may still be looked at.
+    tokio::select! {
+        () = sitting.desk.finish_deciding() => {}
+        _ = cancel.cancelled() => {}
+    }
     sitting.finish(outcome).await
 }
 
@@ -143,7 +151,7 @@ fn read_input(run: &Run) -> Result<Input, Failure> {
 /// What a new run is to do.
 async fn fresh(
     args: &WorkArgs,
-    task: String,
+    (task, policy): (String, Policy),
     config: &Config,
     desk: &Arc<Desk>,
     gateway: &Gateway,
@@ -165,6 +173,10 @@ async fn fresh(
                 files.push(named);
             }
         }
+        // What cannot be shown is told before anything is begun.
+        for path in &files {
+            desk.file("person", path).await?;
+        }
         if files.is_empty() && mode == Mode::Text {
             let message = "the task names no file of the workspace, and without tools the model sees no other";
             return Err(
@@ -176,6 +188,7 @@ async fn fresh(
     let (provider, model) = gateway.name();
     Ok(Input {
         workspace: desk.workspace().to_owned(),
+        policy,
         work: Work {
             task,
             task_id,

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::exec::until;
 use crate::{Home, Ran};
 
 pub(crate) const WATCHDOG: &str = "#!/usr/bin/env python3\nimport sys\n\n\ndef main():\n    print(\"watching\")\n    return 0\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n";
@@ -385,4 +386,70 @@ fn what_fails_its_tests_is_not_accepted() {
     assert_eq!(late["verdict"], "rejected", "{late}");
     assert_eq!(late["verified"]["outcome"], "took longer than 1 s");
     client.end();
+}
+
+/// A client that gives up waiting hears of the verdict later.
+#[test]
+fn what_is_decided_after_a_client_gave_up_is_told_later() {
+    let home = project().set("PATH", "/usr/bin:/bin");
+    let mut client = Client::start(&home, &["--verify", "sleep 1; false"]);
+    let asked = json!({"source_path": "src/watchdog.py", "task_id": "t"});
+    let draft = client.call("ollama_request_draft", asked).unwrap()["draft_path"].clone();
+    let written = json!({"draft_path": draft, "content": format!("{WATCHDOG}# end\n")});
+    client.call("ollama_write_draft", written).unwrap();
+    let submit = json!({"name": "ollama_submit_draft", "arguments": {"draft_path": draft,
+        "original_path": "src/watchdog.py", "task_id": "t", "change_summary": "x"}});
+    let call = json!({"jsonrpc": "2.0", "id": 777, "method": "tools/call", "params": submit});
+    client.say(&call.to_string());
+    let log = home.work().join("_handoff/transition.ndjson");
+    let told = |word: &str| {
+        until(word, || fs::read_to_string(&log).is_ok_and(|log| log.contains(word)));
+    };
+    told("\"submitted\"");
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                        "params": {"requestId": 777, "reason": "too long"}});
+    client.say(&cancel.to_string());
+    told("\"decided\"");
+    let asked = json!({"source_path": "other.py", "task_id": "t"});
+    let next = client.call("ollama_request_draft", asked).unwrap();
+    assert_eq!(next["messages"][0]["kind"], "DRAFT_REJECTED", "{next}");
+    client.end();
+}
+
+/// What is switched off, or forbidden, while the tests run is not accepted for all that.
+#[test]
+fn what_changes_while_the_tests_run_counts() {
+    let home = project().set("PATH", "/usr/bin:/bin");
+    let contract = r#"{"version": 1, "allowed_paths": ["docs/"]}"#;
+    for forbid in [true, false] {
+        let mut client = Client::start(&home, &["--verify", "sleep 3"]);
+        let task = if forbid { "t1" } else { "t2" };
+        let asked = json!({"source_path": "src/watchdog.py", "task_id": task});
+        let draft = client.call("ollama_request_draft", asked).unwrap()["draft_path"].clone();
+        let written = json!({"draft_path": draft, "content": format!("{WATCHDOG}# end\n")});
+        client.call("ollama_write_draft", written).unwrap();
+        let submit = json!({"draft_path": draft, "original_path": "src/watchdog.py", "task_id": task,
+                            "change_summary": "x"});
+        let verdict = std::thread::scope(|scope| {
+            let answer = scope.spawn(|| client.call("ollama_submit_draft", submit).unwrap());
+            let log = home.work().join("_handoff/transition.ndjson");
+            until("it is handed in", || {
+                let log = fs::read_to_string(&log).unwrap_or_default();
+                let of_task = |line: &&str| {
+                    line.contains("\"submitted\"") && line.contains(&format!("\"{task}\""))
+                };
+                log.lines().filter(of_task).count() == 1
+            });
+            match forbid {
+                true => drop(home.write("_handoff/TASK_CONTRACT.json", contract)),
+                false => drop(home.run(&["drafts", "off"])),
+            }
+            answer.join().unwrap()
+        });
+        let expected = if forbid { "rejected" } else { "escalated" };
+        assert_eq!(verdict["verdict"], expected, "{verdict}");
+        fs::remove_file(home.work().join("_handoff/TASK_CONTRACT.json")).unwrap_or_default();
+        client.end();
+    }
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
 }

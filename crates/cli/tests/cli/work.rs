@@ -151,13 +151,16 @@ fn a_worker_that_is_killed_goes_on_where_it_was() {
     let mut dice = fastrand::Rng::with_seed(7);
     let mut killed = 0;
     while killed < kills {
-        let home = project().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+        let home = project().set("ASSIZE_REHEARSAL_LATENCY_MS", "20").set("PATH", "/usr/bin:/bin");
         loop {
             let listed: Value =
                 serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
             let mut command = match listed[0]["id"].as_str() {
                 _ if listed[0]["status"] == "done" => break,
                 Some(run) => home.command(&["runs", "resume", run]),
+                // With and without tools, and with tests that take their time.
+                None if killed % 3 == 1 => home.command(&["work", TASK, "--mode", "text"]),
+                None if killed % 3 == 2 => home.command(&["work", TASK, "--verify", "sleep 0.4"]),
                 None => home.command(&["work", TASK]),
             };
             let mut child = command.spawn().unwrap();
@@ -312,5 +315,32 @@ fn every_provider_that_calls_tools_can_work() {
         assert_eq!(ran.code, 0, "{name}: {} {}", ran.out, ran.err);
         assert_eq!(home.text("src/watchdog.py"), changed, "{name}");
         assert_eq!(fake.take_complaints(), [] as [&str; 0], "{name}");
+    }
+}
+
+/// What was not taken of one answer is no part of the next, and old keys in a file are no part of a summary.
+#[test]
+fn answers_by_text_stand_for_themselves() {
+    let key = ["TOKEN = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\""].concat();
+    let old = format!("{key}\nx = 1\n");
+    let answers = [
+        "FILE: b.py\n```\nx = 2\n```\nFILE: ../x\n```\nevil\n```\n".to_owned(),
+        "FILE: README.md\n```\n# A\n```sh\nmake\n```\nmore\n```\n".to_owned(),
+        format!("Here.\n\nFILE: a.py\n```\n{}```\n", old.replace("x = 1", "x = 2")),
+    ];
+    let fake = FakeProvider::scripted(Kind::Ollama, answers.map(Reply::text));
+    let home = with(&fake);
+    home.write("a.py", &old);
+    home.write("b.py", "x = 1\n");
+    let ran = home.run(&["work", "Change a.py and b.py", "--provider", "ollama", "--mode", "text"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert_eq!(home.text("b.py"), "x = 1\n");
+    assert!(home.text("a.py").ends_with("x = 2\n"));
+    assert!(!home.work().join("README.md").exists());
+    for (file, why) in [("src", "it is a folder"), (".env", "may hold secrets")] {
+        home.write(".env", "KEY=1");
+        let args = ["work", "x", "--provider", "ollama", "--mode", "text", "--file", file];
+        let ran = home.run(&args);
+        assert!(ran.code != 0 && ran.err.contains(why), "{file}: {} {}", ran.code, ran.err);
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn rules(line: &str) -> Vec<&'static str> {
-    in_line(line, false).into_iter().map(|path| path.rule).collect()
+    in_line(line, FileKind::Code).into_iter().map(|path| path.rule).collect()
 }
 
 #[test]
@@ -221,15 +221,15 @@ fn what_every_system_has_or_a_program_looks_up_is_fine() {
 #[test]
 fn tests_may_use_temporary_folders_and_lines_may_say_that_a_path_stays() {
     for line in ["open('/tmp/x')", r"'C:\Temp\x'", "file:///tmp/x", "/var/folders/a/b"] {
-        assert_eq!(in_line(line, true), [], "{line}");
+        assert_eq!(in_line(line, FileKind::Test), [], "{line}");
     }
-    assert_eq!(in_line("open('/home/ann/x')", true).len(), 1);
-    let found = in_line("open('/home/ann/x')  # assize: allow-path", false);
+    assert_eq!(in_line("open('/home/ann/x')", FileKind::Test).len(), 1);
+    let found = in_line("open('/home/ann/x')  # assize: allow-path", FileKind::Code);
     assert!(found[0].allowed);
     assert_eq!(found[0].found, "/home/ann/x");
-    let found = in_line(&format!("/home/ann/{}", "é".repeat(200)), false);
+    let found = in_line(&format!("/home/ann/{}", "é".repeat(200)), FileKind::Code);
     assert_eq!((found.len(), found[0].found.chars().count()), (1, 80));
-    let two = in_line("cp /home/ann/a D:/b", false);
+    let two = in_line("cp /home/ann/a D:/b", FileKind::Code);
     assert_eq!(two.len(), 2);
     assert!(!two[0].allowed);
 }
@@ -272,4 +272,29 @@ fn tests_are_told_by_their_paths() {
     ] {
         assert!(!is_test_path(path), "{path}");
     }
+}
+
+#[test]
+fn what_is_an_example_or_a_containers_own_is_fine() {
+    for (path, kind) in [
+        ("README.md", FileKind::Prose),
+        ("docs/guide.rst", FileKind::Prose),
+        ("deploy/Dockerfile.prod", FileKind::Container),
+        ("docker-compose.yml", FileKind::Container),
+        ("tests/test_a.py", FileKind::Test),
+        ("src/a.py", FileKind::Code),
+    ] {
+        assert_eq!(FileKind::of(path), kind, "{path}");
+    }
+    let prose = |line: &str| in_line(line, FileKind::Prose).len();
+    assert_eq!(prose("Put it into /Users/you/projects, or write to /tmp/out.json."), 0);
+    assert_eq!(prose("It is in /Users/ann/projects."), 1);
+    assert_eq!(in_line("COPY . /home/app/src", FileKind::Container), []);
+    assert_eq!(in_line("<Link to=\"/home/settings\">", FileKind::Code), []);
+    // A word elsewhere in the line excuses nothing.
+    assert_eq!(
+        in_line("rows = open(\"/home/alice/data.csv\")  # fetch rows", FileKind::Code).len(),
+        1
+    );
+    assert_eq!(in_line("url = \"x\"; p = open(\"/home/alice/data.csv\")", FileKind::Code).len(), 1);
 }

@@ -102,17 +102,17 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     let text = &line[start..end];
     let words = words(text);
     let Some((kind, plain)) = kind(&words) else { return Some(None) };
-    // Whoever passes something writes this, too.
-    let assigned =
-        line[end..].trim_start_matches(['"', '\'', '`', ']', ' ']).starts_with(['=', ':']);
-    if words.last().is_some_and(|word| word == "pass") && !assigned {
-        return Some(None);
-    }
     let command = line[..start].split_whitespace().next_back().unwrap_or_default();
     let spaced = text.starts_with("--")
         || matches!(command, "ENV" | "setx")
         || text == "requirepass"
         || line.trim_start().starts_with("machine ");
+    // Whoever passes something writes this, too.
+    let assigned =
+        line[end..].trim_start_matches(['"', '\'', '`', ']', ' ']).starts_with(['=', ':']);
+    if words.last().is_some_and(|word| word == "pass") && !assigned && !spaced {
+        return Some(None);
+    }
     Some(Some(Name { end, kind, plain, spaced }))
 }
 

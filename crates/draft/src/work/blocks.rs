@@ -7,9 +7,9 @@ pub struct FileBlock {
     pub content: String,
 }
 
-/// A block that has no end.
+/// A block that has no end, or may have ended too early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the block of `{0}` has no end")]
+#[error("where the block of `{0}` ends is not clear")]
 pub struct NotClosed(String);
 
 /// The file blocks of an answer: a line `FILE: path`, and the whole file between two fences after it.
@@ -24,7 +24,7 @@ pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, NotClosed> {
         let bare = line.trim_end();
         if let Some((fence, content)) = &mut open {
             // A fence that is longer, or says more, belongs to the file.
-            if bare.trim_start() != fence {
+            if bare != fence {
                 content.push_str(line);
                 continue;
             }
@@ -36,8 +36,13 @@ pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, NotClosed> {
         let start = bare.trim_start();
         let mark = start.chars().next().unwrap_or(' ');
         let fence: String = start.chars().take_while(|c| *c == mark).collect();
-        if matches!(mark, '`' | '~') && fence.len() >= 3 && path.is_some() {
-            open = Some((fence, String::new()));
+        if matches!(mark, '`' | '~') && fence.len() >= 3 {
+            match (&path, blocks.last()) {
+                (Some(_), _) => open = Some((fence, String::new())),
+                // The block before it may have ended too early, at a fence of its own file.
+                (None, Some(FileBlock { path, .. })) => return Err(NotClosed(path.clone())),
+                (None, None) => {}
+            }
             continue;
         }
         let named = start.trim_matches(|c: char| "#*`_ ".contains(c));
@@ -61,7 +66,7 @@ mod tests {
 
     #[test]
     fn blocks_are_found_in_the_words_around_them() {
-        let answer = "Here it is.\n\nFILE: src/a.py\n```python\nx = 1\n```\n\n**FILE: `b.md`**\n````md\n```\ncode\n```\n````\nFile: c\n~~~\ny\n~~~\nDone. ```not a file```\n```\nno name\n```\n";
+        let answer = "Here it is.\n```\nno name\n```\n\nFILE: src/a.py\n```python\nx = 1\n```\n\n**FILE: `b.md`**\n````md\n```\ncode\n```\n````\nFile: c\n~~~\ny\n~~~\nDone. ```not a file```\n";
         let block =
             |path: &str, content: &str| FileBlock { path: path.into(), content: content.into() };
         assert_eq!(
@@ -72,6 +77,10 @@ mod tests {
             assert_eq!(file_blocks(none).unwrap(), [], "{none}");
         }
         assert!(file_blocks("FILE: a\n```\nnever closed").is_err());
+        // A fence of the file itself ends it too early: what was meant cannot be known.
+        assert!(file_blocks("FILE: a.md\n```\n# A\n```sh\nmake\n```\nmore\n```\n").is_err());
+        let indented = file_blocks("FILE: a.py\n```\n'''\n    ```\n'''\n```\n").unwrap();
+        assert_eq!(indented[0].content, "'''\n    ```\n'''\n");
     }
 
     proptest! {

@@ -43,10 +43,10 @@ impl Worker {
         for path in &state.work.files {
             let key = format!("file-{}", files.len() + 1);
             let read = async {
-                match self.desk.read_file(&self.name, path).await {
-                    Ok((text, inside)) => Ok((inside.to_string(), text)),
+                match self.desk.file(&self.name, path).await {
+                    Ok(Some(text)) => Ok((path.clone(), text)),
                     // One that is not there yet can be written all the same.
-                    Err(DeskError::Wrong(_)) => Ok((path.clone(), String::new())),
+                    Ok(None) => Ok((path.clone(), String::new())),
                     Err(error) => Err(Broke(error.to_string())),
                 }
             };
@@ -201,6 +201,13 @@ impl Worker {
         }
         let step = state.steps;
         let task = state.work.task_id.to_string();
+        // What an earlier answer left, of which nothing came, is not part of this one.
+        let fresh = async {
+            let put_away = self.desk.withdraw(&self.name, &state.work.task_id).await;
+            put_away.map_err(|error| Broke(error.to_string()))
+        };
+        let key = format!("step-{step}/put-away");
+        context.effect(&key, || Fingerprint::NONE, fresh, |()| Vec::new()).await?;
         let mut drafts = Vec::new();
         let mut wrong = Vec::new();
         for (index, block) in blocks.iter().enumerate() {
@@ -229,7 +236,8 @@ impl Worker {
         }
         let mut updates = Vec::new();
         if let Some((draft, path)) = drafts.first().filter(|_| wrong.is_empty()) {
-            let summary = assize_types::text::shorten(&state.said.text, 300);
+            let before = state.said.text.split("FILE:").next().unwrap_or_default();
+            let summary = assize_types::text::shorten(before.trim(), 300);
             let submit = json!({"draft_path": draft, "original_path": path, "task_id": task,
                                 "change_summary": summary, "include_all_drafts": true});
             let key = format!("step-{step}/submit");

@@ -97,8 +97,8 @@ pub(crate) const NO_BLOCKS: &str = "There was no file block in your answer. Writ
     after it the whole new content of the file between two lines of three backticks.";
 
 /// What it is told whose last block has no end.
-pub(crate) const NOT_CLOSED: &str = "A file block in your answer has no end, so nothing of it was taken. Close every \
-    block with a fence as long as the one that opens it, and longer than any in the file.";
+pub(crate) const NOT_CLOSED: &str = "It is not clear where a file block in your answer ends, so nothing of it was taken. \
+    Use fences of five backticks around each file, and no other fences outside the files.";
 
 fn ends_with_result(state: &WorkState) -> bool {
     matches!(state.transcript.last(), Some(assize_llm::Turn::Tool(_)))

@@ -158,6 +158,17 @@ impl Desk {
         Ok((text, inside))
     }
 
+    /// A file that a worker without tools is to be shown; `None` if it is not there yet.
+    ///
+    /// # Errors
+    /// When it may not be seen, or is no text.
+    pub async fn file(&self, by: &str, path: &str) -> Result<Option<String>, DeskError> {
+        match self.current(path) {
+            Ok(None) => Ok(None),
+            _ => self.read_file(by, path).await.map(|(text, _)| Some(text)),
+        }
+    }
+
     /// The files that a task speaks of: by their path, or by a name that only one file has.
     pub async fn files_named_in(&self, task: &str) -> Result<Vec<String>, DeskError> {
         let (_, places) = self.hold().await?.policy()?;

@@ -122,7 +122,11 @@ impl State for WorkState {
                 self.said = said;
             }
             Update::Turns(turns) => self.transcript.extend(turns),
-            Update::Handed(handed) => self.handed.push(handed),
+            Update::Handed(handed) => {
+                // Asked again, it is the same.
+                self.handed.retain(|one| one.message_id != handed.message_id);
+                self.handed.push(handed);
+            }
             Update::Spent(spent) => self.spent = self.spent.plus(spent),
             Update::FellBack => {
                 self.mode = Mode::Text;

@@ -129,7 +129,7 @@ proptest! {
     #[test]
     fn no_text_is_too_odd(line in "\\PC{0,200}") {
         in_line(&line);
-        hardcoded::in_line(&line, false);
+        hardcoded::in_line(&line, hardcoded::FileKind::Code);
     }
 
     #[test]
