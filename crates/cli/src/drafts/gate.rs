@@ -101,7 +101,8 @@ fn files(files: &[Proposed]) -> String {
 }
 
 fn list(book: &Book, all: bool, json: bool) -> Result<(), Failure> {
-    let waits = |s: &&Submission| matches!(s.stage, Stage::Submitted | Stage::Escalated);
+    let settled = |stage: Stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
+    let waits = |s: &&Submission| !settled(s.stage);
     let wanted: Vec<&Submission> =
         book.submissions.values().rev().filter(|s| all || waits(s)).collect();
     if json {
