@@ -70,7 +70,8 @@ pub(crate) async fn make(
     Ok((manager, sandbox, chosen.why))
 }
 
-fn wanted(config: &Config) -> Result<Wanted, Failure> {
+/// The walls that the settings ask for.
+pub(crate) fn wanted(config: &Config) -> Result<Wanted, Failure> {
     let name = config.text("sandbox.isolation").unwrap_or("auto");
     name.parse().map_err(|error| Failure::from_error(FailureKind::Settings, &error))
 }

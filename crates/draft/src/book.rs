@@ -334,10 +334,22 @@ impl Book {
                     Some(Stage::Undoing) => Stage::Accepted,
                     _ => Stage::Escalated,
                 };
-                self.moved(*submission, entry, stage);
+                // Nothing came of it: it stands as long as before.
+                if let Some(submission) = self.submissions.get_mut(submission) {
+                    submission.stage = stage;
+                }
             }
-            Step::Undoing { submission, .. } => self.moved(*submission, entry, Stage::Undoing),
-            Step::Undone { submission } => self.moved(*submission, entry, Stage::Undone),
+            Step::Undoing { submission, .. } => {
+                if let Some(submission) = self.submissions.get_mut(submission) {
+                    submission.stage = Stage::Undoing;
+                }
+            }
+            Step::Undone { submission } => {
+                self.moved(*submission, entry, Stage::Undone);
+                if let Some(submission) = self.submissions.get_mut(submission) {
+                    submission.by = Some(entry.actor.clone());
+                }
+            }
             Step::Refused { .. } => self.refused += 1,
             Step::Told { task, up_to } => {
                 self.pending.retain(|id, message| *id > *up_to || message.task_id != *task);

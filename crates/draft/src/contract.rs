@@ -23,6 +23,9 @@ const MOST_PATTERNS: usize = 500;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
+    /// For editors: where this form is written down.
+    #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
     /// The version of this form: 1.
     #[schemars(range(min = 1, max = 1))]
     pub version: u32,
@@ -119,7 +122,9 @@ impl Verify {
 pub enum ContractError {
     #[error("`_handoff/{CONTRACT}` cannot be read: {0}")]
     File(#[from] FileError),
-    #[error("`_handoff/{CONTRACT}` is not right: {0}; whoever gave the task must mend it")]
+    #[error(
+        "`_handoff/{CONTRACT}` is not right: {0}; whoever gave the task must mend it (its form is in docs/drafts.md)"
+    )]
     Form(String),
 }
 
@@ -154,6 +159,11 @@ impl Contract {
             task.parse::<TaskId>().map_err(|error| form(format!("`task_id`: {error}")))?;
         }
         let patterns = contract.allowed_paths.as_deref().unwrap_or_default();
+        if contract.allowed_paths.as_ref().is_some_and(Vec::is_empty) {
+            return Err(form(
+                "`allowed_paths` is empty; leave it out to allow everything".to_owned(),
+            ));
+        }
         let exclude = contract.verify.as_ref().map_or(0, |verify| verify.exclude.len());
         if patterns.len().max(exclude) > MOST_PATTERNS {
             return Err(form(format!("it has more than {MOST_PATTERNS} patterns")));
@@ -196,7 +206,7 @@ mod tests {
     #[test]
     fn a_contract_has_a_form() {
         let contract = Contract::parse(
-            br#"{"version": 1, "task_id": "t1", "goal": "g", "allowed_paths": ["src/**"],
+            br#"{"$schema": "x", "version": 1, "task_id": "t1", "goal": "g", "allowed_paths": ["src/**"],
                  "limits": {"max_lines": 50}, "verify": {"command": "make test", "seconds": 5}}"#,
         )
         .unwrap();
@@ -205,14 +215,15 @@ mod tests {
         assert_eq!((verify.seconds, verify.memory_mb), (5, 512));
         for (text, why) in [
             ("", "EOF while parsing"),
-            ("[1]", "no JSON object"),
-            ("[1, null, null, null, {}, null]", "no JSON object"),
+            ("[null, 1]", "no JSON object"),
+            ("[null, 1, null, null, null, {}, null]", "no JSON object"),
             ("{}", "missing field `version`"),
             (r#"{"version": 2}"#, "`version` is 2, and only 1 is known"),
             (r#"{"version": 1, "allowed": []}"#, "unknown field `allowed`"),
             (r#"{"version": 1, "task_id": "a/b"}"#, "`task_id`: `a/b` is no task id"),
             (r#"{"version": 1, "allowed_paths": ["a["]}"#, "`allowed_paths`: `a[`"),
             (r#"{"version": 1, "allowed_paths": ["../x"]}"#, "`allowed_paths`: `../x`"),
+            (r#"{"version": 1, "allowed_paths": []}"#, "leave it out to allow everything"),
             (r#"{"version": 1, "limits": {"max_lines": 0}}"#, "must be at least 1"),
             (r#"{"version": 1, "limits": {"max_deletion": 2}}"#, "from 0 to 1"),
             (r#"{"version": 1, "verify": {"command": " "}}"#, "`verify.command` is empty"),

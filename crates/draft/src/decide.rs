@@ -177,7 +177,8 @@ impl Desk {
         reason.what_to_do = "do what they say".to_owned();
         let ruling = Ruling {
             verdict: Verdict::Rejected,
-            reasons: std::iter::once(reason).chain(submission.reasons.clone()).collect(),
+            // What the gate had doubted is settled by what they say.
+            reasons: vec![reason],
             // A contract that is not right keeps nobody from saying no.
             policy: held.policy().map_or(submission.policy, |(policy, _)| policy.fingerprint()),
             review: Review::Escalated,
@@ -224,14 +225,14 @@ fn rule(
                 "nobody is asked here: change less, or leave this file alone".to_owned();
         }
     }
-    Ruling {
-        verdict: Verdict::of(&reasons, policy.review),
-        reasons,
-        policy: policy.fingerprint(),
-        review: policy.review,
-        verified,
-        told,
+    let verdict = Verdict::of(&reasons, policy.review);
+    if verdict == Verdict::Rejected && policy.review != Review::Never {
+        for reason in reasons.iter_mut().filter(|reason| reason.effect == Effect::Escalate) {
+            reason.what_to_do =
+                "mend the rest; this alone would be for a person to decide".to_owned();
+        }
     }
+    Ruling { verdict, reasons, policy: policy.fingerprint(), review: policy.review, verified, told }
 }
 
 fn failed_verification(submission: &Submission, done: &Verified) -> Reason {

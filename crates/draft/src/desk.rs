@@ -182,6 +182,18 @@ impl Desk {
         Ok(Mirror::of(&handoff, &entries).map_err(file(TRANSITIONS))?.0)
     }
 
+    /// The contract that is in force, if there is one.
+    ///
+    /// # Errors
+    /// When it is not right.
+    pub fn contract(&self) -> Result<Option<Contract>, DeskError> {
+        match Folder::existing_handoff(&self.workspace) {
+            Ok(handoff) => Ok(Contract::read(&handoff)?),
+            Err(FileError::Missing) => Ok(None),
+            Err(error) => Err(file(HANDOFF)(error)),
+        }
+    }
+
     /// What was kept of a file's content.
     ///
     /// # Errors

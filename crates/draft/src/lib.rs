@@ -1,9 +1,15 @@
 //! Drafts behind a gate: those who propose changes to files never touch them.
 //!
-//! A worker reads files of a [`Workspace`] and writes drafts into one folder of it, [`Drafts`]. Paths are
-//! what it writes them as, and therefore hostile: they are taken apart here ([`Inside`]) and opened by the
-//! kernel relative to the folder, which refuses whatever leads out of it, links of all kinds included. Nothing
-//! depends on what a path meant a moment ago.
+//! At the [`Desk`] of a workspace, workers get copies of files, write drafts and hand them in ([`tools`]). A gate
+//! looks at what would change ([`gate`]), under the settings and a [`Contract`] ([`Policy`]); what it accepts is
+//! applied, all of it or none, and whatever happens is written down. How things stand is what all that was written
+//! down comes to: the [`Book`].
+//!
+//! Paths are what somebody wrote, and therefore hostile: they are taken apart here ([`Inside`]) and opened by the
+//! kernel relative to a [`Workspace`] or a [`Folder`], which refuses whatever leads out of it, links of all kinds
+//! included. Nothing depends on what a path meant a moment ago.
+//!
+//! [`work`] is a worker of our own.
 
 mod apply;
 mod book;

@@ -74,7 +74,7 @@ pub(crate) enum DraftsCommand {
     },
     /// Print a draft
     Show {
-        /// Its name, or its file's if no other draft is of that file
+        /// Its name, or the path of its file from the workspace's folder
         draft: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -84,7 +84,7 @@ pub(crate) enum DraftsCommand {
     },
     /// Show what a draft changes
     Diff {
-        /// Its name, or its file's if no other draft is of that file
+        /// Its name, or the path of its file from the workspace's folder
         draft: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -138,8 +138,9 @@ pub(crate) enum GateCommand {
     },
     /// Apply what waits for you
     Accept {
-        /// Its number
-        submission: String,
+        /// Its number, or several
+        #[arg(required = true)]
+        submissions: Vec<String>,
         #[command(flatten)]
         workspace: WorkspaceArgs,
         /// Even if a file has changed since: the draft replaces what is there (`undo` brings it back)
@@ -148,8 +149,9 @@ pub(crate) enum GateCommand {
     },
     /// Send back what waits for you
     Reject {
-        /// Its number
-        submission: String,
+        /// Its number, or several
+        #[arg(required = true)]
+        submissions: Vec<String>,
         #[command(flatten)]
         workspace: WorkspaceArgs,
         /// What the worker is told
@@ -158,8 +160,9 @@ pub(crate) enum GateCommand {
     },
     /// Take back what was applied: the files are again what they were, byte for byte
     Undo {
-        /// Its number
-        submission: String,
+        /// Its number, or several
+        #[arg(required = true)]
+        submissions: Vec<String>,
         #[command(flatten)]
         workspace: WorkspaceArgs,
     },
@@ -185,6 +188,9 @@ pub(crate) enum AuditCommand {
         /// Only what concerns this task
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
+        /// Only paths that were refused
+        #[arg(long)]
+        refused: bool,
         /// Print as JSON
         #[arg(long)]
         json: bool,
@@ -208,7 +214,7 @@ pub(crate) struct WorkArgs {
     #[arg(long = "file", value_name = "PATH", conflicts_with = "resume")]
     pub(crate) files: Vec<String>,
 
-    /// What the task is called; by the contract, or the run's own name, if not given
+    /// What the task is called; as the contract says, or by a name of its own, if not given
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub(crate) task_id: Option<String>,
 

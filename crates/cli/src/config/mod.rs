@@ -378,8 +378,8 @@ impl Config {
         let why = self.trust.why_not();
         let message = format!("{}: `{}`{more} is set, and {why}", first.source, first.key);
         Err(Failure::new(FailureKind::Settings, message).hint(
-            "such settings say where your keys and prompts go, or what may be spent: read the file, \
-             then allow them with `assize config trust`",
+            "such settings say where your keys and prompts go, what may be spent, or what may be done to your \
+             files: read the file, then allow them with `assize config trust`",
         ))
     }
 }

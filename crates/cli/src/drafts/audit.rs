@@ -37,14 +37,17 @@ pub(crate) async fn run(
             };
             whole.tell(&log, &desk.entries().await?, json)
         }
-        AuditCommand::Show { task, json, .. } => {
+        AuditCommand::Show { task, refused, json, .. } => {
             let entries = desk.entries().await?;
             let submitted = |entry: &&AuditEntry| {
                 entry.action == "submitted"
                     && task.as_deref().is_some_and(|t| entry.detail["task"] == t)
             };
             let submissions: Vec<u64> = entries.iter().filter(submitted).map(|e| e.id).collect();
-            let about = |entry: &AuditEntry| concerns(entry, task.as_deref(), &submissions);
+            let about = |entry: &AuditEntry| {
+                let wanted = !refused || entry.action == "refused";
+                wanted && concerns(entry, task.as_deref(), &submissions)
+            };
             let about = entries.into_iter().filter(about);
             list(&about.collect::<Vec<_>>(), json)
         }
@@ -138,7 +141,7 @@ impl Whole {
         }
         for entry in &completed {
             note(&format!(
-                "entry {}: the log in the workspace ended after line {} and {} were added",
+                "at entry {}, `_handoff/transition.ndjson` ended after line {}; {} lines were written again from the store",
                 entry["entry"], entry["lines_there"], entry["lines_added"]
             ));
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use assize_draft::{Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Workspace};
 use serde_json::json;
 
-use super::{desk_to_see, desk_to_use, keep, person, show, workspace};
+use super::{desk_to_see, desk_to_use, keep, person, show, warn_of_contract, workspace};
 use crate::args::DraftsCommand;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -29,7 +29,10 @@ pub(crate) async fn run(
         DraftsCommand::Ls { workspace, json } => {
             let desk = desk_to_see(&workspace, config, around)?;
             let book = match &desk {
-                Some(desk) => desk.book().await?,
+                Some(desk) => {
+                    warn_of_contract(desk);
+                    desk.book().await?
+                }
                 None => Book::default(),
             };
             list(&book, json)
@@ -64,8 +67,9 @@ pub(crate) async fn run(
                 return out_json(&json!(cleared));
             }
             out_line(&format!(
-                "put away: {} settled, {} drafts that nobody handed in, {} copies",
-                cleared.submissions, cleared.drafts, cleared.copies
+                "deleted for good: what {} settled submissions were before and after (they cannot be undone any \
+                 more), drafts that nobody handed in: {}",
+                cleared.submissions, cleared.drafts
             ))
         }
         DraftsCommand::Off { workspace } => {
@@ -153,8 +157,8 @@ fn list(book: &Book, json: bool) -> Result<(), Failure> {
 
 const IGNORE: &str = ".gitignore";
 
-/// The line that keeps drafts out of a repository.
-const IGNORED: &str = "/_handoff/";
+/// The lines that keep drafts out of a repository, and the contract in it.
+const IGNORED: &str = "/_handoff/*\n!/_handoff/TASK_CONTRACT.json";
 
 fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| {
@@ -173,7 +177,15 @@ fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
         Err(FileError::Missing) => String::new(),
         Err(error) => return Err(failed(IGNORE, &error)),
     };
-    let known = ["/_handoff/", "_handoff/", "/_handoff", "_handoff", "**/_handoff/"];
+    let known = [
+        "/_handoff/*",
+        "_handoff/*",
+        "/_handoff/",
+        "_handoff/",
+        "/_handoff",
+        "_handoff",
+        "**/_handoff/",
+    ];
     if text.lines().any(|line| known.contains(&line.trim())) {
         return out_line("`.gitignore` leaves them out already");
     }
@@ -184,15 +196,13 @@ fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
             ignore.display()
         )))
     {
-        note(&format!(
-            "hint: add the line `{IGNORED}` to `.gitignore`, or say `assize drafts init --yes`"
-        ));
+        note("hint: `assize drafts init --yes` adds `/_handoff/*` to `.gitignore`");
         return Ok(());
     }
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let added = root.append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());
     added.map_err(|error| failed(IGNORE, &error))?;
-    say(&format!("added `{IGNORED}` to `{}`", ignore.display()))
+    say(&format!("added `/_handoff/*`, but for the contract, to `{}`", ignore.display()))
 }
 
 /// Says something with a path in it, which may be called anything.

@@ -4,7 +4,7 @@ use assize_draft::{Book, Desk, DeskError, Diff, Force, Proposed, Stage, Submissi
 use assize_types::text::one_line;
 use serde_json::{Value, json};
 
-use super::{desk_to_see, desk_to_use, person, show};
+use super::{desk_to_see, desk_to_use, person, show, warn_of_contract};
 use crate::args::GateCommand;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -19,7 +19,10 @@ pub(crate) async fn run(
         GateCommand::Ls { workspace, all, json } => {
             let desk = desk_to_see(&workspace, config, around)?;
             let book = match &desk {
-                Some(desk) => desk.book().await?,
+                Some(desk) => {
+                    warn_of_contract(desk);
+                    desk.book().await?
+                }
                 None => Book::default(),
             };
             list(&book, all, json)
@@ -31,40 +34,50 @@ pub(crate) async fn run(
             let submission = book.submissions.get(&id).ok_or_else(|| no_such(id))?;
             if json { out_json(&as_json(&desk, submission)) } else { shown(&desk, submission) }
         }
-        GateCommand::Accept { submission, workspace, force } => {
-            let id = number(&submission)?;
+        GateCommand::Accept { submissions, workspace, force } => {
             let desk = desk_to_use(&workspace, config, around)?;
             let force = if force { Force::Yes } else { Force::No };
-            desk.accept(&person(around), id, force).await.map_err(|error| {
-                let hint = match error {
-                    DeskError::Conflict(_) => Some(format!(
-                        "`assize gate show {id}` shows both sides; `--force` puts the draft in the place of \
-                         what is there, `assize gate reject {id}` lets the worker start anew"
-                    )),
-                    _ => None,
-                };
-                with_hint(error, hint)
-            })?;
-            done(&desk, id, "accepted").await
+            for id in numbers(&submissions)? {
+                desk.accept(&person(around), id, force).await.map_err(|error| {
+                    let hint = matches!(error, DeskError::Conflict(_)).then(|| {
+                        format!(
+                            "`assize gate show {id}` shows both sides; `--force` puts the draft in the place \
+                             of what is there, `assize gate reject {id}` lets the worker start anew"
+                        )
+                    });
+                    with_hint(error, hint)
+                })?;
+                done(&desk, id, "accepted").await?;
+            }
+            Ok(())
         }
-        GateCommand::Reject { submission, workspace, reason } => {
-            let id = number(&submission)?;
+        GateCommand::Reject { submissions, workspace, reason } => {
             let desk = desk_to_use(&workspace, config, around)?;
-            desk.reject(&person(around), id, &reason).await.map_err(|e| with_hint(e, None))?;
-            done(&desk, id, "rejected").await
+            for id in numbers(&submissions)? {
+                desk.reject(&person(around), id, &reason).await.map_err(|e| with_hint(e, None))?;
+                done(&desk, id, "rejected").await?;
+            }
+            Ok(())
         }
-        GateCommand::Undo { submission, workspace } => {
-            let id = number(&submission)?;
+        GateCommand::Undo { submissions, workspace } => {
             let desk = desk_to_use(&workspace, config, around)?;
-            desk.undo(&person(around), id).await.map_err(|error| {
-                let hint = matches!(error, DeskError::Conflict(_)).then(|| {
-                    format!("nothing was changed; `assize gate show {id}` shows what was applied")
-                });
-                with_hint(error, hint)
-            })?;
-            done(&desk, id, "undone").await
+            for id in numbers(&submissions)? {
+                desk.undo(&person(around), id).await.map_err(|error| {
+                    let hint = matches!(error, DeskError::Conflict(_)).then(|| {
+                        format!("it was not undone; `assize gate show {id}` shows what was applied")
+                    });
+                    with_hint(error, hint)
+                })?;
+                done(&desk, id, "undone").await?;
+            }
+            Ok(())
         }
     }
+}
+
+/// The numbers that are meant, all of them looked at before anything is done.
+fn numbers(texts: &[String]) -> Result<Vec<u64>, Failure> {
+    texts.iter().map(|text| number(text)).collect()
 }
 
 fn with_hint(error: DeskError, hint: Option<String>) -> Failure {
@@ -136,7 +149,10 @@ fn list(book: &Book, all: bool, json: bool) -> Result<(), Failure> {
     }
     if book.refused > 0 {
         let times = if book.refused == 1 { "path was" } else { "paths were" };
-        note(&format!("{} {times} refused; `assize audit show` lists them", book.refused));
+        note(&format!(
+            "{} {times} refused; `assize audit show --refused` lists them",
+            book.refused
+        ));
     }
     Ok(())
 }
@@ -206,9 +222,11 @@ fn shown(desk: &Desk, submission: &Submission) -> Result<(), Failure> {
             show::diff(&other).iter().try_for_each(|line| out_line(line))?;
         }
     }
+    let changed = submission.files.iter().any(|file| meanwhile(desk, submission, file).is_some());
+    let force = if changed { " --force" } else { "" };
     if *stage == Stage::Escalated {
         note(&format!(
-            "\ndecide with `assize gate accept {id}` or `assize gate reject {id} --reason \"…\"`"
+            "\ndecide with `assize gate accept {id}{force}` or `assize gate reject {id} --reason \"…\"`"
         ));
     }
     Ok(())

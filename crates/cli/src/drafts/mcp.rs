@@ -6,7 +6,7 @@ use assize_draft::{GATE, Options};
 use assize_mcp::{Ended, serve_stdio};
 use assize_types::Cancel;
 
-use super::{desk, keep, options, show, verifier};
+use super::{desk, keep, options, show, verifier, warn_of_contract};
 use crate::args::McpArgs;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -20,8 +20,14 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let store = kept::open_safe(config, around)?;
-    let how = Options { verifier: Some(verifier(config, around)), ..options(config)? };
+    let how = Options { verifier: Some(verifier(config, around)?), ..options(config)? };
     let desk = desk(&args.workspace, around, store, how)?;
+    warn_of_contract(&desk);
+    if desk.workspace() == around.home || desk.workspace().parent().is_none() {
+        terminal::warn(
+            "all of your home folder, or of this machine, can be drafted; `--workspace` names less",
+        );
+    }
     // What is old, and what an earlier process left: that may take long, and the client waits.
     let ready = async {
         desk.sweep(GATE, show::now(), keep(config)).await?;

@@ -17,7 +17,7 @@ use assize_store::Store;
 use crate::args::WorkspaceArgs;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::{kept, walls};
+use crate::{kept, terminal, walls};
 
 /// The workspace that is meant.
 pub(crate) fn workspace(args: &WorkspaceArgs, around: &Surroundings) -> PathBuf {
@@ -49,7 +49,11 @@ pub(crate) fn person(around: &Surroundings) -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| around.environment.get(*name));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
-        None => "person unknown".to_owned(),
+        None => {
+            use std::os::unix::fs::MetadataExt;
+            let own = std::fs::metadata("/proc/self").map(|process| process.uid());
+            own.map_or("person unknown".to_owned(), |uid| format!("person uid {uid}"))
+        }
     }
 }
 
@@ -120,8 +124,22 @@ pub(crate) fn desk(
 }
 
 /// Whoever runs the project's own tests.
-pub(crate) fn verifier(config: &Config, around: &Surroundings) -> Arc<dyn Verifier> {
-    verifier::InSandbox::new(config, around)
+///
+/// # Errors
+/// When no such sandbox is known.
+pub(crate) fn verifier(
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Arc<dyn Verifier>, Failure> {
+    walls::wanted(config)?;
+    Ok(verifier::InSandbox::new(config, around))
+}
+
+/// Says so where a contract stops all work.
+pub(crate) fn warn_of_contract(desk: &Desk) {
+    if let Err(error) = desk.contract() {
+        terminal::warn(&error.to_string());
+    }
 }
 
 /// The desk of a workspace, to change something at it.

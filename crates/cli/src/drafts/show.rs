@@ -1,8 +1,11 @@
 //! How drafts and decisions look in a terminal. All of it may be a model's words.
 
-use assize_draft::{Effect, Reason, Verified};
+use std::io::IsTerminal;
 
-use crate::terminal::{BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};
+use assize_draft::{Effect, Reason, Verified};
+use assize_types::text::shorten;
+
+use crate::terminal::{self, BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};
 
 /// A unified diff in colours.
 pub(crate) fn diff(unified: &str) -> Vec<String> {
@@ -97,8 +100,11 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
         }
         line.trim_end().to_owned()
     };
+    // Whoever reads it from a pipe has all of it.
+    let most = if std::io::stdout().is_terminal() { terminal::columns() } else { usize::MAX };
+    let fit = |line: String| shorten(&harmless(&line), most);
     let head = paint(BOLD, line(heads.to_vec()));
-    let rows = rows.iter().map(|row| harmless(&line(row.iter().map(String::as_str).collect())));
+    let rows = rows.iter().map(|row| fit(line(row.iter().map(String::as_str).collect())));
     std::iter::once(head).chain(rows).collect()
 }
 

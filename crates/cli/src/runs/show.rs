@@ -116,6 +116,7 @@ fn in_words(name: &str, value: &Value) -> Option<String> {
     }
     match value {
         Value::Null | Value::Bool(false) => None,
+        Value::Array(all) if all.is_empty() => None,
         Value::Bool(true) => Some("yes".to_owned()),
         Value::Array(all) if name == "turnings" => {
             let turnings = all.iter().map(|one| serde_json::from_value::<Turning>(one.clone()));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
-use assize_draft::{Contract, Desk, Folder, Options, Policy, TaskId, Workspace};
+use assize_draft::{Desk, Options, Policy, TaskId};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::{RunError, RunOptions};
 use assize_llm::Request;
@@ -84,16 +84,29 @@ pub(crate) async fn run(
         None => drafts::policy(config)?,
     };
     // Nobody else waits: a verification may take as long as it may.
-    let verifier = Some(drafts::verifier(config, around));
+    let verifier = Some(drafts::verifier(config, around)?);
     let how = Options { policy: policy.clone(), verifier, patience: PATIENCE };
     let desk = drafts::desk(&at, around, store.clone(), how)?;
+    let contract = desk.contract()?;
+    if desk.book().await?.off {
+        let message = "the draft tools are switched off here";
+        return Err(
+            Failure::new(FailureKind::Usage, message).hint("`assize drafts on` switches them on")
+        );
+    }
+    let only = contract.as_ref().and_then(|contract| contract.task_id.as_deref());
+    if let (Some(only), Some(typed)) = (only, args.task_id.as_deref())
+        && only != typed
+    {
+        let message = format!("the contract is about the task `{only}`, not `{typed}`");
+        return Err(Failure::new(FailureKind::Usage, message).hint("leave `--task-id` out"));
+    }
     desk.begin_to_decide_what_is_left().await?;
     let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
-    let goal = || contract(&desk).map(|contract| contract.and_then(|contract| contract.goal));
     let task = match (task, &before) {
         (Some(task), _) => task,
         (None, Some(before)) => before.work.task.clone(),
-        (None, None) => goal()?.ok_or_else(|| {
+        (None, None) => contract.and_then(|contract| contract.goal).ok_or_else(|| {
             Failure::new(
                 FailureKind::Usage,
                 "there is no task: say it, or have a contract with a goal",
@@ -160,7 +173,7 @@ async fn fresh(
         args.mode.parse().map_err(|error: String| Failure::new(FailureKind::Usage, error))?;
     let task_id = match &args.task_id {
         Some(name) => name.parse::<TaskId>(),
-        None => match contract(desk)?.and_then(|contract| contract.task_id) {
+        None => match desk.contract()?.and_then(|contract| contract.task_id) {
             Some(name) => name.parse(),
             None => format!("work-{:06x}", fastrand::u32(..1 << 24)).parse(),
         },
@@ -204,16 +217,6 @@ async fn fresh(
     })
 }
 
-fn contract(desk: &Desk) -> Result<Option<Contract>, Failure> {
-    let workspace = Workspace::open(desk.workspace())
-        .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    match Folder::existing_handoff(&workspace) {
-        Ok(handoff) => Contract::read(&handoff)
-            .map_err(|error| Failure::from_error(FailureKind::Settings, &error)),
-        Err(_) => Ok(None),
-    }
-}
-
 /// One worker, in one of its lives.
 struct Sitting<'a> {
     args: &'a WorkArgs,
@@ -229,7 +232,11 @@ impl Sitting<'_> {
         let (provider, model) = self.gateway.name();
         let name =
             if provider == model { provider.to_owned() } else { format!("{provider} {model}") };
-        let worker = Worker::new(self.desk.clone(), self.gateway.clone(), &name);
+        let worker = Worker::new(
+            self.desk.clone(),
+            self.gateway.clone(),
+            &format!("{name} in {}", self.run.id),
+        );
         let graph =
             graph(worker).map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
         let heading = terminal::harmless(&format!("{} · {} · {name}", self.run.id, self.run.title));
@@ -277,12 +284,12 @@ impl Sitting<'_> {
         if self.args.json {
             return out_json(&self.as_json(worked));
         }
-        if worked.spent.rehearsal && !self.args.quiet {
+        if worked.spent.rehearsal {
             note(&paint(DIM, format!("[{REHEARSAL_LABEL}]")));
         }
         show::worked(worked).iter().try_for_each(|line| out_line(line))?;
         if !self.args.quiet {
-            show::how_to_go_on(worked).iter().for_each(|line| note(line));
+            show::how_to_go_on(worked, &self.input.work).iter().for_each(|line| note(line));
             let totals = self.gateway.ledger().totals();
             let steps = if worked.steps == 1 { "step" } else { "steps" };
             note(&paint(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use assize_draft::work::{WorkOutcome, Worked};
+use assize_draft::work::{Work, WorkOutcome, Worked};
 use assize_graph::{Outcome, Record};
 use assize_llm::Response;
 use serde_json::Value;
@@ -74,16 +74,19 @@ fn told(value: &Value) -> String {
 }
 
 /// What to do now.
-pub(super) fn how_to_go_on(worked: &Worked) -> Vec<String> {
+pub(super) fn how_to_go_on(worked: &Worked, work: &Work) -> Vec<String> {
     let number = |verdict: &str| {
         let last = worked.submissions.iter().rev().find(|handed| handed.verdict == verdict);
         last.map(|handed| handed.message_id.trim_start_matches("msg_").to_owned())
     };
     let mut lines = Vec::new();
     if worked.limit_reached {
-        lines.push(
-            "it stopped because it may do no more (`--max-steps`, `--max-rejections`)".to_owned(),
-        );
+        lines.push(match worked.steps >= work.max_steps {
+            true => format!("it stopped after {} steps (`--max-steps`)", worked.steps),
+            false => {
+                format!("it stopped after {} rejections (`--max-rejections`)", work.max_rejections)
+            }
+        });
     }
     match worked.outcome {
         WorkOutcome::Accepted => lines.extend(number("accepted").map(|id| {

@@ -204,6 +204,7 @@ fn a_conflict_shows_both_sides() {
         "{}",
         refused.err
     );
+    assert!(home.run(&["gate", "show", &number]).err.contains("--force"));
     let rejected = home.run(&["gate", "reject", &number, "--reason", "start from mine"]);
     assert_eq!(rejected.code, 0, "{}", rejected.err);
     let asked = json!({"source_path": "src/watchdog.py", "task_id": "t"});
@@ -278,7 +279,7 @@ fn the_tools_can_be_switched_off_while_they_are_served() {
     assert!(client.call("ollama_request_draft", asked).is_ok());
     // Old ones can be put away; what waits stays.
     let cleaned = home.run(&["drafts", "clean", "--older-than", "0s"]);
-    assert!(cleaned.out.contains("1 drafts that nobody handed in"), "{}", cleaned.out);
+    assert!(cleaned.out.contains("drafts that nobody handed in: 1"), "{}", cleaned.out);
     assert!(home.run(&["gate", "ls"]).out.contains("escalated"));
     client.end();
 }
@@ -318,7 +319,7 @@ fn what_cannot_be_used_is_told() {
     let mut client = Client::start(&home, &[]);
     let asked = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
     let told = client.call("ollama_request_draft", asked).unwrap_err();
-    assert!(told.contains("missing field `version`") && told.contains("must mend it"), "{told}");
+    assert!(told.contains("missing field `version`") && told.contains("docs/drafts.md"), "{told}");
     // What is no message at all is passed over.
     client.say("garbage");
     client.say("{\"jsonrpc\": \"2.0\"}");
@@ -331,11 +332,11 @@ fn a_workspace_is_made_ready() {
     let home = project();
     let ran = home.run(&["drafts", "init"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("add the line `/_handoff/` to `.gitignore`"), "{}", ran.err);
+    assert!(ran.err.contains("adds `/_handoff/*` to `.gitignore`"), "{}", ran.err);
     home.write(".gitignore", "target");
     let ran = home.run(&["drafts", "init", "--yes"]);
-    assert!(ran.out.contains("added `/_handoff/`"), "{}", ran.out);
-    assert_eq!(home.text(".gitignore"), "target\n/_handoff/\n");
+    assert!(ran.out.contains("added `/_handoff/*`"), "{}", ran.out);
+    assert_eq!(home.text(".gitignore"), "target\n/_handoff/*\n!/_handoff/TASK_CONTRACT.json\n");
     assert!(home.run(&["drafts", "init"]).out.contains("leaves them out already"));
     assert!(home.work().join("_handoff/drafts").is_dir());
 }

@@ -77,6 +77,15 @@ fn the_rehearsal_does_the_task_by_tools_and_by_text() {
     let ran = home.run(&["work"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(home.run(&["audit", "show"]).out.contains("src/watchdog.py for flag"));
+    let ran = home.run(&["work", "--task-id", "other"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("the contract is about the task `flag`"), "{}", ran.err);
+    home.run(&["drafts", "off"]);
+    let ran = home.run(&["work"]);
+    assert!(ran.code == 2 && ran.err.contains("switched off"), "{}", ran.err);
+    home.run(&["drafts", "on"]);
+    let ran = home.run(&["work", "--isolation", "foo"]);
+    assert!(ran.code == 3 && ran.err.contains("foo"), "{} {}", ran.code, ran.err);
     let ran = home.run(&["work", "Write a poem"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains("knows one task of this kind by heart"), "{}", ran.err);
@@ -216,7 +225,7 @@ fn limits_end_a_worker_and_say_so() {
     let ran = home.run(&[&base[..], &["--max-rejections", "2"]].concat());
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(ran.out.matches("rejected").count(), 2, "{}", ran.out);
-    assert!(ran.err.contains("it may do no more"), "{}", ran.err);
+    assert!(ran.err.contains("it stopped after 2 rejections"), "{}", ran.err);
     let ran = home.run(&[&base[..], &["--max-steps", "4"]].concat());
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("4 steps"), "{}", ran.err);
