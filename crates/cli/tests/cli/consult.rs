@@ -1,10 +1,10 @@
 //! `assize consult`: a company's options on trial, from the built binary, with debates in real sandboxes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use assize_testkit::{Captured, FakeProvider, Kind, Reply};
 use serde_json::{Value, json};
@@ -324,12 +324,20 @@ fn few_people(home: &Home) {
 /// Every fifth call fails, in one way or another; the provider asks for patience, and gets it.
 #[test]
 fn a_provider_that_fails_one_call_in_five_is_asked_again_and_nothing_is_missing() {
-    let fake = FakeProvider::answering(Kind::Anthropic, |before, request| match before {
-        7 | 37 => Reply::Status(429, vec![("retry-after", "1".to_owned())], "{}".to_owned()),
-        _ if before % 20 == 4 => Reply::Close,
-        _ if before % 10 == 9 => Reply::status(529),
-        _ if before % 5 == 4 => Reply::status(500),
-        _ => said(request),
+    let failures: Mutex<HashMap<String, u32>> = Mutex::default();
+    let fake = FakeProvider::answering(Kind::Anthropic, move |before, request| {
+        let failure = match before {
+            7 | 37 => Reply::Status(429, vec![("retry-after", "1".to_owned())], "{}".to_owned()),
+            _ if before % 20 == 4 => Reply::Close,
+            _ if before % 10 == 9 => Reply::status(529),
+            _ if before % 5 == 4 => Reply::status(500),
+            _ => return said(request),
+        };
+        // Whoever comes just then again and again would be given up in the end.
+        let mut failures = failures.lock().unwrap();
+        let failed = failures.entry(request.body.to_string()).or_default();
+        *failed += 1;
+        if *failed > 2 { said(request) } else { failure }
     });
     let home = with_provider(Kind::Anthropic, &fake);
     let args = ["consult", "CRST", "--moves", "1", "--rounds", "2", "--yes", "--json", "--quiet"];
