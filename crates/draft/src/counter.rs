@@ -5,95 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_types::Fingerprint;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use crate::book::{Message, OpenDraft, Proposed, Stage, Step, Submission, message_id};
+use crate::answers::{Read, Requested, Submit, Submitted, Written, answer};
+use crate::book::{OpenDraft, Proposed, Step, Submission, message_id};
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::diff::Diff;
 use crate::folder::{DRAFTS, HANDOFF, Wait};
-use crate::gate::Reason;
 use crate::inside::Inside;
 use crate::names::{draft_name, draft_path, free_name};
 use crate::policy::{Places, Policy};
 use crate::secrets;
 use crate::task::TaskId;
-use crate::verify::Verified;
 use crate::workspace::{FileError, Original};
-
-/// What a worker gets for asking.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Requested {
-    /// Where the draft is, from the workspace's folder.
-    pub draft_path: String,
-    /// The SHA-256 of the file; empty for a file that is not there yet.
-    pub original_hash: String,
-    pub line_count: usize,
-    /// There is no such file: the draft proposes one.
-    pub new_file: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    pub messages: Vec<Message>,
-}
-
-/// What a worker gets for writing.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Written {
-    pub success: bool,
-    pub new_hash: String,
-    pub line_count: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    pub messages: Vec<Message>,
-}
-
-/// What a worker gets for reading.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Read {
-    pub content: String,
-    pub line_count: usize,
-    pub messages: Vec<Message>,
-}
-
-/// What a worker hands in.
-#[derive(Debug, Clone, Copy)]
-pub struct Submit<'a> {
-    pub draft_path: &'a str,
-    pub original_path: &'a str,
-    pub task_id: &'a str,
-    pub change_summary: &'a str,
-    /// With all other drafts of the task, to be applied all or none.
-    pub all_drafts: bool,
-}
-
-/// What a worker gets for handing in.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Submitted {
-    pub submitted: bool,
-    pub message_id: String,
-    pub verdict: Answer,
-    /// The files that it is about.
-    pub files: Vec<String>,
-    pub reasons: Vec<Reason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verified: Option<Verified>,
-    /// What to do now.
-    pub next: String,
-    pub messages: Vec<Message>,
-}
-
-/// How a submission stands, as workers are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    Accepted,
-    Rejected,
-    Escalated,
-    /// It is not decided yet.
-    Pending,
-    /// A person has taken it back.
-    Undone,
-}
 
 /// A worker that waits for a verdict, for as long as this lives.
 #[derive(Debug)]
@@ -263,40 +186,6 @@ impl Desk {
             held.drafts.remove(&draft).map_err(file(draft))?;
         }
         Ok(())
-    }
-}
-
-/// How a submission stands, for its worker.
-fn answer(submission: &Submission, messages: Vec<Message>) -> Submitted {
-    let (verdict, next) = match submission.stage {
-        Stage::Accepted => (
-            Answer::Accepted,
-            "the change is in the file, and the draft is gone; go on with what is left to do",
-        ),
-        Stage::Rejected => (
-            Answer::Rejected,
-            "the draft is gone and the file is unchanged; ask for the draft again, mend what the reasons \
-             name, and hand it in again",
-        ),
-        Stage::Escalated => (
-            Answer::Escalated,
-            "a person decides; leave this file alone until they have, and do not hand it in again",
-        ),
-        Stage::Submitted | Stage::Accepting => (
-            Answer::Pending,
-            "it is being looked at; the verdict comes with the answer to a later call",
-        ),
-        Stage::Undone | Stage::Undoing => (Answer::Undone, "a person has taken the change back"),
-    };
-    Submitted {
-        submitted: true,
-        message_id: message_id(submission.id),
-        verdict,
-        files: submission.files.iter().map(|file| file.path.clone()).collect(),
-        reasons: submission.reasons.clone(),
-        verified: submission.verified.clone(),
-        next: next.to_owned(),
-        messages,
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! [`work`] is a worker of our own.
 
+mod answers;
 mod apply;
 mod book;
 mod carry_out;
@@ -36,11 +37,11 @@ mod verify;
 pub mod work;
 mod workspace;
 
+pub use answers::{Answer, Read, Requested, Submit, Submitted, Written};
 pub use book::{
     Book, Message, MessageKind, OpenDraft, Proposed, Replacing, Stage, Step, Submission, message_id,
 };
 pub use contract::{CONTRACT, Contract, ContractError, ContractLimits, Verify};
-pub use counter::{Answer, Read, Requested, Submit, Submitted, Written};
 pub use decide::Force;
 pub use desk::{Desk, DeskError, GATE, Options};
 pub use diff::Diff;

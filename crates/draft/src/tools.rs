@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::counter::{Read, Requested, Submit, Submitted, Written};
+use crate::answers::{Read, Requested, Submit, Submitted, Written};
 use crate::desk::{Desk, DeskError};
 
 /// A tool as it is offered.
