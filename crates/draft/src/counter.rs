@@ -232,52 +232,66 @@ impl Held<'_> {
         policy: &Policy,
         places: &Places,
     ) -> Result<(Inside, Option<Original>), DeskError> {
-        let refused = |why: String| Err(DeskError::Refused(why));
         if let Some(only) = policy.task.as_deref().filter(|only| *only != task.as_str()) {
             let why = format!("the contract is about the task `{only}`; use that as `task_id`");
             return Err(DeskError::Wrong(why));
         }
-        let path = match self.desk.workspace.inside(source) {
-            Ok(path) => path,
-            Err(error) => return refused(error.to_string()),
-        };
-        if places.is_hidden(&path) {
-            return refused(format!(
-                "`{path}` may hold secrets, and no worker may see it; leave it alone"
-            ));
-        }
+        let path = self.visible_path(source, places)?;
         if !places.is_allowed(&path) {
             let allowed = policy.allowed.as_deref().unwrap_or_default().join("`, `");
-            return refused(format!(
+            return Err(DeskError::Refused(format!(
                 "the contract does not let `{path}` be changed; it allows `{allowed}`"
-            ));
+            )));
         }
-        let original = match self.desk.workspace.read(&path, policy.max_bytes) {
-            Ok(original) if places.is_key(&path, &original.bytes) => {
-                return refused(format!("`{path}` is a private key, and no worker may see it"));
-            }
+        let original = self.visible_file(&path, policy, places)?;
+        if original.is_none() && source.ends_with('/') {
+            return Err(DeskError::Wrong(format!("`{source}` names a folder; name a file")));
+        }
+        Ok((path, original))
+    }
+
+    /// What a path means, if workers may see what is there.
+    pub(crate) fn visible_path(&self, text: &str, places: &Places) -> Result<Inside, DeskError> {
+        let path = self.desk.workspace.inside(text);
+        let path = path.map_err(|error| DeskError::Refused(error.to_string()))?;
+        match places.is_hidden(&path) {
+            false => Ok(path),
+            true => Err(DeskError::Refused(format!(
+                "`{path}` may hold secrets, and no worker may see it; leave it alone"
+            ))),
+        }
+    }
+
+    /// A file that workers may see, which is text; `None` if there is none.
+    pub(crate) fn visible_file(
+        &self,
+        path: &Inside,
+        policy: &Policy,
+        places: &Places,
+    ) -> Result<Option<Original>, DeskError> {
+        let original = match self.desk.workspace.read(path, policy.max_bytes) {
             Ok(original) => original,
-            Err(FileError::Missing) if source.ends_with('/') => {
-                let why = format!("`{source}` names a folder; name a file");
-                return Err(DeskError::Wrong(why));
-            }
-            Err(FileError::Missing) => return Ok((path, None)),
+            Err(FileError::Missing) => return Ok(None),
             Err(error @ (FileError::Link | FileError::ManyNames(_) | FileError::Special)) => {
-                return refused(format!("`{path}` cannot be drafted: {error}"));
+                return Err(DeskError::Refused(format!("`{path}` cannot be used here: {error}")));
             }
             Err(FileError::TooLarge(most)) => {
                 return Err(DeskError::Wrong(format!(
-                    "`{path}` has more than {most} bytes, and is too large to be drafted; ask a person"
+                    "`{path}` has more than {most} bytes, and is too large for this; ask a person"
                 )));
             }
             Err(error) => return Err(file(path.to_string())(error)),
         };
+        if places.is_key(path, &original.bytes) {
+            let why = format!("`{path}` is a private key, and no worker may see it");
+            return Err(DeskError::Refused(why));
+        }
         if original.bytes.contains(&0) || std::str::from_utf8(&original.bytes).is_err() {
             return Err(DeskError::Wrong(format!(
-                "`{path}` is no UTF-8 text, and cannot be drafted here; ask a person to change it"
+                "`{path}` is no UTF-8 text, and cannot be used here; ask a person to change it"
             )));
         }
-        Ok((path, Some(original)))
+        Ok(Some(original))
     }
 
     /// Finds the open draft of a file, or opens one; gives its name and what to say about it.

@@ -6,7 +6,7 @@ use std::path::Path;
 use assize_draft::{Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Workspace};
 use serde_json::json;
 
-use super::{desk_to_see, desk_to_use, keep, person, show, warn_of_contract, workspace};
+use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
 use crate::args::DraftsCommand;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -27,14 +27,7 @@ pub(crate) async fn run(
             init(&folder, yes)
         }
         DraftsCommand::Ls { workspace, json } => {
-            let desk = desk_to_see(&workspace, config, around)?;
-            let book = match &desk {
-                Some(desk) => {
-                    warn_of_contract(desk);
-                    desk.book().await?
-                }
-                None => Book::default(),
-            };
+            let book = book_to_see(&workspace, config, around).await?;
             list(&book, json)
         }
         DraftsCommand::Show { draft, workspace, json } => {

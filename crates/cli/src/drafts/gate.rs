@@ -4,7 +4,7 @@ use assize_draft::{Book, Desk, DeskError, Diff, Force, Proposed, Stage, Submissi
 use assize_types::text::one_line;
 use serde_json::{Value, json};
 
-use super::{desk_to_see, desk_to_use, person, show, warn_of_contract};
+use super::{book_to_see, desk_to_see, desk_to_use, person, show};
 use crate::args::GateCommand;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -17,14 +17,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     match command {
         GateCommand::Ls { workspace, all, json } => {
-            let desk = desk_to_see(&workspace, config, around)?;
-            let book = match &desk {
-                Some(desk) => {
-                    warn_of_contract(desk);
-                    desk.book().await?
-                }
-                None => Book::default(),
-            };
+            let book = book_to_see(&workspace, config, around).await?;
             list(&book, all, json)
         }
         GateCommand::Show { submission, workspace, json } => {

@@ -7,11 +7,12 @@ pub(crate) mod mcp;
 pub(crate) mod show;
 mod verifier;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_draft::{Desk, DeskError, HANDOFF, Options, Policy, Verifier, Verify, VerifyMost};
+use assize_draft::{Book, Desk, DeskError, HANDOFF, Options, Policy, Verifier, Verify, VerifyMost};
 use assize_store::Store;
 
 use crate::args::WorkspaceArgs;
@@ -38,10 +39,13 @@ pub(crate) fn workspace(args: &WorkspaceArgs, around: &Surroundings) -> PathBuf 
 
 /// Whether a folder is one, and of whoever runs this.
 fn is_ours(folder: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let own = std::fs::metadata("/proc/self").map(|process| process.uid());
     let there = std::fs::symlink_metadata(folder);
-    there.is_ok_and(|there| there.is_dir() && own.is_ok_and(|own| own == there.uid()))
+    there.is_ok_and(|there| there.is_dir() && own_id() == Some(there.uid()))
+}
+
+/// The number of whoever runs this.
+fn own_id() -> Option<u32> {
+    std::fs::metadata("/proc/self").map(|process| process.uid()).ok()
 }
 
 /// The person who types.
@@ -49,11 +53,7 @@ pub(crate) fn person(around: &Surroundings) -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| around.environment.get(*name));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
-        None => {
-            use std::os::unix::fs::MetadataExt;
-            let own = std::fs::metadata("/proc/self").map(|process| process.uid());
-            own.map_or("person unknown".to_owned(), |uid| format!("person uid {uid}"))
-        }
+        None => own_id().map_or("person unknown".to_owned(), |id| format!("person uid {id}")),
     }
 }
 
@@ -161,6 +161,17 @@ pub(crate) fn desk_to_see(
         Some(store) => desk(args, around, store, options(config)?).map(Some),
         None => Ok(None),
     }
+}
+
+/// How things stand at a desk, as people look at it; what keeps workers from working is said.
+pub(crate) async fn book_to_see(
+    args: &WorkspaceArgs,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Book, Failure> {
+    let Some(desk) = desk_to_see(args, config, around)? else { return Ok(Book::default()) };
+    warn_of_contract(&desk);
+    Ok(desk.book().await?)
 }
 
 impl From<DeskError> for Failure {

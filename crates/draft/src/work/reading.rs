@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::desk::{Desk, DeskError, file};
 use crate::inside::Inside;
 use crate::tools::{self, CallError};
-use crate::workspace::{FileError, Kind};
+use crate::workspace::Kind;
 
 pub(crate) const LIST: &str = "list_files";
 pub(crate) const READ: &str = "read_file";
@@ -76,7 +76,12 @@ impl Desk {
             }
             _ => {
                 let given: ReadFile = tools::read(name, arguments)?;
-                let (content, _) = self.read_file(by, &given.path).await?;
+                let content = self.file(by, &given.path).await?.ok_or_else(|| {
+                    let path = assize_types::text::shorten(&given.path, 200);
+                    DeskError::Wrong(format!(
+                        "there is no file `{path}`; `{LIST}` shows those there are"
+                    ))
+                })?;
                 let lines = content.lines().count();
                 Ok(json!({"content": content, "line_count": lines}))
             }
@@ -119,53 +124,21 @@ impl Desk {
         Ok(answer)
     }
 
-    /// A file of the workspace as text, and what it means in it.
-    pub(crate) async fn read_file(
-        &self,
-        by: &str,
-        path: &str,
-    ) -> Result<(String, Inside), DeskError> {
-        let mut held = self.hold().await?;
-        held.refuse_if_off()?;
-        let (policy, places) = held.policy()?;
-        let inside = match self.workspace.inside(path) {
-            Ok(inside) if !places.is_hidden(&inside) => inside,
-            Ok(inside) => {
-                let why = format!("`{inside}` may hold secrets, and no worker may see it");
-                return Err(held.refuse(by, READ, None, path, why).await);
-            }
-            Err(error) => return Err(held.refuse(by, READ, None, path, error.to_string()).await),
-        };
-        let original = match self.workspace.read(&inside, policy.max_bytes) {
-            Ok(original) if places.is_key(&inside, &original.bytes) => {
-                let why = format!("`{inside}` is a private key, and no worker may see it");
-                return Err(held.refuse(by, READ, None, path, why).await);
-            }
-            Ok(original) => original,
-            Err(error @ (FileError::Link | FileError::ManyNames(_) | FileError::Special)) => {
-                let why = format!("`{inside}` cannot be read: {error}");
-                return Err(held.refuse(by, READ, None, path, why).await);
-            }
-            Err(FileError::Missing) => {
-                return Err(DeskError::Wrong(format!(
-                    "there is no file `{inside}`; `{LIST}` shows those there are"
-                )));
-            }
-            Err(error) => return Err(file(inside.to_string())(error)),
-        };
-        let text = String::from_utf8(original.bytes)
-            .map_err(|_| DeskError::Wrong(format!("`{inside}` is no UTF-8 text")))?;
-        Ok((text, inside))
-    }
-
-    /// A file that a worker without tools is to be shown; `None` if it is not there yet.
+    /// A file of the workspace as text; `None` if it is not there.
     ///
     /// # Errors
     /// When it may not be seen, or is no text.
     pub async fn file(&self, by: &str, path: &str) -> Result<Option<String>, DeskError> {
-        match self.current(path) {
-            Ok(None) => Ok(None),
-            _ => self.read_file(by, path).await.map(|(text, _)| Some(text)),
+        let mut held = self.hold().await?;
+        held.refuse_if_off()?;
+        let (policy, places) = held.policy()?;
+        let found = held
+            .visible_path(path, &places)
+            .and_then(|inside| held.visible_file(&inside, &policy, &places));
+        match found {
+            Ok(original) => Ok(original.map(|o| String::from_utf8_lossy(&o.bytes).into_owned())),
+            Err(DeskError::Refused(why)) => Err(held.refuse(by, READ, None, path, why).await),
+            Err(error) => Err(error),
         }
     }
 
