@@ -129,6 +129,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         parent: None,
         input: serde_json::Value::Null,
         artifacts: Vec::new(),
+        once: None,
     };
     let (run, claim) = store.create_run(new, "bench").await?;
     let journal = Arc::new(RunJournal::fresh(store, claim));

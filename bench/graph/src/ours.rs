@@ -160,6 +160,7 @@ async fn kept(case: &str, model: &Arc<Instantly>, store: Arc<dyn Store>) -> anyh
         parent: None,
         input: json!({}),
         artifacts: Vec::new(),
+        once: None,
     };
     let (_, claim) = store.create_run(run, "bench").await?;
     let journal = Arc::new(RunJournal::fresh(store, claim));

@@ -61,6 +61,7 @@ impl Bench {
             parent: None,
             input: serde_json::Value::Null,
             artifacts: Vec::new(),
+            once: None,
         };
         let (_, claim) = self.store.create_run(new, "bench").await?;
         let journal = Arc::new(RunJournal::fresh(self.store.clone(), claim));

@@ -2,9 +2,10 @@
 
 use assize_gateway::{Estimate, REHEARSAL_LABEL, Totals};
 use assize_types::{Cost, Money, Usage};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
+use crate::reading::dollars;
 use crate::terminal::{grouped, out_json, out_line};
 
 /// What was spent, and what may have been.
@@ -89,9 +90,4 @@ pub(crate) fn how_long(in_a_row: u64, is_rehearsal: bool) -> String {
         seconds @ 0..90 => format!("about {seconds} s"),
         seconds => format!("about {} min", seconds.div_ceil(60)),
     }
-}
-
-/// Dollars as a number, or null where they are unknown.
-pub(crate) fn dollars(cost: Cost) -> Value {
-    cost.known().map_or(Value::Null, |money| json!(money.dollars()))
 }

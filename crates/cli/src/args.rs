@@ -6,10 +6,13 @@ mod eval;
 mod run;
 mod runs;
 mod sandbox;
+mod serve;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use assize_clerk::choose::Tape;
+use assize_clerk::{ForkOf, GoOn};
 use assize_consult::At;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -21,7 +24,10 @@ pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
 pub(crate) use self::sandbox::{CreateArgs, SandboxArgs, SandboxCommand};
-use crate::failure::EXIT_CODES;
+pub(crate) use self::serve::ServeArgs;
+use crate::exit::EXIT_CODES;
+use crate::failure::{Failure, FailureKind};
+use crate::input;
 
 /// Puts what models propose on trial, in a sandbox, before it touches anything you care about.
 #[derive(Debug, Parser)]
@@ -77,6 +83,9 @@ pub(crate) enum Command {
     /// Serve the draft tools to a program that speaks MCP, over standard input and output: workers get copies
     /// of files, and a gate stands before the files themselves
     Mcp(McpArgs),
+    /// Serve everything over HTTP, for programs and for browsers: an API, and events as they happen. What is under
+    /// way when it stops goes on when it is started again
+    Serve(Box<ServeArgs>),
     /// Drafts that workers write: see them, put old ones away, switch the tools off
     #[command(subcommand)]
     Drafts(DraftsCommand),
@@ -197,6 +206,14 @@ pub(crate) struct Again {
     pub(crate) take_over: bool,
 }
 
+impl Again {
+    /// The run to go on with.
+    pub(crate) fn go_on(&self) -> Option<GoOn> {
+        let run = self.resume.clone()?;
+        Some(GoOn { run, take_over: self.take_over })
+    }
+}
+
 /// The flags of every command that can start from an earlier run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Earlier runs")]
@@ -214,6 +231,39 @@ pub(crate) struct ForkArgs {
     /// repeated
     #[arg(long = "set", value_name = "WHO=WORDS", requires = "at")]
     pub(crate) set: Vec<String>,
+}
+
+/// The longest words about somebody, in MiB.
+const LONGEST: u64 = 1;
+
+impl ForkArgs {
+    /// The run to start from, and what is changed.
+    pub(crate) fn fork_of(&self) -> Result<Option<ForkOf>, Failure> {
+        let usage = |message: String| Failure::new(FailureKind::Usage, message);
+        // Flags that mean nothing without such a run are refused, not forgotten.
+        let Some(run) = self.fork.clone() else {
+            let given = [("--at", self.at.is_some()), ("--set", !self.set.is_empty())];
+            return match given.into_iter().find(|(_, given)| *given) {
+                Some((flag, _)) => Err(usage(format!("`{flag}` goes with `--fork RUN`"))),
+                None => Ok(None),
+            };
+        };
+        let mut told = BTreeMap::new();
+        for set in &self.set {
+            let Some((who, words)) = set.split_once('=') else {
+                return Err(usage(format!("`--set {set}` says nothing about anybody"))
+                    .hint("it is like `--set critic=\"You are …\"`, or `--set critic=@FILE`"));
+            };
+            let words = match words.strip_prefix('@') {
+                Some(path) => input::from_file("what somebody is told", LONGEST, path.as_ref())?,
+                None => words.to_owned(),
+            };
+            if told.insert(who.to_owned(), words).is_some() {
+                return Err(usage(format!("`{who}` is told two things")));
+            }
+        }
+        Ok(Some(ForkOf { run, at: self.at.clone(), told }))
+    }
 }
 
 /// The flags that were given, as settings: key, flag, value.
@@ -327,6 +377,14 @@ pub(crate) struct DebateArgs {
     pub(crate) model: ModelArgs,
 }
 
+impl DebateArgs {
+    /// The run to go on with.
+    pub(crate) fn go_on(&self) -> Option<GoOn> {
+        let run = self.resume.clone()?;
+        Some(GoOn { run, take_over: self.take_over })
+    }
+}
+
 fn ticker(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
     let sound = text.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -375,6 +433,15 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The tape that was named.
+    pub(crate) fn tape(&self) -> Tape {
+        match (&self.record, &self.replay) {
+            (_, Some(path)) => Tape::Replay(path.clone()),
+            (Some(path), None) => Tape::Record(path.clone()),
+            (None, None) => Tape::None,
+        }
+    }
+
     /// The model that was named for everybody.
     pub(crate) fn model(&self) -> Option<String> {
         self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()

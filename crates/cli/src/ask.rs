@@ -14,22 +14,31 @@ use assize_llm::{
 use assize_types::{Cancel, trail};
 use serde_json::{Value, json};
 
-use crate::account::{account, dollars, tokens};
+use crate::account::{account, tokens};
 use crate::args::AskArgs;
 use crate::choose::{self, Already};
-use crate::config::Config;
+use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::input;
+use crate::reading::dollars;
 use crate::terminal::{
     self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
 };
 
+use crate::voice::clerk;
+
 /// No question has more MiB: the largest context window there is would not hold it.
 const LONGEST_QUESTION: u64 = 16;
 
-pub(crate) async fn run(args: AskArgs, config: &Config, cancel: Cancel) -> Result<(), Failure> {
+pub(crate) async fn run(
+    args: AskArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<(), Failure> {
     let request = request(&args, config, &cancel).await?;
-    let gateway = choose::gateway(config, &args.model, args.quiet, Already::default()).await?;
+    let clerk = clerk(config, around, args.quiet);
+    let gateway = choose::gateway(&clerk, &args.model.tape(), Already::default()).await?;
     if args.estimate {
         return show_estimate(&gateway, &request, args.json);
     }

@@ -42,7 +42,7 @@ pub(crate) async fn run(
     })?;
     let options =
         Options { interpreter: python.program, only: args.only.clone(), at_once: AT_ONCE };
-    let attack = Attack::new(options).await?;
+    let attack = Attack::new(options).await.map_err(explain)?;
     let mut cards = Vec::new();
     for manager in managers {
         let name = manager.isolation();
@@ -213,12 +213,10 @@ fn verdict(cards: &[Scorecard]) -> Result<(), Failure> {
     Ok(())
 }
 
-impl From<AttackError> for Failure {
-    fn from(error: AttackError) -> Failure {
-        let kind = match &error {
-            AttackError::NoneCalled(_) => FailureKind::Usage,
-            AttackError::Interpreter(_) | AttackError::Fixtures(_) => FailureKind::Environment,
-        };
-        Failure::from_error(kind, &error)
-    }
+fn explain(error: AttackError) -> Failure {
+    let kind = match &error {
+        AttackError::NoneCalled(_) => FailureKind::Usage,
+        AttackError::Interpreter(_) | AttackError::Fixtures(_) => FailureKind::Environment,
+    };
+    Failure::from_error(kind, &error)
 }

@@ -4,44 +4,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use assize_code::eval::{self, EvalState, Problem, Report, Shares};
+use assize_clerk::eval::{Ask, Plan, Trial, read};
+use assize_code::eval::{self, Problem, Report, Shares};
 use assize_code::{Court, Options};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
-use assize_graph::{RunOptions, Signal, TaskStage};
+use assize_graph::{Signal, TaskStage};
 use assize_llm::{Call, Model, ModelError, Request, Response};
-use assize_sandbox::{Language, Limits, Spec};
-use assize_store::{Ending, NewRun, Run, Store};
+use assize_sandbox::Language;
+use assize_store::Run;
 use assize_types::Cancel;
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::account::{account, dollars};
-use crate::args::{Again, EvalArgs};
-use crate::choose::{self, Already};
+use crate::account::account;
+use crate::args::EvalArgs;
 use crate::config::{Config, Surroundings};
+use crate::exit::exit_code;
 use crate::failure::{Failure, FailureKind};
+use crate::reading::dollars;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
-use crate::{input, kept, sitting, walls};
+use crate::voice::{clerk, tell_broke};
+use crate::{input, kept, walls};
 
 /// The longest file of problems, in MiB.
 const LONGEST: u64 = 64;
-
-/// The name of the problems among a run's artifacts.
-const PROBLEMS: &str = "problems.jsonl";
-
-/// What a run needs to be run again; the problems are kept beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Input {
-    samples: u32,
-    max_attempts: u32,
-    limits: Limits,
-    image: Option<String>,
-    temperature: f64,
-    max_output_tokens: u32,
-    provider: String,
-    model: String,
-}
 
 pub(crate) async fn run(
     args: EvalArgs,
@@ -62,130 +48,33 @@ pub(crate) async fn run(
         return reference(&args, &problems, config, around, cancel).await;
     }
     let store = kept::open(config, around)?;
-    let (before, resumed) = match &args.again.resume {
-        Some(_) => {
-            let (run, input, kept) = find(&*store, &args.again).await?;
-            problems = kept;
-            (Some(input), Some(run))
-        }
-        None => (None, None),
-    };
-    let already = match &resumed {
-        Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
-        None => Already::default(),
-    };
-    let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
-    if gateway.name().0 == "rehearsal" {
-        return Err(Failure::new(FailureKind::Settings, "no model is configured to be evaluated")
-            .hint("set a provider's key or start Ollama; `--reference` needs no model"));
-    }
-    let input = settings(&args, config, &gateway, before)?;
-    let spec = Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() };
-    let (pool, why) =
-        walls::pool(config, around, Language::Python, spec.clone(), args.parallel).await?;
-    let new_run = || {
-        let lines: Vec<String> =
-            problems.iter().map(|problem| json!(problem).to_string()).collect();
-        let name = args.file.as_ref().and_then(|path| path.file_name());
-        let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        NewRun {
-            kind: "eval".to_owned(),
-            title: terminal::harmless(&format!("{name}, {} problems", problems.len())),
-            parent: None,
-            input: json!(input),
-            artifacts: vec![(PROBLEMS.to_owned(), lines.join("\n").into_bytes())],
+    let plan = match args.again.go_on() {
+        Some(again) => Plan::resumed(&again, &*store).await?,
+        None => {
+            let name = args.file.as_ref().and_then(|path| path.file_name());
+            Plan::fresh(Ask {
+                name: name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+                problems,
+                samples: args.samples,
+                max_attempts: args.max_attempts,
+                image: args.sandbox.image.clone(),
+            })
         }
     };
-    let (run, journal) = kept::begin(store, resumed, args.again.take_over, config, new_run).await?;
-    let journal = Arc::new(journal);
-    let gateway = Arc::new(gateway);
-    let options = Options {
-        temperature: input.temperature as f32,
-        max_tokens: input.max_output_tokens,
-        spec,
-    };
-    let court = Court::new(gateway.clone(), gateway.name().0, pool.clone(), options);
-    let graph = eval::graph(Arc::new(court), args.parallel as usize)
-        .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
-    let count = problems.len() * input.samples as usize;
-    let progress = Progress { all: count, done: AtomicUsize::new(0), quiet: args.quiet };
+    let clerk = clerk(config, around, args.quiet);
+    let mut trial = Trial::open(plan, &clerk, store, &args.model.tape(), args.parallel).await?;
+    let progress = Progress { all: trial.samples(), done: AtomicUsize::new(0), quiet: args.quiet };
     if !args.quiet {
+        let Trial { run, why, .. } = &trial;
         note(&terminal::harmless(&format!("{} · {} · {why}", run.id, run.title)));
     }
     let begun = Instant::now();
-    let options = RunOptions {
-        journal: Some(journal.clone()),
-        observer: Some(Arc::new(move |signal| progress.see(signal))),
-        cancel,
-        ..RunOptions::default()
-    };
-    let state = EvalState::new(problems, input.samples, input.max_attempts);
-    let outcome = graph.run(state, options).await;
-    pool.close().await;
+    let held = trial.hold(Some(Arc::new(move |signal| progress.see(signal))), cancel).await;
     terminal::draw(&[]);
-    let report = match outcome {
-        Ok(state) => Report::new(&format!("{} {}", input.provider, input.model), &state),
-        Err(error) => {
-            sitting::note_end(&journal, &error, Vec::new()).await;
-            let (failure, how) = sitting::explain(error, "eval", &run.id);
-            how.iter().for_each(|how| note(how));
-            return Err(failure);
-        }
-    };
-    let kept = journal.finish(Ending::Done { result: json!(report) }, Vec::new()).await;
-    show(&args, &run, &report, &gateway, begun.elapsed().as_secs_f64())?;
-    kept?;
+    let held = held.map_err(|broke| tell_broke(broke, &trial.gateway, args.quiet))?;
+    show(&args, &trial.run, &held.came_to, &trial.gateway, begun.elapsed().as_secs_f64())?;
+    held.kept?;
     Ok(0)
-}
-
-fn read(text: &str) -> Result<Vec<Problem>, Failure> {
-    eval::read(text).map_err(|error| {
-        Failure::from_error(FailureKind::Usage, &error).hint(
-            "each line is an object with task_id, prompt, entry_point, test and canonical_solution",
-        )
-    })
-}
-
-/// The run to go on with, and what it was begun with.
-async fn find(store: &dyn Store, again: &Again) -> Result<(Run, Input, Vec<Problem>), Failure> {
-    let run = kept::to_go_on(store, again, "eval").await?;
-    let lost = |what: &str| {
-        let message = format!("{what} of `{}` cannot be read", run.id);
-        Failure::new(FailureKind::Environment, message).hint("start it again: `assize eval FILE`")
-    };
-    let input = serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
-    let artifacts = store.artifacts(&run.id).await?;
-    let artifact = artifacts.iter().find(|artifact| artifact.name == PROBLEMS);
-    let bytes = store.artifact(artifact.ok_or_else(|| lost("the problems"))?.id).await?;
-    let text = String::from_utf8(bytes).map_err(|_| lost("the problems"))?;
-    Ok((run, input, read(&text)?))
-}
-
-/// What the run is to be run with: as before, where there was a before.
-fn settings(
-    args: &EvalArgs,
-    config: &Config,
-    gateway: &Gateway,
-    before: Option<Input>,
-) -> Result<Input, Failure> {
-    let (provider, model) = gateway.name();
-    if let Some(before) = before {
-        let answered = (before.provider.as_str(), before.model.as_str());
-        kept::refuse_another_model("the run", answered, gateway, &args.model)?;
-        return Ok(before);
-    }
-    let limits = walls::spec(&args.sandbox, config)?.limits;
-    let longest = config.whole("max_output_tokens");
-    Ok(Input {
-        samples: args.samples,
-        max_attempts: args.max_attempts,
-        limits,
-        image: args.sandbox.image.clone(),
-        temperature: config.decimal("temperature").unwrap_or_else(|| Request::TEMPERATURE.into()),
-        max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
-        provider: provider.to_owned(),
-        model: model.to_owned(),
-    })
 }
 
 /// Runs the file's own solutions.
@@ -196,14 +85,14 @@ async fn reference(
     around: &Surroundings,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let spec = walls::spec(&args.sandbox, config)?;
+    let spec = walls::spec(args.sandbox.image.clone(), config)?;
     let (pool, _) =
         walls::pool(config, around, Language::Python, spec.clone(), args.parallel).await?;
     let options = Options { spec, ..Options::default() };
     let court = Court::new(Arc::new(Nobody), "nobody", pool.clone(), options);
     let failures = tokio::select! {
         failures = eval::reference(&court, problems, args.parallel as usize) => {
-            failures.map_err(sitting::of_trouble)
+            failures.map_err(assize_clerk::ended::of_trouble)
         }
         reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
     };
@@ -227,7 +116,7 @@ async fn reference(
         let line = format!("{passed} of {} solutions pass", problems.len());
         out_line(&paint(style, line))?;
     }
-    Ok(if failed.is_empty() { 0 } else { FailureKind::Verdict.exit_code() })
+    Ok(if failed.is_empty() { 0 } else { exit_code(FailureKind::Verdict) })
 }
 
 /// A model for where none is asked.

@@ -44,7 +44,7 @@ pub(crate) async fn run(
         input::from_file("the code", LONGEST, file)?
     };
     let given = Given { code: &code, arguments, stdin: file != Path::new("-"), inputs: &inputs };
-    let spec = walls::spec(&args.sandbox, config)?;
+    let spec = walls::spec(args.sandbox.image.clone(), config)?;
     let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);
     let languages = [language];
     let made = walls::make(config, around, &languages, &spec);
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     let isolation = manager.isolation();
     let enforcement = manager.backend().enforcement();
     if !args.quiet {
-        walls::warn_of_loose(config, &enforcement);
+        walls::loose(config, &enforcement).iter().for_each(|loose| terminal::warn(loose));
     }
     let done = tokio::select! {
         done = trial(&sandbox, &args, language, &given) => done,

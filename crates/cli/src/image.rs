@@ -1,7 +1,7 @@
 //! `assize image`: what containers are made from.
 
 use assize_sandbox::docker::{Docker, ImageInfo};
-use assize_sandbox::rootfs::{self, RootfsError};
+use assize_sandbox::rootfs;
 use serde_json::json;
 
 use crate::args::ImageCommand;
@@ -52,16 +52,6 @@ async fn build(docker: &Docker, around: &Surroundings, quiet: bool) -> Result<()
         note(&format!("{} MB; `assize exec --isolation docker` uses it", image.bytes >> 20));
     }
     out_line(&image.name)
-}
-
-impl From<RootfsError> for Failure {
-    fn from(error: RootfsError) -> Failure {
-        let failure = Failure::from_error(FailureKind::Environment, &error);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    }
 }
 
 fn show(images: &[ImageInfo], json: bool) -> Result<(), Failure> {

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+use assize_clerk::text::checked;
 use assize_types::Cancel;
-use assize_types::text::is_invisible;
 
 use crate::failure::{Failure, FailureKind};
 
@@ -55,16 +55,4 @@ fn read(what: &str, mebibytes: u64, from: &mut impl Read, shown: &str) -> Result
         Ok(text) => checked(what, mebibytes, &text),
         Err(_) => refused("is not UTF-8 text".to_owned()),
     }
-}
-
-/// Text that was typed, which must say something, in at most so many MiB.
-pub(crate) fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure> {
-    let refused = |why: String| Err(Failure::new(FailureKind::Usage, format!("{what} {why}")));
-    if text.len() as u64 > mebibytes * 1024 * 1024 {
-        return refused(format!("is longer than {mebibytes} MiB"));
-    }
-    if text.chars().all(|c| c.is_whitespace() || is_invisible(c)) {
-        return refused("is empty".to_owned());
-    }
-    Ok(text.to_owned())
 }

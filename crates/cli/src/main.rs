@@ -6,8 +6,6 @@ mod args;
 mod artifacts;
 mod ask;
 mod attack;
-mod choose;
-mod config;
 mod config_command;
 mod consult;
 mod debate;
@@ -17,24 +15,23 @@ mod drafts;
 mod earlier;
 mod eval;
 mod exec;
-mod failure;
-mod fork;
+mod exit;
 mod image;
 mod input;
-mod kept;
 mod logging;
 mod passing;
 mod run;
 mod runs;
 mod sandboxes;
+mod serve;
 mod sessions;
-mod sitting;
 mod terminal;
-mod walls;
+mod voice;
 mod work;
 
 use std::process::ExitCode;
 
+use assize_clerk::{choose, config, failure, kept, reading, walls};
 use assize_types::Cancel;
 use clap::{CommandFactory, Parser};
 use etcetera::BaseStrategy;
@@ -48,13 +45,13 @@ fn main() -> ExitCode {
     // What went wrong has been told by then.
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| begin(cli)));
     match outcome {
-        Err(_) => ExitCode::from(FailureKind::Internal.exit_code()),
+        Err(_) => ExitCode::from(exit::exit_code(FailureKind::Internal)),
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(failure)) => {
             if failure.kind != FailureKind::Unread {
                 terminal::fail(&failure);
             }
-            ExitCode::from(failure.kind.exit_code())
+            ExitCode::from(exit::exit_code(failure.kind))
         }
     }
 }
@@ -134,10 +131,11 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Image(command) => {
                 until_cancelled(&cancel, image::run(command, &config, &around)).await
             }
-            Command::Ask(args) => ask::run(*args, &config, cancel).await,
+            Command::Ask(args) => ask::run(*args, &config, &around, cancel).await,
             Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
             Command::Consult(args) => consult::run(*args, &config, &around, cancel).await,
             Command::Mcp(args) => drafts::mcp::run(args, &config, &around, cancel).await,
+            Command::Serve(args) => serve::run(*args, &config, &around, cancel).await,
             Command::Drafts(command) => {
                 until_cancelled(&cancel, drafts::commands::run(command, &config, &around)).await
             }
@@ -186,7 +184,7 @@ async fn interrupt(cancel: Cancel) {
             () = heard(&mut hang_up) => "the terminal is gone",
         };
         if cancel.is_cancelled() {
-            std::process::exit(FailureKind::Interrupted.exit_code().into());
+            std::process::exit(exit::exit_code(FailureKind::Interrupted).into());
         }
         cancel.cancel(reason);
     }

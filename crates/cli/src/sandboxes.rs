@@ -105,7 +105,7 @@ async fn exec(
 /// Has another process make the sandbox and hold it.
 async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Result<(), Failure> {
     let key = Key::new(None, &args.name)?;
-    let spec = walls::spec(&args.sandbox, config)?;
+    let spec = walls::spec(args.sandbox.image.clone(), config)?;
     let chosen = walls::choose(config, around, &[]).await?;
     if let Some(found) = find_record(&visitor(config, around).await?, &key)? {
         if !found.is(&spec, chosen.backend.isolation()) {
@@ -135,7 +135,9 @@ async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Re
     if line.trim_end() != args.name {
         // It has said why.
         let status = holder.wait().await.map_err(failed)?;
-        std::process::exit(status.code().unwrap_or(FailureKind::Internal.exit_code().into()));
+        std::process::exit(
+            status.code().unwrap_or(crate::exit::exit_code(FailureKind::Internal).into()),
+        );
     }
     note(&format!(
         "{} ({}), removed after {}",
@@ -164,7 +166,7 @@ async fn hold(
         labels: args.labels.iter().cloned().collect(),
         region: args.region.clone(),
         time_to_live: Some(args.ttl),
-        ..walls::spec(&args.sandbox, config)?
+        ..walls::spec(args.sandbox.image.clone(), config)?
     };
     let chosen = walls::choose(config, around, &Language::ALL).await?;
     let manager = walls::manager(config, around, chosen.backend).await?;

@@ -1,6 +1,6 @@
 //! `assize sessions`: the working files that are kept between runs.
 
-use assize_code::{Session, SessionError};
+use assize_code::Session;
 use serde_json::json;
 
 use crate::args::SessionsCommand;
@@ -8,13 +8,8 @@ use crate::config::Surroundings;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, grouped, note, out_json, out_line, paint};
 
-/// Where all sessions are.
-pub(crate) fn root(around: &Surroundings) -> std::path::PathBuf {
-    around.state_folder.join("sessions")
-}
-
 pub(crate) fn run(command: SessionsCommand, around: &Surroundings) -> Result<(), Failure> {
-    let root = root(around);
+    let root = assize_clerk::code::sessions(around);
     match command {
         SessionsCommand::List { json } => list(&root, json),
         SessionsCommand::Show { name, json } => {
@@ -81,27 +76,4 @@ pub(crate) fn lines(files: &[(String, u64)]) -> Vec<String> {
         terminal::harmless(&format!("{:>13}  {name}", grouped(*bytes)))
     };
     files.iter().map(line).collect()
-}
-
-impl From<SessionError> for Failure {
-    fn from(error: SessionError) -> Failure {
-        let kind = match &error {
-            SessionError::Files(_) | SessionError::Changed => FailureKind::Environment,
-            _ => FailureKind::Usage,
-        };
-        let failure = Failure::from_error(kind, &error);
-        match error {
-            SessionError::InUse(_) => failure.hint("wait for it, or name another"),
-            SessionError::TooLarge { .. } => failure.hint(
-                "allow more with `--disk`, or remove some: `assize sessions show NAME` says where they are",
-            ),
-            SessionError::TooMany => {
-                failure.hint("remove some: `assize sessions show NAME` says where they are")
-            }
-            SessionError::Changed => {
-                failure.hint("start a new run: this one knows nothing of what has changed")
-            }
-            SessionError::Name(_) | SessionError::Files(_) => failure,
-        }
-    }
 }

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
+use assize_types::text::is_obeyed;
+pub(crate) use assize_types::text::{grouped, harmless};
 use serde_json::Value;
 
 use crate::failure::{Failure, FailureKind};
@@ -173,20 +175,6 @@ pub(crate) fn fail(failure: &Failure) {
     note(&format!("{} {}", paint(BAD.bold(), "error:"), harmless(&failure.render())));
 }
 
-/// Text without the characters that a terminal would obey: controls, and marks that turn the
-/// direction of what follows.
-pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
-}
-
-fn is_obeyed(c: char) -> bool {
-    let turns = matches!(
-        c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    turns || (c.is_control() && !matches!(c, '\n' | '\t'))
-}
-
 /// A reader that has seen enough closes the pipe; that is its right.
 pub(crate) fn write_failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
@@ -203,30 +191,9 @@ pub(crate) fn when(milliseconds: u64) -> String {
     humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()
 }
 
-/// A number with thin groups of three: 1,234,567.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_models_words_cannot_drive_the_terminal() {
-        assert_eq!(
-            harmless("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
-            "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nc\td\u{fffd}1m"
-        );
-    }
 
     #[test]
     fn lines_are_cut_without_cutting_their_style() {
@@ -235,10 +202,5 @@ mod tests {
         assert_eq!(cut("\x1b[2mabcdef\x1b[0m", 3), "\x1b[2mabc\x1b[0m");
         assert_eq!(cut("日本語", 5), "日本");
         assert_eq!(cut("━━╌╌", 3), "━━╌");
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -138,6 +138,16 @@ pub enum Stage {
 }
 
 impl Stage {
+    pub const ALL: [Stage; 7] = [
+        Stage::Submitted,
+        Stage::Escalated,
+        Stage::Accepting,
+        Stage::Accepted,
+        Stage::Rejected,
+        Stage::Undoing,
+        Stage::Undone,
+    ];
+
     pub fn name(self) -> &'static str {
         match self {
             Stage::Submitted => "submitted",

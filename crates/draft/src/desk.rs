@@ -135,6 +135,11 @@ impl Desk {
         }))
     }
 
+    /// What its entries in the log of all workspaces are about.
+    pub fn subject(&self) -> &str {
+        self.ledger.subject()
+    }
+
     pub fn workspace(&self) -> &Path {
         self.workspace.path()
     }

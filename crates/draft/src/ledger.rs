@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use assize_store::{AuditEntry, AuditQuery, NewAuditEntry, Store, StoreError};
 
+use crate::HANDOFF;
 use crate::book::{Book, Step};
 use crate::folder::Folder;
 use crate::workspace::FileError;
@@ -28,6 +29,10 @@ impl std::fmt::Debug for Ledger {
 }
 
 impl Ledger {
+    pub(crate) fn subject(&self) -> &str {
+        &self.subject
+    }
+
     pub(crate) fn new(store: Arc<dyn Store>, subject: String) -> Ledger {
         Ledger { store, subject }
     }
@@ -52,7 +57,7 @@ impl Ledger {
     /// The entries after one.
     pub(crate) async fn entries(&self, after: u64) -> Result<Vec<AuditEntry>, StoreError> {
         let subject = Some(self.subject.clone());
-        self.store.audit_log(AuditQuery { subject, after }).await
+        self.store.audit_log(AuditQuery { subject, after, limit: 0 }).await
     }
 }
 
@@ -75,6 +80,20 @@ pub enum Mirror {
 }
 
 impl Mirror {
+    /// What is wrong with it, if anything is, where so many lines were written.
+    pub fn complaint(&self, written: usize) -> Option<String> {
+        let file = format!("{HANDOFF}/{TRANSITIONS}");
+        match self {
+            Mirror::Same => None,
+            Mirror::Short { lines } => Some(format!(
+                "`{file}` ends after line {lines}, and {written} lines were written to it"
+            )),
+            Mirror::Changed { line } => {
+                Some(format!("line {line} of `{file}` is not what was written there"))
+            }
+        }
+    }
+
     /// Compares the log in the workspace with the entries.
     pub(crate) fn of(handoff: &Folder, entries: &[AuditEntry]) -> Result<(Mirror, u64), FileError> {
         let file = match handoff.open(TRANSITIONS) {

@@ -5,6 +5,7 @@
 //! beside those in flight waits for them to settle; it is refused only when it would not fit even if
 //! they all turned out to cost nothing more.
 
+use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assize_types::{Cost, Money, Usage};
@@ -56,6 +57,19 @@ pub struct Totals {
     pub lost_tokens: u64,
     /// Calls that were answered from a cassette, for nothing.
     pub replayed_calls: u64,
+}
+
+impl AddAssign<&Totals> for Totals {
+    fn add_assign(&mut self, other: &Totals) {
+        self.calls += other.calls;
+        self.usage += other.usage;
+        self.cost += other.cost;
+        self.unpriced_calls += other.unpriced_calls;
+        self.lost_calls += other.lost_calls;
+        self.lost_cost += other.lost_cost;
+        self.lost_tokens += other.lost_tokens;
+        self.replayed_calls += other.replayed_calls;
+    }
 }
 
 impl Totals {

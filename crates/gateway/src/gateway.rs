@@ -175,6 +175,14 @@ impl Gateway {
         self.wire.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()))
     }
 
+    /// Who is asked, in words.
+    pub fn called(&self) -> String {
+        match self.name() {
+            (provider, model) if provider == model => provider.to_owned(),
+            (provider, model) => format!("{provider} {model}").trim_end().to_owned(),
+        }
+    }
+
     /// What is known of the model; nothing when only a cassette is played.
     pub fn facts(&self) -> Option<&ModelFacts> {
         self.wire.as_ref().map(|wire| wire.facts())

@@ -49,6 +49,16 @@ pub enum Wanted {
     AtLeast(Isolation),
 }
 
+impl Wanted {
+    /// The weakest walls that will do.
+    pub fn floor(self) -> Isolation {
+        match self {
+            Wanted::Auto => Isolation::Jail,
+            Wanted::Exactly(isolation) | Wanted::AtLeast(isolation) => isolation,
+        }
+    }
+}
+
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

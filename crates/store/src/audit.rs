@@ -21,6 +21,8 @@ pub struct AuditQuery {
     pub subject: Option<String>,
     /// With ids above this one.
     pub after: u64,
+    /// At most so many; 0 for all of them.
+    pub limit: usize,
 }
 
 /// An entry as it was written.

@@ -15,6 +15,9 @@ pub enum StoreError {
     Fenced(RunId),
     #[error("the run `{0}` is done")]
     Done(RunId),
+    /// A run was asked for under this key before: for the same, or for something else.
+    #[error("the run `{run}` was asked for under this key before")]
+    AskedBefore { run: RunId, same: bool },
     #[error("the store `{path}` cannot be opened: {reason}")]
     Unopened { path: PathBuf, reason: String },
     /// It was made, and nothing was ever kept in it.

@@ -24,7 +24,7 @@ pub use artifact::{ArtifactId, ArtifactUse};
 pub use audit::{AuditEntry, AuditQuery, AuditVerdict, NewAuditEntry};
 pub use error::StoreError;
 pub use journal::RunJournal;
-pub use run::{BadRunId, Claim, Ending, NewRun, Run, RunFilter, RunId, RunStatus};
+pub use run::{BadRunId, Claim, Ending, NewRun, Once, Run, RunFilter, RunId, RunStatus};
 pub use sqlite::{Access, Durability, SqliteStore};
 
 /// An event as it was written.
@@ -50,6 +50,13 @@ pub struct EventQuery {
     pub limit: usize,
 }
 
+/// What grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Log {
+    Events,
+    Audit,
+}
+
 /// Something one process tells others.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Message {
@@ -62,9 +69,13 @@ pub struct Message {
 
 /// What outlives a process. All methods are safe to call from many tasks and processes at once.
 #[async_trait]
-pub trait Store: Send + Sync {
-    /// Makes a run, with an id of its own, claimed by its maker.
+pub trait Store: std::fmt::Debug + Send + Sync {
+    /// Makes a run, with an id of its own, claimed by its maker; unless one was made under the same key
+    /// before ([`StoreError::AskedBefore`]).
     async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Claim), StoreError>;
+
+    /// The run that was asked for under a key, and whether it was the same that was asked for.
+    async fn asked_before(&self, once: &Once) -> Result<Option<(RunId, bool)>, StoreError>;
 
     async fn run(&self, id: &RunId) -> Result<Run, StoreError>;
 
@@ -102,6 +113,12 @@ pub trait Store: Send + Sync {
 
     /// Events in the order of their ids.
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// The id of the last event there is; 0 if there is none.
+    async fn last_event(&self) -> Result<u64, StoreError>;
+
+    /// Waits until there is something with an id above `beyond`, whoever wrote it.
+    async fn grown(&self, log: Log, beyond: u64) -> Result<(), StoreError>;
 
     /// Removes a run with all that belongs to it alone, and says so in the audit log; only if nobody
     /// has claimed it since it was seen like this.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,6 +78,17 @@ pub struct NewRun {
     pub input: Value,
     /// What is large, by name. It is kept together with the run, or neither is.
     pub artifacts: Vec<(String, Vec<u8>)>,
+    /// Under what it was asked for, so that it is made once however often it is asked for.
+    pub once: Option<Once>,
+}
+
+/// What makes a request the same as one before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once {
+    /// Chosen by whoever asks, and used for nothing else.
+    pub key: String,
+    /// Of all that is asked for.
+    pub request: Fingerprint,
 }
 
 /// A run as it is kept.
@@ -147,6 +159,8 @@ pub struct RunFilter {
     pub prefix: Option<String>,
     /// Whose title holds this, in upper or lower case.
     pub title: Option<String>,
+    /// Made before this one.
+    pub before: Option<RunId>,
     /// At most so many; 0 for all of them.
     pub limit: usize,
 }

@@ -16,9 +16,55 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Text without the characters that a terminal would obey: controls, and marks that turn the direction of what
+/// follows.
+pub fn harmless(text: &str) -> String {
+    text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Whether a terminal would do something else with it than show it.
+pub fn is_obeyed(c: char) -> bool {
+    let turns = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    turns || (c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
 /// Byte-order marks, zero-width characters and direction marks: nothing a person sees.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{2069}' | '\u{00ad}' | '\u{061c}')
+}
+
+/// A number with thin groups of three: 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_words_cannot_drive_the_terminal() {
+        assert_eq!(
+            harmless("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
+            "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nc\td\u{fffd}1m"
+        );
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
 }

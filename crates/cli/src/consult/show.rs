@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use assize_consult::{Placed, Report, short};
-use assize_debate::LogName;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_types::text::{one_line, shorten};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::account::dollars;
 use crate::artifacts;
 use crate::failure::{Failure, FailureKind};
+use crate::reading;
 use crate::terminal::{self, BOLD, DIM, WARN, paint};
 
 /// Refuses a folder in which something would be in the way, before anything is spent.
@@ -22,35 +21,6 @@ pub(crate) fn check_empty(folder: &Path) -> Result<(), Failure> {
     }
     let message = format!("there is something in `{}` already", folder.display());
     Err(Failure::new(FailureKind::Usage, message).hint("name a new folder, or an empty one"))
-}
-
-/// All of it as one object, under the names that the parts of a consultation have.
-pub(crate) fn as_json(report: &Report, told: &Value) -> Value {
-    let mut shown = json!(report);
-    if let Some(made) = &report.made {
-        for (name, value) in json!(made).as_object().into_iter().flatten() {
-            shown[name] = value.clone();
-        }
-    }
-    shown["cost_usd"] = dollars(report.spent.cost);
-    if report.spent.rehearsal {
-        shown["label"] = json!(REHEARSAL_LABEL);
-    }
-    shown["conversation_logs"] = logs(report);
-    shown["status_updates"] = told.clone();
-    shown
-}
-
-/// What was said, move by move, by the logs' own names: i1, i2 and so on.
-pub(crate) fn logs(report: &Report) -> Value {
-    let logs = report.policy_scores.iter().map(|verdict| {
-        let mut one = json!({"move_id": verdict.move_id});
-        for (log, entries) in &verdict.conversation_logs {
-            one[LogName::to_string(log)] = json!(entries);
-        }
-        one
-    });
-    logs.collect()
 }
 
 /// What it came to, as it is read.
@@ -116,18 +86,9 @@ fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
     lines
 }
 
-/// Everything, as files of a folder.
-pub(crate) fn files(report: &Report, told: &Value) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<(String, Vec<u8>)> =
-        report.documents().into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
-    let pretty = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
-    files.push(("report.json".to_owned(), pretty(&as_json(report, told))));
-    files
-}
-
 /// Writes everything into a folder; gives how many files.
 pub(crate) fn write(folder: &Path, report: &Report, told: &Value) -> Result<usize, Failure> {
-    let taken = artifacts::keep(files(report, told).into(), folder)?;
+    let taken = artifacts::keep(reading::documents(report, told).into(), folder)?;
     if taken.in_the_way.is_empty() {
         return Ok(taken.files.len());
     }

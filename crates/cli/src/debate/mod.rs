@@ -1,33 +1,32 @@
 //! `assize debate`: one move on trial.
 
-mod estimate;
-mod plan;
 mod progress;
 pub(crate) mod show;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use assize_debate::{
-    Company, DebateState, MoveDocument, Options, Personas, Verdict, graph, step_limit,
-};
+use assize_clerk::Broke;
+use assize_clerk::debate::{Ask, Plan, Trial, estimate};
+use assize_clerk::ended::Held;
+use assize_debate::{Options, Personas, Verdict, graph};
 use assize_gateway::{Gateway, Rehearsal};
-use assize_graph::{Graph, Record, RunError, RunOptions};
-use assize_store::{Ending, Run, RunJournal};
-use assize_types::{Cancel, Money, trail};
+use assize_types::{Cancel, Money};
 use serde_json::json;
 
-use crate::account::{account, dollars};
+use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::fork;
-use crate::kept;
-use crate::sitting;
+use crate::reading::dollars;
 use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
-use plan::{Input, Plan};
+use crate::voice::{clerk, tell_broke};
+use crate::{input, kept};
 use progress::Progress;
+
+/// The longest document, in MiB: more would fit no model.
+const LONGEST_MOVE: u64 = 1;
 
 pub(crate) async fn run(
     args: DebateArgs,
@@ -35,161 +34,130 @@ pub(crate) async fn run(
     around: &Surroundings,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    plan::refuse_idle_flags(&args)?;
+    refuse_idle_flags(&args)?;
+    let fork = args.fork.fork_of()?;
     if args.graph {
-        let nobody =
-            Gateway::to_rehearsal(Rehearsal::default(), assize_gateway::Options::default());
-        return out(&built(Arc::new(nobody), Options::default())?.mermaid());
+        return show_graph();
     }
-    let earlier = args.resume.as_deref().or(args.fork.fork.as_deref());
+    let clerk = clerk(config, around, args.quiet);
+    let tape = args.model.tape();
+    let ask = Ask {
+        document: document(&args, &cancel).await?,
+        ticker: args.ticker.clone(),
+        rounds: args.rounds,
+    };
+    let again = args.go_on();
     // What cannot be debated leaves no store behind.
-    let fresh = match earlier {
-        None => Some(Plan::fresh(&args, plan::document(&args, &cancel).await?)),
-        Some(_) => None,
+    let fresh = match (&again, &fork) {
+        (None, None) => Some(Plan::fresh(&ask)?),
+        _ => None,
     };
     if let (true, Some(plan)) = (args.estimate, &fresh) {
-        let gateway = choose::gateway(config, &args.model, args.quiet, Already::default()).await?;
-        return estimate::show(&gateway, &plan.content, args.rounds, args.json);
+        let gateway = choose::gateway(&clerk, &tape, Already::default()).await?;
+        let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
+        let (estimate, in_a_row) =
+            estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
+        return show_estimate(&estimate, in_a_row, gateway.is_rehearsal(), args.json);
     }
     let store = kept::open(config, around)?;
-    let plan = match (fresh, earlier) {
-        (Some(plan), _) => plan,
-        (None, name) => {
-            Plan::from_earlier(name.unwrap_or_default(), &args, &*store, &cancel).await?
+    let plan = match (fresh, again, fork) {
+        (Some(plan), ..) => plan,
+        (None, _, Some(fork)) => Plan::forked(&fork, &ask, &*store).await?,
+        (None, again, None) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,
+    };
+    let mut trial = Trial::open(plan, &clerk, store, &tape).await?;
+    let held = follow(&mut trial, args.quiet, cancel).await;
+    let sitting = Sitting { args: &args, trial };
+    match held {
+        Ok(held) => sitting.finish(held),
+        Err(broke) => Err(sitting.fail(broke)),
+    }
+}
+
+/// Flags that mean nothing here are refused, not forgotten.
+fn refuse_idle_flags(args: &DebateArgs) -> Result<(), Failure> {
+    let usage = |message: String| Failure::new(FailureKind::Usage, message);
+    if args.take_over && args.resume.is_none() {
+        return Err(usage("`--take-over` goes with `--resume RUN`".to_owned()));
+    }
+    if args.document.is_none() && args.resume.is_none() && args.fork.fork.is_none() && !args.graph {
+        return Err(usage("there is no move to debate".to_owned())
+            .hint("name a file, such as `assize debate MOVE.md`; `-` reads standard input"));
+    }
+    let fixed = [
+        ("--temperature", args.model.temperature.is_some()),
+        ("--max-output-tokens", args.model.max_output_tokens.is_some()),
+    ];
+    if let Some((flag, _)) = fixed.into_iter().find(|(_, given)| args.resume.is_some() && *given) {
+        return Err(usage(format!("`{flag}` cannot change in a run that goes on"))
+            .hint("start a new one from it with `--fork RUN`"));
+    }
+    Ok(())
+}
+
+/// The move that was named.
+async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, Failure> {
+    const WHAT: &str = "the move";
+    match &args.document {
+        Some(path) if path.as_os_str() == "-" => {
+            input::from_standard_input(WHAT, LONGEST_MOVE, cancel).await.map(Some)
         }
-    };
-    let inherited = plan.inherited(&*store).await?;
-    let already = match &plan.resumed {
-        Some(run) => kept::spent(run, &store.records(&run.id).await?, &inherited),
-        None => Already::default(),
-    };
-    let gateway = choose::gateway(config, &args.model, args.quiet, already).await?;
-    let input = plan.input(&args, config, &gateway)?;
-    let new_run = || plan.new_run(&input);
-    let (run, journal) =
-        kept::begin(store.clone(), plan.resumed.clone(), args.take_over, config, new_run).await?;
-    let sitting = Sitting {
-        args: &args,
-        run,
-        input,
-        gateway: Arc::new(gateway),
-        journal: Arc::new(journal),
-        already,
-    };
-    trail::workflow_started(&sitting.run.title, sitting.gateway.name().0);
-    let outcome = sitting.debate(&plan.content, inherited, cancel).await;
-    let finished = sitting.finish(outcome).await;
-    trail::workflow_completed(finished.is_ok(), 1);
-    finished
+        Some(path) => input::from_file(WHAT, LONGEST_MOVE, path).map(Some),
+        None => Ok(None),
+    }
 }
 
-fn built(model: Arc<Gateway>, options: Options) -> Result<Graph<DebateState>, Failure> {
-    graph(model, options).map_err(|error| Failure::from_error(FailureKind::Internal, &error))
+fn show_graph() -> Result<(), Failure> {
+    let nobody = Gateway::to_rehearsal(Rehearsal::default(), assize_gateway::Options::default());
+    let graph = graph(Arc::new(nobody), Options::default());
+    out(&graph.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?.mermaid())
 }
 
-/// One debate, in one of its lives.
+/// Runs it to its end, and shows how far it is.
+async fn follow(trial: &mut Trial, quiet: bool, cancel: Cancel) -> Result<Held<Verdict>, Broke> {
+    let (run, gateway) = (&trial.run, &trial.gateway);
+    let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
+    let manner = Manner::begin(quiet, &heading);
+    let (personas, ledger) = (Arc::new(Personas::default()), gateway.ledger().clone());
+    let progress = Progress::new(heading, trial.input.rounds, personas, ledger, manner);
+    let progress = Arc::new(progress);
+    let seen = progress.clone();
+    let held = tokio::select! {
+        held = trial.hold(Some(Arc::new(move |signal| seen.see(signal))), cancel) => held,
+        () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
+    };
+    terminal::draw(&[]);
+    held
+}
+
+/// One debate that is over.
 struct Sitting<'a> {
     args: &'a DebateArgs,
-    run: Run,
-    input: Input,
-    gateway: Arc<Gateway>,
-    journal: Arc<RunJournal>,
-    already: Already,
+    trial: Trial,
 }
 
 impl Sitting<'_> {
-    async fn debate(
-        &self,
-        content: &str,
-        inherited: Vec<Record>,
-        cancel: Cancel,
-    ) -> Result<Result<DebateState, RunError>, Failure> {
-        let input = &self.input;
-        let options = Options {
-            temperature: input.temperature as f32,
-            max_tokens: input.max_output_tokens,
-            context_window: input.context_window,
-            blind_scores: false,
-        };
-        let graph = built(self.gateway.clone(), options)?;
-        let document = MoveDocument { move_id: input.move_id.clone(), content: content.to_owned() };
-        let company = Company { ticker: input.ticker.clone(), ..Company::default() };
-        let personas = Arc::new(Personas::default());
-        let state = DebateState::new(document, company, personas, input.rounds)
-            .changed(input.changes.clone());
-        let journal = fork::journal(&self.run, &self.journal, inherited);
-        let progress = Arc::new(self.progress());
-        let seen = progress.clone();
-        let run_options = RunOptions {
-            journal: Some(journal),
-            observer: Some(Arc::new(move |signal| seen.see(signal))),
-            cancel,
-            step_limit: step_limit(input.rounds),
-            ..RunOptions::default()
-        };
-        let outcome = tokio::select! {
-            outcome = graph.run(state, run_options) => outcome,
-            () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
-        };
-        terminal::draw(&[]);
-        Ok(outcome)
-    }
-
-    fn progress(&self) -> Progress {
-        let who = match self.gateway.name() {
-            (provider, model) if provider == model => provider.to_owned(),
-            (provider, model) => format!("{provider} {model}"),
-        };
-        let heading = format!("{} · {} · {who}", self.run.id, self.run.title);
-        let heading = terminal::harmless(heading.trim_end());
-        let manner = Manner::begin(self.args.quiet, &heading);
-        let (personas, ledger) = (Arc::new(Personas::default()), self.gateway.ledger().clone());
-        Progress::new(heading, self.input.rounds, personas, ledger, manner)
-    }
-
-    /// Writes down how it ended, and shows it.
-    async fn finish(
-        &self,
-        outcome: Result<Result<DebateState, RunError>, Failure>,
-    ) -> Result<(), Failure> {
-        let verdict = match outcome? {
-            Ok(state) => Verdict::from(state),
-            Err(error) => return self.fail(error).await,
-        };
-        let mut result = json!(verdict);
-        if let Some(result) = result.as_object_mut() {
-            // What was said is in the journal.
-            result.remove("conversation_logs");
-        }
-        let kept = self.journal.finish(Ending::Done { result }, Vec::new()).await;
-        // It is paid for: it is shown even if it cannot be kept.
-        self.show(&verdict)?;
-        kept.map(drop).map_err(|error| {
-            note(&kept::how_to_resume("debate", &self.run.id));
+    fn finish(&self, held: Held<Verdict>) -> Result<(), Failure> {
+        // It is paid for: it is shown even if it could not be kept.
+        self.show(&held.came_to)?;
+        held.kept.map_err(|error| {
+            note(&kept::how_to_resume("debate", &self.trial.run.id));
             error.into()
         })
     }
 
-    async fn fail(&self, error: RunError) -> Result<(), Failure> {
-        sitting::note_end(&self.journal, &error, Vec::new()).await;
-        let totals = self.gateway.ledger().totals();
-        if !self.args.quiet {
-            note(&paint(DIM, format!("spent: {}", account(&totals))));
-        }
-        if self.already.cost > Money::ZERO || self.already.tokens > 0 {
-            let (cost, tokens) = (self.already.cost, grouped(self.already.tokens));
+    fn fail(&self, broke: Broke) -> Failure {
+        let already = self.trial.already;
+        if already.cost > Money::ZERO || already.tokens > 0 {
+            let (cost, tokens) = (already.cost, grouped(already.tokens));
             note(&paint(DIM, format!("spent on it before: {tokens} tokens, {cost}")));
         }
-        let (failure, how) = sitting::explain(error, "debate", &self.run.id);
-        if let Some(how) = how {
-            note(&how);
-        }
-        Err(failure)
+        tell_broke(broke, &self.trial.gateway, self.args.quiet)
     }
 
     fn show(&self, verdict: &Verdict) -> Result<(), Failure> {
-        let totals = self.gateway.ledger().totals();
-        let (run, args) = (&self.run, self.args);
+        let totals = self.trial.gateway.ledger().totals();
+        let (run, args) = (&self.trial.run, self.args);
         if args.json {
             let mut shown = json!(verdict);
             shown["run"] = json!(run.id);
@@ -214,8 +182,8 @@ impl Sitting<'_> {
         if std::io::stdout().is_terminal() {
             note("");
         }
-        if let Some(who) = &self.input.answered_before_by {
-            let at = self.input.at.unwrap_or(1);
+        if let Some(who) = &self.trial.input.answered_before_by {
+            let at = self.trial.input.at.unwrap_or(1);
             note(&paint(WARN, format!("the rounds before round {at} were answered by {who}")));
         }
         let saved = match verdict.spent.calls.saturating_sub(totals.calls) {

@@ -1,156 +1,53 @@
-//! Which sandboxes can be made here, and what each limit rests on.
+//! Which sandboxes can be made here, as people read it.
 
-use std::sync::Arc;
-use std::time::Duration;
+use assize_clerk::doctor::Sandboxes;
 
-use assize_sandbox::{Enforcement, Isolation, Language, SandboxError};
-use serde_json::{Value, json};
-
-use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, harmless, paint};
-use crate::walls;
 
-/// What was found out about all of them.
-pub(super) struct Sandboxes {
-    backends: Vec<Finding>,
-    interpreters: Vec<(Language, Result<String, String>)>,
-    /// What is used, and why; or why nothing can be.
-    used: Result<(Isolation, String), String>,
-}
-
-struct Finding {
-    isolation: Isolation,
-    /// How long a sandbox took to be made and to run something, or why there is none.
-    tried: Result<Duration, SandboxError>,
-    enforcement: Option<Enforcement>,
-}
-
-/// Makes one sandbox of each kind: nothing less shows that it can be done.
-pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes {
-    let interpreters = Language::ALL.map(|language| {
-        let found = walls::interpreter(language, config, around);
-        (language, found.map(|interpreter| interpreter.program.display().to_string()))
-    });
-    let mut backends = Vec::new();
-    for isolation in Isolation::ALL {
-        backends.push(match walls::backend(isolation, config, around) {
-            Ok(backend) => {
-                let tried = walls::attempt(config, around, Arc::clone(&backend)).await;
-                // Some of it is known only once one was made.
-                Finding { isolation, tried, enforcement: Some(backend.enforcement()) }
+pub(super) fn as_text(found: &Sandboxes) -> Vec<String> {
+    let mut lines = vec![paint(BOLD, "Sandboxes")];
+    for finding in &found.backends {
+        let name = finding.isolation.name();
+        match &finding.tried {
+            Ok(took) => {
+                let used = found.used.as_ref().is_ok_and(|(used, _)| *used == finding.isolation);
+                let used = if used {
+                    format!("  {}", paint(GOOD.bold(), "← used"))
+                } else {
+                    String::new()
+                };
+                let millis = took.as_secs_f64() * 1e3;
+                lines.push(format!(
+                    "  {} {name:<8} made one in {millis:.0} ms{used}",
+                    paint(GOOD, "✓")
+                ));
+                lines.extend(
+                    finding
+                        .limits()
+                        .map(|(limit, by)| paint(DIM, format!("      {limit:<12} {by}"))),
+                );
             }
-            Err(error) => Finding { isolation, tried: Err(error), enforcement: None },
-        });
-    }
-    let used = walls::choose(config, around, &[])
-        .await
-        .map(|chosen| (chosen.backend.isolation(), chosen.why))
-        .map_err(|failure| failure.render());
-    Sandboxes { backends, interpreters: interpreters.into(), used }
-}
-
-impl Sandboxes {
-    pub(super) fn as_text(&self) -> Vec<String> {
-        let mut lines = vec![paint(BOLD, "Sandboxes")];
-        for finding in &self.backends {
-            let name = finding.isolation.name();
-            match &finding.tried {
-                Ok(took) => {
-                    let used = self.used.as_ref().is_ok_and(|(used, _)| *used == finding.isolation);
-                    let used = if used {
-                        format!("  {}", paint(GOOD.bold(), "← used"))
-                    } else {
-                        String::new()
-                    };
-                    let millis = took.as_secs_f64() * 1e3;
-                    lines.push(format!(
-                        "  {} {name:<8} made one in {millis:.0} ms{used}",
-                        paint(GOOD, "✓")
-                    ));
-                    lines.extend(
-                        finding
-                            .limits()
-                            .map(|(limit, by)| paint(DIM, format!("      {limit:<12} {by}"))),
-                    );
-                }
-                Err(error) => {
-                    lines.push(format!(
-                        "  {} {name:<8} {}",
-                        paint(BAD, "✗"),
-                        harmless(&error.to_string())
-                    ));
-                    let hints = error.hint().into_iter().flat_map(str::lines);
-                    lines.extend(hints.map(|hint| format!("      {}", harmless(hint))));
-                }
+            Err(error) => {
+                lines.push(format!(
+                    "  {} {name:<8} {}",
+                    paint(BAD, "✗"),
+                    harmless(&error.to_string())
+                ));
+                let hints = error.hint().into_iter().flat_map(str::lines);
+                lines.extend(hints.map(|hint| format!("      {}", harmless(hint))));
             }
         }
-        for (language, found) in &self.interpreters {
-            let (mark, words) = match found {
-                Ok(program) => (paint(GOOD, "✓"), program),
-                Err(why) => (paint(DIM, "–"), why),
-            };
-            lines.push(format!("  {mark} {:<10} {}", language.name(), harmless(words)));
-        }
-        lines.push(match &self.used {
-            Ok((isolation, why)) => format!("{} {isolation} ({why})", paint(BOLD, "In use:")),
-            Err(why) => format!("{} no sandbox: {}", paint(BAD, "In use:"), harmless(why)),
-        });
-        lines
     }
-
-    pub(super) fn as_json(&self) -> Value {
-        let backends: Vec<Value> = self
-            .backends
-            .iter()
-            .map(|finding| {
-                json!({
-                    "isolation": finding.isolation, "available": finding.tried.is_ok(),
-                    "made_in_ms": finding.tried.as_ref().ok().map(|took| took.as_secs_f64() * 1e3),
-                    "why_not": finding.tried.as_ref().err().map(ToString::to_string),
-                    "hint": finding.tried.as_ref().err().and_then(SandboxError::hint),
-                    "enforcement": finding.enforcement,
-                })
-            })
-            .collect();
-        let interpreters: serde_json::Map<String, Value> = self
-            .interpreters
-            .iter()
-            .map(|(language, found)| (language.name().to_owned(), json!(found.as_ref().ok())))
-            .collect();
-        let (used, why) = match &self.used {
-            Ok((isolation, why)) => (Some(isolation), why),
-            Err(why) => (None, why),
+    for (language, found) in &found.interpreters {
+        let (mark, words) = match found {
+            Ok(program) => (paint(GOOD, "✓"), program),
+            Err(why) => (paint(DIM, "–"), why),
         };
-        json!({"backends": backends, "interpreters": interpreters, "used": used, "why": why})
+        lines.push(format!("  {mark} {:<10} {}", language.name(), harmless(words)));
     }
-
-    /// A sandbox that was asked for by name and cannot be made is a failure.
-    pub(super) fn complain(&self, config: &Config) -> Result<(), Failure> {
-        let asked = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
-        let Ok((used, _)) = &self.used else { return Ok(()) };
-        let finding = self.backends.iter().find(|finding| finding.isolation == *used);
-        match finding.map(|finding| &finding.tried) {
-            Some(Err(error)) if asked => Err(error.clone().into()),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Finding {
-    fn limits(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.enforcement.iter().flat_map(|by| {
-            [
-                ("memory", by.memory.as_str()),
-                ("processor", &by.cpu),
-                ("processes", &by.processes),
-                ("disk", &by.disk),
-                ("output", &by.output),
-                ("time", &by.wall),
-                ("network", &by.network),
-                ("system calls", &by.system_calls),
-                ("files", &by.files),
-            ]
-        })
-    }
+    lines.push(match &found.used {
+        Ok((isolation, why)) => format!("{} {isolation} ({why})", paint(BOLD, "In use:")),
+        Err(why) => format!("{} no sandbox: {}", paint(BAD, "In use:"), harmless(why)),
+    });
+    lines
 }

@@ -118,16 +118,7 @@ impl Whole {
             wrong.push(format!("entry {at} in the store was changed, removed or moved"));
         }
         let file = format!("{HANDOFF}/{TRANSITIONS}");
-        match self.mirror {
-            Mirror::Same => {}
-            Mirror::Short { lines } => wrong.push(format!(
-                "`{file}` ends after line {lines}, and {} lines were written to it",
-                own.len()
-            )),
-            Mirror::Changed { line } => {
-                wrong.push(format!("line {line} of `{file}` is not what was written there"));
-            }
-        }
+        wrong.extend(self.mirror.complaint(own.len()));
         if self.since == Some(false) {
             wrong.push("what the log came to then is not in it any more".to_owned());
         }

@@ -2,7 +2,9 @@
 
 use assize_draft::{Book, Desk, DeskError, Diff, Force, Proposed, Stage, Submission};
 use assize_types::text::one_line;
-use serde_json::{Value, json};
+use serde_json::json;
+
+use assize_clerk::drafts::{as_json, meanwhile, sides};
 
 use super::{book_to_see, desk_to_see, desk_to_use, person, show};
 use crate::args::GateCommand;
@@ -148,38 +150,6 @@ fn list(book: &Book, all: bool, json: bool) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-/// A file as it was and as it is to be; `None` where it is not kept any more.
-fn sides(desk: &Desk, file: &Proposed) -> Option<(String, String)> {
-    let base = match file.before {
-        Some(hash) => desk.copy(hash).ok()?,
-        None => Vec::new(),
-    };
-    let draft = desk.copy(file.after).ok()?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Some((text(base), text(draft)))
-}
-
-/// What has become of a file since its draft was asked for, if that waits and anything has.
-fn meanwhile(desk: &Desk, submission: &Submission, file: &Proposed) -> Option<String> {
-    if submission.stage != Stage::Escalated {
-        return None;
-    }
-    let base = sides(desk, file)?.0;
-    let now = desk.current(&file.path).ok()?.unwrap_or_default();
-    let now = String::from_utf8_lossy(&now);
-    (now != base).then(|| Diff::unified(&file.path, &base, &now))
-}
-
-fn as_json(desk: &Desk, submission: &Submission) -> Value {
-    let mut shown = json!(submission);
-    let diffs = submission.files.iter().map(|file| {
-        let diff = sides(desk, file).map(|(base, draft)| Diff::unified(&file.path, &base, &draft));
-        json!({"path": file.path, "diff": diff, "changed_meanwhile": meanwhile(desk, submission, file)})
-    });
-    shown["diffs"] = diffs.collect();
-    shown
 }
 
 fn shown(desk: &Desk, submission: &Submission) -> Result<(), Failure> {

@@ -5,19 +5,18 @@ pub(crate) mod commands;
 pub(crate) mod gate;
 pub(crate) mod mcp;
 pub(crate) mod show;
-mod verifier;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use assize_draft::{Book, Desk, DeskError, HANDOFF, Options, Policy, Verifier, Verify, VerifyMost};
+pub(crate) use assize_clerk::drafts::{keep, options, verifier};
+use assize_draft::{Book, Desk, HANDOFF, Options};
 use assize_store::Store;
 
 use crate::args::WorkspaceArgs;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::{kept, terminal, walls};
 
 /// The workspace that is meant.
@@ -57,57 +56,6 @@ pub(crate) fn person(around: &Surroundings) -> String {
     }
 }
 
-/// What was said in one setting, as a list.
-fn listed(config: &Config, key: &str) -> Vec<String> {
-    let text = config.text(key).unwrap_or_default();
-    // A comma in braces belongs to a pattern.
-    let mut depth = 0;
-    let splits = |c: char| {
-        depth += i32::from(c == '{') - i32::from(c == '}');
-        c == ',' && depth == 0
-    };
-    text.split(splits).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
-}
-
-/// What the gate goes by, as the settings have it.
-pub(crate) fn policy(config: &Config) -> Result<Policy, Failure> {
-    let usual = Policy::default();
-    let number = |key: &str, usual: usize| {
-        config.whole(key).and_then(|number| usize::try_from(number).ok()).unwrap_or(usual)
-    };
-    let most = VerifyMost::default();
-    let policy = Policy {
-        max_lines: number("draft.max_lines", usual.max_lines),
-        max_files: number("draft.max_files", usual.max_files),
-        max_deletion: config.decimal("draft.max_deletion").unwrap_or(usual.max_deletion),
-        max_bytes: config.size("draft.max_bytes").unwrap_or(usual.max_bytes),
-        review: config.text("draft.review").and_then(|r| r.parse().ok()).unwrap_or_default(),
-        readable: listed(config, "draft.readable"),
-        protected: listed(config, "draft.protected"),
-        verify: config.text("draft.verify").map(Verify::command).into_iter().collect(),
-        verify_most: VerifyMost {
-            memory_mb: config
-                .size("draft.verify_memory")
-                .map_or(most.memory_mb, |bytes| bytes >> 20),
-            seconds: config.whole("draft.verify_seconds").unwrap_or(most.seconds),
-            layers: listed(config, "draft.verify_layers"),
-        },
-        ..usual
-    };
-    policy.places().map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
-    Ok(policy)
-}
-
-/// What a desk is set up with, as the settings have it.
-pub(crate) fn options(config: &Config) -> Result<Options, Failure> {
-    Ok(Options { policy: policy(config)?, ..Options::default() })
-}
-
-/// How long what is settled is kept.
-pub(crate) fn keep(config: &Config) -> Duration {
-    Duration::from_secs(config.whole("draft.keep_days").unwrap_or(30) * 24 * 60 * 60)
-}
-
 /// The desk of a workspace.
 pub(crate) fn desk(
     args: &WorkspaceArgs,
@@ -115,24 +63,7 @@ pub(crate) fn desk(
     store: Arc<dyn Store>,
     how: Options,
 ) -> Result<Arc<Desk>, Failure> {
-    let folder = workspace(args, around);
-    if !folder.is_dir() {
-        let message = format!("there is no folder `{}`", folder.display());
-        return Err(Failure::new(FailureKind::Usage, message));
-    }
-    Ok(Desk::open(&folder, &around.state_folder.join("drafts"), store, how)?)
-}
-
-/// Whoever runs the project's own tests.
-///
-/// # Errors
-/// When no such sandbox is known.
-pub(crate) fn verifier(
-    config: &Config,
-    around: &Surroundings,
-) -> Result<Arc<dyn Verifier>, Failure> {
-    walls::wanted(config)?;
-    Ok(verifier::InSandbox::new(config, around))
+    assize_clerk::drafts::desk(&workspace(args, around), around, store, how)
 }
 
 /// Says so where a contract stops all work.
@@ -172,21 +103,4 @@ pub(crate) async fn book_to_see(
     let Some(desk) = desk_to_see(args, config, around)? else { return Ok(Book::default()) };
     warn_of_contract(&desk);
     Ok(desk.book().await?)
-}
-
-impl From<DeskError> for Failure {
-    fn from(error: DeskError) -> Failure {
-        let error = match error {
-            DeskError::Store(error) => return error.into(),
-            error => error,
-        };
-        let kind = match &error {
-            DeskError::Store(_) => FailureKind::Environment,
-            DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
-            DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
-            DeskError::File { .. } | DeskError::Unfinished(_) => FailureKind::Environment,
-            DeskError::Conflict(_) => FailureKind::Verdict,
-        };
-        Failure::from_error(kind, &error)
-    }
 }

@@ -6,13 +6,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_debate::conversation_logs;
-use assize_gateway::REHEARSAL_LABEL;
-use assize_graph::{Outcome, Record};
 use assize_store::{Claim, Run, RunFilter, Store};
 use assize_types::text::{one_line, shorten};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use crate::args::{RunsCommand, StatusFilter};
@@ -20,7 +15,7 @@ use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
-use crate::{consult, kept, sessions};
+use crate::{consult, kept, reading, sessions};
 
 pub(crate) async fn run(
     command: RunsCommand,
@@ -82,7 +77,7 @@ async fn list(
         runs.truncate(limit);
     }
     if json {
-        return out_json(&Value::Array(runs.iter().map(described).collect()));
+        return out_json(&Value::Array(runs.iter().map(reading::described).collect()));
     }
     if runs.is_empty() {
         note(match filtered {
@@ -135,7 +130,7 @@ fn summary(run: &Run) -> String {
         code,
         eval,
         partial.then(|| "partial".to_owned()),
-        is_rehearsal(run).then(|| "rehearsal".to_owned()),
+        reading::is_rehearsal(run).then(|| "rehearsal".to_owned()),
     ];
     let marks: Vec<String> = marks.into_iter().flatten().collect();
     if marks.is_empty() {
@@ -143,22 +138,6 @@ fn summary(run: &Run) -> String {
     } else {
         format!("{} ({})", run.title, marks.join(", "))
     }
-}
-
-/// Whether any of its answers is, or would be, a rehearsal.
-fn is_rehearsal(run: &Run) -> bool {
-    let spent = run.result.as_ref().map(|result| &result["spent"]["rehearsal"]);
-    run.input["provider"] == "rehearsal" || spent == Some(&Value::Bool(true))
-}
-
-fn described(run: &Run) -> Value {
-    let mut value = json!(run);
-    if is_rehearsal(run) {
-        value["label"] = json!(REHEARSAL_LABEL);
-    }
-    value["status"] = json!(kept::status(run));
-    value["holder"] = json!(kept::Holder::of(run).map(|holder| holder.pid));
-    value
 }
 
 /// The files that the program of a run left.
@@ -174,11 +153,7 @@ async fn files(
     if let Some(folder) = out {
         artifacts::check_folder(folder)?;
     }
-    let history = assize_code::history(&store.records(&run.id).await?);
-    let left = history.into_iter().filter_map(|attempt| attempt.execution);
-    // The last that left any: the one that succeeded, or of a session the last.
-    let left = left.map(|execution| execution.files).rfind(|files| !files.is_empty());
-    let left = left.unwrap_or_default();
+    let left = reading::left(&assize_code::history(&store.records(&run.id).await?));
     let described: Vec<(String, u64)> =
         left.iter().map(|file| (file.name.clone(), file.bytes)).collect();
     let taken = match out {
@@ -213,17 +188,17 @@ async fn documents(
     out: Option<&Path>,
     json: bool,
 ) -> Result<(), Failure> {
-    let Some(report) = show::consulted(run, &store.records(&run.id).await?)? else {
+    let Some(report) = reading::consulted(run, &store.records(&run.id).await?)? else {
         let message = format!("`{}` has come to no report yet", run.id);
         let hint = kept::how_to_resume(&run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
-    let told = kept::status_updates(store, run).await?;
+    let told = reading::status_updates(store, run).await?;
     if let Some(folder) = out {
         consult::show::check_empty(folder)?;
         consult::show::write(folder, &report, &told)?;
     }
-    let files: Vec<(String, u64)> = consult::show::files(&report, &told)
+    let files: Vec<(String, u64)> = reading::documents(&report, &told)
         .into_iter()
         .map(|(name, bytes)| (name, bytes.len() as u64))
         .collect();
@@ -236,37 +211,7 @@ async fn documents(
 
 /// All that is kept of a run, as one JSON document.
 async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<(), Failure> {
-    let records = store.records(&run.id).await?;
-    let mut artifacts = serde_json::Map::new();
-    for artifact in store.artifacts(&run.id).await? {
-        let bytes = store.artifact(artifact.id).await?;
-        let content = match String::from_utf8(bytes) {
-            Ok(text) => json!({"sha256": artifact.id, "text": text}),
-            Err(error) => {
-                let base64 = BASE64_STANDARD.encode(error.as_bytes());
-                json!({"sha256": artifact.id, "base64": base64})
-            }
-        };
-        artifacts.insert(artifact.name, content);
-    }
-    let record = |record: &Record| {
-        let (name, text) = match &record.outcome {
-            Outcome::Done(text) => ("done", text),
-            Outcome::Failed(text) => ("failed", text),
-        };
-        let outcome: Value = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
-        json!({"key": record.key, "request": record.request, name: outcome})
-    };
-    let mut value = json!({
-        "format": "assize-run-1",
-        "run": described(&run),
-        "artifacts": artifacts,
-        "records": records.iter().map(record).collect::<Vec<_>>(),
-        "events": store.events(kept::of(&run)).await?,
-    });
-    if run.kind == "debate" {
-        value["conversation_logs"] = json!(conversation_logs(&records));
-    }
+    let value = reading::export(store, &run).await?;
     let Some(path) = output.filter(|path| path.as_os_str() != "-") else {
         return out_json(&value);
     };

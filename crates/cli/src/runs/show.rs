@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use assize_code::Attempt;
 use assize_code::eval::Report;
-use assize_code::{Attempt, LeftFile};
 use assize_consult::Turning;
 use assize_debate::{Personas, Verdict, conversation_logs};
 use assize_draft::work::Worked;
@@ -12,12 +12,11 @@ use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
 use assize_sandbox::Limits;
 use assize_store::{Run, Store};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{described, is_rehearsal};
 use crate::debate::show;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
+use crate::reading::{consulted, described, is_rehearsal, left, logs, result};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint, when};
 use crate::{consult, eval, kept, run, work};
 
@@ -41,7 +40,7 @@ pub(super) async fn show(
         }
         if transcripts && run.kind == "consult" {
             value["conversation_logs"] = match consulted(&run, &records)? {
-                Some(report) => consult::show::logs(&report),
+                Some(report) => logs(&report),
                 None => Value::Null,
             };
         }
@@ -143,13 +142,6 @@ fn in_words(name: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// What a run came to, in its own shape.
-fn result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
-    serde_json::from_value(result).map_err(|error| {
-        Failure::new(FailureKind::Environment, format!("its verdict cannot be read: {error}"))
-    })
-}
-
 fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Failure> {
     let logs = conversation_logs(records);
     if let Some(value) = &run.result {
@@ -200,21 +192,6 @@ fn show_consult(run: &Run, records: &[Record], transcripts: bool) -> Result<(), 
     Ok(())
 }
 
-/// The report of a consultation that is over, with what was said.
-pub(super) fn consulted(
-    run: &Run,
-    records: &[Record],
-) -> Result<Option<assize_consult::Report>, Failure> {
-    let Some(mut whole) = run.result.clone() else { return Ok(None) };
-    for verdict in whole["policy_scores"].as_array_mut().into_iter().flatten() {
-        let id = verdict["move_id"].as_str().unwrap_or_default().to_owned();
-        let own = |record: &&Record| record.key.segments().next() == Some(id.as_str());
-        let own: Vec<Record> = records.iter().filter(own).cloned().collect();
-        verdict["conversation_logs"] = json!(conversation_logs(&own));
-    }
-    result(whole).map(Some)
-}
-
 fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Failure> {
     if is_rehearsal(run) {
         out_line(&format!("[{REHEARSAL_LABEL}]"))?;
@@ -234,13 +211,7 @@ fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Fa
         out_line("")?;
         terminal::out_untrusted(&execution.stdout)?;
     }
-    let files: Vec<LeftFile> = history
-        .iter()
-        .rev()
-        .filter_map(|attempt| attempt.execution.as_ref())
-        .map(|execution| execution.files.clone())
-        .find(|files| !files.is_empty())
-        .unwrap_or_default();
+    let files = left(history);
     if !files.is_empty() {
         note(&run::show::left(&files, &run.id));
     }

@@ -221,7 +221,9 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
             continue;
         }
         let attempt = ["code_generated", "execution_started", "execution_complete"];
-        let expected = [&attempt[..], &["code_criticised"], &attempt, &["code_finished"]].concat();
+        let expected =
+            [&attempt[..], &["code_criticised"], &attempt, &["code_finished", "run_ended"]]
+                .concat();
         assert_eq!(names, expected);
     }
 }

@@ -78,7 +78,7 @@ fn a_run_is_shown_exported_and_removed() {
     assert_eq!(whole["format"], "assize-run-1");
     assert_eq!(whole["artifacts"]["move.md"]["text"], MOVE);
     assert_eq!(whole["records"].as_array().unwrap().len(), 7 + 2);
-    assert_eq!(whole["events"].as_array().unwrap().len(), 5);
+    assert_eq!(whole["events"].as_array().unwrap().len(), 6);
     assert_eq!(whole["conversation_logs"]["i2"].as_array().unwrap().len(), 2);
     let Ran { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
     assert_eq!((code, err.as_str()), (0, "wrote run.json\n"));
@@ -135,11 +135,11 @@ fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
 
     fs::write(home.store(), &whole).unwrap();
     let db = rusqlite::Connection::open(home.store()).unwrap();
-    db.pragma_update(None, "user_version", 3).unwrap();
+    db.pragma_update(None, "user_version", 4).unwrap();
     drop(db);
     let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("has format 3, and this version of assize knows 2"), "{err}");
+    assert!(err.contains("has format 4, and this version of assize knows 3"), "{err}");
 }
 
 /// Runs commands of a shell where disks can be made: in name spaces of their own.

@@ -9,10 +9,12 @@ mod worker;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE};
 use rusqlite::{Connection, OpenFlags};
+use tokio::sync::watch;
 
 use crate::error::StoreError;
 use worker::{Mode, Worker};
@@ -48,10 +50,13 @@ pub struct SqliteStore {
     path: PathBuf,
     reader: Worker,
     writer: Option<Worker>,
+    /// Told of whenever this process has written something.
+    written: Arc<watch::Sender<()>>,
 }
 
 impl SqliteStore {
     pub fn open(path: &Path, access: Access) -> Result<SqliteStore, StoreError> {
+        let written = Arc::new(watch::Sender::new(()));
         let writer = match access {
             Access::Read => None,
             Access::Write(durability) => {
@@ -63,7 +68,7 @@ impl SqliteStore {
                 };
                 // From here on the worker is patient by itself.
                 db.busy_timeout(Duration::ZERO).map_err(|error| explain(path, &error))?;
-                Some(Worker::start(path, db, mode)?)
+                Some(Worker::start(path, db, mode, written.clone())?)
             }
         };
         let reader = open_to_read(path)?;
@@ -75,8 +80,8 @@ impl SqliteStore {
             }
             _ => {}
         }
-        let reader = Worker::start(path, reader, Mode::Read)?;
-        Ok(SqliteStore { path: path.to_owned(), reader, writer })
+        let reader = Worker::start(path, reader, Mode::Read, written.clone())?;
+        Ok(SqliteStore { path: path.to_owned(), reader, writer, written })
     }
 
     fn writer(&self) -> Result<&Worker, StoreError> {

@@ -7,7 +7,7 @@ pub(super) const APPLICATION: i32 = 0x4153_5a45;
 
 /// Each step makes a file of the version before it one of its own version: the first makes
 /// version 1 of an empty file. Steps are never changed once they were released, only added.
-pub(super) const STEPS: [&str; 2] = [VERSION_1, VERSION_2];
+pub(super) const STEPS: [&str; 3] = [VERSION_1, VERSION_2, VERSION_3];
 
 const VERSION_1: &str = "
 CREATE TABLE runs (
@@ -77,6 +77,16 @@ CREATE TABLE audit (
 
 /// A workspace's own entries are looked for among those of all.
 const VERSION_2: &str = "CREATE INDEX audit_of_subject ON audit (subject, id);";
+
+/// What runs were asked for under, by those who ask twice.
+const VERSION_3: &str = "
+CREATE TABLE once (
+    key     TEXT PRIMARY KEY,
+    request BLOB NOT NULL,
+    run     INTEGER NOT NULL REFERENCES runs (number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX once_of_run ON once (run);
+";
 
 pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))

@@ -1,5 +1,7 @@
 //! What every store does, in SQL.
 
+use std::time::Duration;
+
 use assize_graph::{Appended, Event, Key, Outcome, Record};
 use assize_types::Fingerprint;
 use async_trait::async_trait;
@@ -15,8 +17,23 @@ use super::worker::Trouble;
 use crate::artifact::{ArtifactId, ArtifactUse};
 use crate::audit::{AuditEntry, AuditQuery, NewAuditEntry};
 use crate::error::StoreError;
-use crate::run::{Claim, Ending, NewRun, Run, RunFilter, RunId, RunStatus};
-use crate::{EventQuery, Message, Store, StoredEvent};
+use crate::run::{Claim, Ending, NewRun, Once, Run, RunFilter, RunId, RunStatus};
+use crate::{EventQuery, Log, Message, Store, StoredEvent};
+
+/// How long it may take until what another process wrote is seen.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The run that was asked for under a key, and whether it was the same that was asked for.
+fn asked_before(db: &Connection, once: &Once) -> rusqlite::Result<Option<(RunId, bool)>> {
+    db.prepare_cached(
+        "SELECT r.id AS run, o.request AS request FROM once o JOIN runs r ON r.number = o.run \
+         WHERE o.key = ?",
+    )?
+    .query_row([&once.key], |row| {
+        Ok((run_id(row, "run")?, fingerprint(row, "request")? == once.request))
+    })
+    .optional()
+}
 
 #[async_trait]
 impl Store for SqliteStore {
@@ -24,6 +41,11 @@ impl Store for SqliteStore {
         let (input, holder) = (run.input.to_string(), holder.to_owned());
         let body = move |db: &Connection| {
             let parent = run.parent.as_ref().map(RunId::as_str);
+            if let Some(once) = &run.once
+                && let Some((run, same)) = asked_before(db, once)?
+            {
+                return Err(StoreError::AskedBefore { run, same }.into());
+            }
             // Nearly always the first name is free.
             let id = loop {
                 let id = RunId::random(&run.kind);
@@ -44,6 +66,10 @@ impl Store for SqliteStore {
             )?
             .execute(values)?;
             let row = db.last_insert_rowid();
+            if let Some(Once { key, request }) = &run.once {
+                let values = params![key, request.as_bytes(), row];
+                db.execute("INSERT INTO once (key, request, run) VALUES (?, ?, ?)", values)?;
+            }
             for (name, bytes) in &run.artifacts {
                 use_artifact(db, row, name, ArtifactId::of(bytes), bytes)?;
             }
@@ -52,6 +78,11 @@ impl Store for SqliteStore {
             Ok((run, claim))
         };
         self.writer()?.ask(body).await
+    }
+
+    async fn asked_before(&self, once: &Once) -> Result<Option<(RunId, bool)>, StoreError> {
+        let once = once.clone();
+        self.reader.ask(move |db: &Connection| Ok(asked_before(db, &once)?)).await
     }
 
     async fn run(&self, id: &RunId) -> Result<Run, StoreError> {
@@ -72,12 +103,14 @@ impl Store for SqliteStore {
             let values = named_params! {
                 ":kind": filter.kind, ":status": filter.status.map(RunStatus::name),
                 ":prefix": filter.prefix, ":title": filter.title, ":limit": limit,
+                ":before": filter.before.as_ref().map(|run| number(db, run)).transpose()?,
             };
             let mut select = db.prepare_cached(
                 "SELECT * FROM runs WHERE (:kind IS NULL OR kind = :kind) \
                  AND (:status IS NULL OR status = :status) \
                  AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix) \
                  AND (:title IS NULL OR instr(lower(title), lower(:title)) > 0) \
+                 AND (:before IS NULL OR number < :before) \
                  ORDER BY number DESC LIMIT :limit",
             )?;
             Ok(select.query_map(values, read_run)?.collect::<rusqlite::Result<_>>()?)
@@ -235,6 +268,46 @@ impl Store for SqliteStore {
         self.reader.ask(body).await
     }
 
+    async fn last_event(&self) -> Result<u64, StoreError> {
+        let body = move |db: &Connection| {
+            let last = db
+                .prepare_cached(
+                    "SELECT number, json_array_length(events) FROM journal \
+                     WHERE events IS NOT NULL ORDER BY number DESC LIMIT 1",
+                )?
+                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            Ok(last.and_then(|(row, count)| event_ids(row, count).last()).unwrap_or_default())
+        };
+        self.reader.ask(body).await
+    }
+
+    async fn grown(&self, log: Log, beyond: u64) -> Result<(), StoreError> {
+        let (what, number, seen) = match log {
+            Log::Events => (
+                "SELECT EXISTS (SELECT 1 FROM journal WHERE number > ?1 AND events IS NOT NULL) OR \
+                 EXISTS (SELECT 1 FROM journal WHERE number = ?1 AND json_array_length(events) > ?2)",
+                beyond / EVENTS_OF_A_ROW as u64,
+                beyond % EVENTS_OF_A_ROW as u64 + 1,
+            ),
+            Log::Audit => ("SELECT EXISTS (SELECT 1 FROM audit WHERE id > ?1), ?2", beyond, 0),
+        };
+        let mut written = self.written.subscribe();
+        loop {
+            written.mark_unchanged();
+            let body = move |db: &Connection| {
+                Ok(db
+                    .prepare_cached(what)?
+                    .query_row([number, seen], |row| row.get::<_, bool>(0))?)
+            };
+            if self.reader.ask(body).await? {
+                return Ok(());
+            }
+            // Of what other processes write nobody tells us.
+            let _ = tokio::time::timeout(LOOK_AGAIN, written.changed()).await;
+        }
+    }
+
     async fn remove_run(&self, seen: &Claim) -> Result<(), StoreError> {
         let seen = seen.clone();
         let body = move |db: &Connection| {
@@ -251,7 +324,7 @@ impl Store for SqliteStore {
                  WHERE run = ? AND number = (SELECT max(number) FROM journal)",
                 [run],
             )?;
-            for table in ["journal", "artifact_uses"] {
+            for table in ["journal", "artifact_uses", "once"] {
                 db.execute(&format!("DELETE FROM {table} WHERE run = ?"), [run])?;
             }
             db.execute("DELETE FROM runs WHERE number = ?", [run])?;
@@ -366,7 +439,8 @@ impl Store for SqliteStore {
     async fn audit_log(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
         let body = move |db: &Connection| {
             let mut select = db.prepare_cached(
-                "SELECT * FROM audit WHERE id > ?1 AND (?2 IS NULL OR subject = ?2) ORDER BY id",
+                "SELECT * FROM audit WHERE id > ?1 AND (?2 IS NULL OR subject = ?2) ORDER BY id \
+                 LIMIT CASE ?3 WHEN 0 THEN -1 ELSE ?3 END",
             )?;
             let read = |row: &Row<'_>| {
                 Ok(AuditEntry {
@@ -380,7 +454,7 @@ impl Store for SqliteStore {
                     hash: fingerprint(row, "hash")?,
                 })
             };
-            let rows = select.query_map(params![query.after, query.subject], read)?;
+            let rows = select.query_map(params![query.after, query.subject, query.limit], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
         self.reader.ask(body).await

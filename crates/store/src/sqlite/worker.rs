@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::ffi::ErrorCode;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::explain;
 use crate::error::StoreError;
@@ -74,7 +74,12 @@ impl std::fmt::Debug for Worker {
 }
 
 impl Worker {
-    pub(super) fn start(path: &Path, db: Connection, mode: Mode) -> Result<Worker, StoreError> {
+    pub(super) fn start(
+        path: &Path,
+        db: Connection,
+        mode: Mode,
+        written: Arc<watch::Sender<()>>,
+    ) -> Result<Worker, StoreError> {
         let (bell, rings) = mpsc::channel();
         let desk = Arc::new(Desk {
             path: path.to_owned(),
@@ -82,6 +87,7 @@ impl Worker {
             db: Mutex::new(db),
             waiting: Mutex::default(),
             closing: AtomicBool::new(false),
+            written,
         });
         let own = desk.clone();
         let thread = thread::Builder::new()
@@ -164,6 +170,7 @@ struct Desk {
     waiting: Mutex<Vec<Box<dyn Work>>>,
     /// Nobody waits any more: what cannot be done at once is not done.
     closing: AtomicBool,
+    written: Arc<watch::Sender<()>>,
 }
 
 impl Desk {
@@ -214,6 +221,7 @@ impl Desk {
         match self.patiently(until, || together(db, &mut batch)) {
             Ok(results) => {
                 batch.into_iter().zip(results).for_each(|(job, result)| job.settle(result));
+                self.written.send_replace(());
                 return Vec::new();
             }
             // Whatever it was, it is for someone with time.
@@ -225,6 +233,7 @@ impl Desk {
             let result = self.patiently(until, || transaction(db, || job.attempt(db)));
             job.settle(result.map_err(|trouble| self.told(trouble)));
         }
+        self.written.send_replace(());
         Vec::new()
     }
 

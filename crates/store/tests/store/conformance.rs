@@ -7,8 +7,8 @@ use assize_graph::{
     Appended, Context, END, Event, Graph, Key, NodeError, Outcome, Record, RunOptions, State,
 };
 use assize_store::{
-    ArtifactId, AuditQuery, AuditVerdict, Claim, Ending, EventQuery, NewAuditEntry, NewRun, Run,
-    RunFilter, RunId, RunJournal, RunStatus, Store, StoreError,
+    ArtifactId, AuditQuery, AuditVerdict, Claim, Ending, EventQuery, Log, NewAuditEntry, NewRun,
+    Once, Run, RunFilter, RunId, RunJournal, RunStatus, Store, StoreError,
 };
 use assize_types::Fingerprint;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ fn new_run(title: &str) -> NewRun {
         parent: None,
         input: json!({"a": 1}),
         artifacts: vec![],
+        once: None,
     }
 }
 
@@ -78,6 +79,9 @@ async fn runs_are_kept_and_found(store: Any) {
     let kind = RunFilter { kind: Some("consult".into()), ..all() };
     assert_eq!(titles(&store, kind).await, ["NVDA"]);
     assert_eq!(titles(&store, RunFilter { limit: 2, ..all() }).await, ["NVDA", "sell the bakery"]);
+    let latest = store.runs(RunFilter { limit: 1, ..all() }).await.unwrap().remove(0).id;
+    let next = RunFilter { limit: 1, before: Some(latest), ..all() };
+    assert_eq!(titles(&store, next).await, ["sell the bakery"]);
     let title = RunFilter { title: Some("BAKERY".into()), limit: 1, ..all() };
     assert_eq!(titles(&store, title).await, ["sell the bakery"]);
     let prefix = RunFilter { prefix: Some(first.id.as_str()[..11].into()), ..all() };
@@ -91,6 +95,76 @@ async fn runs_are_kept_and_found(store: Any) {
     store.finish(&claim, Ending::Done { result: json!(1) }, vec![]).await.unwrap();
     let done = RunFilter { status: Some(RunStatus::Done), ..all() };
     assert_eq!(titles(&store, done).await, ["Buy a Bakery"]);
+}
+
+async fn what_is_asked_for_twice_is_made_once(store: Any) {
+    let asked = |key: &str, what: u8| NewRun {
+        once: Some(Once { key: key.into(), request: Fingerprint::from_bytes([what; 32]) }),
+        ..new_run("once")
+    };
+    let (first, claim) = store.create_run(asked("a", 1), "me").await.unwrap();
+    for (what, same) in [(1, true), (2, false)] {
+        match store.create_run(asked("a", what), "me").await {
+            Err(StoreError::AskedBefore { run, same: told }) => {
+                assert_eq!((run, told), (first.id.clone(), same));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    store.create_run(asked("b", 1), "me").await.unwrap();
+    assert_eq!(store.runs(RunFilter::default()).await.unwrap().len(), 2);
+    // Of many at once, one wins, and all hear of it.
+    let tries = (0..8).map(|_| {
+        let (store, new) = (store.clone(), asked("c", 3));
+        tokio::spawn(async move { store.create_run(new, "me").await })
+    });
+    let mut names = Vec::new();
+    for one in tries.collect::<Vec<_>>() {
+        names.push(match one.await.unwrap() {
+            Ok((run, _)) => run.id,
+            Err(StoreError::AskedBefore { run, same: true }) => run,
+            Err(other) => panic!("{other}"),
+        });
+    }
+    assert!(names.windows(2).all(|two| two[0] == two[1]), "{names:?}");
+    // Its key goes with it.
+    store.remove_run(&claim).await.unwrap();
+    store.create_run(asked("a", 2), "me").await.unwrap();
+}
+
+async fn whoever_waits_for_more_hears_of_it(store: Any) {
+    let claim = claimed(&store, "waited for").await;
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { store.grown(Log::Events, 0).await })
+    };
+    let told = vec![event("one"), event("two")];
+    let told = ids(store.append(&claim, record("k", "v"), told).await.unwrap());
+    waiting.await.unwrap().unwrap();
+    // Also of the second of two that were told at once.
+    store.grown(Log::Events, told[0]).await.unwrap();
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { store.grown(Log::Events, told[1]).await })
+    };
+    // What tells nothing wakes nobody for good.
+    store.append(&claim, record("l", "v"), Vec::new()).await.unwrap();
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    store.finish(&claim, Ending::Done { result: json!(1) }, vec![event("end")]).await.unwrap();
+    waiting.await.unwrap().unwrap();
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { store.grown(Log::Audit, 0).await })
+    };
+    let entry = NewAuditEntry {
+        actor: "a".into(),
+        action: "b".into(),
+        subject: "c".into(),
+        detail: Value::Null,
+    };
+    store.audit(entry).await.unwrap();
+    waiting.await.unwrap().unwrap();
 }
 
 async fn what_is_not_there_is_said_so(store: Any) {
@@ -344,9 +418,9 @@ async fn the_audit_log_is_one_chain(store: Any) {
     let head = store.audit_head().await.unwrap();
     assert_eq!(AuditVerdict::of(&log, head), AuditVerdict::Intact { entries: 20 });
     let subject = Some("draft-7".to_owned());
-    let one = store.audit_log(AuditQuery { subject, after: 0 }).await.unwrap();
+    let one = store.audit_log(AuditQuery { subject, after: 0, limit: 0 }).await.unwrap();
     assert_eq!((one.len(), one[0].detail["number"].as_u64()), (1, Some(7)));
-    let late = store.audit_log(AuditQuery { subject: None, after: 15 }).await.unwrap();
+    let late = store.audit_log(AuditQuery { after: 15, ..AuditQuery::default() }).await.unwrap();
     assert_eq!(late, log[15..]);
 }
 
@@ -431,6 +505,8 @@ macro_rules! every_behaviour {
             $open,
             [
                 runs_are_kept_and_found,
+                what_is_asked_for_twice_is_made_once,
+                whoever_waits_for_more_hears_of_it,
                 what_is_not_there_is_said_so,
                 a_later_claim_fences_an_earlier_one,
                 a_run_ends_once_or_is_taken_up_again,

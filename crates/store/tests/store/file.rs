@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_graph::{Key, Outcome, Record};
-use assize_store::{Access, Claim, Durability, NewRun, RunFilter, SqliteStore, Store, StoreError};
+use assize_graph::{Appended, Event, Key, Outcome, Record};
+use assize_store::{
+    Access, Claim, Durability, Log, NewRun, RunFilter, SqliteStore, Store, StoreError,
+};
 use assize_types::Fingerprint;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A store in a folder that lives as long as it.
@@ -36,6 +38,7 @@ async fn fill(store: &SqliteStore, records: usize) -> Claim {
         parent: None,
         input: json!(null),
         artifacts: vec![],
+        once: None,
     };
     let (_, claim) = store.create_run(run, "me").await.unwrap();
     let mut random = fastrand::Rng::with_seed(7);
@@ -99,7 +102,7 @@ async fn a_file_of_the_future_is_refused() {
     drop(db);
     for access in [Access::Read, Access::Write(Durability::PowerLoss)] {
         let error = SqliteStore::open(&path, access).unwrap_err();
-        assert!(matches!(error, StoreError::Newer { found: 99, known: 2, .. }), "{error}");
+        assert!(matches!(error, StoreError::Newer { found: 99, known: 3, .. }), "{error}");
     }
 }
 
@@ -253,4 +256,14 @@ async fn two_stores_on_one_file_see_each_others_work() {
     let error = stores[0].append(&claim, record("x"), vec![]).await.unwrap_err();
     assert!(matches!(error, StoreError::Fenced(_)), "{error}");
     stores[3].append(&later, record("x"), vec![]).await.unwrap();
+    // Whoever waits for events hears of those, too, that somebody else wrote.
+    let last = stores[1].last_event().await.unwrap();
+    let told = vec![Event::new("told", Value::Null)];
+    let (grown, appended) = tokio::join!(
+        stores[1].grown(Log::Events, last),
+        stores[3].append(&later, record("y"), told)
+    );
+    grown.unwrap();
+    let Appended::Recorded { event_ids } = appended.unwrap() else { panic!("it was there") };
+    assert_eq!(stores[1].last_event().await.unwrap(), event_ids[0]);
 }

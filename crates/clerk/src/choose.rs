@@ -1,0 +1,291 @@
+//! Who is asked: the provider, by flag, setting, key or presence, and the gateway to it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_draft::work::rehearsal::Line;
+use assize_gateway::{
+    Asked, Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits,
+    MemoryLedger, Options, Pacer, Provider, Recital, Rehearsal, RetryPolicy, probe,
+};
+use assize_llm::ModelError;
+use assize_types::Money;
+use assize_types::text::harmless;
+
+use crate::Clerk;
+use crate::Listener;
+use crate::config::settings::{REHEARSAL, nearest};
+use crate::config::{Config, Source};
+use crate::failure::{Failure, FailureKind};
+
+/// How long a local Ollama may take to say that it is there.
+const OLLAMA_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Who is asked, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    Provider { provider: Provider, why: String },
+    Rehearsal { why: String },
+}
+
+/// The order in which a provider is looked for, in words.
+pub const ORDER: &str = "--provider, the setting `provider`, a key for anthropic, openai, \
+    google, groq or openrouter in that order, an Ollama that answers, the rehearsal model";
+
+/// Chooses by what is known without asking anyone; `None` if it depends on whether Ollama answers.
+pub fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {
+    if let Some(value) = config.get("provider") {
+        let why = match &value.source {
+            Source::Flag(flag) => format!("asked for by `{flag}`"),
+            source => format!("set by {source}"),
+        };
+        if value.text == REHEARSAL {
+            return Ok(Some(Choice::Rehearsal { why }));
+        }
+        let provider: Provider =
+            value.text.parse().map_err(|error: assize_gateway::UnknownProvider| {
+                let names = Provider::ALL.iter().map(|p| p.name()).chain([REHEARSAL]);
+                let failure = Failure::new(FailureKind::Usage, error.to_string());
+                match nearest(&value.text, names) {
+                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                    None => failure,
+                }
+            })?;
+        return Ok(Some(Choice::Provider { provider, why }));
+    }
+    let keyed = Provider::ALL.into_iter().filter(|provider| provider.needs_key());
+    for provider in keyed {
+        if let (Some(_), source) = config.key(provider) {
+            return Ok(Some(Choice::Provider {
+                provider,
+                why: format!("its key is at hand ({source})"),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Chooses, asking for a local Ollama if it comes to that.
+async fn choose(config: &Config) -> Result<Choice, Failure> {
+    if let Some(choice) = from_settings(config)? {
+        return Ok(choice);
+    }
+    let ollama = endpoint(config, Provider::Ollama);
+    let answers = probe(&HttpClient::new(), &ollama, OLLAMA_PATIENCE).await.is_ok();
+    if answers {
+        let why = format!("no key is at hand, and it answers at {}", ollama.base_url);
+        return Ok(Choice::Provider { provider: Provider::Ollama, why });
+    }
+    // Whoever names a model wants that one.
+    if let Some(model) = config.get("model") {
+        let message = format!(
+            "there is no provider to ask for the model `{}` ({})",
+            model.text, model.source
+        );
+        return Err(Failure::new(FailureKind::Settings, message).hint(
+            "name one with `--provider`, or set its key; `assize doctor` shows what is configured",
+        ));
+    }
+    Ok(Choice::Rehearsal { why: "no key is at hand, and no Ollama answers".to_owned() })
+}
+
+/// Where and as what a provider is asked, by the settings.
+pub fn endpoint(config: &Config, provider: Provider) -> Endpoint {
+    let (key, source) = config.key(provider);
+    let own = |name: &str| config.text(&format!("{provider}.{name}")).map(str::to_owned);
+    Endpoint {
+        provider,
+        model: own("model").unwrap_or_else(|| provider.default_model().to_owned()),
+        base_url: own("base_url").unwrap_or_else(|| provider.default_base_url().to_owned()),
+        key,
+        key_source: match source {
+            Source::Environment(variable) => variable,
+            other => other.to_string(),
+        },
+        context_window: config.whole(&format!("{provider}.context_window")),
+    }
+}
+
+/// Calls on a tape, instead of or besides asking anyone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Tape {
+    #[default]
+    None,
+    /// Every call is recorded; what is on it already is not asked again.
+    Record(PathBuf),
+    /// It alone answers.
+    Replay(PathBuf),
+}
+
+impl Tape {
+    /// Whether answers come in whoever's name they were recorded.
+    pub fn replays(&self) -> bool {
+        matches!(self, Tape::Replay(_))
+    }
+}
+
+/// What was spent on a run before, which counts against what may be.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Already {
+    pub cost: Money,
+    pub tokens: u64,
+    /// What might be spent when it began, which holds unless something else is said now.
+    pub caps: Caps,
+}
+
+/// What may be spent, by the settings.
+pub fn caps(config: &Config) -> Caps {
+    Caps {
+        cost: config.decimal("budget.max_cost").and_then(Money::from_dollars),
+        tokens: config.whole("budget.max_tokens"),
+    }
+}
+
+/// The gateway that the settings and flags ask for.
+pub async fn gateway(clerk: &Clerk, tape: &Tape, already: Already) -> Result<Gateway, Failure> {
+    let others = BTreeMap::new();
+    gateways(clerk, tape, already, &others).await.map(|(gateway, _)| gateway)
+}
+
+/// The same, and one to another model of the same provider for each of some roles. All share one account
+/// and one pace.
+pub async fn gateways(
+    clerk: &Clerk,
+    tape: &Tape,
+    already: Already,
+    roles: &BTreeMap<String, String>,
+) -> Result<(Gateway, BTreeMap<String, Gateway>), Failure> {
+    let config = &clerk.config;
+    config.refuse_withheld()?;
+    let mut options = options(config, clerk.listener.clone(), already)?;
+    if let Tape::Replay(path) = tape {
+        let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
+        let named = |key: &str| config.asked(key).map(str::to_owned);
+        let to = |model: Option<String>| {
+            let asked = Asked { provider: named("provider"), model };
+            Gateway::to_cassette(cassette.clone(), asked, options.clone())
+        };
+        let others = roles.iter().map(|(role, model)| (role.clone(), to(Some(model.clone()))));
+        return Ok((to(named("model")), others.collect()));
+    }
+    if let Tape::Record(path) = tape {
+        options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
+    }
+    match choose(config).await? {
+        Choice::Rehearsal { .. } => {
+            // Nobody has to be spared.
+            options.pacer = Pacer::new(Limits { concurrency: 1000, ..Limits::default() });
+            if let Some((role, model)) = roles.first_key_value() {
+                let message =
+                    format!("there is no provider to ask for the model `{model}` of {role}");
+                return Err(Failure::new(FailureKind::Settings, message)
+                    .hint("name one with `--provider`, or set its key"));
+            }
+            Ok((Gateway::to_rehearsal(rehearsal(config), options), BTreeMap::new()))
+        }
+        Choice::Provider { provider, .. } => {
+            let mut endpoint = endpoint(config, provider);
+            if let Some(model) = config.text("model") {
+                endpoint.model = model.to_owned();
+            }
+            if provider.needs_key() && endpoint.key.is_none() {
+                let message = format!("no key for {provider}");
+                return Err(Failure::new(FailureKind::Settings, message).hint(format!(
+                    "set `{}` in the environment or in `.env`; or try it without a model: \
+                     `--provider {REHEARSAL}`",
+                    endpoint.key_source
+                )));
+            }
+            if let Some(words) = config.say_of_strangers(provider) {
+                clerk.listener.warn(&words);
+            }
+            options.pacer = Pacer::new(limits(config, provider));
+            let client = HttpClient::new();
+            let mut others = BTreeMap::new();
+            for (role, model) in roles {
+                let endpoint = Endpoint { model: model.clone(), ..endpoint.clone() };
+                let options = Options { price: config.price(model)?, ..options.clone() };
+                others.insert(role.clone(), Gateway::to_provider(&client, endpoint, options));
+            }
+            options.price = config.price(&endpoint.model)?;
+            Ok((Gateway::to_provider(&client, endpoint, options), others))
+        }
+    }
+}
+
+fn options(
+    config: &Config,
+    listener: Arc<dyn Listener>,
+    already: Already,
+) -> Result<Options, Failure> {
+    let seconds =
+        |key: &str, default: Duration| config.whole(key).map_or(default, Duration::from_secs);
+    let policy = RetryPolicy::default();
+    let (now, before) = (caps(config), already.caps);
+    let caps = Caps {
+        cost: now.cost.or(before.cost).map(|most| most.saturating_sub(already.cost)),
+        tokens: now.tokens.or(before.tokens).map(|most| most.saturating_sub(already.tokens)),
+    };
+    Ok(Options {
+        retry: RetryPolicy {
+            retries: config.whole("gateway.retries").map_or(policy.retries, |n| n as u32),
+            attempt_timeout: seconds("gateway.timeout_seconds", policy.attempt_timeout),
+            deadline: seconds("gateway.deadline_seconds", policy.deadline),
+            ..policy
+        },
+        ledger: Arc::new(MemoryLedger::new(caps)),
+        observer: Some(Arc::new(move |event: &Event| tell(&*listener, event))),
+        script: Some(Arc::new(|request| {
+            let words = |known: Result<String, ModelError>| known.map(Recital::from);
+            assize_code::rehearsal::answer(request)
+                .or_else(|| assize_consult::rehearsal::answer(request))
+                .map(words)
+                .or_else(|| assize_draft::work::rehearsal::answer(request).map(recited))
+        })),
+        ..Options::default()
+    })
+}
+
+/// What a worker does by heart.
+fn recited(known: Result<Line, ModelError>) -> Result<Recital, ModelError> {
+    known.map(|line| match line {
+        Line::Words(text) => text.into(),
+        Line::Call(name, arguments) => {
+            Recital { text: String::new(), calls: vec![(name.to_owned(), arguments)] }
+        }
+    })
+}
+
+fn limits(config: &Config, provider: Provider) -> Limits {
+    let limit = |name: &str| config.whole(&format!("{provider}.{name}"));
+    Limits {
+        concurrency: limit("concurrency").map_or(Limits::default().concurrency, |n| n as usize),
+        requests_per_minute: limit("requests_per_minute"),
+        tokens_per_minute: limit("tokens_per_minute"),
+    }
+}
+
+fn rehearsal(config: &Config) -> Rehearsal {
+    Rehearsal {
+        seed: config.whole("rehearsal.seed").unwrap_or_default(),
+        latency: Duration::from_millis(config.whole("rehearsal.latency_ms").unwrap_or_default()),
+        fault_rate: config.decimal("rehearsal.fault_rate").unwrap_or_default(),
+    }
+}
+
+/// Tells whoever waits what they wait for.
+fn tell(listener: &dyn Listener, event: &Event) {
+    match event {
+        Event::Retry { reason, wait, .. } => {
+            let reason = harmless(reason);
+            listener.note(&format!("{reason}; trying again in {:.1} s", wait.as_secs_f64()));
+        }
+        Event::Paced { wait } if wait.as_secs() >= 1 => {
+            let seconds = wait.as_secs();
+            listener.note(&format!("waiting {seconds} s to stay within the provider's limits"));
+        }
+        Event::Paced { .. } => {}
+    }
+}

@@ -1,0 +1,226 @@
+//! Code on trial.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use assize_code::packages::Packages;
+use assize_code::{CannotKeep, CodeState, Court, Keep, Options, Session, Task, Verdict, graph};
+use assize_gateway::Gateway;
+use assize_graph::{Observer, RunOptions};
+use assize_sandbox::{Language, Pool, Spec};
+use assize_store::{ArtifactId, Run, RunId, RunJournal, Store, StoreError};
+use assize_types::{Cancel, Fingerprint, trail};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::choose::{self, Already, Tape};
+use crate::config::{Config, Surroundings};
+use crate::ended::{self, Broke, Held};
+use crate::failure::{Failure, FailureKind};
+use crate::{Clerk, kept, walls};
+
+pub use plan::{Ask, Input, Plan, is_plain};
+
+/// The kind of such a run.
+pub const KIND: &str = "run";
+
+/// The most sandboxes that wait for one run, besides those for programs that run side by side.
+const MOST_WAITING: u32 = 1;
+
+/// One trial, in one of its lives.
+pub struct Trial {
+    pub run: Run,
+    pub input: Input,
+    pub gateway: Arc<Gateway>,
+    /// Which walls were taken, and why.
+    pub why: String,
+    pub max_attempts: u32,
+    task: Task,
+    store: Arc<dyn Store>,
+    pub(crate) pool: Arc<Pool>,
+    packages: Option<Packages>,
+    session: Option<Session>,
+    journal: Arc<RunJournal>,
+}
+
+impl std::fmt::Debug for Trial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trial").field("run", &self.run.id).finish_non_exhaustive()
+    }
+}
+
+impl Trial {
+    /// Chooses who is asked and which walls are built, and claims the run.
+    pub async fn open(
+        plan: Plan,
+        clerk: &Clerk,
+        store: Arc<dyn Store>,
+        tape: &Tape,
+    ) -> Result<Trial, Failure> {
+        let Clerk { config, around, .. } = clerk;
+        let already = match &plan.resumed {
+            Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
+            None => Already::default(),
+        };
+        let gateway = choose::gateway(clerk, tape, already).await?;
+        let Task { task, language, .. } = &plan.task;
+        if gateway.name().0 == "rehearsal" && !assize_code::rehearsal::knows(task, *language) {
+            let mut unknown = Failure::from(assize_code::rehearsal::unknown());
+            unknown.kind = FailureKind::Settings;
+            return Err(unknown);
+        }
+        let input = plan.input(tape, config, &gateway)?;
+        let packages = packages(&input, config, around)?;
+        let session = match &input.session {
+            Some(name) => Some(open_session(clerk, name)?),
+            None => None,
+        };
+        let most = MOST_WAITING + input.candidates;
+        let (pool, why) = walls::pool(config, around, *language, spec(&input), most).await?;
+        let new_run = || plan.new_run(&input);
+        let (run, journal) =
+            kept::begin(store.clone(), plan.resumed.clone(), plan.take_over, clerk, new_run)
+                .await?;
+        Ok(Trial {
+            run,
+            gateway: Arc::new(gateway),
+            why,
+            max_attempts: plan.task.max_attempts,
+            task: plan.task,
+            store,
+            pool,
+            packages,
+            session,
+            journal: Arc::new(journal),
+            input,
+        })
+    }
+
+    /// Runs it to its end, and writes that down.
+    pub async fn hold(
+        &mut self,
+        observer: Option<Observer>,
+        cancel: Cancel,
+    ) -> Result<Held<Verdict>, Broke> {
+        trail::workflow_started(&self.task.task, self.gateway.name().0);
+        let graph = graph(Arc::new(self.court()))?;
+        let options = RunOptions {
+            journal: Some(self.journal.clone()),
+            observer,
+            cancel,
+            ..RunOptions::default()
+        };
+        let outcome = graph.run(CodeState::new(self.task.clone()), options).await;
+        self.pool.close().await;
+        match outcome {
+            Ok(state) => {
+                let verdict = Verdict::from(&state);
+                trail::workflow_completed(verdict.success, verdict.attempts);
+                let kept = ended::done(&self.journal, json!(verdict)).await;
+                Ok(Held { came_to: verdict, kept })
+            }
+            Err(error) => {
+                trail::workflow_completed(false, 0);
+                Err(ended::broke(&self.journal, error, (KIND, &self.run.id), Vec::new()).await)
+            }
+        }
+    }
+
+    fn court(&mut self) -> Court {
+        let options = Options {
+            temperature: self.input.temperature as f32,
+            max_tokens: self.input.max_output_tokens,
+            spec: spec(&self.input),
+        };
+        let keep = WithTheRun { store: self.store.clone(), run: self.run.id.clone() };
+        let court =
+            Court::new(self.gateway.clone(), self.gateway.name().0, self.pool.clone(), options);
+        let court = court.keeping(Arc::new(keep));
+        let court = match &self.packages {
+            Some(packages) => court.with_packages(packages.clone()),
+            None => court,
+        };
+        match self.session.take() {
+            Some(session) => court.in_session(session),
+            None => court,
+        }
+    }
+}
+
+fn open_session(clerk: &Clerk, name: &str) -> Result<Session, Failure> {
+    let root = sessions(&clerk.around);
+    let before = Session::look(&root, name)?;
+    let session = Session::open(&root, name)?;
+    // Whoever mistypes a name should see it.
+    clerk.listener.note(&match before.map(|files| files.len()) {
+        None => format!("session `{name}`, which begins with this run"),
+        Some(1) => format!("session `{name}`, with 1 file"),
+        Some(files) => format!("session `{name}`, with {files} files"),
+    });
+    Ok(session)
+}
+
+/// Where all sessions are.
+pub fn sessions(around: &Surroundings) -> std::path::PathBuf {
+    around.state_folder.join("sessions")
+}
+
+/// Where programs get their packages, if they may have any.
+fn packages(
+    input: &Input,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Option<Packages>, Failure> {
+    let allowed: BTreeSet<String> = input.packages.iter().cloned().collect();
+    let pip = match config.text("packages.pip") {
+        Some(words) => words.split_whitespace().map(str::to_owned).collect(),
+        None => {
+            let python = walls::interpreter(Language::Python, config, around).ok();
+            let python = python.map(|python| python.program.display().to_string());
+            vec![python.unwrap_or_else(|| "python3".to_owned()), "-m".to_owned(), "pip".to_owned()]
+        }
+    };
+    // It finds its index, its proxy and its certificates, and none of anybody's keys.
+    let env = around.environment.iter().filter(|(name, _)| {
+        let name = name.to_ascii_uppercase();
+        let known = ["PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
+        name.starts_with("PIP_")
+            || name.ends_with("_PROXY")
+            || known.contains(&name.as_str())
+            || name == "XDG_CONFIG_HOME"
+    });
+    let env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let wheels = config.text("packages.wheels").map(|path| walls::typed(around, path.as_ref()));
+    if let Some(folder) = wheels.as_ref().filter(|folder| !folder.is_dir()) {
+        let message = format!("`packages.wheels` is no folder: `{}`", folder.display());
+        return Err(Failure::new(FailureKind::Settings, message));
+    }
+    let folder = around.cache_folder.join("packages");
+    Ok((!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels, env }))
+}
+
+fn spec(input: &Input) -> Spec {
+    Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() }
+}
+
+/// Keeps the files that programs leave with the run.
+struct WithTheRun {
+    store: Arc<dyn Store>,
+    run: RunId,
+}
+
+#[async_trait]
+impl Keep for WithTheRun {
+    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
+        let failed = |error: StoreError| CannotKeep(error.to_string());
+        let id = self.store.put_artifact(&self.run, name, bytes).await.map_err(failed)?;
+        Ok(id.fingerprint())
+    }
+
+    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
+        let failed = |error: StoreError| CannotKeep(error.to_string());
+        self.store.artifact(ArtifactId::from(sha256)).await.map_err(failed)
+    }
+}

@@ -1,0 +1,263 @@
+//! What is to be tried: a new task, or a run that goes on.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use assize_code::{Expect, InputFile, Task, UnknownExpectation, packages};
+use assize_gateway::Gateway;
+use assize_llm::Request;
+use assize_sandbox::{Language, Limits};
+use assize_store::{NewRun, Run, Store};
+use assize_types::text::{harmless, shorten};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::choose::Tape;
+use crate::config::Config;
+use crate::failure::{Failure, FailureKind};
+use crate::{GoOn, kept, text, walls};
+
+/// The longest task and the longest file of tests, in MiB: more would fit no model.
+const LONGEST: u64 = 1;
+
+/// The names of what is kept beside a run.
+const TASK: &str = "task.txt";
+const TESTS: &str = "tests";
+const INPUTS: &str = "input/";
+
+/// What a run needs to be run again; what is large is kept beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    pub language: Language,
+    pub max_attempts: u32,
+    pub candidates: u32,
+    pub expect: Option<String>,
+    /// Where the files that the program leaves are wanted, and the program itself.
+    pub out: Option<PathBuf>,
+    pub save: Option<PathBuf>,
+    pub session: Option<String>,
+    pub limits: Limits,
+    pub image: Option<String>,
+    pub temperature: f64,
+    pub max_output_tokens: u32,
+    /// The packages that programs may ask for.
+    pub packages: Vec<String>,
+    pub provider: String,
+    pub model: String,
+}
+
+/// What can be asked for.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub task: String,
+    pub language: Language,
+    pub max_attempts: u32,
+    pub candidates: u32,
+    pub tests: Option<String>,
+    /// What the output must contain; between slashes, a pattern.
+    pub expect: Option<String>,
+    pub inputs: Vec<InputFile>,
+    pub session: Option<String>,
+    pub image: Option<String>,
+    /// Where whoever asks wants the files and the program, if on this machine.
+    pub out: Option<PathBuf>,
+    pub save: Option<PathBuf>,
+}
+
+impl Ask {
+    /// The same as if nothing but the task had been said.
+    pub fn new(task: String) -> Ask {
+        Ask {
+            task,
+            language: Language::Python,
+            max_attempts: assize_code::MAX_ATTEMPTS,
+            candidates: 1,
+            tests: None,
+            expect: None,
+            inputs: Vec::new(),
+            session: None,
+            image: None,
+            out: None,
+            save: None,
+        }
+    }
+}
+
+/// What is asked for besides the task.
+#[derive(Debug, Default)]
+struct Wishes {
+    image: Option<String>,
+    session: Option<String>,
+    out: Option<PathBuf>,
+    save: Option<PathBuf>,
+}
+
+/// A trial that is about to begin, or to go on.
+#[derive(Debug)]
+pub struct Plan {
+    pub task: Task,
+    limits: Limits,
+    wishes: Wishes,
+    /// What was asked for before, where this is not the first time.
+    before: Option<Input>,
+    /// The run to go on with.
+    pub resumed: Option<Run>,
+    pub(super) take_over: bool,
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Usage, message)
+}
+
+impl From<UnknownExpectation> for Failure {
+    fn from(error: UnknownExpectation) -> Failure {
+        usage(error.to_string()).hint("without the slashes it is taken as plain text")
+    }
+}
+
+impl Plan {
+    /// A new task.
+    pub fn fresh(ask: Ask, config: &Config) -> Result<Plan, Failure> {
+        let limits = walls::spec(None, config)?.limits;
+        text::checked("the task", LONGEST, &ask.task)?;
+        if let Some(tests) = &ask.tests {
+            text::checked("the file of tests", LONGEST, tests)?;
+        }
+        if ask.expect.as_deref() == Some("") {
+            return Err(usage("what is expected is empty, which any output would fit"));
+        }
+        let expect = ask.expect.as_deref().map(str::parse::<Expect>).transpose()?;
+        check_inputs(&ask.inputs, &limits)?;
+        let task = Task {
+            language: ask.language,
+            max_attempts: ask.max_attempts,
+            candidates: ask.candidates,
+            tests: ask.tests,
+            expect,
+            inputs: ask.inputs,
+            wants_files: true,
+            ..Task::new(ask.task)
+        };
+        let Ask { image, session, out, save, .. } = ask;
+        let wishes = Wishes { image, session, out, save };
+        Ok(Plan { task, limits, wishes, before: None, resumed: None, take_over: false })
+    }
+
+    /// A run that goes on.
+    pub async fn resumed(again: &GoOn, store: &dyn Store) -> Result<Plan, Failure> {
+        let run = kept::to_go_on(store, again, "run").await?;
+        let lost = |what: &str| {
+            let message = format!("{what} of `{}` cannot be read", run.id);
+            Failure::new(FailureKind::Environment, message).hint("start it again: `assize run`")
+        };
+        let before: Input =
+            serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
+        let (mut task, mut tests, mut inputs) = (None, None, Vec::new());
+        for artifact in store.artifacts(&run.id).await? {
+            let bytes = store.artifact(artifact.id).await?;
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| lost("the task"));
+            match artifact.name.as_str() {
+                TASK => task = Some(text(bytes)?),
+                TESTS => tests = Some(text(bytes)?),
+                name => {
+                    if let Some(name) = name.strip_prefix(INPUTS) {
+                        inputs.push(InputFile { name: name.to_owned(), bytes: bytes.into() });
+                    }
+                }
+            }
+        }
+        let task = Task {
+            language: before.language,
+            max_attempts: before.max_attempts,
+            candidates: before.candidates,
+            tests,
+            expect: before.expect.as_deref().map(str::parse::<Expect>).transpose()?,
+            inputs,
+            wants_files: true,
+            ..Task::new(task.ok_or_else(|| lost("the task"))?)
+        };
+        let limits = before.limits.clone();
+        let (before, resumed, take_over) = (Some(before), Some(run), again.take_over);
+        Ok(Plan { task, limits, wishes: Wishes::default(), before, resumed, take_over })
+    }
+
+    /// What the run is to be run with: as before, where there was a before.
+    pub fn input(&self, tape: &Tape, config: &Config, gateway: &Gateway) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
+            let answered = (before.provider.as_str(), before.model.as_str());
+            kept::refuse_another_model(&format!("`{}`", run.id), answered, gateway, tape)?;
+            return Ok(before.clone());
+        }
+        let temperature = config.decimal("temperature");
+        let longest = config.whole("max_output_tokens");
+        Ok(Input {
+            language: self.task.language,
+            max_attempts: self.task.max_attempts,
+            candidates: self.task.candidates,
+            expect: self.task.expect.as_ref().map(ToString::to_string),
+            out: self.wishes.out.clone(),
+            save: self.wishes.save.clone(),
+            session: self.wishes.session.clone(),
+            limits: self.limits.clone(),
+            image: self.wishes.image.clone(),
+            temperature: temperature.unwrap_or_else(|| Request::TEMPERATURE.into()),
+            max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
+            packages: packages::allowed(config.text("packages.allow").unwrap_or_default()),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        })
+    }
+
+    pub fn new_run(&self, input: &Input) -> NewRun {
+        let mut artifacts = vec![(TASK.to_owned(), self.task.task.clone().into_bytes())];
+        artifacts.extend(self.task.tests.clone().map(|text| (TESTS.to_owned(), text.into_bytes())));
+        artifacts.extend(self.task.inputs.iter().map(|InputFile { name, bytes }| {
+            (format!("{INPUTS}{name}"), Arc::clone(bytes).to_vec())
+        }));
+        NewRun {
+            kind: "run".to_owned(),
+            title: title(&self.task.task),
+            parent: None,
+            input: json!(input),
+            artifacts,
+            once: None,
+        }
+    }
+}
+
+/// Refuses files that have no place in a sandbox.
+fn check_inputs(inputs: &[InputFile], limits: &Limits) -> Result<(), Failure> {
+    let mut room = limits.disk;
+    let mut names = BTreeSet::new();
+    for InputFile { name, bytes } in inputs {
+        if !is_plain(name) {
+            let name = harmless(name);
+            return Err(usage(format!("`{name}` is no name for a file in the sandbox")));
+        }
+        if !names.insert(name) {
+            return Err(usage(format!("two files would be `{name}` in the sandbox")));
+        }
+        room = room.checked_sub(bytes.len() as u64).ok_or_else(|| {
+            usage(format!("the files do not fit: the sandbox has room for {} bytes", limits.disk))
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a file can have this name below the working folder.
+pub fn is_plain(name: &str) -> bool {
+    let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
+    !name.is_empty()
+        && name.len() <= 200
+        && !name.starts_with('/')
+        && !name.chars().any(char::is_control)
+        && Path::new(name).components().all(normal)
+}
+
+/// The first line of a task that says something.
+fn title(task: &str) -> String {
+    let line = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("a task");
+    shorten(&harmless(&line.replace('\t', " ")), 80)
+}

@@ -1,0 +1,249 @@
+//! A company's options on trial.
+
+mod estimate;
+mod ground;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use assize_consult::sources::Gathered;
+use assize_consult::sources::edgar::day_of;
+use assize_consult::{Chamber, ConsultState, InProcess, Made, Manner, Models, Report, graph};
+use assize_gateway::{Estimate, Gateway};
+use assize_graph::{Event, Observer, Outcome, Record, RunError, RunOptions};
+use assize_store::{Run, RunJournal, Store};
+use assize_types::text::grouped;
+use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
+use serde_json::json;
+
+use crate::choose::{self, Already, Tape};
+use crate::ended::{self, Broke, Held};
+use crate::failure::{Failure, FailureKind};
+use crate::{Clerk, fork, kept};
+use ground::Ground;
+
+pub use plan::{Input, Plan};
+
+/// The kind of such a run.
+pub const KIND: &str = "consult";
+
+/// Where what is known of a company comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceName {
+    /// Filed with the SEC.
+    Edgar,
+    /// The user's own files.
+    Files,
+    /// Made up, and labelled so.
+    Synthetic,
+}
+
+/// What can be asked for.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub ticker: String,
+    /// Made up, if none is named and there are no files.
+    pub sources: Vec<SourceName>,
+    /// What was read in the user's own files.
+    pub files: Option<Gathered>,
+    /// Who takes part, as a file says it.
+    pub personas: Option<String>,
+    pub rounds: u32,
+    /// That each analyst proposes.
+    pub moves: u32,
+    pub blind_scores: bool,
+    pub image: Option<String>,
+    /// Other models of the same provider, by role.
+    pub models: BTreeMap<String, String>,
+}
+
+/// A consultation that could begin: it is known who would be asked, and what that is likely to take.
+#[derive(Debug)]
+pub struct Ready {
+    pub estimate: Option<Estimate>,
+    /// How many calls have to be waited for, one after the other.
+    pub in_a_row: u64,
+    pub gateway: Arc<Gateway>,
+    plan: Plan,
+    input: Input,
+    chamber: Chamber,
+    inherited: Vec<Record>,
+    store: Arc<dyn Store>,
+}
+
+impl Ready {
+    pub async fn make(
+        plan: Plan,
+        clerk: &Clerk,
+        store: Arc<dyn Store>,
+        tape: &Tape,
+        parallel_moves: Option<u32>,
+    ) -> Result<Ready, Failure> {
+        let inherited = plan.inherited(&*store, &*clerk.listener).await?;
+        let already = match &plan.resumed {
+            Some(run) => kept::spent(run, &store.records(&run.id).await?, &inherited),
+            None => Already::default(),
+        };
+        let roles = plan.roles()?;
+        let (gateway, others) = choose::gateways(clerk, tape, already, &roles).await?;
+        let gateway = Arc::new(gateway);
+        let others: BTreeMap<String, Arc<Gateway>> =
+            others.into_iter().map(|(role, other)| (role, Arc::new(other))).collect();
+        let mut models = Models::new(gateway.clone());
+        for (role, other) in &others {
+            models = models.with(role, other.clone());
+        }
+        let input = plan.input(tape, &clerk.config, &gateway)?;
+        refuse_too_much(&plan, &input)?;
+        let at_once = ground::at_once(parallel_moves, &clerk.config, &gateway);
+        let chamber = chamber(&plan, &input, models, at_once);
+        let answered = inherited.iter().filter(|record| is_answer(record)).count() as u64;
+        let estimate = estimate::estimate(&chamber, &gateway, &others, answered);
+        let in_a_row = estimate::in_a_row(&chamber);
+        Ok(Ready { estimate, in_a_row, gateway, plan, input, chamber, inherited, store })
+    }
+
+    /// Whether nothing of it was ever begun.
+    pub fn is_new(&self) -> bool {
+        self.plan.resumed.is_none()
+    }
+
+    /// What it is likely to take, where that is more than may be spent unasked. A run that goes on was asked about.
+    pub fn to_be_asked_about(&self, clerk: &Clerk) -> Option<&Estimate> {
+        let estimate = self.estimate.as_ref().filter(|_| self.is_new())?;
+        let most = clerk.config.decimal("consult.ask_above").and_then(Money::from_dollars);
+        let most = most.unwrap_or_default();
+        let within = matches!(estimate.cost, Cost::Known(cost) if cost <= most);
+        // What cannot be passed need not be asked about.
+        let capped = choose::caps(&clerk.config).cost.is_some_and(|cap| cap <= most);
+        (!within && !capped).then_some(estimate)
+    }
+
+    /// Finds where debates can be held, and claims the run.
+    pub async fn open(self, clerk: &Clerk, allow_in_process: bool) -> Result<Trial, Failure> {
+        let Ready { gateway, plan, input, mut chamber, inherited, store, .. } = self;
+        let ground = Ground::find(clerk, allow_in_process).await?;
+        let new_run = || plan.new_run(&input);
+        let resumed = plan.resumed.clone();
+        let begun = kept::begin(store.clone(), resumed, plan.take_over, clerk, new_run);
+        let (run, journal) = begun.await?;
+        let (debates, why) = ground.of_run(&input, &run, journal.life());
+        chamber.debates = debates;
+        let (calls, rounds) = (chamber.calls(), chamber.rounds);
+        let (journal, chamber) = (Arc::new(journal), Arc::new(chamber));
+        Ok(Trial { run, input, gateway, why, calls, rounds, chamber, store, journal, inherited })
+    }
+}
+
+/// One consultation, in one of its lives.
+#[derive(Debug)]
+pub struct Trial {
+    pub run: Run,
+    pub input: Input,
+    pub gateway: Arc<Gateway>,
+    /// Where debates are held, and why there.
+    pub why: String,
+    /// How many calls it takes in all.
+    pub calls: u64,
+    pub rounds: u32,
+    pub store: Arc<dyn Store>,
+    chamber: Arc<Chamber>,
+    journal: Arc<RunJournal>,
+    /// What may be taken over from the run that it was forked from.
+    inherited: Vec<Record>,
+}
+
+impl Trial {
+    /// Runs it to its end, and writes that down.
+    pub async fn hold(
+        &mut self,
+        observer: Option<Observer>,
+        cancel: Cancel,
+    ) -> Result<Held<Report>, Broke> {
+        trail::workflow_started(&self.run.title, self.gateway.name().0);
+        let graph = graph(self.chamber.clone())?;
+        let inherited = std::mem::take(&mut self.inherited);
+        let journal = Some(fork::journal(&self.run, &self.journal, inherited));
+        let options = RunOptions { journal, observer, cancel, ..RunOptions::default() };
+        let outcome = graph.run(ConsultState::new(self.input.company.clone()), options).await;
+        trail::workflow_completed(outcome.is_ok(), 1);
+        match outcome {
+            Ok(state) => Ok(self.finish(Report::from(&state)).await),
+            Err(error) => {
+                let told = match &error {
+                    RunError::Cancelled { reason } => {
+                        Event::new("pipeline_cancelled", json!({"reason": reason}))
+                    }
+                    error => Event::new("pipeline_failed", json!({"error": error.to_string()})),
+                };
+                Err(ended::broke(&self.journal, error, (KIND, &self.run.id), vec![told]).await)
+            }
+        }
+    }
+
+    async fn finish(&self, mut report: Report) -> Held<Report> {
+        report.made = Some(Made {
+            run: self.run.id.to_string(),
+            on: day_of(plan::now()).to_string(),
+            provider: self.input.provider.clone(),
+            model: self.input.model.clone(),
+            models: self.input.models.clone(),
+            isolation: self.why.clone(),
+        });
+        let mut result = json!(report);
+        for verdict in result["policy_scores"].as_array_mut().into_iter().flatten() {
+            if let Some(verdict) = verdict.as_object_mut() {
+                // What was said is in the journal.
+                verdict.remove("conversation_logs");
+            }
+        }
+        let kept = ended::done(&self.journal, result).await;
+        Held { came_to: report, kept }
+    }
+}
+
+/// Refuses what would not fit the model that has to read all of it.
+fn refuse_too_much(plan: &Plan, input: &Input) -> Result<(), Failure> {
+    let Some(window) = input.context_window else { return Ok(()) };
+    let known = plan.gathered.likely_tokens();
+    let most = window.saturating_sub(u64::from(input.max_output_tokens)) * 3 / 4;
+    if known <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "what is known of the company takes about {} tokens, too many for a model that holds {}",
+        grouped(known),
+        grouped(window)
+    );
+    let hint = "give it less of what you have, or name a model that holds more";
+    Err(Failure::new(FailureKind::Usage, message).hint(hint))
+}
+
+/// Whether it is what a model said.
+fn is_answer(record: &Record) -> bool {
+    record.request != Fingerprint::NONE && matches!(record.outcome, Outcome::Done(_))
+}
+
+/// Everything but where debates are held.
+fn chamber(plan: &Plan, input: &Input, models: Models, at_once: usize) -> Chamber {
+    let (temperature, max_tokens) = (input.temperature as f32, input.max_output_tokens);
+    Chamber {
+        models,
+        manner: Manner { temperature, max_tokens },
+        personas: plan.personas.clone(),
+        moves: input.moves as usize,
+        rounds: input.rounds,
+        at_once,
+        debate_options: assize_debate::Options {
+            temperature,
+            max_tokens,
+            context_window: input.context_window,
+            blind_scores: input.blind_scores,
+        },
+        gathered: plan.gathered.clone(),
+        synthetic: input.synthetic,
+        debates: Arc::new(InProcess::default()),
+        turnings: input.turnings.clone(),
+    }
+}

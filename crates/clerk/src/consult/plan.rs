@@ -1,0 +1,457 @@
+//! What is to be consulted on: a company with what is known of it, or a run that goes on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use assize_consult::sources::Gathered;
+use assize_consult::sources::edgar::{Edgar, EdgarError, day_of};
+use assize_consult::sources::files::FilesError;
+use assize_consult::{BadPersonas, Company, NoTicker, Personas, Ticker, Turning};
+use assize_gateway::Gateway;
+use assize_graph::{Key, Record};
+use assize_llm::Request;
+use assize_sandbox::Limits;
+use assize_store::{NewRun, Run, RunId, Store};
+use assize_types::text::harmless;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Ask, KIND, SourceName};
+use crate::choose::Tape;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::{Clerk, ForkOf, GoOn, Listener, fork, kept, text, walls};
+
+/// The longest file of personas, in MiB.
+const LONGEST: u64 = 1;
+
+/// The names of what is kept beside a run.
+const GATHERED: &str = "gathered.json";
+const PERSONAS: &str = "personas.toml";
+
+/// How large it is to be.
+#[derive(Debug, Clone, Default)]
+struct Shape {
+    rounds: u32,
+    moves: u32,
+    blind_scores: bool,
+    image: Option<String>,
+}
+
+/// What a run needs to be run again; what is large is kept beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    pub company: Company,
+    /// Whether more was to be made up, besides what is known.
+    pub synthetic: bool,
+    pub rounds: u32,
+    pub moves: u32,
+    #[serde(default)]
+    pub blind_scores: bool,
+    pub limits: Limits,
+    pub image: Option<String>,
+    pub region: Option<String>,
+    pub temperature: f64,
+    pub max_output_tokens: u32,
+    pub context_window: Option<u64>,
+    pub provider: String,
+    pub model: String,
+    /// Other models of the same provider, by role.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, String>,
+    /// How it differs from the runs that it was forked from, the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turnings: Vec<Turning>,
+    /// Who answered what was taken over, if it was someone else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_before_by: Option<String>,
+}
+
+/// A consultation that is about to begin, or to go on.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) gathered: Arc<Gathered>,
+    pub(super) personas: Personas,
+    company: Company,
+    synthetic: bool,
+    shape: Shape,
+    /// The models that were named for one role each.
+    models: BTreeMap<String, String>,
+    before: Option<Input>,
+    /// The run to go on with.
+    pub(super) resumed: Option<Run>,
+    pub(super) take_over: bool,
+    /// The run to start from.
+    parent: Option<Run>,
+    /// How this one differs from it.
+    turning: Option<Turning>,
+}
+
+impl From<NoTicker> for Failure {
+    fn from(error: NoTicker) -> Failure {
+        Failure::from_error(FailureKind::Usage, &error)
+    }
+}
+
+impl From<BadPersonas> for Failure {
+    fn from(error: BadPersonas) -> Failure {
+        Failure::new(FailureKind::Usage, format!("the file of personas cannot be used: {error}"))
+            .hint("`assize consult --export-personas` prints one that can")
+    }
+}
+
+impl From<FilesError> for Failure {
+    fn from(error: FilesError) -> Failure {
+        let kind = match &error {
+            FilesError::Unreadable { .. } => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        Failure::from_error(kind, &error)
+    }
+}
+
+impl From<EdgarError> for Failure {
+    fn from(error: EdgarError) -> Failure {
+        let kind = match &error {
+            EdgarError::Unknown { .. } => FailureKind::Usage,
+            EdgarError::NoContact { .. } => FailureKind::Settings,
+            _ => FailureKind::Environment,
+        };
+        let failure = Failure::from_error(kind, &error);
+        match error {
+            EdgarError::NoContact { .. } => failure.hint(
+                "set `edgar.contact` to your name and address, such as \"Your Name you@example.org\", or put \
+                 the SEC's files into the folder (`edgar.folder`): company_tickers.json, \
+                 companyfacts-CIK0000000000.json and submissions-CIK0000000000.json, with the company's number",
+            ),
+            EdgarError::Page(_) | EdgarError::Status(403 | 429) => {
+                failure.hint("wait a few minutes, and see that `edgar.contact` is yours")
+            }
+            _ => failure,
+        }
+    }
+}
+
+impl Plan {
+    /// A new consultation. Nobody is asked but the sources.
+    pub async fn fresh(ask: Ask, clerk: &Clerk) -> Result<Plan, Failure> {
+        let ticker: Ticker = ask.ticker.parse()?;
+        let personas = match &ask.personas {
+            Some(file) => Personas::read(&text::checked("the file of personas", LONGEST, file)?)?,
+            None => Personas::default(),
+        };
+        let wants = |name: SourceName| ask.sources.contains(&name);
+        if wants(SourceName::Files) && ask.files.is_none() {
+            return Err(Failure::new(FailureKind::Usage, "the source `files` needs files"));
+        }
+        let edgar = edgar(&clerk.config, &clerk.around);
+        let mut gathered = Gathered::default();
+        let known = match edgar.resolve(&ticker).await {
+            Ok(company) => Some(company),
+            Err(error @ EdgarError::Unknown { .. }) => return Err(error.into()),
+            Err(error) if wants(SourceName::Edgar) => return Err(error.into()),
+            // Nobody was to be asked, so it does without.
+            Err(EdgarError::NoContact { .. }) => None,
+            Err(error) => {
+                gathered.notes.push(format!("nobody could be asked which company it is: {error}"));
+                None
+            }
+        };
+        if let Some(company) = known.as_ref().filter(|_| wants(SourceName::Edgar)) {
+            gathered = gathered.and(edgar.gather(company).await?);
+            if ask.files.is_none() && !wants(SourceName::Synthetic) {
+                let note =
+                    "of news only the titles of filings are known; `--data` adds what you have";
+                gathered.notes.push(note.to_owned());
+            }
+        }
+        if let Some(files) = ask.files {
+            gathered = gathered.and(files);
+        }
+        let synthetic = ask.sources.contains(&SourceName::Synthetic);
+        let company = Company { ticker, name: known.map(|company| company.name) };
+        let gathered = Arc::new(gathered);
+        let Ask { rounds, moves, blind_scores, image, models, .. } = ask;
+        let shape = Shape { rounds, moves, blind_scores, image };
+        Ok(Plan {
+            gathered,
+            personas,
+            company,
+            synthetic,
+            shape,
+            models,
+            before: None,
+            resumed: None,
+            take_over: false,
+            parent: None,
+            turning: None,
+        })
+    }
+
+    /// A run that goes on.
+    pub async fn resumed(
+        again: &GoOn,
+        models: BTreeMap<String, String>,
+        store: &dyn Store,
+    ) -> Result<Plan, Failure> {
+        let run = kept::to_go_on(store, again, KIND).await?;
+        let mut plan = Plan::of_run(&run, models, store).await?;
+        (plan.resumed, plan.take_over) = (Some(run), again.take_over);
+        Ok(plan)
+    }
+
+    /// A run that starts from an earlier one.
+    pub async fn forked(
+        from: &ForkOf,
+        models: BTreeMap<String, String>,
+        store: &dyn Store,
+    ) -> Result<Plan, Failure> {
+        let run = kept::find(store, &from.run).await?;
+        if run.kind != KIND {
+            let message =
+                format!("`{}` is no consultation but of another kind: {}", run.id, run.kind);
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        let mut plan = Plan::of_run(&run, models, store).await?;
+        plan.turning = turning(from, &run, &plan, store).await?;
+        plan.parent = Some(run);
+        Ok(plan)
+    }
+
+    /// What an earlier run was about.
+    async fn of_run(
+        run: &Run,
+        models: BTreeMap<String, String>,
+        store: &dyn Store,
+    ) -> Result<Plan, Failure> {
+        let lost = |what: &str| {
+            let message = format!("{what} of `{}` cannot be read", run.id);
+            Failure::new(FailureKind::Environment, message).hint("start it again: `assize consult`")
+        };
+        let before: Input =
+            serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
+        let (mut gathered, mut personas) = (None, None);
+        for artifact in store.artifacts(&run.id).await? {
+            match artifact.name.as_str() {
+                GATHERED => {
+                    let bytes = store.artifact(artifact.id).await?;
+                    gathered = serde_json::from_slice(&bytes).ok();
+                }
+                PERSONAS => {
+                    let bytes = store.artifact(artifact.id).await?;
+                    personas = Personas::read(&String::from_utf8_lossy(&bytes)).ok();
+                }
+                _ => {}
+            }
+        }
+        let personas = personas.ok_or_else(|| lost("the personas"))?;
+        Ok(Plan {
+            gathered: Arc::new(gathered.ok_or_else(|| {
+                Failure::new(FailureKind::Environment, "what was gathered cannot be read")
+            })?),
+            personas,
+            company: before.company.clone(),
+            synthetic: before.synthetic,
+            shape: Shape::default(),
+            models,
+            before: Some(before),
+            resumed: None,
+            take_over: false,
+            parent: None,
+            turning: None,
+        })
+    }
+
+    /// What the run may take over from the one that it is, or was, forked from.
+    pub(super) async fn inherited(
+        &self,
+        store: &dyn Store,
+        listener: &dyn Listener,
+    ) -> Result<Vec<Record>, Failure> {
+        let of_resumed = || {
+            // The last one is its own, unless it only tries again what had failed.
+            let run = self.resumed.as_ref()?;
+            let last = self.before.as_ref()?.turnings.last()?;
+            (run.parent.as_ref().map(RunId::as_str) == Some(last.from.as_str())).then_some(last)
+        };
+        let turning = self.turning.as_ref().or_else(of_resumed);
+        let spared = |key: &Key| turning.is_none_or(|turning| turning.at.spares(key));
+        fork::inherited(store, self.resumed.as_ref(), self.parent.as_ref(), spared, listener).await
+    }
+
+    /// What the run is to be run with: as before, where there was a before.
+    pub(super) fn input(
+        &self,
+        tape: &Tape,
+        config: &Config,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
+            let answered = (before.provider.as_str(), before.model.as_str());
+            kept::refuse_another_model(&format!("`{}`", run.id), answered, gateway, tape)?;
+            return Ok(before.clone());
+        }
+        if let (Some(parent), Some(before)) = (&self.parent, &self.before) {
+            return self.changed(parent, before, tape, gateway);
+        }
+        let longest = config.whole("max_output_tokens");
+        // A debate computes nothing: what it may use is its own setting, unless a flag says otherwise.
+        let mut limits = walls::spec(None, config)?.limits;
+        if config.asked("sandbox.memory").is_none() {
+            limits.memory = config.size("consult.memory").unwrap_or(limits.memory);
+        }
+        // Most of a debate is waiting for a model, which has limits of its own.
+        if config.asked("sandbox.timeout_seconds").is_none() {
+            limits.wall = assize_consult::LONGEST;
+        }
+        Ok(Input {
+            company: self.company.clone(),
+            synthetic: self.synthetic,
+            rounds: self.shape.rounds,
+            moves: self.shape.moves,
+            blind_scores: self.shape.blind_scores,
+            limits,
+            image: self.shape.image.clone(),
+            region: config.text("consult.region").map(str::to_owned),
+            temperature: config
+                .decimal("temperature")
+                .unwrap_or_else(|| Request::TEMPERATURE.into()),
+            max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
+            context_window: gateway.facts().map(|facts| facts.context_window),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            models: self.models.clone(),
+            turnings: Vec::new(),
+            answered_before_by: None,
+        })
+    }
+
+    /// What a fork is run with: as before, but for what differs.
+    fn changed(
+        &self,
+        parent: &Run,
+        before: &Input,
+        tape: &Tape,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        let models = self.roles()?;
+        // A cassette answers in whoever's name it was recorded.
+        let same = tape.replays()
+            || (before.provider == provider && before.model == model && before.models == models);
+        if !same && self.turning.is_none() {
+            let message = format!(
+                "`{}` was answered by {} {}, and others would answer now",
+                parent.id, before.provider, before.model
+            );
+            let hint = format!(
+                "say from where on, such as `--at m3/round-4`, or `--at round-1` for all debates: \
+                 `assize runs fork {} --at round-1`",
+                parent.id
+            );
+            return Err(Failure::new(FailureKind::Settings, message).hint(hint));
+        }
+        let mut turnings = before.turnings.clone();
+        turnings.extend(self.turning.clone());
+        let who = || format!("{} {}", before.provider, before.model);
+        Ok(Input {
+            context_window: gateway.facts().map(|facts| facts.context_window),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            models,
+            turnings,
+            answered_before_by: (!same).then(who).or(before.answered_before_by.clone()),
+            ..before.clone()
+        })
+    }
+
+    /// The models that answer for one role each: those of before, where there was a before.
+    pub(super) fn roles(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let asked = self.models.clone();
+        let known = |role: &str| {
+            let among = |prefix: &str, count: usize| {
+                let number = role.strip_prefix(prefix).and_then(|rest| rest.parse::<usize>().ok());
+                number.is_some_and(|number| (1..=count).contains(&number))
+            };
+            ["synthesizer", "financial", "trend", "critic"].contains(&role)
+                || among("D", self.personas.decision_makers.len())
+                || among("analyst_", self.personas.analysts.len())
+        };
+        if let Some(role) = asked.keys().find(|role| !known(role)) {
+            let message = format!("nobody in this consultation is `{role}`");
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        match &self.before {
+            Some(before) if self.parent.is_some() => {
+                let mut models = before.models.clone();
+                models.extend(asked);
+                Ok(models)
+            }
+            Some(before) if !asked.is_empty() && before.models != asked => {
+                let message = "which model answers for whom cannot change in a run that goes on";
+                Err(Failure::new(FailureKind::Usage, message))
+            }
+            Some(before) => Ok(before.models.clone()),
+            None => Ok(asked),
+        }
+    }
+
+    pub(super) fn new_run(&self, input: &Input) -> NewRun {
+        NewRun {
+            kind: KIND.to_owned(),
+            title: harmless(&self.company.called()),
+            parent: self.parent.as_ref().map(|run| run.id.clone()),
+            input: json!(input),
+            artifacts: vec![
+                (GATHERED.to_owned(), json!(*self.gathered).to_string().into_bytes()),
+                (PERSONAS.to_owned(), self.personas.to_file().into_bytes()),
+            ],
+            once: None,
+        }
+    }
+}
+
+/// How a fork differs from what it starts from.
+async fn turning(
+    from: &ForkOf,
+    run: &Run,
+    plan: &Plan,
+    store: &dyn Store,
+) -> Result<Option<Turning>, Failure> {
+    let Some(at) = &from.at else { return Ok(None) };
+    let records = store.records(&run.id).await?;
+    let debated = |id: &str| records.iter().any(|record| record.key.segments().next() == Some(id));
+    if let Some(id) = at.move_id.as_deref().filter(|id| !debated(id)) {
+        let message = format!("no move `{id}` was debated in `{}`", run.id);
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    let rounds = plan.before.as_ref().map_or(0, |before| before.rounds);
+    if at.round > rounds {
+        let message = format!("there is no round {} in debates of {rounds} rounds", at.round);
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    fork::check_told(&from.told, &plan.personas.of_debate())?;
+    let personas = from.told.clone();
+    Ok(Some(Turning { from: run.id.to_string(), at: at.clone(), personas }))
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// How the SEC is asked, by the settings.
+fn edgar(config: &Config, around: &Surroundings) -> Edgar {
+    let folder = match config.text("edgar.folder") {
+        Some(path) => walls::typed(around, path.as_ref()),
+        None => around.cache_folder.join("edgar"),
+    };
+    Edgar {
+        base_url: config.text("edgar.base_url").map(str::to_owned),
+        contact: config.text("edgar.contact").map(str::to_owned),
+        folder,
+        today: day_of(now()),
+    }
+}

@@ -1,0 +1,323 @@
+//! What is to be debated: a new move, a run that goes on, or a fork of one.
+
+use std::collections::BTreeMap;
+
+use assize_debate::{Change, Personas, Place, ROUNDS};
+use assize_gateway::Gateway;
+use assize_graph::{Key, Record};
+use assize_llm::Request;
+use assize_store::{NewRun, Run, Store};
+use assize_types::text::{harmless, is_invisible, shorten};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::KIND;
+use crate::choose::Tape;
+use crate::config::Config;
+use crate::failure::{Failure, FailureKind};
+use crate::{ForkOf, GoOn, Listener, fork, kept, text};
+
+/// The longest document, in MiB: more would fit no model.
+const LONGEST_MOVE: u64 = 1;
+
+/// The name of the document among a run's artifacts.
+const DOCUMENT: &str = "move.md";
+
+/// The most rounds that can be asked for.
+pub(super) const MOST_ROUNDS: u32 = 50;
+
+/// What a run of a debate needs to be run again; the document is kept beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    pub move_id: String,
+    pub ticker: Option<String>,
+    pub rounds: u32,
+    pub temperature: f64,
+    pub max_output_tokens: u32,
+    pub context_window: Option<u64>,
+    pub provider: String,
+    pub model: String,
+    /// The round from which a fork asks anew.
+    pub at: Option<u32>,
+    /// Who was told to be somebody else, and from when on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Who answered the rounds before, if it was someone else.
+    pub answered_before_by: Option<String>,
+}
+
+/// What can be asked for. Of a fork, what is not said is as it was.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    /// The move, in Markdown or as plain text.
+    pub document: Option<String>,
+    pub ticker: Option<String>,
+    pub rounds: Option<u32>,
+}
+
+/// A debate that is about to begin, or to go on.
+#[derive(Debug)]
+pub struct Plan {
+    pub content: String,
+    ticker: Option<String>,
+    rounds: u32,
+    at: Option<u32>,
+    /// What some are told to be from there on.
+    told: BTreeMap<String, String>,
+    /// What was asked for before, where this is not the first time.
+    before: Option<Input>,
+    /// The run to go on with.
+    pub(super) resumed: Option<Run>,
+    pub(super) take_over: bool,
+    /// The run to start from.
+    parent: Option<Run>,
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Usage, message)
+}
+
+/// A move, as whoever asks words it.
+fn document(text: &str) -> Result<String, Failure> {
+    let text = text::checked("the move", LONGEST_MOVE, text)?;
+    if text.starts_with("%PDF") {
+        return Err(usage("the move is a PDF; save its text, and debate that"));
+    }
+    if text.contains('\0') {
+        return Err(usage("the move has NUL characters in it, so it is no text"));
+    }
+    Ok(text)
+}
+
+impl Plan {
+    /// A debate of a new move.
+    pub fn fresh(ask: &Ask) -> Result<Plan, Failure> {
+        let content = ask.document.as_deref().map(document).transpose()?;
+        Ok(Plan {
+            content: content.ok_or_else(|| usage("there is no move to debate"))?,
+            ticker: ask.ticker.clone(),
+            rounds: ask.rounds.unwrap_or(ROUNDS),
+            at: None,
+            told: BTreeMap::new(),
+            before: None,
+            resumed: None,
+            take_over: false,
+            parent: None,
+        })
+    }
+
+    /// A debate that goes on.
+    pub async fn resumed(again: &GoOn, store: &dyn Store) -> Result<Plan, Failure> {
+        let old = debate_named(&again.run, store).await?;
+        if !again.take_over {
+            let instead = "wait for it, stop it, or take the run over with `--take-over`";
+            kept::refuse_if_held(&old, "taken up again", instead)?;
+        }
+        let before = read_input(&old)?;
+        Ok(Plan {
+            content: kept_document(store, &old).await?,
+            ticker: before.ticker.clone(),
+            rounds: before.rounds,
+            at: before.at,
+            told: BTreeMap::new(),
+            before: Some(before),
+            resumed: Some(old),
+            take_over: again.take_over,
+            parent: None,
+        })
+    }
+
+    /// A debate that starts from an earlier one: as that was, but for what is asked for.
+    pub async fn forked(from: &ForkOf, ask: &Ask, store: &dyn Store) -> Result<Plan, Failure> {
+        if from.at.as_ref().is_some_and(|at| at.move_id.is_some()) {
+            let message = "a debate is about one move: name a round, such as `round-4`";
+            return Err(usage(message));
+        }
+        let old = debate_named(&from.run, store).await?;
+        let before = read_input(&old)?;
+        let content = match &ask.document {
+            Some(text) => document(text)?,
+            None => kept_document(store, &old).await?,
+        };
+        let rounds = ask.rounds.unwrap_or(before.rounds);
+        let at = from.at.as_ref().map(|at| at.round);
+        if let Some(at) = at.filter(|at| *at > rounds) {
+            return Err(usage(format!("there is no round {at} in a debate of {rounds} rounds")));
+        }
+        fork::check_told(&from.told, &Personas::default())?;
+        Ok(Plan {
+            content,
+            ticker: ask.ticker.clone().or(before.ticker.clone()),
+            rounds,
+            at,
+            told: from.told.clone(),
+            before: Some(before),
+            resumed: None,
+            take_over: false,
+            parent: Some(old),
+        })
+    }
+
+    /// What the run is to be run with: as before, where there was a before, unless flags say
+    /// otherwise.
+    pub(super) fn input(
+        &self,
+        tape: &Tape,
+        config: &Config,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
+        let (provider, model) = gateway.name();
+        let same = |before: &Input| {
+            // A cassette answers in whoever's name it was recorded.
+            tape.replays() || (before.provider.as_str(), before.model.as_str()) == (provider, model)
+        };
+        let other = self.before.as_ref().filter(|before| !same(before));
+        if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
+            return match other {
+                None => Ok(before.clone()),
+                Some(_) => Err(another_model(run, before, gateway)),
+            };
+        }
+        if let (Some(parent), Some(before), None) = (&self.parent, other, self.at) {
+            let message = format!(
+                "`{}` was answered by {} {}, and {provider} {model} would answer now",
+                parent.id, before.provider, before.model
+            );
+            return Err(Failure::new(FailureKind::Settings, message).hint(format!(
+                "say from which round on another model answers, such as `--at round-1` for all of \
+                 it: `assize debate --fork {} --at round-4`",
+                parent.id
+            )));
+        }
+        let set = config.decimal("temperature").unwrap_or_else(|| Request::TEMPERATURE.into());
+        let longest = config.whole("max_output_tokens").map_or(Request::MAX_TOKENS, |n| n as u32);
+        let before = self.before.as_ref();
+        let earlier = other.filter(|_| self.at != Some(1));
+        Ok(Input {
+            move_id: before.map_or_else(|| "m1".to_owned(), |before| before.move_id.clone()),
+            ticker: self.ticker.clone(),
+            rounds: self.rounds,
+            temperature: match (before, config.asked("temperature")) {
+                (Some(before), None) => before.temperature,
+                _ => set,
+            },
+            max_output_tokens: match (before, config.asked("max_output_tokens")) {
+                (Some(before), None) => before.max_output_tokens,
+                _ => longest,
+            },
+            context_window: gateway.facts().map(|facts| facts.context_window),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            at: self.at,
+            changes: self.changes(),
+            answered_before_by: earlier.map(|old| format!("{} {}", old.provider, old.model)),
+        })
+    }
+
+    /// Who is told to be somebody else: as before, and as asked for now.
+    fn changes(&self) -> Vec<Change> {
+        let mut changes = self.before.as_ref().map(|old| old.changes.clone()).unwrap_or_default();
+        if let (Some(from_round), false) = (self.at, self.told.is_empty()) {
+            changes.push(Change { from_round, personas: self.told.clone() });
+        }
+        changes
+    }
+
+    /// What the run may take over from the one it is, or was, forked from.
+    pub(super) async fn inherited(
+        &self,
+        store: &dyn Store,
+        listener: &dyn Listener,
+    ) -> Result<Vec<Record>, Failure> {
+        let early = |key: &Key| {
+            let before = |at| Place::of(key).is_some_and(|place| place.is_before(at));
+            self.at.is_none_or(before)
+        };
+        fork::inherited(store, self.resumed.as_ref(), self.parent.as_ref(), early, listener).await
+    }
+
+    pub(super) fn new_run(&self, input: &Input) -> NewRun {
+        NewRun {
+            kind: KIND.to_owned(),
+            title: title(&self.content),
+            parent: self.parent.as_ref().map(|run| run.id.clone()),
+            input: json!(input),
+            artifacts: vec![(DOCUMENT.to_owned(), self.content.clone().into_bytes())],
+            once: None,
+        }
+    }
+}
+
+async fn debate_named(name: &str, store: &dyn Store) -> Result<Run, Failure> {
+    let run = kept::find(store, name).await?;
+    match run.kind == KIND {
+        true => Ok(run),
+        false => Err(usage(format!("`{}` is no debate but a {}", run.id, run.kind))),
+    }
+}
+
+/// What a run was begun with.
+fn read_input(run: &Run) -> Result<Input, Failure> {
+    let broken = |why: String| {
+        let message = format!("the run `{}` cannot be read: {why}", run.id);
+        Failure::new(FailureKind::Environment, message)
+    };
+    let input: Input =
+        serde_json::from_value(run.input.clone()).map_err(|error| broken(error.to_string()))?;
+    if !(1..=MOST_ROUNDS).contains(&input.rounds) {
+        return Err(broken(format!("no debate has {} rounds", input.rounds)));
+    }
+    Ok(input)
+}
+
+async fn kept_document(store: &dyn Store, run: &Run) -> Result<String, Failure> {
+    let lost = |why: &str| {
+        let message = format!("the move of `{}` {why}", run.id);
+        Failure::new(FailureKind::Environment, message)
+            .hint("debate the file again: `assize debate MOVE.md`")
+    };
+    let artifacts = store.artifacts(&run.id).await?;
+    let artifact = artifacts.iter().find(|artifact| artifact.name == DOCUMENT);
+    let artifact = artifact.ok_or_else(|| lost("was not kept"))?;
+    let bytes = store.artifact(artifact.id).await?;
+    String::from_utf8(bytes).map_err(|_| lost("is not UTF-8 text"))
+}
+
+fn another_model(run: &Run, before: &Input, gateway: &Gateway) -> Failure {
+    let (provider, model) = gateway.name();
+    let message = format!(
+        "`{}` was begun with {} {}, and {provider} {model} would answer now",
+        run.id, before.provider, before.model
+    );
+    let go_on = match before.provider.as_str() {
+        "rehearsal" => "go on with `--provider rehearsal` and the same `rehearsal.seed`".to_owned(),
+        "cassette" => "go on with `--replay` and the same cassette".to_owned(),
+        provider => format!("go on with `--provider {provider} --model {}`", before.model),
+    };
+    Failure::new(FailureKind::Settings, message).hint(format!(
+        "{go_on}, or start from it with another model: `assize debate --fork {} --at round-4`",
+        run.id
+    ))
+}
+
+/// The first line of a document that says something.
+fn title(content: &str) -> String {
+    let plain = content.replace(is_invisible, "");
+    let mut lines = plain.lines().map(|line| line.trim().trim_start_matches('#').trim());
+    let line = lines.find(|line| line.contains(char::is_alphanumeric)).unwrap_or("a move");
+    shorten(&harmless(&line.replace('\t', " ")), 80)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_that_says_something() {
+        assert_eq!(title("\u{feff}# Open a bakery\n\nmore"), "Open a bakery");
+        assert_eq!(title("---\n\n## \u{200b}Close it\n"), "Close it");
+        assert_eq!(title("\u{1b}[2J evil"), "\u{fffd}[2J evil");
+        assert_eq!(title("***\n"), "a move");
+        assert_eq!(title(&"x".repeat(100)).chars().count(), 81);
+    }
+}

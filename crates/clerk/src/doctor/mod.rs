@@ -1,0 +1,167 @@
+//! What this machine offers, and why not the rest.
+
+mod sandboxes;
+
+use std::time::{Duration, Instant};
+
+use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, Provider, probe};
+use serde_json::{Value, json};
+
+use crate::choose::{self, Choice, ORDER};
+use crate::config::{Config, Source, Surroundings};
+use crate::failure::{Failure, FailureKind};
+
+pub use sandboxes::Sandboxes;
+
+/// A provider that takes longer is as good as not there.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// What was found out about one provider.
+#[derive(Debug)]
+pub struct Finding {
+    pub endpoint: Endpoint,
+    pub key_from: Source,
+    pub state: State,
+}
+
+/// How it stands with a provider.
+#[derive(Debug)]
+pub enum State {
+    Answers(Duration),
+    Fails(String),
+    NoKey,
+    NotTried,
+}
+
+/// All that was found out.
+#[derive(Debug)]
+pub struct Examined {
+    pub providers: Vec<Finding>,
+    pub choice: Choice,
+    pub sandboxes: Sandboxes,
+}
+
+/// Looks at everything; at what is elsewhere unless that is not wanted.
+pub async fn examine(
+    config: &Config,
+    around: &Surroundings,
+    offline: bool,
+) -> Result<Examined, Failure> {
+    let client = HttpClient::new();
+    let mut probes = tokio::task::JoinSet::new();
+    for (index, provider) in Provider::ALL.into_iter().enumerate() {
+        let endpoint = choose::endpoint(config, provider);
+        let (_, key_from) = config.key(provider);
+        let client = client.clone();
+        probes.spawn(async move {
+            let state = ask(&client, &endpoint, offline).await;
+            (index, Finding { endpoint, key_from, state })
+        });
+    }
+    let mut findings = probes.join_all().await;
+    findings.sort_by_key(|(index, _)| *index);
+    let providers: Vec<Finding> = findings.into_iter().map(|(_, finding)| finding).collect();
+    let choice = choice(config, &providers, offline)?;
+    let sandboxes = sandboxes::examine(config, around).await;
+    Ok(Examined { providers, choice, sandboxes })
+}
+
+impl Examined {
+    /// What is used and does not work is a failure; what is not used is not.
+    pub fn complain(&self, config: &Config) -> Result<(), Failure> {
+        config.refuse_withheld()?;
+        self.sandboxes.complain(config)?;
+        complain(&self.providers, &self.choice)
+    }
+
+    pub fn as_json(&self, config: &Config) -> Value {
+        as_json(config, &self.providers, &self.choice, &self.sandboxes)
+    }
+}
+
+async fn ask(client: &HttpClient, endpoint: &Endpoint, offline: bool) -> State {
+    if endpoint.provider.needs_key() && endpoint.key.is_none() {
+        return State::NoKey;
+    }
+    if offline {
+        return State::NotTried;
+    }
+    let start = Instant::now();
+    match probe(client, endpoint, PATIENCE).await {
+        Ok(()) => State::Answers(start.elapsed()),
+        Err(error) => State::Fails(error.to_string()),
+    }
+}
+
+/// The same choice as for a question, by what has been found out already.
+fn choice(config: &Config, findings: &[Finding], offline: bool) -> Result<Choice, Failure> {
+    if let Some(choice) = choose::from_settings(config)? {
+        return Ok(choice);
+    }
+    let ollama = findings.iter().find(|finding| finding.endpoint.provider == Provider::Ollama);
+    if ollama.is_some_and(|finding| matches!(finding.state, State::Answers(_))) {
+        let why = "no key is at hand, and it answers".to_owned();
+        return Ok(Choice::Provider { provider: Provider::Ollama, why });
+    }
+    let why = if offline {
+        "no key is at hand, and Ollama was not looked for"
+    } else {
+        "no key is at hand, and no Ollama answers"
+    };
+    Ok(Choice::Rehearsal { why: why.to_owned() })
+}
+
+/// A provider that is used and does not work is a failure; one that is not used is not.
+fn complain(findings: &[Finding], choice: &Choice) -> Result<(), Failure> {
+    let Choice::Provider { provider, .. } = choice else {
+        return Ok(());
+    };
+    let Some(finding) = findings.iter().find(|finding| finding.endpoint.provider == *provider)
+    else {
+        return Ok(());
+    };
+    match &finding.state {
+        State::Fails(why) => Err(Failure::new(
+            FailureKind::Environment,
+            format!("{provider} is used, and fails: {why}"),
+        )),
+        State::NoKey => {
+            Err(Failure::new(FailureKind::Settings, format!("{provider} is used, and has no key"))
+                .hint(format!("set `{}`", finding.endpoint.key_source)))
+        }
+        State::Answers(_) | State::NotTried => Ok(()),
+    }
+}
+
+fn as_json(config: &Config, findings: &[Finding], choice: &Choice, sandboxes: &Sandboxes) -> Value {
+    let providers: Vec<Value> = findings
+        .iter()
+        .map(|Finding { endpoint, key_from, state }| {
+            let (state, detail) = match state {
+                State::Answers(time) => ("answers", Some(format!("{} ms", time.as_millis()))),
+                State::Fails(why) => ("fails", Some(why.clone())),
+                State::NoKey => ("no_key", Some(format!("set {}", endpoint.key_source))),
+                State::NotTried => ("not_tried", None),
+            };
+            json!({
+                "provider": endpoint.provider.name(), "model": endpoint.model, "base_url": endpoint.base_url,
+                "key": endpoint.key.as_ref().map(|key| json!({"masked": key.masked(), "from": key_from.to_string()})),
+                "state": state, "detail": detail,
+            })
+        })
+        .collect();
+    let (used, why) = match choice {
+        Choice::Provider { provider, why } => (provider.name(), why),
+        Choice::Rehearsal { why } => ("rehearsal", why),
+    };
+    let withheld: Vec<Value> = config
+        .withheld
+        .iter()
+        .map(|withheld| json!({"key": withheld.key, "from": withheld.source.to_string()}))
+        .collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"), "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
+        "providers": providers, "used": used, "why": why, "order": ORDER, "prices_as_of": PRICES_AS_OF,
+        "withheld": withheld, "sandboxes": sandboxes.as_json(),
+    })
+}

@@ -1,0 +1,158 @@
+//! How trials end: what is written down, and what whoever asked is told.
+
+use std::error::Error;
+use std::time::Duration;
+
+use assize_code::Trouble;
+use assize_graph::{Event, InvalidGraph, JournalError, RunError};
+use assize_llm::{AnswerError, ModelError};
+use assize_store::{Ending, RunId, RunJournal, RunStatus, StoreError};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, FailureKind};
+use crate::kept;
+
+/// How long the last word of a run that was stopped may take: whoever stopped it waits.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// Writes down why a run ended, and tells it.
+async fn note_end(journal: &RunJournal, error: &RunError, mut told: Vec<Event>) {
+    let (status, ending) = match error {
+        // It has not ended.
+        RunError::Cancelled { reason } if reason == PAUSED => return,
+        RunError::Cancelled { reason } => {
+            (RunStatus::Cancelled, Ending::Cancelled { reason: reason.clone() })
+        }
+        error => (RunStatus::Failed, Ending::Failed { error: error.to_string() }),
+    };
+    told.push(ended(status, Some(error.to_string())));
+    // The journal holds all that matters; without its last word the run counts as stopped.
+    let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, told)).await;
+}
+
+/// Why a run is stopped that goes on by itself later: nothing is written down but what is done so far.
+pub const PAUSED: &str = "the server is stopping; it goes on with this when it is started again";
+
+/// What is told at the end of every run.
+fn ended(status: RunStatus, error: Option<String>) -> Event {
+    Event::new("run_ended", json!({"status": status, "error": error}))
+}
+
+/// Writes down that a run is done.
+pub(crate) async fn done(journal: &RunJournal, result: Value) -> Result<(), StoreError> {
+    let told = vec![ended(RunStatus::Done, None)];
+    journal.finish(Ending::Done { result }, told).await.map(drop)
+}
+
+/// A trial that came to its end.
+#[derive(Debug)]
+pub struct Held<T> {
+    pub came_to: T,
+    /// Whether that could be written down. It is paid for, and shown all the same.
+    pub kept: Result<(), StoreError>,
+}
+
+/// A trial that ended before it was done.
+#[derive(Debug)]
+pub struct Broke {
+    pub failure: Failure,
+    /// How to go on with it, where one can.
+    pub go_on: Option<String>,
+}
+
+impl From<Failure> for Broke {
+    fn from(failure: Failure) -> Broke {
+        Broke { failure, go_on: None }
+    }
+}
+
+impl From<InvalidGraph> for Broke {
+    fn from(error: InvalidGraph) -> Broke {
+        Failure::from_error(FailureKind::Internal, &error).into()
+    }
+}
+
+/// Writes down that a run ended before it was done, and says what that means.
+pub async fn broke(
+    journal: &RunJournal,
+    error: RunError,
+    (kind, id): (&str, &RunId),
+    told: Vec<Event>,
+) -> Broke {
+    note_end(journal, &error, told).await;
+    let (failure, go_on) = explain(error, kind, id);
+    Broke { failure, go_on }
+}
+
+/// What a failed run means to the user, and how to go on with it, where one can.
+fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Option<String>) {
+    let resume = Some(kept::how_to_resume(kind, id));
+    match error {
+        RunError::Cancelled { reason } => (Failure::new(FailureKind::Interrupted, reason), resume),
+        RunError::Node { node, source, .. } => {
+            let is_final = source.downcast_ref::<Trouble>().is_some_and(Trouble::is_final);
+            (of_node(node, source), resume.filter(|_| !is_final))
+        }
+        RunError::Changed { .. } | RunError::GraphChanged { .. } => {
+            let message = format!("{error}; this version of assize asks otherwise");
+            let failure = Failure::new(FailureKind::Usage, message);
+            let failure = match kind {
+                "debate" => {
+                    failure.hint(format!("start a new run from it: `assize debate --fork {id}`"))
+                }
+                _ => failure.hint("start a new run"),
+            };
+            (failure, None)
+        }
+        RunError::Unreadable { .. } => {
+            (Failure::from_error(FailureKind::Environment, &error), None)
+        }
+        RunError::Journal(JournalError::Fenced) => {
+            let message = format!("another process has taken `{id}` over");
+            (Failure::new(FailureKind::Environment, message).hint("it goes on there"), None)
+        }
+        RunError::Journal(JournalError::Failed(source)) => match source.downcast::<StoreError>() {
+            Ok(gone) if matches!(*gone, StoreError::NoSuchRun(_)) => ((*gone).into(), None),
+            Ok(error) => ((*error).into(), resume),
+            Err(source) => (Failure::new(FailureKind::Environment, source.to_string()), resume),
+        },
+        error => (Failure::from_error(FailureKind::Internal, &error), resume),
+    }
+}
+
+/// What the failure of a node means to the user.
+fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
+    let source = match source.downcast::<ModelError>() {
+        Ok(error) => return (*error).into(),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<AnswerError>() {
+        Ok(error) => return (*error).into(),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<RunError>().map(|error| *error) {
+        // A graph within the node.
+        Ok(RunError::Node { node, source, .. }) => return of_node(node, source),
+        Ok(error) => return Failure::from_error(FailureKind::Internal, &error),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<assize_consult::Trouble>() {
+        Ok(trouble) => return Failure::from_error(FailureKind::Environment, &*trouble),
+        Err(source) => source,
+    };
+    match source.downcast::<Trouble>() {
+        Ok(trouble) => of_trouble(*trouble),
+        Err(source) => Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")),
+    }
+}
+
+/// What it means that code could not be tried.
+pub fn of_trouble(trouble: Trouble) -> Failure {
+    match trouble {
+        Trouble::Sandbox(error) => error.into(),
+        Trouble::Session(error) => error.into(),
+        error @ Trouble::Keep(_) => Failure::from_error(FailureKind::Environment, &error),
+        error @ Trouble::Packages(_) => Failure::from_error(FailureKind::Environment, &error)
+            .hint("the settings `packages.pip` and `packages.wheels` say where they come from"),
+    }
+}

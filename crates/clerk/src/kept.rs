@@ -1,0 +1,297 @@
+//! The store, as the commands use it: where it is, which run is meant, who works on it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use assize_gateway::{Caps, Gateway};
+use assize_graph::{Outcome, Record};
+use assize_llm::Response;
+use assize_store::{
+    Access, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
+    SqliteStore, Store, StoreError,
+};
+use assize_types::Money;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::choose::{self, Already, Tape};
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::{Clerk, GoOn, Role};
+
+/// Where the store is, by the settings.
+pub fn path(config: &Config, around: &Surroundings) -> PathBuf {
+    match config.text("store.path") {
+        Some(path) => match path.strip_prefix("~/") {
+            Some(rest) => around.home.join(rest),
+            None => around.working_folder.join(path),
+        },
+        None => around.state_folder.join("store.db"),
+    }
+}
+
+/// Opens the store to write, making it if need be.
+pub fn open(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
+    config.refuse_withheld()?;
+    let durability = match config.text("store.durability") {
+        Some("power-loss") => Durability::PowerLoss,
+        _ => Durability::ProcessCrash,
+    };
+    Ok(Arc::new(SqliteStore::open(&path(config, around), Access::Write(durability))?))
+}
+
+/// Opens the store to write what must outlive a power cut, whatever the settings say of the rest.
+pub fn open_safe(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
+    config.refuse_withheld()?;
+    let access = Access::Write(Durability::PowerLoss);
+    Ok(Arc::new(SqliteStore::open(&path(config, around), access)?))
+}
+
+/// Opens the store to read; `None` where nothing was ever kept.
+pub fn open_to_read(
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Option<Arc<dyn Store>>, Failure> {
+    config.refuse_withheld()?;
+    let path = path(config, around);
+    if !path.try_exists().unwrap_or(true) {
+        return Ok(None);
+    }
+    match SqliteStore::open(&path, Access::Read) {
+        Ok(store) => Ok(Some(Arc::new(store))),
+        Err(StoreError::Empty { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the run that was made last is called, too.
+const LATEST: &str = "latest";
+
+/// The run that is meant by its name, by a beginning of it that no other has, or as the latest.
+pub async fn find(store: &dyn Store, name: &str) -> Result<Run, Failure> {
+    if name == LATEST {
+        let mut runs = store.runs(RunFilter::default()).await?;
+        return if runs.is_empty() { Err(no_such_run(name)) } else { Ok(runs.swap_remove(0)) };
+    }
+    let filter = RunFilter { prefix: Some(name.to_owned()), ..RunFilter::default() };
+    let mut runs = if name.is_empty() { Vec::new() } else { store.runs(filter).await? };
+    if let Some(exact) = runs.iter().position(|run| run.id.as_str() == name) {
+        return Ok(runs.swap_remove(exact));
+    }
+    match runs.len() {
+        1 => Ok(runs.swap_remove(0)),
+        0 => Err(no_such_run(name)),
+        _ => {
+            let names: Vec<&str> = runs.iter().take(5).map(|run| run.id.as_str()).collect();
+            let more = if runs.len() > 5 { ", …" } else { "" };
+            let message = format!("`{name}` could be any of {} runs", runs.len());
+            let hint = format!("name one of them: {}{more}", names.join(", "));
+            Err(Failure::new(FailureKind::Usage, message).hint(hint))
+        }
+    }
+}
+
+pub fn no_such_run(name: &str) -> Failure {
+    Failure::new(FailureKind::Usage, format!("there is no run `{name}`"))
+        .hint("`assize runs list` shows those there are")
+}
+
+/// A process that works on a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    host: String,
+    /// Changes whenever the machine is started, and not with its name.
+    boot: String,
+    /// Numbers of processes mean something within it alone.
+    name_space: String,
+    pub pid: u32,
+    /// When the process began, in the kernel's own count: numbers of processes are used again.
+    started: u64,
+    #[serde(default)]
+    pub role: Role,
+}
+
+impl Holder {
+    pub fn this_process(role: Role) -> Holder {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let name_space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let pid = std::process::id();
+        Holder {
+            host: read("/proc/sys/kernel/hostname"),
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            name_space: name_space.display().to_string(),
+            pid,
+            started: started(pid).unwrap_or_default(),
+            role,
+        }
+    }
+
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The process that worked on this run last, if it has not come to an end, there or not.
+    pub fn last(run: &Run) -> Option<Holder> {
+        let holder = run.holder.as_deref().filter(|_| run.status == RunStatus::Running)?;
+        serde_json::from_str(holder).ok()
+    }
+
+    /// The process that works on this run, if there is one, or if there may be: of other machines
+    /// and containers we cannot know.
+    pub fn of(run: &Run) -> Option<Holder> {
+        let holder = Holder::last(run)?;
+        let us = Holder::this_process(Role::default());
+        let gone = match (holder.boot == us.boot, holder.name_space == us.name_space) {
+            (true, true) => started(holder.pid) != Some(holder.started),
+            (true, false) => false,
+            // The same machine, started anew since.
+            (false, _) => holder.host == us.host,
+        };
+        (!gone).then_some(holder)
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {}", self.pid)?;
+        let us = Holder::this_process(Role::default());
+        match (self.host == us.host, self.name_space == us.name_space) {
+            (false, _) => write!(f, " on {}", self.host),
+            (true, false) => f.write_str(" in another container"),
+            (true, true) => Ok(()),
+        }
+    }
+}
+
+/// When a process began; `None` if there is none of that number, or it is over and only waits to be
+/// heard of.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program may hold anything; the figures follow its last bracket.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+}
+
+/// How a run stands, as people see it: one whose process is gone is stopped, not running.
+pub fn status(run: &Run) -> &'static str {
+    match run.status {
+        RunStatus::Running if Holder::of(run).is_none() => "stopped",
+        status => status.name(),
+    }
+}
+
+/// Refuses to touch a run that somebody works on.
+pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failure> {
+    match Holder::of(run) {
+        None => Ok(()),
+        Some(holder) => {
+            let message = format!("{holder} is working on `{}`, so it cannot be {what}", run.id);
+            Err(Failure::new(FailureKind::Usage, message).hint(instead))
+        }
+    }
+}
+
+/// Says to go on with a run by its name.
+pub fn how_to_resume(kind: &str, id: &RunId) -> String {
+    match kind {
+        "debate" => format!("kept as {id}; go on with `assize debate --resume {id}`"),
+        _ => format!("kept as {id}; go on with `assize runs resume {id}`"),
+    }
+}
+
+/// Where the input of a run says what may be spent on it.
+const BUDGET: &str = "budget";
+
+/// What a run itself has spent before, which counts against what it may.
+pub fn spent(run: &Run, own: &[Record], inherited: &[Record]) -> Already {
+    let budget = &run.input[BUDGET];
+    let caps = Caps {
+        cost: budget["max_cost"].as_f64().and_then(Money::from_dollars),
+        tokens: budget["max_tokens"].as_u64(),
+    };
+    let mut already = Already { caps, ..Already::default() };
+    for record in own.iter().filter(|record| !inherited.contains(record)) {
+        if let Outcome::Done(text) = &record.outcome
+            && let Ok(response) = serde_json::from_str::<Response>(text)
+        {
+            already.cost += response.cost.known().unwrap_or_default();
+            already.tokens += response.usage.unwrap_or_default().total();
+        }
+    }
+    already
+}
+
+/// Claims a run that is to go on, or makes one.
+pub async fn begin(
+    store: Arc<dyn Store>,
+    resumed: Option<Run>,
+    take_over: bool,
+    clerk: &Clerk,
+    new: impl FnOnce() -> NewRun,
+) -> Result<(Run, RunJournal), Failure> {
+    let holder = Holder::this_process(clerk.role).to_text();
+    match resumed {
+        Some(run) => {
+            // Only as it was when it was looked at, unless it is to be taken from whoever has it.
+            let seen = (!take_over).then_some(run.epoch);
+            let claim = store.claim(&run.id, &holder, seen).await?;
+            Ok((run, RunJournal::open(store, claim).await?))
+        }
+        None => {
+            let mut new = new();
+            let Caps { cost, tokens } = choose::caps(&clerk.config);
+            new.once = clerk.once.clone();
+            if cost.is_some() || tokens.is_some() {
+                let cost = cost.map(Money::dollars);
+                new.input[BUDGET] = json!({"max_cost": cost, "max_tokens": tokens});
+            }
+            let (run, claim) = store.create_run(new, &holder).await?;
+            Ok((run, RunJournal::fresh(store, claim)))
+        }
+    }
+}
+
+/// The run of this kind that is to go on.
+pub async fn to_go_on(store: &dyn Store, again: &GoOn, kind: &str) -> Result<Run, Failure> {
+    let run = find(store, &again.run).await?;
+    if run.kind != kind {
+        let message = format!("`{}` is of another kind: {}", run.id, run.kind);
+        let hint = format!("`assize runs resume {}` knows how", run.id);
+        return Err(Failure::new(FailureKind::Usage, message).hint(hint));
+    }
+    if !again.take_over {
+        let instead = "wait for it, stop it, or take the run over with `--take-over`";
+        refuse_if_held(&run, "taken up again", instead)?;
+    }
+    Ok(run)
+}
+
+/// Refuses to go on with a run that was begun with another model.
+pub fn refuse_another_model(
+    run: &str,
+    before: (&str, &str),
+    gateway: &Gateway,
+    tape: &Tape,
+) -> Result<(), Failure> {
+    // A cassette answers in whoever's name it was recorded.
+    if tape.replays() || before == gateway.name() {
+        return Ok(());
+    }
+    Err(another_model(run, before, gateway.name()))
+}
+
+/// That a run was begun with one model, and another would answer now.
+fn another_model(run: &str, before: (&str, &str), now: (&str, &str)) -> Failure {
+    let message = format!(
+        "{run} was begun with {} {}, and {} {} would answer now",
+        before.0, before.1, now.0, now.1
+    );
+    let hint = format!("go on with `--provider {} --model {}`", before.0, before.1);
+    Failure::new(FailureKind::Settings, message).hint(hint)
+}
+
+/// The events of one run.
+pub fn of(run: &Run) -> EventQuery {
+    EventQuery { run: Some(run.id.clone()), ..EventQuery::default() }
+}

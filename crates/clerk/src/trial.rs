@@ -1,0 +1,119 @@
+//! Any trial, whatever it is about: for doors that hold many at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use assize_gateway::Gateway;
+use assize_sandbox::Pool;
+use assize_store::{Run, Store};
+use assize_types::Cancel;
+use async_trait::async_trait;
+
+use crate::choose::Tape;
+use crate::config::settings::REHEARSAL;
+use crate::{Broke, Clerk, Config, Failure, FailureKind, GoOn};
+use crate::{code, consult, debate, eval, kept, work};
+
+/// A trial that was opened: its run is claimed and kept.
+#[async_trait]
+pub trait Trial: Send {
+    fn run(&self) -> &Run;
+
+    /// Who is asked, with what was spent.
+    fn gateway(&self) -> &Arc<Gateway>;
+
+    /// The sandboxes that wait for its programs, if any do.
+    fn pool(&self) -> Option<&Arc<Pool>>;
+
+    /// Runs it to its end, which is written down.
+    async fn hold(&mut self, cancel: Cancel) -> Result<(), Broke>;
+}
+
+macro_rules! any_trial {
+    ($($room:ident: $pool:expr),*) => {$(
+        #[async_trait]
+        impl Trial for $room::Trial {
+            fn run(&self) -> &Run {
+                &self.run
+            }
+
+            fn gateway(&self) -> &Arc<Gateway> {
+                &self.gateway
+            }
+
+            fn pool(&self) -> Option<&Arc<Pool>> {
+                let pool: fn(&$room::Trial) -> Option<&Arc<Pool>> = $pool;
+                pool(self)
+            }
+
+            async fn hold(&mut self, cancel: Cancel) -> Result<(), Broke> {
+                // What could not be written down is as if it had not come to its end: it can be taken up again.
+                let held = $room::Trial::hold(self, None, cancel).await?;
+                held.kept.map_err(|error| Failure::from(error).into())
+            }
+        }
+    )*};
+}
+
+any_trial!(
+    code: |trial| Some(&trial.pool),
+    eval: |trial| Some(&trial.pool),
+    consult: |_| None,
+    debate: |_| None,
+    work: |_| None
+);
+
+/// How many problems of an evaluation are solved at once, unless somebody says.
+pub const PARALLEL: u32 = 4;
+
+/// Takes up an earlier run, of whatever kind, with whoever answered before.
+pub async fn take_up(
+    again: &GoOn,
+    clerk: &Clerk,
+    store: Arc<dyn Store>,
+) -> Result<Box<dyn Trial>, Failure> {
+    let run = kept::find(&*store, &again.run).await?;
+    let clerk = &Clerk { config: as_before(&clerk.config, &run)?, ..clerk.clone() };
+    let tape = &Tape::None;
+    Ok(match run.kind.as_str() {
+        code::KIND => {
+            let plan = code::Plan::resumed(again, &*store).await?;
+            Box::new(code::Trial::open(plan, clerk, store, tape).await?)
+        }
+        consult::KIND => {
+            let plan = consult::Plan::resumed(again, BTreeMap::new(), &*store).await?;
+            let ready = consult::Ready::make(plan, clerk, store, tape, None).await?;
+            Box::new(ready.open(clerk, false).await?)
+        }
+        debate::KIND => {
+            let plan = debate::Plan::resumed(again, &*store).await?;
+            Box::new(debate::Trial::open(plan, clerk, store, tape).await?)
+        }
+        eval::KIND => {
+            let plan = eval::Plan::resumed(again, &*store).await?;
+            Box::new(eval::Trial::open(plan, clerk, store, tape, PARALLEL).await?)
+        }
+        work::KIND => {
+            let plan = work::Plan::resumed(again, &*store).await?;
+            Box::new(work::Trial::open(plan, clerk, store, tape).await?)
+        }
+        other => {
+            let message = format!("`{}` is of a kind that nobody here knows: {other}", run.id);
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+    })
+}
+
+/// The settings, with whoever answered in an earlier run, unless somebody else is asked for.
+pub fn as_before(config: &Config, run: &Run) -> Result<Config, Failure> {
+    if config.asked("provider").is_some() {
+        return Ok(config.clone());
+    }
+    let named = |key: &'static str| Some((key, run.input[key].as_str()?.to_owned()));
+    let provider = named("provider")
+        .filter(|(_, name)| name == REHEARSAL || name.parse::<assize_gateway::Provider>().is_ok());
+    let Some(provider) = provider else { return Ok(config.clone()) };
+    let model = named("model").filter(|_| provider.1 != REHEARSAL);
+    let model = model.filter(|_| config.asked("model").is_none());
+    config.asked_for(&[provider].into_iter().chain(model).collect::<Vec<_>>())
+}

@@ -1,0 +1,302 @@
+//! Which walls are put around code: the backend by name or floor, and the limits by the settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use assize_sandbox::docker::{Docker, Options};
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{
+    Backend, Command, Enforcement, Interpreter, Isolation, Language, Limits, Manager, Pool,
+    PoolOptions, Sandbox, SandboxError, Spec, Wanted,
+};
+
+use crate::config::{Config, Source, Surroundings};
+use crate::failure::{Failure, FailureKind};
+
+/// The backend that was taken, and why.
+#[expect(missing_debug_implementations, reason = "a backend has nothing to show")]
+pub struct Chosen {
+    pub backend: Arc<dyn Backend>,
+    pub why: String,
+}
+
+/// Why the jail is taken where nothing was asked for.
+const AUTO: &str = "auto: the jail needs no daemon and is the fastest here";
+
+/// Takes the backend that the settings ask for, or says why it is not to be had.
+pub async fn choose(
+    config: &Config,
+    around: &Surroundings,
+    languages: &[Language],
+) -> Result<Chosen, Failure> {
+    config.refuse_withheld()?;
+    let wanted = wanted(config)?;
+    let asked = format!("asked for: {wanted}");
+    let (isolation, why) = match wanted {
+        Wanted::Auto => first_from(Isolation::Jail, config, around, AUTO).await?,
+        Wanted::Exactly(isolation) => (isolation, asked),
+        Wanted::AtLeast(floor) => first_from(floor, config, around, &asked).await?,
+    };
+    Ok(Chosen { backend: backend_for(languages, isolation, config, around)?, why })
+}
+
+/// A sandbox such as the settings ask for, who made it, and why it is of that kind.
+///
+/// The same as to [`choose`] and to make one, but for a jail that nobody asked for by name: that it
+/// can be had is not tried before, as the try would cost as much.
+pub async fn make(
+    config: &Config,
+    around: &Surroundings,
+    languages: &[Language],
+    spec: &Spec,
+) -> Result<(Manager, Sandbox, String), Failure> {
+    config.refuse_withheld()?;
+    let chosen = match wanted(config)? {
+        Wanted::Auto => {
+            let backend = backend_for(languages, Isolation::Jail, config, around)?;
+            let manager = manager(config, around, backend).await?;
+            match manager.make(spec.clone()).await {
+                Ok(sandbox) => return Ok((manager, sandbox, AUTO.to_owned())),
+                Err(SandboxError::Unavailable { .. }) => choose(config, around, languages).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Wanted::Exactly(_) | Wanted::AtLeast(_) => choose(config, around, languages).await?,
+    };
+    let manager = manager(config, around, chosen.backend).await?;
+    let sandbox = manager.make(spec.clone()).await?;
+    Ok((manager, sandbox, chosen.why))
+}
+
+/// The walls that the settings ask for.
+pub fn wanted(config: &Config) -> Result<Wanted, Failure> {
+    let name = config.text("sandbox.isolation").unwrap_or("auto");
+    name.parse().map_err(|error| Failure::from_error(FailureKind::Settings, &error))
+}
+
+/// The first that can be had from a floor upwards, and why not those before it.
+async fn first_from(
+    floor: Isolation,
+    config: &Config,
+    around: &Surroundings,
+    why: &str,
+) -> Result<(Isolation, String), SandboxError> {
+    let mut first = None;
+    let mut why = why.to_owned();
+    for isolation in Isolation::ALL.into_iter().filter(|isolation| *isolation >= floor) {
+        let there = match isolation {
+            Isolation::Jail => {
+                let jail = Arc::new(Jail::new(Vec::new()));
+                attempt(config, around, jail).await.map(drop)
+            }
+            Isolation::Docker => docker(config, around).is_ready().await,
+            Isolation::Microvm => backend(isolation, config, around).map(drop),
+        };
+        match there {
+            Ok(()) => return Ok((isolation, why)),
+            Err(error) => {
+                // Not the reason for the first any more, but the reason against it.
+                why =
+                    if why == AUTO { format!("auto: {error}") } else { format!("{why}; {error}") };
+                first.get_or_insert(error);
+            }
+        }
+    }
+    // There is one at least, the floor itself.
+    Err(first.unwrap_or_else(|| SandboxError::Name(floor.to_string())))
+}
+
+/// One backend, with all interpreters that are found.
+pub fn backend(
+    isolation: Isolation,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Arc<dyn Backend>, SandboxError> {
+    backend_for(&Language::ALL, isolation, config, around)
+}
+
+/// One backend, with the interpreters of these languages: some take their time to be found.
+fn backend_for(
+    languages: &[Language],
+    isolation: Isolation,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Arc<dyn Backend>, SandboxError> {
+    let interpreters = || {
+        let find = |language: &Language| interpreter(*language, config, around).ok();
+        languages.iter().filter_map(find).collect()
+    };
+    match isolation {
+        Isolation::Jail => Ok(Arc::new(Jail::new(interpreters()))),
+        Isolation::Docker => Ok(Arc::new(docker(config, around))),
+        Isolation::Microvm => Err(SandboxError::Unavailable {
+            isolation,
+            reason: "this version of assize does not have it yet".to_owned(),
+            hint: None,
+        }),
+    }
+}
+
+/// Docker or Podman, wherever it listens.
+pub fn docker(config: &Config, around: &Surroundings) -> Docker {
+    let mut hosts = Vec::new();
+    match config.text("docker.host") {
+        Some(host) => hosts.push(host.strip_prefix("unix://").unwrap_or(host).to_owned()),
+        None => {
+            hosts.push("/var/run/docker.sock".to_owned());
+            if let Some(folder) = around.environment.get("XDG_RUNTIME_DIR") {
+                hosts.extend(
+                    ["docker.sock", "podman/podman.sock"].map(|name| format!("{folder}/{name}")),
+                );
+            }
+            hosts.push("/run/podman/podman.sock".to_owned());
+        }
+    }
+    Docker::new(Options { hosts })
+}
+
+/// The interpreter of a language on this machine.
+pub fn interpreter(
+    language: Language,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<Interpreter, String> {
+    let setting = match language {
+        Language::Python => "sandbox.python",
+        Language::Bash => "sandbox.bash",
+        Language::JavaScript => "sandbox.node",
+    };
+    let named = config.text(setting).map(|path| around.working_folder.join(path));
+    let search = around.environment.get("PATH").map(AsRef::as_ref);
+    Interpreter::find(language, named.as_deref(), search)
+}
+
+/// The limits that the settings ask for.
+pub fn limits(config: &Config) -> Limits {
+    let defaults = Limits::default();
+    let cpus = config.decimal("sandbox.cpus").unwrap_or(0.5);
+    Limits {
+        memory: config.size("sandbox.memory").unwrap_or(defaults.memory),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most 1024, checked"
+        )]
+        cpu_millis: (cpus * 1000.0).round() as u32,
+        wall: config
+            .decimal("sandbox.timeout_seconds")
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .unwrap_or(defaults.wall),
+        processes: config
+            .whole("sandbox.processes")
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or(defaults.processes),
+        output: config.size("sandbox.output").unwrap_or(defaults.output),
+        disk: config.size("sandbox.disk").unwrap_or(defaults.disk),
+    }
+}
+
+/// The sandbox that is asked for.
+pub fn spec(image: Option<String>, config: &Config) -> Result<Spec, Failure> {
+    let limits = limits(config);
+    if let Some(complaint) = limits.complaint() {
+        return Err(Failure::new(FailureKind::Usage, complaint));
+    }
+    Ok(Spec { image, limits, ..Spec::default() })
+}
+
+/// Which limits were asked for by a flag and are held by best effort alone, in words.
+pub fn loose(config: &Config, enforcement: &Enforcement) -> Vec<String> {
+    let mut loose = Vec::new();
+    for (key, by) in [("sandbox.memory", &enforcement.memory), ("sandbox.cpus", &enforcement.cpu)] {
+        let flag = config.get(key).and_then(|value| match &value.source {
+            Source::Flag(flag) => Some(flag),
+            _ => None,
+        });
+        if let Some(flag) = flag.filter(|_| by.starts_with("best effort")) {
+            loose.push(format!("`{flag}` is {by}"));
+        }
+    }
+    loose
+}
+
+/// Where the processes of this user that make sandboxes know of each other.
+pub fn folder(around: &Surroundings) -> PathBuf {
+    around.state_folder.join("sandboxes")
+}
+
+/// Joins those who make sandboxes on this machine, and cleans up after those who are gone.
+pub async fn manager(
+    config: &Config,
+    around: &Surroundings,
+    backend: Arc<dyn Backend>,
+) -> Result<Manager, Failure> {
+    open(config, around, backend).await.map_err(|error| {
+        let failure = Failure::from(error);
+        failure.hint(
+            "assize keeps a note of its sandboxes there; name another place with XDG_STATE_HOME",
+        )
+    })
+}
+
+pub async fn open(
+    config: &Config,
+    around: &Surroundings,
+    backend: Arc<dyn Backend>,
+) -> Result<Manager, SandboxError> {
+    // Nobody is spoken to unless somebody left something there.
+    let other: Arc<dyn Backend> = match backend.isolation() {
+        Isolation::Jail => Arc::new(docker(config, around)),
+        Isolation::Docker | Isolation::Microvm => Arc::new(Jail::new(Vec::new())),
+    };
+    Manager::open(folder(around), backend, &[other]).await
+}
+
+/// Sandboxes that wait, such as the settings ask for, at most so many; and which walls were taken and
+/// why.
+pub async fn pool(
+    config: &Config,
+    around: &Surroundings,
+    language: Language,
+    spec: Spec,
+    most: u32,
+) -> Result<(Arc<Pool>, String), Failure> {
+    let chosen = choose(config, around, &[language]).await?;
+    let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
+    let manager = manager(config, around, chosen.backend).await?;
+    let most = u64::from(most);
+    let size = config.whole("sandbox.pool").unwrap_or(most).min(most);
+    let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
+    let defaults = PoolOptions::default();
+    let options = PoolOptions {
+        size: usize::try_from(size).unwrap_or(defaults.size),
+        idle: idle.unwrap_or(defaults.idle),
+    };
+    Ok((Arc::new(manager.pool(spec, options)), why))
+}
+
+/// Makes a sandbox and runs something in it: nothing less shows that it can be done.
+pub async fn attempt(
+    config: &Config,
+    around: &Surroundings,
+    backend: Arc<dyn Backend>,
+) -> Result<Duration, SandboxError> {
+    let begun = Instant::now();
+    let manager = open(config, around, backend).await?;
+    let sandbox = manager.make(Spec::default()).await?;
+    let done = sandbox.exec(Command::new("/bin/true")).await?.finish().await;
+    let took = begun.elapsed();
+    sandbox.end().await;
+    let outcome = done?.outcome;
+    if outcome.success() {
+        Ok(took)
+    } else {
+        Err(SandboxError::Broke(format!("`/bin/true` ended with {}", outcome.status())))
+    }
+}
+
+/// A path that the user typed, from where they are.
+pub fn typed(around: &Surroundings, path: &Path) -> PathBuf {
+    around.working_folder.join(path)
+}

@@ -1,0 +1,254 @@
+//! A model that changes files, through drafts and the gate.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
+use assize_draft::{Desk, Options, Policy, TaskId};
+use assize_gateway::Gateway;
+use assize_graph::{Observer, RunOptions};
+use assize_llm::Request;
+use assize_store::{NewRun, Run, RunJournal, Store};
+use assize_types::text::{one_line, shorten};
+use assize_types::{Cancel, trail};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::choose::{self, Already, Tape};
+use crate::config::Config;
+use crate::ended::{self, Broke, Held};
+use crate::failure::{Failure, FailureKind};
+use crate::{Clerk, GoOn, drafts, kept};
+
+/// The kind of such a run.
+pub const KIND: &str = "work";
+
+/// How long the worker waits for a verdict.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What can be asked for.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub workspace: PathBuf,
+    /// What is to be done; what the contract says, if nothing.
+    pub task: Option<String>,
+    pub task_id: Option<String>,
+    pub mode: Mode,
+    /// Files that are shown to it where it has no tools.
+    pub files: Vec<String>,
+    pub max_steps: u32,
+    pub max_rejections: u32,
+}
+
+/// What a run needs to be run again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    pub workspace: PathBuf,
+    pub work: Work,
+    /// What the gate goes by, as it was when the run began.
+    policy: Policy,
+    pub provider: String,
+    pub model: String,
+}
+
+/// A worker that is about to begin, or to go on.
+#[derive(Debug)]
+pub struct Plan(Way);
+
+#[derive(Debug)]
+enum Way {
+    Fresh(Ask),
+    Resumed { run: Box<Run>, before: Box<Input>, take_over: bool },
+}
+
+impl Plan {
+    /// A new task.
+    pub fn fresh(ask: Ask) -> Result<Plan, Failure> {
+        if ask.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
+            return Err(usage("the task is empty"));
+        }
+        Ok(Plan(Way::Fresh(ask)))
+    }
+
+    /// A run that goes on.
+    pub async fn resumed(again: &GoOn, store: &dyn Store) -> Result<Plan, Failure> {
+        let run = kept::to_go_on(store, again, KIND).await?;
+        let before = serde_json::from_value(run.input.clone()).map_err(|error| {
+            let message = format!("`{}` was written by another version of assize: {error}", run.id);
+            Failure::new(FailureKind::Environment, message)
+        })?;
+        Ok(Plan(Way::Resumed { run: Box::new(run), before, take_over: again.take_over }))
+    }
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Usage, message)
+}
+
+/// One worker, in one of its lives.
+#[derive(Debug)]
+pub struct Trial {
+    pub run: Run,
+    pub input: Input,
+    pub gateway: Arc<Gateway>,
+    desk: Arc<Desk>,
+    journal: Arc<RunJournal>,
+}
+
+impl Trial {
+    /// Opens the desk, chooses who is asked, and claims the run.
+    pub async fn open(
+        Plan(way): Plan,
+        clerk: &Clerk,
+        store: Arc<dyn Store>,
+        tape: &Tape,
+    ) -> Result<Trial, Failure> {
+        let Clerk { config, around, .. } = clerk;
+        let (workspace, policy, already) = match &way {
+            Way::Fresh(ask) => (ask.workspace.clone(), drafts::policy(config)?, Already::default()),
+            Way::Resumed { run, before, .. } => {
+                let already = kept::spent(run, &store.records(&run.id).await?, &[]);
+                (before.workspace.clone(), before.policy.clone(), already)
+            }
+        };
+        // Nobody else waits: a verification may take as long as it may.
+        let verifier = Some(drafts::verifier(config, around)?);
+        let how = Options { policy: policy.clone(), verifier, patience: PATIENCE };
+        let desk = drafts::desk(&workspace, around, store.clone(), how)?;
+        refuse_what_the_desk_does_not_want(&desk, &way).await?;
+        desk.begin_to_decide_what_is_left().await?;
+        let gateway = choose::gateway(clerk, tape, already).await?;
+        let (input, resumed, take_over) = match way {
+            Way::Fresh(ask) => (fresh(ask, policy, config, &desk, &gateway).await?, None, false),
+            Way::Resumed { run, before, take_over } => {
+                let named = (before.provider.as_str(), before.model.as_str());
+                kept::refuse_another_model(&run.id.to_string(), named, &gateway, tape)?;
+                (*before, Some(*run), take_over)
+            }
+        };
+        if gateway.name().0 == "rehearsal" && !work::rehearsal::knows(&input.work.task) {
+            let mut unknown = Failure::from(work::rehearsal::unknown());
+            unknown.kind = FailureKind::Settings;
+            return Err(unknown);
+        }
+        let new = || NewRun {
+            kind: KIND.to_owned(),
+            title: shorten(&one_line(&input.work.task), 80),
+            parent: None,
+            input: json!(input),
+            artifacts: Vec::new(),
+            once: None,
+        };
+        let (run, journal) = kept::begin(store, resumed, take_over, clerk, new).await?;
+        Ok(Trial { run, input, gateway: Arc::new(gateway), desk, journal: Arc::new(journal) })
+    }
+
+    /// Runs it to its end, and writes that down.
+    pub async fn hold(
+        &mut self,
+        observer: Option<Observer>,
+        cancel: Cancel,
+    ) -> Result<Held<Worked>, Broke> {
+        trail::workflow_started(&self.input.work.task, self.gateway.name().0);
+        let name = self.gateway.called();
+        let by = format!("{name} in {}", self.run.id);
+        let graph = graph(Worker::new(self.desk.clone(), self.gateway.clone(), &by))?;
+        let options = RunOptions {
+            journal: Some(self.journal.clone()),
+            observer,
+            cancel: cancel.clone(),
+            step_limit: self.input.work.max_steps * 3 + 10,
+            ..RunOptions::default()
+        };
+        let outcome = graph.run(WorkState::new(self.input.work.clone()), options).await;
+        // What others left may still be looked at.
+        tokio::select! {
+            () = self.desk.finish_deciding() => {}
+            _ = cancel.cancelled() => {}
+        }
+        match outcome {
+            Ok(state) => {
+                let worked = Worked::from(&state);
+                trail::workflow_completed(worked.outcome == WorkOutcome::Accepted, worked.steps);
+                let kept = ended::done(&self.journal, json!(worked)).await;
+                Ok(Held { came_to: worked, kept })
+            }
+            Err(error) => {
+                trail::workflow_completed(false, 0);
+                Err(ended::broke(&self.journal, error, (KIND, &self.run.id), Vec::new()).await)
+            }
+        }
+    }
+}
+
+async fn refuse_what_the_desk_does_not_want(desk: &Desk, way: &Way) -> Result<(), Failure> {
+    let contract = desk.contract()?;
+    if desk.book().await?.off {
+        let message = "the draft tools are switched off here";
+        return Err(usage(message).hint("`assize drafts on` switches them on"));
+    }
+    let Way::Fresh(ask) = way else { return Ok(()) };
+    let only = contract.as_ref().and_then(|contract| contract.task_id.as_deref());
+    if let (Some(only), Some(typed)) = (only, ask.task_id.as_deref())
+        && only != typed
+    {
+        let message = format!("the contract is about the task `{only}`, not `{typed}`");
+        return Err(usage(message).hint("leave the task's id out"));
+    }
+    if ask.task.is_none() && contract.and_then(|contract| contract.goal).is_none() {
+        return Err(usage("there is no task: say it, or have a contract with a goal"));
+    }
+    Ok(())
+}
+
+/// What a new run is to do.
+async fn fresh(
+    ask: Ask,
+    policy: Policy,
+    config: &Config,
+    desk: &Arc<Desk>,
+    gateway: &Gateway,
+) -> Result<Input, Failure> {
+    let contract = desk.contract()?.unwrap_or_default();
+    let Ask { task, task_id, mode, mut files, max_steps, max_rejections, .. } = ask;
+    let task = task.or(contract.goal).unwrap_or_default();
+    let task_id = match task_id.or(contract.task_id) {
+        Some(name) => name.parse::<TaskId>(),
+        None => format!("work-{:06x}", fastrand::u32(..1 << 24)).parse(),
+    };
+    let task_id = task_id.map_err(|error| Failure::from_error(FailureKind::Usage, &error))?;
+    if mode != Mode::Tools {
+        for named in desk.files_named_in(&task).await? {
+            if !files.contains(&named) {
+                files.push(named);
+            }
+        }
+        // What cannot be shown is told before anything is begun.
+        for path in &files {
+            desk.file("person", path).await?;
+        }
+        if files.is_empty() && mode == Mode::Text {
+            let message = "the task names no file of the workspace, and without tools the model sees no other";
+            return Err(usage(message).hint("show it one with `--file PATH`"));
+        }
+    }
+    let max_tokens = config.whole("max_output_tokens").and_then(|most| u32::try_from(most).ok());
+    let (provider, model) = gateway.name();
+    Ok(Input {
+        workspace: desk.workspace().to_owned(),
+        policy,
+        work: Work {
+            task,
+            task_id,
+            mode,
+            files,
+            max_steps,
+            max_rejections,
+            temperature: config.decimal("temperature").unwrap_or(Request::TEMPERATURE.into()),
+            max_tokens: max_tokens.unwrap_or(Request::MAX_TOKENS),
+        },
+        provider: provider.to_owned(),
+        model: model.to_owned(),
+    })
+}

@@ -1,0 +1,65 @@
+//! `assize serve`: what can be typed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+
+    /// A folder that requests may name: a workspace for drafts, or documents about a company; can be repeated
+    #[arg(long = "root", value_name = "NAME=FOLDER", value_parser = root)]
+    pub(crate) roots: Vec<(String, PathBuf)>,
+
+    /// Where the token is kept that opens the door; made if it is not there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Let everybody on this machine in
+    #[arg(long, conflicts_with = "token_file")]
+    pub(crate) no_auth: bool,
+
+    /// A name that it is called by, besides those of this machine; can be repeated
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+
+    /// A certificate, in PEM; with it, and its key, the server speaks HTTPS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Somebody stands before the server who speaks HTTPS
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub(crate) behind_proxy: bool,
+
+    /// Print address, link and the token's file as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `NAME=FOLDER`.
+fn root(text: &str) -> Result<(String, PathBuf), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match text.split_once('=') {
+        Some((name, folder))
+            if !name.is_empty()
+                && name.len() <= 60
+                && name.chars().all(plain)
+                && !name.starts_with('.')
+                && !folder.is_empty() =>
+        {
+            Ok((name.to_owned(), folder.into()))
+        }
+        _ => {
+            Err("is not like NAME=FOLDER, with a name of letters, digits, `-`, `_` and `.`"
+                .to_owned())
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `assize serve`: the door for programs and for the page.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use assize_server::{Certificate, Exposure, Options, Server, Token};
+use assize_types::Cancel;
+use serde_json::json;
+
+use crate::args::ServeArgs;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, note, out_json, out_line};
+use crate::voice::clerk;
+use crate::{kept, walls};
+
+pub(crate) async fn run(
+    args: ServeArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<(), Failure> {
+    config.refuse_withheld()?;
+    let exposure = exposure(&args)?;
+    let roots = roots(&args, around)?;
+    let token_file = match (&args.token_file, args.no_auth) {
+        (_, true) => None,
+        (Some(path), _) => Some(walls::typed(around, path)),
+        (None, _) => Some(around.state_folder.join("serve.token")),
+    };
+    let token = token_file.as_deref().map(token).transpose()?;
+    if token.is_none() {
+        terminal::warn(
+            "everybody who has an account on this machine can spend your money and accept drafts",
+        );
+    }
+    let store = kept::open_safe(config, around)?;
+    let whole = |key: &str, usual: u64| config.whole(key).unwrap_or(usual);
+    let options = Options {
+        listen: args.listen,
+        token,
+        exposure,
+        names: args.hosts.clone(),
+        roots,
+        longest_request: config
+            .size("serve.longest_request")
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(32 << 20),
+        starts_per_minute: u32::try_from(whole("serve.starts_per_minute", 60)).unwrap_or(u32::MAX),
+        most_running: usize::try_from(whole("serve.most_running", 16)).unwrap_or(usize::MAX),
+    };
+    let server = Server::bind(options, clerk(config, around, false), store).await?;
+    tell(&args, &server, token_file.as_deref())?;
+    server.run(cancel).await
+}
+
+/// How the server is reached, if it may be reached like that.
+fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
+    let usage = |message: &str| Failure::new(FailureKind::Usage, message);
+    let local = args.listen.ip().is_loopback();
+    if args.no_auth && !local {
+        return Err(usage(
+            "`--no-auth` lets everybody in, which is possible on this machine alone",
+        )
+        .hint("listen on 127.0.0.1, or leave `--no-auth` out"));
+    }
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            return Certificate::read(certificate, key).map(Exposure::Tls);
+        }
+        _ if args.behind_proxy => return Ok(Exposure::Proxy),
+        _ => {}
+    }
+    match local {
+        true => Ok(Exposure::Local),
+        false => Err(usage("other machines can listen in on what is not encrypted").hint(
+            "name a certificate with `--tls-cert` and `--tls-key`, or say `--behind-proxy` if somebody before the \
+             server speaks HTTPS",
+        )),
+    }
+}
+
+fn roots(args: &ServeArgs, around: &Surroundings) -> Result<BTreeMap<String, PathBuf>, Failure> {
+    let mut roots = BTreeMap::new();
+    for (name, folder) in &args.roots {
+        let folder = walls::typed(around, folder);
+        let whole = folder.canonicalize().ok().filter(|folder| folder.is_dir());
+        let Some(whole) = whole else {
+            let message = format!("there is no folder `{}`", folder.display());
+            return Err(Failure::new(FailureKind::Usage, message));
+        };
+        if whole == around.home || whole.parent().is_none() {
+            let what = "is all of your home folder, or of this machine; a root names less";
+            terminal::warn(&format!("`{name}` {what}"));
+        }
+        if roots.insert(name.clone(), whole).is_some() {
+            let message = format!("two folders are called `{name}`");
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+    }
+    Ok(roots)
+}
+
+/// The token in a file, which is made for its owner's eyes alone if it is not there.
+fn token(path: &Path) -> Result<Token, Failure> {
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot use `{}`: {error}", path.display());
+        Failure::new(FailureKind::Environment, message)
+    };
+    let refused = |why: &str| {
+        let message = format!("the token in `{}` {why}", path.display());
+        Failure::new(FailureKind::Settings, message).hint("remove the file, and a new one is made")
+    };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Ok(mut file) => {
+            let token = Token::random().map_err(failed)?;
+            let written = writeln!(file, "{}", token.reveal()).and_then(|()| file.sync_all());
+            // Half a token would be taken for a whole one.
+            written.inspect_err(|_| drop(std::fs::remove_file(path))).map_err(failed)?;
+            Ok(token)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            if std::fs::metadata(path).map_err(failed)?.mode() & 0o077 != 0 {
+                return Err(refused("can be read by others"));
+            }
+            let text = std::fs::read_to_string(path).map_err(failed)?;
+            let short = || refused("is none: it has 32 to 256 letters, digits and `-_.~`");
+            Token::chosen(text.trim()).ok_or_else(short)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Says where it is, and how to come in.
+fn tell(args: &ServeArgs, server: &Server, token_file: Option<&Path>) -> Result<(), Failure> {
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let address = format!("{scheme}://{}", server.address());
+    let link = match token_file {
+        Some(_) => Some(format!("{address}{}", server.link()?)),
+        None => None,
+    };
+    if args.json {
+        return out_json(&json!({"address": address, "link": link, "token_file": token_file}));
+    }
+    match (&link, token_file) {
+        (Some(link), Some(file)) => {
+            note(&format!("assize serves at {address}; open this once, in a browser:"));
+            out_line(link)?;
+            note(&format!("programs send the token in `{}` as a bearer token", file.display()));
+        }
+        _ => out_line(&address)?,
+    }
+    note(&format!("what can be asked for: {address}/api/docs; Ctrl-C stops it"));
+    Ok(())
+}

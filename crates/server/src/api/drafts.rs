@@ -1,0 +1,481 @@
+//! Workspaces: drafts, what waits for a person, what was decided, and the log of it all.
+
+use std::collections::BTreeMap;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use assize_clerk::drafts::{self, as_json};
+use assize_clerk::{Clerk, Failure, FailureKind};
+use assize_draft::{Desk, DeskError, Diff, Force, OpenDraft, Options, Stage, Submission};
+use assize_store::{AuditQuery, AuditVerdict, Store};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::App;
+use crate::events::{After, Stream, last_seen};
+use crate::extract::{Path, Query, Sent};
+use crate::problem::Problem;
+
+/// Who decides, where somebody does so at this door.
+const PERSON: &str = "person over HTTP";
+
+/// The folders that whoever runs the server has allowed, each with its desk.
+#[derive(Debug)]
+pub(crate) struct Desks {
+    folders: BTreeMap<String, PathBuf>,
+    desks: BTreeMap<String, Arc<Desk>>,
+}
+
+impl Desks {
+    pub(crate) fn open(
+        folders: BTreeMap<String, PathBuf>,
+        clerk: &Clerk,
+        store: &Arc<dyn Store>,
+    ) -> Result<Desks, Failure> {
+        let mut desks = BTreeMap::new();
+        for (name, folder) in &folders {
+            let options = Options {
+                policy: drafts::policy(&clerk.config)?,
+                verifier: Some(drafts::verifier(&clerk.config, &clerk.around)?),
+                ..Options::default()
+            };
+            let desk = drafts::desk(folder, &clerk.around, store.clone(), options)?;
+            desks.insert(name.clone(), desk);
+        }
+        Ok(Desks { folders, desks })
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.folders.keys().map(String::as_str)
+    }
+
+    pub(crate) fn folder(&self, name: &str) -> Option<&FilePath> {
+        self.folders.get(name).map(PathBuf::as_path)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Arc<Desk>)> {
+        self.desks.iter().map(|(name, desk)| (name.as_str(), desk))
+    }
+}
+
+impl App {
+    /// The desk of a workspace.
+    pub(crate) fn desk(&self, name: &str) -> Result<&Arc<Desk>, Problem> {
+        self.root(name)?;
+        let broken = || Problem::not_found("there is no such workspace");
+        self.desks.desks.get(name).ok_or_else(broken)
+    }
+}
+
+/// A folder in which drafts are made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Workspace {
+    name: String,
+    /// Whether workers can use the draft tools
+    tools_on: bool,
+    /// Submissions that a person must decide on
+    waiting: usize,
+    /// Drafts that were not handed in yet
+    open_drafts: usize,
+    /// What keeps workers from working, such as a contract that cannot be read
+    blocked: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Workspaces {
+    workspaces: Vec<Workspace>,
+}
+
+/// List workspaces
+#[utoipa::path(
+    get, path = "/api/workspaces", tag = "drafts",
+    responses((status = 200, description = "Those that whoever runs the server has allowed", body = Workspaces)),
+)]
+pub(crate) async fn workspaces(State(app): State<App>) -> Result<Json<Workspaces>, Problem> {
+    let mut workspaces = Vec::new();
+    for (name, desk) in app.desks.all() {
+        let book = desk.book().await?;
+        let waits = |one: &&Submission| one.stage == Stage::Escalated;
+        workspaces.push(Workspace {
+            name: name.to_owned(),
+            tools_on: !book.off,
+            waiting: book.submissions.values().filter(waits).count(),
+            open_drafts: book.drafts.len(),
+            blocked: desk.contract().err().map(|error| error.to_string()),
+        });
+    }
+    Ok(Json(Workspaces { workspaces }))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Switch {
+    on: bool,
+}
+
+/// Switch the draft tools of a workspace on or off
+#[utoipa::path(
+    put, path = "/api/workspaces/{workspace}/tools", tag = "drafts", request_body = Switch,
+    params(("workspace" = String, Path, description = "The workspace")),
+    responses((status = 204, description = "So it is")),
+)]
+pub(crate) async fn switch(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Sent { body, .. }: Sent<Switch>,
+) -> Result<StatusCode, Problem> {
+    app.desk(&name)?.switch(PERSON, body.on).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OpenDrafts {
+    #[schema(value_type = Vec<Object>)]
+    drafts: Vec<OpenDraft>,
+}
+
+/// List drafts that were not handed in yet
+#[utoipa::path(
+    get, path = "/api/workspaces/{workspace}/drafts", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace")),
+    responses((status = 200, description = "By name", body = OpenDrafts)),
+)]
+pub(crate) async fn open_drafts(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<Json<OpenDrafts>, Problem> {
+    let book = app.desk(&name)?.book().await?;
+    Ok(Json(OpenDrafts { drafts: book.drafts.into_values().collect() }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DraftView {
+    #[schema(value_type = Object)]
+    draft: OpenDraft,
+    content: String,
+    /// What it would change, as a unified diff
+    diff: String,
+}
+
+/// Show a draft with what it would change
+#[utoipa::path(
+    get, path = "/api/workspaces/{workspace}/drafts/{draft}", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace"), ("draft" = String, Path, description = "The draft")),
+    responses((status = 200, description = "As it is now", body = DraftView)),
+)]
+pub(crate) async fn draft(
+    State(app): State<App>,
+    Path((name, draft)): Path<(String, String)>,
+) -> Result<Json<DraftView>, Problem> {
+    let desk = app.desk(&name)?;
+    let found = desk.book().await?.drafts.get(&draft).cloned();
+    let draft = found.ok_or_else(|| Problem::not_found("there is no such draft"))?;
+    let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
+    let bytes = desk.draft(&draft.name)?;
+    let (base, content) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
+    let diff = Diff::unified(&draft.path, &base, &content);
+    Ok(Json(DraftView { content: content.into_owned(), diff, draft }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Those that are settled, too
+    all: Option<bool>,
+    /// Those before this one: `next` of the page before
+    before: Option<u64>,
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Submissions {
+    #[schema(value_type = Vec<Object>)]
+    submissions: Vec<Submission>,
+    /// Where the next page begins; null on the last
+    next: Option<u64>,
+}
+
+/// List what was handed in
+#[utoipa::path(
+    get, path = "/api/workspaces/{workspace}/submissions", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace"), Which),
+    responses((status = 200, description = "The latest first", body = Submissions)),
+)]
+pub(crate) async fn submissions(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(which): Query<Which>,
+) -> Result<Json<Submissions>, Problem> {
+    let limit = which.limit.unwrap_or(50);
+    if !(1..=200).contains(&limit) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "`limit` is from 1 to 200"));
+    }
+    let book = app.desk(&name)?.book().await?;
+    let settled = |stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
+    let wanted = |one: &Submission| {
+        which.before.is_none_or(|before| one.id < before)
+            && (which.all == Some(true) || !settled(one.stage))
+    };
+    let mut found: Vec<Submission> = book.submissions.into_values().rev().filter(wanted).collect();
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|one| one.id);
+    Ok(Json(Submissions { submissions: found, next }))
+}
+
+/// The submission that is meant: by its number, or as workers are told, `msg_12`.
+fn number(text: &str) -> Result<u64, Problem> {
+    let digits = text.strip_prefix("msg_").unwrap_or(text);
+    digits.parse().map_err(|_| Problem::not_found("there is no such submission"))
+}
+
+async fn shown(desk: &Desk, id: u64) -> Result<Json<Value>, Problem> {
+    let submission = find(desk, id).await?;
+    Ok(Json(as_json(desk, &submission)))
+}
+
+async fn find(desk: &Desk, id: u64) -> Result<Submission, Problem> {
+    let found = desk.book().await?.submissions.remove(&id);
+    found.ok_or_else(|| Problem::not_found("there is no such submission"))
+}
+
+/// Show a submission, with what it changes and why it was decided so
+#[utoipa::path(
+    get, path = "/api/workspaces/{workspace}/submissions/{id}", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    responses((status = 200, description = "With a diff of each file", body = Object)),
+)]
+pub(crate) async fn submission(
+    State(app): State<App>,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<Json<Value>, Problem> {
+    shown(app.desk(&name)?, number(&id)?).await
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Accept {
+    /// Put the draft in the place of what is there, though that has changed since
+    force: bool,
+}
+
+/// Accept a submission
+///
+/// Its files are changed.
+#[utoipa::path(
+    post, path = "/api/workspaces/{workspace}/submissions/{id}/accept", tag = "drafts", request_body = Accept,
+    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    responses((status = 200, description = "It was applied", body = Object)),
+)]
+pub(crate) async fn accept(
+    State(app): State<App>,
+    Path((name, id)): Path<(String, String)>,
+    Sent { body, .. }: Sent<Accept>,
+) -> Result<Json<Value>, Problem> {
+    let (desk, id) = (app.desk(&name)?, number(&id)?);
+    find(desk, id).await?;
+    let force = if body.force { Force::Yes } else { Force::No };
+    desk.accept(PERSON, id, force).await.map_err(|error| match error {
+        DeskError::Conflict(_) => Problem::from(error).hint("`force` puts the draft in its place"),
+        error => undecided(error),
+    })?;
+    shown(desk, id).await
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Reject {
+    /// What the worker is told
+    #[schema(max_length = 10_000)]
+    reason: String,
+}
+
+/// Reject a submission
+///
+/// The worker is told why.
+#[utoipa::path(
+    post, path = "/api/workspaces/{workspace}/submissions/{id}/reject", tag = "drafts", request_body = Reject,
+    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    responses((status = 200, description = "It was sent back", body = Object)),
+)]
+pub(crate) async fn reject(
+    State(app): State<App>,
+    Path((name, id)): Path<(String, String)>,
+    Sent { body, .. }: Sent<Reject>,
+) -> Result<Json<Value>, Problem> {
+    let (desk, id) = (app.desk(&name)?, number(&id)?);
+    find(desk, id).await?;
+    desk.reject(PERSON, id, &body.reason).await.map_err(undecided)?;
+    shown(desk, id).await
+}
+
+/// Take back what a submission changed
+#[utoipa::path(
+    post, path = "/api/workspaces/{workspace}/submissions/{id}/undo", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    responses((status = 200, description = "The files are as they were", body = Object)),
+)]
+pub(crate) async fn undo(
+    State(app): State<App>,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<Json<Value>, Problem> {
+    let (desk, id) = (app.desk(&name)?, number(&id)?);
+    find(desk, id).await?;
+    desk.undo(PERSON, id).await.map_err(undecided)?;
+    shown(desk, id).await
+}
+
+/// It is there, and what is asked for does not fit how it stands.
+fn undecided(error: DeskError) -> Problem {
+    match error {
+        DeskError::Wrong(_) | DeskError::Refused(_) => Problem::conflict(error.to_string()),
+        error => error.into(),
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Entries {
+    /// With ids above this one: `next` of the page before
+    after: Option<u64>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AuditLog {
+    #[schema(value_type = Vec<Object>)]
+    entries: Vec<assize_store::AuditEntry>,
+    /// Where the next page begins; null on the last
+    next: Option<u64>,
+}
+
+/// Read the log of a workspace
+#[utoipa::path(
+    get, path = "/api/workspaces/{workspace}/audit", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace"), Entries),
+    responses((status = 200, description = "The oldest first", body = AuditLog)),
+)]
+pub(crate) async fn audit(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(query): Query<Entries>,
+) -> Result<Json<AuditLog>, Problem> {
+    let limit = query.limit.unwrap_or(200);
+    if !(1..=1000).contains(&limit) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "`limit` is from 1 to 1000"));
+    }
+    let desk = app.desk(&name)?;
+    let subject = Some(desk.subject().to_owned());
+    let after = query.after.unwrap_or_default();
+    let wanted = AuditQuery { subject, after, limit: limit + 1 };
+    let mut entries = app.store.audit_log(wanted).await?;
+    let more = entries.len() > limit;
+    entries.truncate(limit);
+    let next = entries.last().filter(|_| more).map(|entry| entry.id);
+    Ok(Json(AuditLog { entries, next }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Whole {
+    /// Whether nothing in the log was changed, removed or moved
+    intact: bool,
+    /// What is wrong with it
+    wrong: Vec<String>,
+    entries: usize,
+}
+
+/// See whether the log is whole
+#[utoipa::path(
+    get, path = "/api/workspaces/{workspace}/audit/verify", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace")),
+    responses((status = 200, description = "Of the store and of the workspace", body = Whole)),
+)]
+pub(crate) async fn verify(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<Json<Whole>, Problem> {
+    let desk = app.desk(&name)?;
+    let head = app.store.audit_head().await?;
+    let log = app.store.audit_log(AuditQuery::default()).await?;
+    let mut wrong = Vec::new();
+    if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
+        wrong.push(format!("entry {at} in the store was changed, removed or moved"));
+    }
+    let own = log.iter().filter(|entry| entry.subject == desk.subject()).count();
+    wrong.extend(desk.compare_logs().await?.complaint(own));
+    Ok(Json(Whole { intact: wrong.is_empty(), wrong, entries: log.len() }))
+}
+
+/// Follow what happens to drafts
+///
+/// A stream of server-sent events: the entries of the workspace's log, by the names of the messages that workers get
+/// where there is one. Without an id to begin after it begins now.
+#[utoipa::path(
+    get, path = "/api/workspaces/{workspace}/events", tag = "events",
+    params(("workspace" = String, Path, description = "The workspace"), After,
+           ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
+    responses((status = 200, description = "Events as they happen", content_type = "text/event-stream", body = String)),
+)]
+pub(crate) async fn events(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(query): Query<After>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let desk = app.desk(&name)?;
+    let newest = app.store.audit_head().await?;
+    let after = last_seen(&headers)?.or(query.after).unwrap_or(newest);
+    let book = desk.book().await?;
+    let waiting: Vec<&Submission> =
+        book.submissions.values().filter(|one| one.stage == Stage::Escalated).collect();
+    let snapshot = json!({"workspace": name, "tools_on": !book.off, "waiting": waiting,
+                          "drafts": book.drafts.values().collect::<Vec<_>>(), "last_event_id": newest});
+    let about = Some([desk.subject().to_owned()].into());
+    let follower = app.audit.follow(about, after);
+    Ok(Stream::new(app.clone(), follower, snapshot).into_response())
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Clean {
+    /// What was settled longer ago than this; as the settings say, if nothing
+    #[schema(maximum = 36500)]
+    older_than_days: Option<u32>,
+}
+
+/// Put old drafts away
+///
+/// What settled submissions were before and after is deleted for good.
+#[utoipa::path(
+    post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Clean,
+    params(("workspace" = String, Path, description = "The workspace")),
+    responses((status = 200, description = "What was put away", body = Object)),
+)]
+pub(crate) async fn clean(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Sent { body, .. }: Sent<Clean>,
+) -> Result<Json<Value>, Problem> {
+    let desk = app.desk(&name)?;
+    let day = std::time::Duration::from_secs(24 * 60 * 60);
+    let keep = match body.older_than_days {
+        Some(days) if days > 36500 => {
+            return Err(Problem::unusable("`older_than_days` is at most 36500"));
+        }
+        Some(days) => day * days,
+        None => drafts::keep(&app.clerk.config),
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(json!(desk.sweep(PERSON, now, keep).await?)))
+}

@@ -1,0 +1,173 @@
+//! The machine that this runs on, and the server itself.
+
+use assize_clerk::{Failure, FailureKind, code, doctor};
+use assize_code::Session;
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::{REFRESH, SET_COOKIE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::extract::{Path, Query};
+use crate::problem::Problem;
+use crate::{App, pages};
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Fine {
+    status: &'static str,
+}
+
+/// Whether the server is there
+#[utoipa::path(
+    get, path = "/healthz", tag = "machine", security(()),
+    responses((status = 200, description = "It is", body = Fine)),
+)]
+pub(crate) async fn health() -> Json<Fine> {
+    Json(Fine { status: "ok" })
+}
+
+/// Whether the server can do its work
+#[utoipa::path(
+    get, path = "/readyz", tag = "machine", security(()),
+    responses((status = 200, description = "It can", body = Fine)),
+)]
+pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Fine>, Problem> {
+    if app.closing.is_cancelled() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"));
+    }
+    app.store.last_event().await?;
+    Ok(Json(Fine { status: "ready" }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Version {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Which version this is
+#[utoipa::path(
+    get, path = "/api/version", tag = "machine",
+    responses((status = 200, description = "This one", body = Version)),
+)]
+pub(crate) async fn version() -> Json<Version> {
+    Json(Version { name: "assize", version: env!("CARGO_PKG_VERSION") })
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Examine {
+    /// Do not try to reach anyone
+    offline: Option<bool>,
+}
+
+/// What this machine offers, and why not the rest
+///
+/// Providers, sandboxes, and what each limit rests on. Sandboxes are tried by making one.
+#[utoipa::path(
+    get, path = "/api/doctor", tag = "machine", params(Examine),
+    responses((status = 200, description = "What was found out", body = Object)),
+)]
+pub(crate) async fn examine(
+    State(app): State<App>,
+    Query(query): Query<Examine>,
+) -> Result<Json<Value>, Problem> {
+    let (config, around) = (&app.clerk.config, &app.clerk.around);
+    let found = doctor::examine(config, around, query.offline == Some(true)).await?;
+    Ok(Json(found.as_json(config)))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionInfo {
+    name: String,
+    files: Vec<super::files::FileInfo>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Sessions {
+    sessions: Vec<SessionInfo>,
+}
+
+/// List the sessions whose files are kept between runs
+#[utoipa::path(
+    get, path = "/api/sessions", tag = "runs",
+    responses((status = 200, description = "By name", body = Sessions)),
+)]
+pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<Sessions>, Problem> {
+    let root = code::sessions(&app.clerk.around);
+    let mut sessions = Vec::new();
+    for name in Session::names(&root).map_err(Failure::from)? {
+        let Some(files) = Session::look(&root, &name).map_err(Failure::from)? else { continue };
+        let files = files.into_iter().map(|(name, bytes)| super::files::FileInfo { name, bytes });
+        sessions.push(SessionInfo { name, files: files.collect() });
+    }
+    Ok(Json(Sessions { sessions }))
+}
+
+/// Remove a session with its files
+#[utoipa::path(
+    delete, path = "/api/sessions/{name}", tag = "runs", params(("name" = String, Path, description = "The session")),
+    responses((status = 204, description = "It is gone")),
+)]
+pub(crate) async fn remove_session(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let root = code::sessions(&app.clerk.around);
+    let missing = || Problem::not_found("there is no such session");
+    Session::look(&root, &name).ok().flatten().ok_or_else(missing)?;
+    let session = Session::open(&root, &name).map_err(|error| {
+        let failure = Failure::from(error);
+        match failure.kind {
+            FailureKind::Usage => Problem::conflict(failure.message()),
+            _ => failure.into(),
+        }
+    })?;
+    session.remove().map_err(Failure::from)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Link {
+    /// To be opened in a browser, once, on this server
+    path: String,
+}
+
+/// Make a link that lets a browser in, once
+#[utoipa::path(
+    post, path = "/api/links", tag = "machine",
+    responses((status = 201, description = "It works for a quarter of an hour", body = Link)),
+)]
+pub(crate) async fn link(State(app): State<App>) -> Result<Response, Problem> {
+    let ticket = app.guard.ticket();
+    let ticket = ticket.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    let link = Link { path: format!("/enter?ticket={ticket}") };
+    Ok((StatusCode::CREATED, Json(link)).into_response())
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Ticket {
+    #[serde(default)]
+    ticket: String,
+}
+
+/// Lets somebody with a ticket in: the link becomes a cookie.
+pub(crate) async fn enter(State(app): State<App>, Query(query): Query<Ticket>) -> Response {
+    match app.guard.admit(&query.ticket) {
+        Some(cookie) => {
+            // Not a redirect: a browser that came from elsewhere would not send the cookie along with that.
+            let go_on = (REFRESH, HeaderValue::from_static("0; url=/"));
+            let words = "<p>You are in. <a href=\"/\">Go on</a></p>";
+            ([(SET_COOKIE, cookie), go_on], pages::page("Welcome", words)).into_response()
+        }
+        None => {
+            let words = "<p>This link was used already, or it is too old. Start the server again, or ask for \
+                         another one with <code>POST /api/links</code>.</p>";
+            (StatusCode::GONE, pages::page("This link does not work", words)).into_response()
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The routes, by what they are about.
+
+pub(crate) mod drafts;
+pub(crate) mod files;
+pub(crate) mod machine;
+pub(crate) mod runs;
+pub(crate) mod sandboxes;
+pub(crate) mod start;
+pub(crate) mod wishes;

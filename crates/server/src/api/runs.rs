@@ -1,0 +1,358 @@
+//! Runs: listed, shown, stopped, exported, removed.
+
+use assize_clerk::kept::{self, Holder};
+use assize_clerk::reading;
+use assize_debate::conversation_logs;
+use assize_gateway::{REHEARSAL_LABEL, Totals};
+use assize_store::{Claim, Run, RunFilter, RunId, RunStatus};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::files::attachment;
+use crate::App;
+use crate::extract::{Path, Query};
+use crate::problem::Problem;
+
+/// The most runs of one page, and how many there are unless somebody says.
+const MOST: usize = 200;
+const USUAL: usize = 50;
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// Somebody works on it
+    Running,
+    /// Whoever worked on it is gone, and it can be taken up again
+    Stopped,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    fn of(run: &Run) -> Status {
+        match run.status {
+            RunStatus::Running if Holder::of(run).is_none() => Status::Stopped,
+            RunStatus::Running => Status::Running,
+            RunStatus::Done => Status::Done,
+            RunStatus::Failed => Status::Failed,
+            RunStatus::Cancelled => Status::Cancelled,
+        }
+    }
+
+    /// As the store knows it.
+    fn kept(self) -> RunStatus {
+        match self {
+            Status::Running | Status::Stopped => RunStatus::Running,
+            Status::Done => RunStatus::Done,
+            Status::Failed => RunStatus::Failed,
+            Status::Cancelled => RunStatus::Cancelled,
+        }
+    }
+}
+
+/// What was spent, as far as this process knows.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Spent {
+    calls: u64,
+    input_tokens: u64,
+    cached_input_tokens: u64,
+    output_tokens: u64,
+    /// In dollars; null where the price is not known
+    cost_usd: Option<f64>,
+}
+
+impl From<Totals> for Spent {
+    fn from(totals: Totals) -> Spent {
+        Spent {
+            calls: totals.calls,
+            input_tokens: totals.usage.input,
+            cached_input_tokens: totals.usage.cached_input,
+            output_tokens: totals.usage.output,
+            cost_usd: totals.known_cost().known().map(|money| money.dollars()),
+        }
+    }
+}
+
+/// A run in a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunSummary {
+    id: String,
+    /// run, consult, debate, work or eval
+    kind: String,
+    title: String,
+    status: Status,
+    parent: Option<String>,
+    /// Milliseconds since 1970
+    created: u64,
+    updated: u64,
+    /// Why it ended, if it failed or was stopped
+    error: Option<String>,
+    /// What must be known of it, such as that no model was asked
+    label: Option<&'static str>,
+}
+
+impl RunSummary {
+    fn new(run: &Run) -> RunSummary {
+        RunSummary {
+            id: run.id.to_string(),
+            kind: run.kind.clone(),
+            title: run.title.clone(),
+            status: Status::of(run),
+            parent: run.parent.as_ref().map(RunId::to_string),
+            created: run.created,
+            updated: run.updated,
+            error: run.error.clone(),
+            label: reading::is_rehearsal(run).then_some(REHEARSAL_LABEL),
+        }
+    }
+}
+
+/// A run as it stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunView {
+    #[serde(flatten)]
+    summary: RunSummary,
+    /// What it was begun with
+    #[schema(value_type = Object)]
+    input: Value,
+    /// What it came to, once it is done; of each kind in its own shape
+    #[schema(value_type = Option<Object>)]
+    result: Option<Value>,
+    /// Whether this server works on it
+    held_here: bool,
+    /// What it took since this server works on it
+    spent: Option<Spent>,
+}
+
+impl RunView {
+    pub(crate) fn new(app: &App, run: &Run) -> RunView {
+        RunView {
+            summary: RunSummary::new(run),
+            input: run.input.clone(),
+            result: run.result.clone(),
+            held_here: app.docket.holds(&run.id),
+            spent: app.spent(run),
+        }
+    }
+}
+
+impl App {
+    /// The run of that name.
+    pub(crate) async fn run(&self, id: &str) -> Result<Run, Problem> {
+        let id: RunId = id.parse().map_err(|_| Problem::not_found("there is no such run"))?;
+        Ok(self.store.run(&id).await?)
+    }
+
+    /// What a run took since this server works on it.
+    pub(crate) fn spent(&self, run: &Run) -> Option<Spent> {
+        self.docket.spent(&run.id).map(Spent::from)
+    }
+
+    /// Refuses to touch a run that somebody works on.
+    pub(crate) fn refuse_held(&self, run: &Run, all_the_same: bool) -> Result<(), Problem> {
+        if self.docket.holds(&run.id) {
+            let problem = Problem::conflict(format!("`{}` is under way here", run.id));
+            return Err(problem.hint("cancel it first"));
+        }
+        match Holder::of(run) {
+            Some(holder) if !all_the_same => {
+                let problem = Problem::conflict(format!("{holder} is working on `{}`", run.id));
+                Err(problem.hint("wait for it, stop it, or take the run over"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Wanted {
+    /// run, consult, debate, work or eval
+    #[param(max_length = 60)]
+    kind: Option<String>,
+    #[param(inline)]
+    status: Option<Status>,
+    /// Something in their titles, in upper or lower case
+    #[param(max_length = 200)]
+    title: Option<String>,
+    /// Those made before this one: `next` of the page before
+    #[param(max_length = 60)]
+    before: Option<String>,
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<usize>,
+}
+
+/// A page of runs, the latest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Page {
+    runs: Vec<RunSummary>,
+    /// Where the next page begins; null on the last
+    next: Option<String>,
+}
+
+/// List runs
+#[utoipa::path(
+    get, path = "/api/runs", tag = "runs", params(Wanted),
+    responses((status = 200, description = "The latest first", body = Page)),
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<Page>, Problem> {
+    let limit = wanted.limit.unwrap_or(USUAL);
+    if !(1..=MOST).contains(&limit) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, format!("`limit` is from 1 to {MOST}")));
+    }
+    let mut before = match wanted.before {
+        Some(id) => Some(app.run(&id).await?.id),
+        None => None,
+    };
+    let mut runs = Vec::new();
+    // Whether somebody is still at work the store does not know: it is asked until the page is full.
+    loop {
+        let filter = RunFilter {
+            kind: wanted.kind.clone(),
+            status: wanted.status.map(Status::kept),
+            title: wanted.title.clone(),
+            before: before.clone(),
+            limit: limit + 1,
+            ..RunFilter::default()
+        };
+        let found = app.store.runs(filter).await?;
+        let all = found.len() <= limit;
+        before = found.last().map(|run| run.id.clone());
+        let fits = |run: &Run| wanted.status.is_none_or(|status| Status::of(run) == status);
+        runs.extend(found.iter().filter(|run| fits(run)).map(RunSummary::new));
+        if all || runs.len() > limit {
+            break;
+        }
+    }
+    let more = runs.len() > limit;
+    runs.truncate(limit);
+    let next = runs.last().filter(|_| more).map(|run| run.id.clone());
+    Ok(Json(Page { runs, next }))
+}
+
+/// Show a run
+#[utoipa::path(
+    get, path = "/api/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
+    responses((status = 200, description = "As it stands", body = RunView)),
+)]
+pub(crate) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<RunView>, Problem> {
+    let run = app.run(&id).await?;
+    Ok(Json(RunView::new(&app, &run)))
+}
+
+/// Stop a run
+///
+/// It can be taken up again.
+#[utoipa::path(
+    post, path = "/api/runs/{id}/cancel", tag = "runs", params(("id" = String, Path, description = "The run")),
+    responses((status = 202, description = "It is being stopped", body = RunView)),
+)]
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let run = app.run(&id).await?;
+    if app.docket.cancel(&run.id) {
+        return Ok((StatusCode::ACCEPTED, Json(RunView::new(&app, &run))).into_response());
+    }
+    Err(match Holder::of(&run) {
+        Some(holder) => Problem::conflict(format!("{holder} works on it, and not this server"))
+            .hint("stop it there, or take the run over: resume it with `take_over`"),
+        None => {
+            Problem::conflict(format!("nobody works on `{}`: it is {}", run.id, kept::status(&run)))
+        }
+    })
+}
+
+/// Remove a run with all that belongs to it
+#[utoipa::path(
+    delete, path = "/api/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
+    responses((status = 204, description = "It is gone")),
+)]
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let run = app.run(&id).await?;
+    app.refuse_held(&run, false)?;
+    app.store.remove_run(&Claim { run: run.id, epoch: run.epoch }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Export all that is kept of a run
+#[utoipa::path(
+    get, path = "/api/runs/{id}/export", tag = "runs", params(("id" = String, Path, description = "The run")),
+    responses((status = 200, description = "One JSON document", body = Object)),
+)]
+pub(crate) async fn export(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let run = app.run(&id).await?;
+    let whole = reading::export(&*app.store, &run).await?;
+    let bytes = serde_json::to_vec_pretty(&whole).unwrap_or_default();
+    Ok(attachment(&format!("{}.json", run.id), bytes))
+}
+
+/// What was said and done in a run
+///
+/// Of debates and consultations the conversations, of programs every attempt with its code and output, of workers
+/// every step.
+#[utoipa::path(
+    get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "The run")),
+    responses((status = 200, description = "So far", body = Object)),
+)]
+pub(crate) async fn transcripts(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let run = app.run(&id).await?;
+    let records = app.store.records(&run.id).await?;
+    Ok(Json(match run.kind.as_str() {
+        "debate" => json!({"conversation_logs": conversation_logs(&records)}),
+        "consult" => json!({"moves": reading::moves_logs(&records)}),
+        "run" => json!({"attempts": assize_code::history(&records)}),
+        _ => json!({"records": reading::records(&records)}),
+    }))
+}
+
+/// How a debate, or the moves of a consultation, were scored
+#[utoipa::path(
+    get, path = "/api/runs/{id}/scores", tag = "runs", params(("id" = String, Path, description = "The run")),
+    responses((status = 200, description = "By move and by judge", body = Object)),
+)]
+pub(crate) async fn scores(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let run = app.run(&id).await?;
+    let scores = match run.kind.as_str() {
+        "debate" => run.result.clone().map(|verdict| json!([verdict])),
+        "consult" => run.result.as_ref().map(|report| report["policy_scores"].clone()),
+        other => {
+            let detail = format!("nothing is scored in a run of the kind `{other}`");
+            return Err(Problem::not_found(detail));
+        }
+    };
+    if let Some(scores) = scores {
+        return Ok(Json(json!({"scores": scores})));
+    }
+    // Those that are there so far, as they were told.
+    let told = app.store.events(kept::of(&run)).await?.into_iter();
+    let scored = told.filter(|event| event.name == "sandbox_scored").map(|event| event.payload);
+    Ok(Json(json!({"scores": [], "so_far": scored.collect::<Vec<_>>()})))
+}

@@ -1,0 +1,436 @@
+//! Sandboxes: code that is run in a fresh one, and those that stay for a while.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_clerk::Failure;
+use assize_clerk::walls;
+use assize_sandbox::{
+    Command, Finished, Key, Language, Limits, Manager, Outcome, Record, Sandbox, SandboxError,
+    Spec, WORKSPACE,
+};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::files::attachment;
+use super::start::LanguageName;
+use super::wishes::{Upload, Wishes, inputs};
+use crate::App;
+use crate::extract::{Path, Query, Sent};
+use crate::problem::Problem;
+
+/// The longest that a sandbox stays, and how long it does unless somebody says, in seconds.
+const LONGEST: u64 = 7 * 24 * 60 * 60;
+const USUAL: u64 = 60 * 60;
+
+/// Code that is to be run once.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Exec {
+    #[schema(min_length = 1)]
+    code: String,
+    #[serde(default)]
+    language: LanguageName,
+    /// What is passed on to it
+    #[serde(default)]
+    #[schema(max_items = 1000)]
+    arguments: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// What it reads from its standard input
+    stdin: Option<String>,
+    /// Files that it finds in its working folder
+    #[serde(default)]
+    #[schema(max_items = 100)]
+    files: Vec<Upload>,
+    /// Send back the files that it leaves
+    #[serde(default)]
+    keep_files: bool,
+    image: Option<String>,
+    #[serde(default)]
+    settings: Wishes,
+}
+
+/// A file that a program left.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Left {
+    name: String,
+    base64: String,
+}
+
+/// How a program went.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ran {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+    out_of_memory: bool,
+    output_cut: bool,
+    disk_full: bool,
+    duration_ms: f64,
+    peak_memory_bytes: u64,
+    stdout: String,
+    stderr: String,
+    /// Which walls stood around it, and why those
+    isolation: String,
+    files: Vec<Left>,
+    /// What it left and was not taken, and why
+    not_taken: Vec<String>,
+}
+
+impl Ran {
+    fn new(finished: &Finished, isolation: String) -> Ran {
+        let outcome: &Outcome = &finished.outcome;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ran {
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
+            timed_out: outcome.timed_out,
+            out_of_memory: outcome.out_of_memory,
+            output_cut: outcome.output_cut,
+            disk_full: outcome.disk_full,
+            duration_ms: outcome.duration.as_secs_f64() * 1e3,
+            peak_memory_bytes: outcome.peak_memory,
+            stdout: text(&finished.stdout),
+            stderr: text(&finished.stderr),
+            isolation,
+            files: Vec::new(),
+            not_taken: Vec::new(),
+        }
+    }
+}
+
+/// Run code in a fresh sandbox
+///
+/// No network, no files but those that are sent along, limits on everything. The answer comes when it is over.
+#[utoipa::path(
+    post, path = "/api/exec", tag = "sandboxes", request_body = Exec,
+    responses((status = 200, description = "How it went, well or not", body = Ran)),
+)]
+pub(crate) async fn exec(
+    State(app): State<App>,
+    Sent { body, .. }: Sent<Exec>,
+) -> Result<Json<Ran>, Problem> {
+    app.pace()?;
+    let config = body.settings.applied(&app.clerk.config)?;
+    let spec = walls::spec(body.image, &config)?;
+    let inputs = inputs(body.files)?;
+    let language = Language::from(body.language);
+    let (_manager, sandbox, why) =
+        walls::make(&config, &app.clerk.around, &[language], &spec).await?;
+    let isolation = format!("{} ({why})", sandbox.isolation());
+    let ran = async {
+        for input in &inputs {
+            let path = format!("{WORKSPACE}/{}", input.name);
+            sandbox.write_with_mode(&path, &input.bytes, 0o444).await?;
+        }
+        let stdin = body.stdin.is_some();
+        let mut command = Command::default().args(body.arguments).stdin(stdin);
+        command.env.extend(body.env);
+        let running = sandbox.run(language, body.code.as_bytes(), command).await?;
+        if let Some(text) = body.stdin {
+            let stdin = running.stdin();
+            tokio::spawn(async move {
+                // A program need not read it.
+                let _ = stdin.write(text.as_bytes()).await;
+                stdin.close();
+            });
+        }
+        let mut ran = Ran::new(&running.finish().await?, isolation);
+        if body.keep_files {
+            let given: BTreeSet<String> = inputs.iter().map(|input| input.name.clone()).collect();
+            let mut harvest = sandbox.harvest(WORKSPACE, &given).await?;
+            let files = std::mem::take(&mut harvest.files).into_iter();
+            ran.files = files
+                .map(|(name, bytes)| Left { name, base64: BASE64_STANDARD.encode(bytes) })
+                .collect();
+            ran.not_taken = harvest.left();
+        }
+        Ok::<_, SandboxError>(ran)
+    };
+    let ran = ran.await;
+    sandbox.end().await;
+    Ok(Json(ran?))
+}
+
+/// A sandbox that stays for a while.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SandboxInfo {
+    name: String,
+    /// The run that it belongs to, if it does
+    run: Option<String>,
+    isolation: String,
+    /// Seconds since 1970
+    made: u64,
+    expires: u64,
+    labels: BTreeMap<String, String>,
+    image: Option<String>,
+    region: Option<String>,
+    memory_bytes: u64,
+    /// The process that holds it
+    pid: u32,
+}
+
+impl From<Record> for SandboxInfo {
+    fn from(record: Record) -> SandboxInfo {
+        SandboxInfo {
+            name: record.key.name,
+            run: record.key.run,
+            isolation: record.isolation.to_string(),
+            made: record.made,
+            expires: record.expires,
+            labels: record.spec.labels,
+            image: record.spec.image,
+            region: record.spec.region,
+            memory_bytes: record.spec.limits.memory,
+            pid: record.pid,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Sandboxes {
+    sandboxes: Vec<SandboxInfo>,
+}
+
+impl App {
+    /// Whoever makes sandboxes for themselves here, and reaches those of others.
+    async fn sandboxes(&self) -> Result<&Arc<Manager>, Problem> {
+        let clerk = &self.clerk;
+        let manager = self.sandboxes.get_or_try_init(async || {
+            let chosen = walls::choose(&clerk.config, &clerk.around, &Language::ALL).await?;
+            let manager = walls::manager(&clerk.config, &clerk.around, chosen.backend).await?;
+            Ok::<_, Failure>(Arc::new(manager))
+        });
+        Ok(manager.await?)
+    }
+}
+
+/// The sandbox that is meant, of a run or of its own.
+fn key(run: Option<&str>, name: &str) -> Result<Key, Problem> {
+    Key::new(run, name).map_err(|_| Problem::not_found("there is no such sandbox"))
+}
+
+async fn found(app: &App, of: &Of, name: &str) -> Result<Sandbox, Problem> {
+    let sandbox = app.sandboxes().await?.get(&key(of.run.as_deref(), name)?).await?;
+    sandbox.ok_or_else(|| Problem::not_found("there is no such sandbox"))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Of {
+    /// The run that it belongs to, if it does
+    #[param(max_length = 60)]
+    run: Option<String>,
+}
+
+/// List sandboxes
+#[utoipa::path(
+    get, path = "/api/sandboxes", tag = "sandboxes",
+    responses((status = 200, description = "All of this user on this machine", body = Sandboxes)),
+)]
+pub(crate) async fn list(State(app): State<App>) -> Result<Json<Sandboxes>, Problem> {
+    let records = app.sandboxes().await?.list(&BTreeMap::new())?;
+    Ok(Json(Sandboxes { sandboxes: records.into_iter().map(SandboxInfo::from).collect() }))
+}
+
+/// A sandbox that is to be made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Create {
+    /// Letters, digits and `-`
+    #[schema(min_length = 1, max_length = 60)]
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    region: Option<String>,
+    image: Option<String>,
+    /// Seconds that it stays
+    #[schema(minimum = 1, maximum = 604_800)]
+    ttl_seconds: Option<u64>,
+    #[serde(default)]
+    settings: Wishes,
+}
+
+/// Make a sandbox that stays for a while
+///
+/// It lives until its time is up, somebody removes it, or the server ends. If there is one like that already, it is
+/// left as it is.
+#[utoipa::path(
+    post, path = "/api/sandboxes", tag = "sandboxes", request_body = Create,
+    responses((status = 201, description = "It is there", body = SandboxInfo)),
+)]
+pub(crate) async fn create(
+    State(app): State<App>,
+    Sent { body, .. }: Sent<Create>,
+) -> Result<Response<Body>, Problem> {
+    app.pace()?;
+    let config = body.settings.applied(&app.clerk.config)?;
+    if config.asked("sandbox.isolation").is_some() {
+        let detail = "the walls of sandboxes that stay are those of the server";
+        return Err(Problem::unusable(detail).hint("leave `isolation` out"));
+    }
+    let ttl = body.ttl_seconds.unwrap_or(USUAL);
+    if !(1..=LONGEST).contains(&ttl) {
+        return Err(Problem::unusable(format!("`ttl_seconds` is from 1 to {LONGEST}")));
+    }
+    let spec = Spec {
+        labels: body.labels,
+        region: body.region,
+        time_to_live: Some(Duration::from_secs(ttl)),
+        ..walls::spec(body.image, &config)?
+    };
+    let key = Key::new(None, &body.name)?;
+    let manager = app.sandboxes().await?;
+    manager.create_if_not_exists(&key, spec).await?;
+    let mut records = manager.list(&BTreeMap::new())?.into_iter();
+    let made = records.find(|record| record.key == key);
+    let made = made.ok_or_else(|| Problem::conflict("it was removed at once"))?;
+    Ok((StatusCode::CREATED, Json(SandboxInfo::from(made))).into_response())
+}
+
+/// Remove a sandbox
+#[utoipa::path(
+    delete, path = "/api/sandboxes/{name}", tag = "sandboxes",
+    params(("name" = String, Path, description = "The sandbox"), Of),
+    responses((status = 204, description = "It is gone")),
+)]
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+) -> Result<StatusCode, Problem> {
+    match app.sandboxes().await?.delete(&key(of.run.as_deref(), &name)?).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Problem::not_found("there is no such sandbox")),
+    }
+}
+
+/// A program that is to be run.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Program {
+    /// The program and what is passed on to it
+    #[schema(min_items = 1, max_items = 1000)]
+    program: Vec<String>,
+    cwd: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    stdin: Option<String>,
+    timeout_seconds: Option<f64>,
+}
+
+/// Run a program in a sandbox
+#[utoipa::path(
+    post, path = "/api/sandboxes/{name}/exec", tag = "sandboxes", request_body = Program,
+    params(("name" = String, Path, description = "The sandbox"), Of),
+    responses((status = 200, description = "How it went, well or not", body = Ran)),
+)]
+pub(crate) async fn run(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+    Sent { body, .. }: Sent<Program>,
+) -> Result<Json<Ran>, Problem> {
+    let sandbox = found(&app, &of, &name).await?;
+    let mut words = body.program.into_iter();
+    let program = words.next().ok_or_else(|| Problem::unusable("there is no program"))?;
+    let mut command = Command::new(program).args(words).stdin(body.stdin.is_some());
+    command.cwd = body.cwd;
+    command.env.extend(body.env);
+    let wall = |seconds| {
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Problem::unusable("`timeout_seconds` is no time"))
+    };
+    command.wall = body.timeout_seconds.map(wall).transpose()?;
+    let running = sandbox.exec(command).await?;
+    if let Some(text) = body.stdin {
+        let stdin = running.stdin();
+        tokio::spawn(async move {
+            let _ = stdin.write(text.as_bytes()).await;
+            stdin.close();
+        });
+    }
+    let finished = running.finish().await?;
+    Ok(Json(Ran::new(&finished, sandbox.isolation().to_string())))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FileOf {
+    /// Below the working folder, unless it is a whole path
+    #[param(min_length = 1, max_length = 4096)]
+    path: String,
+    /// The run that the sandbox belongs to, if it does
+    #[param(max_length = 60)]
+    run: Option<String>,
+}
+
+impl FileOf {
+    fn whole(&self) -> Result<String, Problem> {
+        if self.path.is_empty() || self.path.contains('\0') {
+            return Err(Problem::unusable("that is no path"));
+        }
+        Ok(match self.path.starts_with('/') {
+            true => self.path.clone(),
+            false => format!("{WORKSPACE}/{}", self.path),
+        })
+    }
+}
+
+/// Fetch a file from a sandbox
+#[utoipa::path(
+    get, path = "/api/sandboxes/{name}/files", tag = "sandboxes",
+    params(("name" = String, Path, description = "The sandbox"), FileOf),
+    responses((status = 200, description = "As a file", content_type = "application/octet-stream", body = Vec<u8>)),
+)]
+pub(crate) async fn read(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(file): Query<FileOf>,
+) -> Result<Response<Body>, Problem> {
+    let path = file.whole()?;
+    let sandbox = found(&app, &Of { run: file.run }, &name).await?;
+    let Limits { disk, .. } = sandbox.spec().limits;
+    let bytes = sandbox.read(&path, disk).await.map_err(of_file)?;
+    Ok(attachment(&path, bytes))
+}
+
+/// Put a file into a sandbox
+#[utoipa::path(
+    put, path = "/api/sandboxes/{name}/files", tag = "sandboxes",
+    params(("name" = String, Path, description = "The sandbox"), FileOf),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 204, description = "It is there")),
+)]
+pub(crate) async fn write(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(file): Query<FileOf>,
+    bytes: Bytes,
+) -> Result<StatusCode, Problem> {
+    let path = file.whole()?;
+    let sandbox = found(&app, &Of { run: file.run }, &name).await?;
+    sandbox.write(&path, &bytes).await.map_err(of_file)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What it means that a file cannot be read or written.
+fn of_file(error: SandboxError) -> Problem {
+    use assize_sandbox::Cause;
+    match error.cause() {
+        Some(Cause::NotFound) => Problem::not_found(error.to_string()),
+        Some(_) => Problem::unusable(error.to_string()),
+        None => error.into(),
+    }
+}

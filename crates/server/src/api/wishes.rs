@@ -1,0 +1,142 @@
+//! What can be asked for with any trial: who answers, what may be spent, which walls; and files that are sent along.
+
+use std::path::Path;
+
+use assize_clerk::code::is_plain;
+use assize_clerk::{Config, Failure};
+use assize_code::InputFile;
+use assize_consult::sources::{Gathered, files};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::problem::Problem;
+
+/// Settings for this one trial. What whoever runs the server has set is a limit; what is only a default can be changed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Wishes {
+    /// anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
+    #[schema(max_length = 100)]
+    provider: Option<String>,
+    #[schema(max_length = 200)]
+    model: Option<String>,
+    #[schema(minimum = 0, maximum = 2)]
+    temperature: Option<f64>,
+    #[schema(minimum = 1)]
+    max_output_tokens: Option<u32>,
+    /// In dollars
+    #[schema(minimum = 0)]
+    max_cost: Option<f64>,
+    #[schema(minimum = 1)]
+    max_tokens: Option<u64>,
+    /// auto, jail, docker, microvm or at-least=NAME
+    #[schema(max_length = 100)]
+    isolation: Option<String>,
+    /// With a unit, such as 256M
+    #[schema(max_length = 20)]
+    memory: Option<String>,
+    cpus: Option<f64>,
+    timeout_seconds: Option<f64>,
+    processes: Option<u32>,
+    /// With a unit, such as 64M
+    #[schema(max_length = 20)]
+    disk: Option<String>,
+}
+
+impl Wishes {
+    /// The settings with these wishes in them.
+    pub(crate) fn applied(self, config: &Config) -> Result<Config, Failure> {
+        fn text<T: ToString>(wish: Option<T>) -> Option<String> {
+            wish.map(|wish| wish.to_string())
+        }
+        let wishes = [
+            ("provider", self.provider),
+            ("model", self.model),
+            ("temperature", text(self.temperature)),
+            ("max_output_tokens", text(self.max_output_tokens)),
+            ("budget.max_cost", text(self.max_cost)),
+            ("budget.max_tokens", text(self.max_tokens)),
+            ("sandbox.isolation", self.isolation),
+            ("sandbox.memory", self.memory),
+            ("sandbox.cpus", text(self.cpus)),
+            ("sandbox.timeout_seconds", text(self.timeout_seconds)),
+            ("sandbox.processes", text(self.processes)),
+            ("sandbox.disk", self.disk),
+        ];
+        let wishes = wishes.into_iter().filter_map(|(key, wish)| Some((key, wish?)));
+        config.asked_for(&wishes.collect::<Vec<_>>())
+    }
+}
+
+/// A file that is sent along: as text, or any bytes in base64.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upload {
+    /// Its name, with folders if it has any, such as data/prices.csv
+    #[schema(min_length = 1, max_length = 200)]
+    name: String,
+    text: Option<String>,
+    base64: Option<String>,
+}
+
+impl Upload {
+    fn read(self) -> Result<(String, Vec<u8>), Problem> {
+        let Upload { name, text, base64 } = self;
+        if !is_plain(&name) {
+            return Err(Problem::unusable("a file has a name that no file here can have"));
+        }
+        let bytes = match (text, base64) {
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(coded)) => BASE64_STANDARD
+                .decode(coded.as_bytes())
+                .map_err(|error| Problem::unusable(format!("`{name}` is no base64: {error}")))?,
+            _ => {
+                let detail = format!("`{name}` needs either `text` or `base64`");
+                return Err(Problem::unusable(detail));
+            }
+        };
+        Ok((name, bytes))
+    }
+}
+
+/// Files for a program.
+pub(crate) fn inputs(uploads: Vec<Upload>) -> Result<Vec<InputFile>, Problem> {
+    let read =
+        |upload: Upload| upload.read().map(|(name, bytes)| InputFile { name, bytes: bytes.into() });
+    uploads.into_iter().map(read).collect()
+}
+
+/// Files about a company.
+pub(crate) fn documents(uploads: Vec<Upload>) -> Result<Gathered, Problem> {
+    let failed = |error: std::io::Error| {
+        Problem::from(Failure::from_error(assize_clerk::FailureKind::Environment, &error))
+    };
+    let folder = tempfile::tempdir().map_err(failed)?;
+    for upload in uploads {
+        let (name, bytes) = upload.read()?;
+        let path = folder.path().join(&name);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder.path())).map_err(failed)?;
+        let taken = |error| match error {
+            error if std::io::Error::kind(&error) == std::io::ErrorKind::AlreadyExists => {
+                Problem::unusable(format!("two files are called `{name}`"))
+            }
+            error => failed(error),
+        };
+        let mut file = std::fs::File::create_new(&path).map_err(taken)?;
+        std::io::Write::write_all(&mut file, &bytes).map_err(failed)?;
+    }
+    gathered(folder.path(), "what was sent")
+}
+
+/// What is known of a company by a folder here, which is called something else elsewhere.
+pub(crate) fn gathered(folder: &Path, called: &str) -> Result<Gathered, Problem> {
+    files::gather(folder).map_err(|error| match error {
+        files::FilesError::Nothing(_) => {
+            let detail = format!("there is nothing to read in {called}");
+            Problem::unusable(detail).hint("Markdown, text, CSV and JSON are read")
+        }
+        error => Problem::from(Failure::from(error)),
+    })
+}

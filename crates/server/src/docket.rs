@@ -1,0 +1,241 @@
+//! The trials that are being held here.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use assize_clerk::ended::PAUSED;
+use assize_clerk::kept::Holder;
+use assize_clerk::trial::{Trial, take_up};
+use assize_clerk::{Clerk, GoOn, Role};
+use assize_gateway::{Ledger, Totals};
+use assize_graph::Event;
+use assize_sandbox::{Pool, PoolMetrics};
+use assize_store::{Ending, Run, RunFilter, RunId, RunStatus, Store, StoreError};
+use assize_types::Cancel;
+use serde_json::json;
+use tokio_util::task::TaskTracker;
+
+use crate::problem::Problem;
+
+/// What somebody is told who stops a run.
+pub(crate) const STOPPED: &str = "somebody stopped it";
+
+struct Held {
+    cancel: Cancel,
+    ledger: Arc<dyn Ledger>,
+    pool: Option<Arc<Pool>>,
+}
+
+#[derive(Default)]
+struct State {
+    held: BTreeMap<RunId, Held>,
+    /// Trials that are about to begin.
+    opening: usize,
+    /// What those took that are over.
+    over: Totals,
+    /// And how often a sandbox was waiting for them, and how often not.
+    hits: u64,
+    misses: u64,
+    begun: BTreeMap<String, u64>,
+    ended: BTreeMap<(String, &'static str), u64>,
+    closed: bool,
+}
+
+/// The trials that are being held here, and what became of those that were.
+pub(crate) struct Docket {
+    most: usize,
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Docket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Docket").finish_non_exhaustive()
+    }
+}
+
+/// A place on the docket for a trial that is about to begin.
+pub(crate) struct Place<'a>(&'a Docket);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.state().opening -= 1;
+    }
+}
+
+/// Figures for those who look after the server.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) running: usize,
+    pub(crate) totals: Totals,
+    pub(crate) pool: PoolMetrics,
+    pub(crate) begun: BTreeMap<String, u64>,
+    pub(crate) ended: BTreeMap<(String, &'static str), u64>,
+}
+
+impl Docket {
+    pub(crate) fn new(most: usize, store: Arc<dyn Store>) -> Docket {
+        Docket { most, store, state: Mutex::default(), tasks: TaskTracker::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more, if there is one.
+    pub(crate) fn place(&self) -> Result<Place<'_>, Problem> {
+        use axum::http::StatusCode;
+        let mut state = self.state();
+        if state.closed {
+            let detail = "the server is stopping";
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+        }
+        if state.held.len() + state.opening >= self.most {
+            let detail = format!("{} trials are being held, which is as many as may be", self.most);
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
+            return Err(problem.hint("wait for one of them, or raise `serve.most_running`"));
+        }
+        state.opening += 1;
+        Ok(Place(self))
+    }
+
+    /// Holds a trial to its end, whoever still waits for it.
+    pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn Trial>, place: Place<'_>) -> Run {
+        let run = trial.run().clone();
+        let (id, kind) = (run.id.clone(), run.kind.clone());
+        let cancel = Cancel::new();
+        let (ledger, pool) = (trial.gateway().ledger().clone(), trial.pool().cloned());
+        {
+            let mut state = self.state();
+            // The server began to stop in the meantime.
+            if state.closed {
+                cancel.cancel(PAUSED);
+            }
+            state.held.insert(id.clone(), Held { cancel: cancel.clone(), ledger, pool });
+            *state.begun.entry(kind.clone()).or_default() += 1;
+        }
+        drop(place);
+        let docket = self.clone();
+        self.tasks.spawn(async move {
+            // A fault of ours ends the one trial, and is written down.
+            let held = std::panic::AssertUnwindSafe(trial.hold(cancel));
+            let ended = futures_util::FutureExt::catch_unwind(held).await;
+            let how = match ended {
+                Ok(Ok(())) => "done",
+                Ok(Err(broke)) if broke.failure.message() == PAUSED => "paused",
+                Ok(Err(broke)) => {
+                    tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
+                    "broke"
+                }
+                Err(_) => {
+                    docket.note_panic(&id).await;
+                    "broke"
+                }
+            };
+            let mut state = docket.state();
+            if let Some(held) = state.held.remove(&id) {
+                state.over += &held.ledger.totals();
+                if let Some(pool) = held.pool.map(|pool| pool.metrics()) {
+                    state.hits += pool.hits;
+                    state.misses += pool.misses;
+                }
+            }
+            *state.ended.entry((kind, how)).or_default() += 1;
+        });
+        run
+    }
+
+    /// Writes down that a run ended by a fault of ours: nobody else will.
+    async fn note_panic(&self, id: &RunId) {
+        tracing::error!(run = %id, "a trial panicked");
+        let error = "a fault in assize ended it; it can be taken up again".to_owned();
+        let told = json!({"status": RunStatus::Failed, "error": error});
+        let told = vec![Event::new("run_ended", told)];
+        let noted = async {
+            let claim = self.store.claim(id, "", None).await?;
+            self.store.finish(&claim, Ending::Failed { error }, told).await
+        };
+        if let Err(error) = noted.await {
+            tracing::error!(run = %id, %error, "that it ended could not be written down");
+        }
+    }
+
+    /// Whether it is being held here.
+    pub(crate) fn holds(&self, id: &RunId) -> bool {
+        self.state().held.contains_key(id)
+    }
+
+    /// What a trial has taken so far that is being held here.
+    pub(crate) fn spent(&self, id: &RunId) -> Option<Totals> {
+        self.state().held.get(id).map(|held| held.ledger.totals())
+    }
+
+    /// Stops a trial; whether it was being held here.
+    pub(crate) fn cancel(&self, id: &RunId) -> bool {
+        let state = self.state();
+        let held = state.held.get(id);
+        held.inspect(|held| held.cancel.cancel(STOPPED)).is_some()
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let state = self.state();
+        let mut totals = state.over;
+        let (hits, misses) = (state.hits, state.misses);
+        let mut pool = PoolMetrics { hits, misses, ..PoolMetrics::default() };
+        for held in state.held.values() {
+            totals += &held.ledger.totals();
+            if let Some(one) = held.pool.as_ref().map(|pool| pool.metrics()) {
+                pool.hits += one.hits;
+                pool.misses += one.misses;
+                pool.depth += one.depth;
+            }
+        }
+        Figures {
+            running: state.held.len(),
+            totals,
+            pool,
+            begun: state.begun.clone(),
+            ended: state.ended.clone(),
+        }
+    }
+
+    /// Goes on with what a server began here that is gone.
+    pub(crate) async fn go_on(self: &Arc<Self>, clerk: &Clerk) -> Result<usize, StoreError> {
+        let running = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
+        let mut count = 0;
+        // The earliest first.
+        for run in self.store.runs(running).await?.into_iter().rev() {
+            let left = Holder::last(&run).is_some_and(|last| last.role == Role::Server);
+            if !left || Holder::of(&run).is_some() {
+                continue;
+            }
+            // They were all let in once.
+            self.state().opening += 1;
+            let place = Place(self);
+            let again = GoOn { run: run.id.to_string(), take_over: false };
+            match take_up(&again, clerk, self.store.clone()).await {
+                Ok(trial) => {
+                    self.enter(trial, place);
+                    count += 1;
+                }
+                Err(failure) => {
+                    let why = failure.message();
+                    clerk.listener.warn(&format!("`{}` cannot go on: {why}", run.id));
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Has all trials stop where they are, to go on later.
+    pub(crate) async fn close(&self) {
+        {
+            let mut state = self.state();
+            state.closed = true;
+            state.held.values().for_each(|held| held.cancel.cancel(PAUSED));
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

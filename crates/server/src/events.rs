@@ -1,0 +1,217 @@
+//! Live events, as browsers and programs follow them: server-sent events.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use assize_clerk::reading;
+use assize_store::{RunId, RunStatus};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+
+use crate::App;
+use crate::extract::{Path, Query};
+use crate::hub::{Follower, frame, joined};
+use crate::problem::Problem;
+
+/// How often something is sent though there is nothing to tell, so that nobody takes the line for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How soon somebody whose line broke is to call again, in milliseconds.
+const RETRY: u64 = 1000;
+
+/// The most runs that can be named for one stream.
+const MOST_RUNS: usize = 100;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct After {
+    /// Only what has an id above this one; a `Last-Event-ID` header wins over it.
+    pub(crate) after: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfRuns {
+    /// The runs that are wanted, with commas between them; all, if none is named.
+    #[param(max_length = 10_000)]
+    runs: Option<String>,
+    /// Only what has an id above this one; a `Last-Event-ID` header wins over it.
+    after: Option<u64>,
+}
+
+/// The last event that whoever calls again has seen.
+pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    let bad = || Problem::new(StatusCode::BAD_REQUEST, "`Last-Event-ID` is no id of an event");
+    number.ok_or_else(bad).map(Some)
+}
+
+/// Follow a run
+///
+/// A stream of server-sent events. The first, `snapshot`, is the run as it stands. After it come all events of the run,
+/// or those after the last that was seen, each with its id; then those that happen. The stream ends with the run. To
+/// whoever then calls again the answer is 204, at which browsers stop calling.
+#[utoipa::path(
+    get, path = "/api/runs/{id}/events", tag = "events",
+    params(("id" = String, Path, description = "The run"), After,
+           ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
+    responses((status = 200, description = "Events as they happen", content_type = "text/event-stream", body = String),
+              (status = 204, description = "The run is over, and all of it was seen")),
+)]
+pub(crate) async fn of_run(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(query): Query<After>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let run = app.run(&id).await?;
+    let seen = last_seen(&headers)?;
+    let after = seen.or(query.after).unwrap_or_default();
+    let follower = app.events.follow(Some(BTreeSet::from([id])), after);
+    let snapshot = json!({"run": reading::described(&run), "spent": app.spent(&run)});
+    let mut stream = Stream::new(app.clone(), follower, snapshot);
+    stream.run = Some(run.id.clone());
+    if seen.is_some() && run.status != RunStatus::Running {
+        let told = stream.follower.next().await?;
+        if told.is_empty() {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        stream.follower.back_to(after);
+    }
+    Ok(stream.into_response())
+}
+
+/// Follow several runs
+///
+/// A stream of server-sent events as for one run, of those that are named or of all. It begins with the runs that are
+/// under way, and goes on until whoever follows it leaves. Without an id to begin after it begins now.
+#[utoipa::path(
+    get, path = "/api/events", tag = "events",
+    params(OfRuns, ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
+    responses((status = 200, description = "Events as they happen", content_type = "text/event-stream", body = String)),
+)]
+pub(crate) async fn of_runs(
+    State(app): State<App>,
+    Query(query): Query<OfRuns>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let named: Option<BTreeSet<String>> =
+        query.runs.map(|runs| runs.split(',').map(|run| run.trim().to_owned()).collect());
+    let mut runs = Vec::new();
+    match &named {
+        Some(named) if named.len() > MOST_RUNS => {
+            return Err(Problem::unusable(format!("at most {MOST_RUNS} runs can be named")));
+        }
+        Some(named) => {
+            for id in named {
+                runs.push(app.run(id).await?);
+            }
+        }
+        None => {
+            let status = Some(RunStatus::Running);
+            let filter = assize_store::RunFilter { status, limit: MOST_RUNS, ..Default::default() };
+            runs = app.store.runs(filter).await?;
+        }
+    }
+    let newest = app.store.last_event().await?;
+    // Named runs are told from their beginning; of all that ever happened nobody wants to hear.
+    let begin = if named.is_some() { 0 } else { newest };
+    let after = last_seen(&headers)?.or(query.after).unwrap_or(begin);
+    let described: Vec<Value> = runs.iter().map(reading::described).collect();
+    let follower = app.events.follow(named, after);
+    let snapshot = json!({"runs": described, "last_event_id": newest});
+    Ok(Stream::new(app.clone(), follower, snapshot).into_response())
+}
+
+/// What is sent to one follower.
+pub(crate) struct Stream {
+    app: App,
+    pub(crate) follower: Follower,
+    /// Sent before all else.
+    first: Option<Bytes>,
+    /// With whose end it ends.
+    run: Option<RunId>,
+    over: bool,
+    /// Whether it was looked whether it is over, since there was reason to.
+    looked: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(app: App, follower: Follower, snapshot: Value) -> Stream {
+        let mut first = format!("retry: {RETRY}\n\n").into_bytes();
+        first.extend_from_slice(&frame(None, "snapshot", &snapshot));
+        Stream { app, follower, first: Some(first.into()), run: None, over: false, looked: false }
+    }
+
+    /// What is sent next; nothing, if that is all.
+    async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
+        while !self.over {
+            let told = match self.follower.next().await {
+                Ok(told) => told,
+                // The line is cut, and whoever calls again goes on where they were.
+                Err(error) => return Some(Err(error.into())),
+            };
+            if let [.., last] = told.as_slice() {
+                // It may have been taken up again since.
+                self.over = last.ends && self.is_over().await;
+                return Some(Ok(joined(&told)));
+            }
+            if !std::mem::replace(&mut self.looked, true) && self.is_over().await {
+                return None;
+            }
+            tokio::select! {
+                () = self.follower.more() => {}
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    // It may be gone without a word.
+                    self.looked = false;
+                    return Some(Ok(Bytes::from_static(b":\n\n")));
+                }
+                () = self.app.closing.cancelled() => return None,
+            }
+        }
+        None
+    }
+
+    /// Whether the run that is followed has come to an end.
+    async fn is_over(&self) -> bool {
+        let Some(run) = &self.run else { return false };
+        match self.app.store.run(run).await {
+            Ok(run) => run.status != RunStatus::Running,
+            // Removed in the meantime.
+            Err(_) => true,
+        }
+    }
+}
+
+impl IntoResponse for Stream {
+    fn into_response(self) -> Response {
+        let pieces = stream::unfold(self, |mut stream| async move {
+            let piece = stream.next().await?;
+            Some((
+                piece.map_err(|problem| std::io::Error::other(problem.status().to_string())),
+                stream,
+            ))
+        });
+        let headers = [
+            (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+            (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            // Some who stand before us would wait until there is more to pass on.
+            (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+        ];
+        (headers, Body::from_stream(pieces)).into_response()
+    }
+}

@@ -1,0 +1,93 @@
+//! What is read in a request; what cannot be read is a problem in our own words.
+
+use assize_types::Fingerprint;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::problem::Problem;
+
+/// A part of the address.
+#[derive(Debug)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, Problem> {
+        let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        read.map(|axum::extract::Path(read)| Path(read)).map_err(|error: PathRejection| {
+            // A name that cannot be read is the name of nothing.
+            Problem::not_found(error.body_text())
+        })
+    }
+}
+
+/// What stands behind the question mark.
+#[derive(Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Query<T>, Problem> {
+        let read = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        read.map(|axum::extract::Query(read)| Query(read)).map_err(|error: QueryRejection| {
+            Problem::new(StatusCode::BAD_REQUEST, error.body_text())
+        })
+    }
+}
+
+/// What was sent, with the fingerprint of every byte of it.
+#[derive(Debug)]
+pub(crate) struct Sent<T> {
+    pub(crate) body: T,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Sent<T>, Problem> {
+        let (path, length) = (request.uri().path().to_owned(), header(&request, CONTENT_LENGTH));
+        let kind = header(&request, CONTENT_TYPE);
+        let bytes = Bytes::from_request(request, state).await.map_err(|error| {
+            let too_large = error.status() == StatusCode::PAYLOAD_TOO_LARGE;
+            let detail = match length.filter(|_| too_large) {
+                Some(length) => format!("{length} bytes are more than this server takes at once"),
+                None => error.body_text(),
+            };
+            Problem::new(error.status(), detail)
+        })?;
+        let fingerprint = Fingerprint::of([path.as_bytes(), b"\n", &bytes].concat());
+        // What needs nothing said can be asked for without a word.
+        let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { check(kind, bytes)? };
+        let body = Json::<T>::from_bytes(&bytes).map_err(|error| {
+            let problem = Problem::new(error.status(), error.body_text());
+            problem.hint("/api/openapi.json says what can be sent")
+        })?;
+        Ok(Sent { body: body.0, fingerprint })
+    }
+}
+
+fn header(request: &Request, name: HeaderName) -> Option<String> {
+    request.headers().get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// Only what says that it is JSON: a form on a page of somebody else cannot say so.
+fn check(kind: Option<String>, bytes: Bytes) -> Result<Bytes, Problem> {
+    let kind = kind.unwrap_or_default().to_ascii_lowercase();
+    match kind.split(';').next().unwrap_or_default().trim() {
+        "application/json" => Ok(bytes),
+        _ => {
+            let detail = "what was sent does not say that it is JSON";
+            let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+            Err(problem.hint("send `Content-Type: application/json`"))
+        }
+    }
+}

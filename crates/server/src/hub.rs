@@ -1,0 +1,293 @@
+//! Live events: one reader of the store, and any number of followers.
+//!
+//! Nobody has a queue. Each follower has a place in the log, and takes what comes after it: from what was told lately,
+//! which is kept here once for all of them, ready to be sent; or, if it is further behind, from the store. A slow one
+//! falls behind and costs nothing but its connection; nobody waits for it, and nothing is lost to it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use assize_store::{
+    AuditEntry, AuditQuery, EventQuery, Log, RunId, Store, StoreError, StoredEvent,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// The most that is kept for followers, and the most that is sent at once.
+const RECENT: usize = 4096;
+const AT_ONCE: usize = 256;
+
+/// How long it is waited before a store that failed is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Something that was told, ready to be sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) id: u64,
+    /// The run, or the workspace.
+    about: Arc<str>,
+    frame: Bytes,
+    /// Whether a run has ended with it.
+    pub(crate) ends: bool,
+}
+
+impl Told {
+    fn new(id: u64, about: &str, name: &str, data: &Value) -> Told {
+        let frame = frame(Some(id), name, data);
+        Told { id, about: about.into(), frame, ends: name == "run_ended" }
+    }
+
+    fn event(event: &StoredEvent) -> Told {
+        let mut data = event.payload.clone();
+        if let Some(data) = data.as_object_mut() {
+            data.insert("run".to_owned(), json!(event.run));
+            data.insert("at".to_owned(), json!(event.at));
+        }
+        Told::new(event.id, event.run.as_str(), &event.name, &data)
+    }
+
+    fn entry(entry: &AuditEntry) -> Told {
+        // By the names of the messages that workers get, where there is one.
+        let name = match entry.action.as_str() {
+            "submitted" => "DRAFT_READY",
+            "applied" => "DRAFT_ACCEPTED",
+            "undone" => "DRAFT_UNDONE",
+            "decided" if entry.detail["verdict"] == "reject" => "DRAFT_REJECTED",
+            "decided" if entry.detail["verdict"] == "escalate" => "DRAFT_ESCALATED",
+            action => action,
+        };
+        let data = json!({"id": entry.id, "at": entry.at, "actor": entry.actor,
+                          "action": entry.action, "detail": entry.detail});
+        Told::new(entry.id, &entry.subject, name, &data)
+    }
+}
+
+/// An event as it is sent.
+pub(crate) fn frame(id: Option<u64>, name: &str, data: &Value) -> Bytes {
+    let mut frame = BytesMut::new();
+    if let Some(id) = id {
+        frame.put_slice(format!("id: {id}\n").as_bytes());
+    }
+    // One line each: names are ours, and JSON has none.
+    frame.put_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
+    frame.freeze()
+}
+
+/// What was told lately.
+#[derive(Debug, Default)]
+struct Recent {
+    told: VecDeque<Told>,
+    /// All that was told after this is here.
+    after: u64,
+    /// The last that was read.
+    last: u64,
+}
+
+/// One log, and those who follow it.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    log: Log,
+    store: Arc<dyn Store>,
+    recent: RwLock<Recent>,
+    /// The last that was read, for those who wait for more.
+    last: watch::Sender<u64>,
+    followers: AtomicUsize,
+    /// Rung when somebody begins to follow.
+    bell: Notify,
+}
+
+impl Hub {
+    pub(crate) fn new(log: Log, store: Arc<dyn Store>) -> Arc<Hub> {
+        Arc::new(Hub {
+            log,
+            store,
+            recent: RwLock::default(),
+            last: watch::Sender::new(0),
+            followers: AtomicUsize::new(0),
+            bell: Notify::new(),
+        })
+    }
+
+    pub(crate) fn followers(&self) -> usize {
+        self.followers.load(Ordering::Relaxed)
+    }
+
+    /// Reads what is told, as long as anybody follows.
+    pub(crate) async fn read(&self, closing: CancellationToken) {
+        let work = async {
+            loop {
+                while self.followers() == 0 {
+                    self.bell.notified().await;
+                }
+                if let Err(error) = self.read_on().await {
+                    tracing::warn!(%error, "events cannot be read");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = closing.cancelled() => {}
+        }
+    }
+
+    async fn read_on(&self) -> Result<(), StoreError> {
+        // What was told while nobody followed is left in the store.
+        let newest = match self.log {
+            Log::Events => self.store.last_event().await?,
+            Log::Audit => self.store.audit_head().await?,
+        };
+        {
+            let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+            *recent = Recent { told: VecDeque::new(), after: newest, last: newest };
+        }
+        self.last.send_replace(newest);
+        let mut last = newest;
+        while self.followers() > 0 {
+            tokio::select! {
+                grown = self.store.grown(self.log, last) => grown?,
+                // So that somebody who leaves is noticed.
+                () = tokio::time::sleep(PAUSE) => continue,
+            }
+            let told = self.after(None, last, RECENT / 2).await?;
+            last = told.last().map_or(last, |told| told.id);
+            let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+            recent.told.extend(told);
+            recent.last = last;
+            while recent.told.len() > RECENT {
+                recent.after = recent.told.pop_front().map_or(last, |told| told.id);
+            }
+            drop(recent);
+            self.last.send_replace(last);
+        }
+        Ok(())
+    }
+
+    /// What the store has after a place: of one run or workspace, or of all.
+    async fn after(
+        &self,
+        about: Option<&str>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Told>, StoreError> {
+        Ok(match self.log {
+            Log::Events => {
+                let run = about.and_then(|about| about.parse::<RunId>().ok());
+                let events = self.store.events(EventQuery { run, after, limit }).await?;
+                events.iter().map(Told::event).collect()
+            }
+            Log::Audit => {
+                let subject = about.map(str::to_owned);
+                let query = AuditQuery { subject, after, limit };
+                self.store.audit_log(query).await?.iter().map(Told::entry).collect()
+            }
+        })
+    }
+
+    /// Begins to follow, after a place in the log: some of what is told, or all.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        about: Option<BTreeSet<String>>,
+        after: u64,
+    ) -> Follower {
+        self.followers.fetch_add(1, Ordering::Relaxed);
+        self.bell.notify_one();
+        Follower { hub: self.clone(), about, after, changes: self.last.subscribe() }
+    }
+}
+
+/// Somebody who follows a log.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    hub: Arc<Hub>,
+    about: Option<BTreeSet<String>>,
+    /// All up to here was taken, or is not wanted.
+    after: u64,
+    changes: watch::Receiver<u64>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.hub.followers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Follower {
+    fn wants(&self, told: &Told) -> bool {
+        self.about.as_ref().is_none_or(|about| about.contains(&*told.about))
+    }
+
+    /// What comes next that is there already; nothing, if all of it was taken.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Told>, StoreError> {
+        loop {
+            self.changes.mark_unchanged();
+            let (before, found) = self.recent();
+            if let Some((found, last)) = found {
+                self.after = last;
+                return Ok(found);
+            }
+            // Further behind than what is kept here.
+            let one = self.about.as_ref().filter(|about| about.len() == 1);
+            let one = one.and_then(|about| about.first()).map(String::as_str);
+            let found = self.hub.after(one, self.after, AT_ONCE).await?;
+            // Whatever was before that, and is not in the store, is nothing of ours.
+            let last = found.last().map_or(before, |told| told.id);
+            let more = found.len() == AT_ONCE || last < before;
+            self.after = self.after.max(last);
+            let found: Vec<Told> = found.into_iter().filter(|told| self.wants(told)).collect();
+            if !found.is_empty() || !more && before <= self.after {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// From where on all is kept here; and if that is far enough back, what is wanted of it, with the last that was
+    /// looked at.
+    fn recent(&self) -> (u64, Option<(Vec<Told>, u64)>) {
+        let recent = self.hub.recent.read().unwrap_or_else(PoisonError::into_inner);
+        if self.after < recent.after || recent.last == 0 {
+            return (recent.after, None);
+        }
+        let from = recent.told.partition_point(|told| told.id <= self.after);
+        let mut last = self.after;
+        let mut found = Vec::new();
+        for told in recent.told.range(from..) {
+            if found.len() == AT_ONCE {
+                break;
+            }
+            last = told.id;
+            if self.wants(told) {
+                found.push(told.clone());
+            }
+        }
+        (recent.after, Some((found, last)))
+    }
+
+    /// Goes back, so that what was taken can be taken again.
+    pub(crate) fn back_to(&mut self, after: u64) {
+        self.after = after;
+    }
+
+    /// Waits until there is more.
+    pub(crate) async fn more(&mut self) {
+        // It lives as long as the hub, which we hold.
+        let _ = self.changes.changed().await;
+    }
+}
+
+/// Several events as one piece.
+pub(crate) fn joined(told: &[Told]) -> Bytes {
+    match told {
+        [one] => one.frame.clone(),
+        many => {
+            let length = many.iter().map(|told| told.frame.len()).sum();
+            let mut all = BytesMut::with_capacity(length);
+            many.iter().for_each(|told| all.put_slice(&told.frame));
+            all.freeze()
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The door for programs and for the page: an HTTP API, and events as they happen.
+//!
+//! [`Server::bind`] takes the door's place in the network, [`Server::run`] opens it until it is told to stop. Trials are
+//! begun by the clerk and held on the [`docket`]; they go on whoever still looks. What happens in them is kept in the
+//! store, and the [`hub`] passes it on. Stopped or killed, the server goes on with its trials when it is started again.
+
+mod api;
+mod auth;
+mod docket;
+mod events;
+mod extract;
+mod headers;
+mod hub;
+mod listen;
+mod metrics;
+mod pace;
+mod pages;
+mod problem;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use assize_clerk::{Clerk, Failure, FailureKind, Role};
+use assize_sandbox::Manager;
+use assize_store::{Log, Store};
+use assize_types::Cancel;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::drafts::Desks;
+use crate::auth::Guard;
+use crate::docket::Docket;
+use crate::hub::Hub;
+use crate::listen::Door;
+use crate::pace::Pace;
+use crate::problem::Problem;
+
+pub use auth::Token;
+pub use listen::{Certificate, Exposure};
+pub use routes::document;
+
+/// How the server is set up.
+#[derive(Debug)]
+pub struct Options {
+    pub listen: SocketAddr,
+    /// None, if everybody on this machine may come in.
+    pub token: Option<Token>,
+    pub exposure: Exposure,
+    /// The names that it is called by, besides those of this machine.
+    pub names: Vec<String>,
+    /// Folders that may be named in requests.
+    pub roots: BTreeMap<String, PathBuf>,
+    /// The most that is read of one request, in bytes.
+    pub longest_request: usize,
+    pub starts_per_minute: u32,
+    /// The most trials that are held at once.
+    pub most_running: usize,
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    clerk: Clerk,
+    store: Arc<dyn Store>,
+    docket: Arc<Docket>,
+    /// What happens in runs.
+    events: Arc<Hub>,
+    /// What happens to drafts.
+    audit: Arc<Hub>,
+    desks: Desks,
+    /// For sandboxes that are made for themselves.
+    sandboxes: tokio::sync::OnceCell<Arc<Manager>>,
+    guard: Guard,
+    /// Whether we speak HTTPS ourselves.
+    https: bool,
+    pace: Pace,
+    longest_request: usize,
+    closing: CancellationToken,
+}
+
+/// What all requests share, handed to each.
+#[derive(Debug, Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Shared {
+    /// A folder that whoever runs the server has allowed.
+    pub(crate) fn root(&self, name: &str) -> Result<&Path, Problem> {
+        self.desks.folder(name).ok_or_else(|| {
+            let known: Vec<&str> = self.desks.names().collect();
+            let problem = Problem::not_found("no folder of that name was allowed on this server");
+            match known.is_empty() {
+                true => problem.hint("allow one with `assize serve --root NAME=FOLDER`"),
+                false => problem.hint(format!("there are: {}", known.join(", "))),
+            }
+        })
+    }
+
+    /// Refuses to begin more than may be begun in a short time.
+    pub(crate) fn pace(&self) -> Result<(), Problem> {
+        self.pace.take()
+    }
+}
+
+/// A server that has its place in the network.
+#[derive(Debug)]
+pub struct Server {
+    app: App,
+    listener: Door,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Takes the place, and opens nothing yet.
+    pub async fn bind(
+        options: Options,
+        mut clerk: Clerk,
+        store: Arc<dyn Store>,
+    ) -> Result<Server, Failure> {
+        clerk.role = Role::Server;
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot listen on {}: {error}", options.listen);
+            let failure = Failure::new(FailureKind::Environment, message);
+            match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    failure.hint("another program is there; name another with `--listen`")
+                }
+                _ => failure,
+            }
+        };
+        let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let local = matches!(options.exposure, Exposure::Local);
+        let desks = Desks::open(options.roots, &clerk, &store)?;
+        let app = App(Arc::new(Shared {
+            docket: Arc::new(Docket::new(options.most_running, store.clone())),
+            events: Hub::new(Log::Events, store.clone()),
+            audit: Hub::new(Log::Audit, store.clone()),
+            desks,
+            sandboxes: tokio::sync::OnceCell::new(),
+            guard: Guard::new(options.token, local, &options.names, address),
+            https: matches!(options.exposure, Exposure::Tls(_)),
+            pace: Pace::new(options.starts_per_minute),
+            longest_request: options.longest_request,
+            closing: CancellationToken::new(),
+            clerk,
+            store,
+        }));
+        Ok(Server { app, listener: Door::new(listener, address, &options.exposure), address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A path with a ticket that lets somebody in once.
+    pub fn link(&self) -> Result<String, Failure> {
+        let ticket = self.app.guard.ticket();
+        let ticket =
+            ticket.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+        Ok(format!("/enter?ticket={ticket}"))
+    }
+
+    /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
+    pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
+        let Server { app, listener, .. } = self;
+        let went_on = app.docket.go_on(&app.clerk).await?;
+        if went_on > 0 {
+            let runs = if went_on == 1 { "run" } else { "runs" };
+            app.clerk.listener.note(&format!("going on with {went_on} {runs}"));
+        }
+        let readers = [&app.events, &app.audit].map(|hub| {
+            let (hub, closing) = (hub.clone(), app.closing.clone());
+            tokio::spawn(async move { hub.read(closing).await })
+        });
+        let closing = app.closing.clone();
+        let stop = async move {
+            cancel.cancelled().await;
+            closing.cancel();
+        };
+        let served = axum::serve(listener, routes::router(&app)).with_graceful_shutdown(stop).await;
+        app.closing.cancel();
+        app.docket.close().await;
+        if let Some(sandboxes) = app.sandboxes.get() {
+            sandboxes.close().await;
+        }
+        for reader in readers {
+            let _ = reader.await;
+        }
+        served.map_err(|error| Failure::from_error(FailureKind::Environment, &error))
+    }
+}

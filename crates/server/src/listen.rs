@@ -1,0 +1,207 @@
+//! The place in the network, and how callers are spoken to.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use assize_clerk::{Failure, FailureKind};
+use axum::serve::Listener;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// How long somebody may leave what was sent to them unread before the line is cut.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long it may take to agree on a cipher.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// How the server is reached.
+#[derive(Debug, Clone)]
+pub enum Exposure {
+    /// In clear, on this machine alone.
+    Local,
+    /// Encrypted by us.
+    Tls(Certificate),
+    /// Encrypted by whoever stands before us.
+    Proxy,
+}
+
+/// A certificate with its key.
+#[derive(Clone)]
+pub struct Certificate(Arc<ServerConfig>);
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificate(…)")
+    }
+}
+
+impl Certificate {
+    /// Reads both from files in PEM.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Certificate, Failure> {
+        let refused = |path: &Path, why: &dyn fmt::Display| {
+            let message = format!("cannot use `{}`: {why}", path.display());
+            Failure::new(FailureKind::Settings, message)
+        };
+        let chain = CertificateDer::pem_file_iter(certificate)
+            .and_then(|chain| chain.collect::<Result<Vec<_>, _>>())
+            .map_err(|error| refused(certificate, &error))?;
+        let own = PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, &error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, own))
+            .map_err(|error| refused(certificate, &error))?;
+        Ok(Certificate(Arc::new(config)))
+    }
+}
+
+/// Where callers come in.
+#[derive(Debug)]
+pub(crate) enum Door {
+    Clear(TcpListener),
+    /// Greetings happen aside: whoever is slow keeps nobody else waiting.
+    Tls {
+        greeted: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+        address: SocketAddr,
+    },
+}
+
+impl Door {
+    pub(crate) fn new(listener: TcpListener, address: SocketAddr, exposure: &Exposure) -> Door {
+        let Exposure::Tls(Certificate(config)) = exposure else { return Door::Clear(listener) };
+        let acceptor = TlsAcceptor::from(config.clone());
+        let (send, greeted) = mpsc::channel(64);
+        tokio::spawn(async move {
+            let mut listener = listener;
+            loop {
+                let came = tokio::select! {
+                    came = Listener::accept(&mut listener) => came,
+                    // The door is closed.
+                    () = send.closed() => return,
+                };
+                let (stream, from) = came;
+                patient(&stream);
+                let (acceptor, send) = (acceptor.clone(), send.clone());
+                tokio::spawn(async move {
+                    let greeting = tokio::time::timeout(GREETING, acceptor.accept(stream)).await;
+                    if let Ok(Ok(stream)) = greeting {
+                        let _ = send.send((stream, from)).await;
+                    }
+                });
+            }
+        });
+        Door::Tls { greeted, address }
+    }
+}
+
+/// Cuts the line of those who are gone or stuck, in the end.
+fn patient(stream: &TcpStream) {
+    let socket = socket2::SockRef::from(stream);
+    let _ = socket.set_tcp_user_timeout(Some(PATIENCE));
+    // Events are short, and somebody waits for each.
+    let _ = socket.set_tcp_nodelay(true);
+}
+
+impl Listener for Door {
+    type Io = Line;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Line, SocketAddr) {
+        match self {
+            Door::Clear(listener) => {
+                // It goes on after failures, such as too many open files.
+                let (stream, from) = Listener::accept(listener).await;
+                patient(&stream);
+                (Line::Clear(stream), from)
+            }
+            Door::Tls { greeted, .. } => match greeted.recv().await {
+                Some((stream, from)) => (Line::Tls(Box::new(stream)), from),
+                // Its task lives as long as we do.
+                None => std::future::pending().await,
+            },
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Door::Clear(listener) => listener.local_addr(),
+            Door::Tls { address, .. } => Ok(*address),
+        }
+    }
+}
+
+/// A line to one caller.
+pub(crate) enum Line {
+    Clear(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Clear(stream) => Pin::new(stream).poll_read(context, into),
+            Line::Tls(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Line::Clear(stream) => Pin::new(stream).poll_write(context, bytes),
+            Line::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Clear(stream) => Pin::new(stream).poll_flush(context),
+            Line::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Clear(stream) => Pin::new(stream).poll_shutdown(context),
+            Line::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Line::Clear(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+            Line::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Line::Clear(stream) => stream.is_write_vectored(),
+            Line::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The pages that need no script: the first one, and the description of the API.
+
+use std::fmt::Write as _;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{Html, IntoResponse, Response};
+use serde_json::Value;
+
+/// Text that is no markup.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A page with a heading.
+pub(crate) fn page(title: &str, body: &str) -> Html<String> {
+    Html(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>{title} · Assize</title>\n\
+         <link rel=\"stylesheet\" href=\"/assets/plain.css\">\n<main>\n<h1>{title}</h1>\n{body}\n</main>\n</html>\n"
+    ))
+}
+
+pub(crate) async fn index() -> Html<String> {
+    page(
+        "Assize",
+        "<p>This server puts what models propose on trial.</p>\n<ul>\n\
+         <li><a href=\"/api/docs\">What can be asked for</a> (<a href=\"/api/openapi.json\">OpenAPI</a>)</li>\n\
+         <li><a href=\"/api/runs\">Runs</a></li>\n<li><a href=\"/api/workspaces\">Workspaces</a></li>\n\
+         <li><a href=\"/api/sandboxes\">Sandboxes</a></li>\n<li><a href=\"/api/doctor\">This machine</a></li>\n\
+         <li><a href=\"/metrics\">Figures</a></li>\n</ul>",
+    )
+}
+
+pub(crate) async fn style() -> Response {
+    let style = include_str!("plain.css");
+    ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
+}
+
+/// The description of the API, as people read it.
+pub(crate) fn description(document: &Value) -> String {
+    let mut body = String::new();
+    let text = |value: &Value| escaped(value.as_str().unwrap_or_default());
+    let _ = writeln!(body, "<p>{}</p>", text(&document["info"]["description"]));
+    let mut tags: Vec<String> = Vec::new();
+    let operations = operations(document);
+    for (.., operation) in &operations {
+        let tag = text(&operation["tags"][0]);
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    for tag in tags {
+        let _ = writeln!(body, "<h2>{tag}</h2>");
+        for (path, method, operation) in &operations {
+            if text(&operation["tags"][0]) == tag {
+                describe(&mut body, path, method, operation);
+            }
+        }
+    }
+    let _ = writeln!(body, "<h2>shapes</h2>");
+    for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
+        let pretty = serde_json::to_string_pretty(schema).unwrap_or_default();
+        let _ = writeln!(
+            body,
+            "<details id=\"{name}\"><summary><code>{name}</code></summary><pre>{}</pre></details>",
+            escaped(&pretty),
+            name = escaped(name)
+        );
+    }
+    page("What can be asked for", &body).0
+}
+
+fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
+        for (method, operation) in methods.as_object().into_iter().flatten() {
+            all.push((path.as_str(), method.as_str(), operation));
+        }
+    }
+    all
+}
+
+fn describe(body: &mut String, path: &str, method: &str, operation: &Value) {
+    let text = |value: &Value| escaped(value.as_str().unwrap_or_default());
+    let _ = writeln!(
+        body,
+        "<details><summary><b class=\"{method}\">{}</b> <code>{}</code> {}</summary>",
+        method.to_uppercase(),
+        escaped(path),
+        text(&operation["summary"])
+    );
+    let more = text(&operation["description"]);
+    if !more.is_empty() {
+        let _ = writeln!(body, "<p>{more}</p>");
+    }
+    let parameters: Vec<&Value> =
+        operation["parameters"].as_array().into_iter().flatten().collect();
+    if !parameters.is_empty() {
+        let _ = writeln!(body, "<table>");
+        for one in parameters {
+            let _ = writeln!(
+                body,
+                "<tr><td><code>{}</code><td>{}<td>{}",
+                text(&one["name"]),
+                text(&one["in"]),
+                text(&one["description"])
+            );
+        }
+        let _ = writeln!(body, "</table>");
+    }
+    if let Some(shape) = shape_of(&operation["requestBody"]["content"]) {
+        let _ = writeln!(body, "<p>takes {shape}</p>");
+    }
+    let _ = writeln!(body, "<table>");
+    for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
+        let shape = shape_of(&answer["content"]).unwrap_or_default();
+        let _ = writeln!(
+            body,
+            "<tr><td>{}<td>{}<td>{shape}",
+            escaped(status),
+            text(&answer["description"])
+        );
+    }
+    let _ = writeln!(body, "</table></details>");
+}
+
+/// A link to a shape, or the type of what is sent.
+fn shape_of(content: &Value) -> Option<String> {
+    let (kind, content) = content.as_object()?.iter().next()?;
+    let named = content["schema"]["$ref"].as_str().and_then(|name| name.rsplit('/').next());
+    Some(match named {
+        Some(name) => format!("<a href=\"#{0}\"><code>{0}</code></a>", escaped(name)),
+        None => format!("<code>{}</code>", escaped(kind)),
+    })
+}

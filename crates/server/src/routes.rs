@@ -1,0 +1,136 @@
+//! Every route there is, and what all of them have in common.
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::{drafts, files, machine, runs, sandboxes, start};
+use crate::problem::Problem;
+use crate::{App, auth, events, headers, metrics, pages};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Assize",
+        description = "Puts what models propose on trial, in a sandbox. Programs send the token of `assize serve` as a \
+                       bearer token with every request; what goes wrong is answered by problem details (RFC 9457).",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    components(schemas(Problem))
+)]
+struct Base;
+
+fn described() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Base::openapi())
+        .routes(routes!(machine::health))
+        .routes(routes!(machine::ready))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(runs::list, start::start))
+        .routes(routes!(start::estimate))
+        .routes(routes!(runs::show, runs::remove))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(start::resume))
+        .routes(routes!(start::fork))
+        .routes(routes!(runs::export))
+        .routes(routes!(runs::transcripts))
+        .routes(routes!(runs::scores))
+        .routes(routes!(files::documents))
+        .routes(routes!(files::document))
+        .routes(routes!(files::artifacts))
+        .routes(routes!(files::artifact))
+        .routes(routes!(events::of_run))
+        .routes(routes!(events::of_runs))
+        .routes(routes!(machine::sessions))
+        .routes(routes!(machine::remove_session))
+        .routes(routes!(drafts::workspaces))
+        .routes(routes!(drafts::switch))
+        .routes(routes!(drafts::open_drafts))
+        .routes(routes!(drafts::draft))
+        .routes(routes!(drafts::submissions))
+        .routes(routes!(drafts::submission))
+        .routes(routes!(drafts::accept))
+        .routes(routes!(drafts::reject))
+        .routes(routes!(drafts::undo))
+        .routes(routes!(drafts::audit))
+        .routes(routes!(drafts::verify))
+        .routes(routes!(drafts::events))
+        .routes(routes!(drafts::clean))
+        .routes(routes!(sandboxes::exec))
+        .routes(routes!(sandboxes::list, sandboxes::create))
+        .routes(routes!(sandboxes::remove))
+        .routes(routes!(sandboxes::run))
+        .routes(routes!(sandboxes::read, sandboxes::write))
+        .routes(routes!(machine::examine))
+        .routes(routes!(machine::version))
+        .routes(routes!(machine::link))
+}
+
+/// The OpenAPI document.
+pub fn document() -> Value {
+    let (_, document) = described().split_for_parts();
+    let mut document = json!(document);
+    let problem = json!({
+        "description": "It was not done, and why",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    });
+    let mut operations: Vec<&mut Value> = Vec::new();
+    for methods in
+        document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut())
+    {
+        operations.extend(methods.as_object_mut().into_iter().flat_map(|all| all.values_mut()));
+    }
+    // Any of them can go wrong, in the same way.
+    for operation in operations {
+        operation["responses"]["default"] = problem.clone();
+    }
+    document["components"]["securitySchemes"] =
+        json!({"token": {"type": "http", "scheme": "bearer"}});
+    document["security"] = json!([{"token": []}]);
+    document
+}
+
+pub(crate) fn router(app: &App) -> Router {
+    let (router, _) = described().split_for_parts();
+    let whole = Arc::new(document());
+    let page = pages::description(&whole);
+    router
+        .route("/", get(pages::index))
+        .route("/assets/plain.css", get(pages::style))
+        .route("/enter", get(machine::enter))
+        .route("/api/openapi.json", get(move || async move { Json(&*whole).into_response() }))
+        .route("/api/docs", get(move || async move { Html(page.clone()) }))
+        .fallback(async || Problem::not_found("there is nothing at this address"))
+        .method_not_allowed_fallback(async || {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this address knows other methods")
+        })
+        .layer(DefaultBodyLimit::max(app.longest_request))
+        .layer(from_fn(tell))
+        .layer(from_fn_with_state(app.clone(), auth::check))
+        .layer(from_fn_with_state(app.clone(), headers::add))
+        .with_state(app.clone())
+}
+
+/// Writes down what was asked for: never what stands behind the question mark, which may let somebody in.
+async fn tell(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let begun = std::time::Instant::now();
+    // A fault of ours costs the one request.
+    let answered = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let response = answered.unwrap_or_else(|_| {
+        let detail = "a fault in assize; its log says more";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
+    });
+    let (status, millis) = (response.status().as_u16(), begun.elapsed().as_secs_f64() * 1e3);
+    tracing::info!(%method, path, status, millis, "request");
+    response
+}
