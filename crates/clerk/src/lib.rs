@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod drafts;
 pub mod ended;
 pub mod eval;
+pub mod exec;
 pub mod failure;
 pub mod fork;
 pub mod kept;

@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// reasons. Every step is kept, so that a run can be stopped and go on
     Work(Box<WorkArgs>),
     /// Serve the draft tools to a program that speaks MCP, over standard input and output: workers get copies
-    /// of files, and a gate stands before the files themselves
+    /// of files, and a gate stands before the files themselves. Or the tool that runs code, in a sandbox
     Mcp(McpArgs),
     /// Serve everything over HTTP, for programs and for browsers: an API, and events as they happen. What is under
     /// way when it stops goes on when it is started again

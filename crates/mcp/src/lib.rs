@@ -1,6 +1,6 @@
 //! Our tools over the Model Context Protocol: what others call, they call here.
 //!
-//! Nothing is decided here. A call is handed to the desk with the name that the client gave itself, and what
+//! The draft tools decide nothing. A call is handed to the desk with the name that the client gave itself, and what
 //! the desk answers goes back as it is: as structured content, and as text for clients that know no other.
 
 use std::borrow::Cow;
@@ -18,8 +18,12 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 
+mod code;
+mod http;
 mod stdio;
 
+pub use code::{CodeServer, RUN_CODE};
+pub use http::{HttpService, over_http};
 pub use stdio::{Ended, serve_stdio};
 
 /// What is told to whoever connects.
@@ -41,10 +45,7 @@ impl DraftServer {
 
 impl ServerHandler for DraftServer {
     fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
-        info.server_info = Implementation::new("assize", env!("CARGO_PKG_VERSION"));
-        info.instructions = Some(INSTRUCTIONS.to_owned());
-        info
+        info(INSTRUCTIONS)
     }
 
     async fn list_tools(
@@ -84,6 +85,22 @@ impl ServerHandler for DraftServer {
     }
 }
 
+/// Who we are, and what is told to whoever connects.
+fn info(instructions: &str) -> ServerConfig {
+    let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+    info.server_info = Implementation::new("assize", env!("CARGO_PKG_VERSION"));
+    info.instructions = Some(instructions.to_owned());
+    info
+}
+
+/// A schema as it is sent.
+fn object(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(schema) => Arc::new(schema),
+        _ => Arc::new(JsonObject::new()),
+    }
+}
+
 /// Who calls, as they call themselves.
 fn name_of(context: &RequestContext<RoleServer>) -> String {
     let client = context.peer.peer_info().map(|info| {
@@ -94,10 +111,6 @@ fn name_of(context: &RequestContext<RoleServer>) -> String {
 }
 
 fn offered(tool: tools::Tool) -> Tool {
-    let object = |schema: Value| match schema {
-        Value::Object(schema) => Arc::new(schema),
-        _ => Arc::new(JsonObject::new()),
-    };
     let hints = ToolAnnotations::from_raw(
         None,
         Some(tool.only_reads),

@@ -1,13 +1,9 @@
 //! Over standard input and output, as most clients start their servers.
 
-use std::sync::Arc;
-
-use assize_draft::Desk;
 use assize_types::Cancel;
+use rmcp::handler::server::ServerHandler;
 use rmcp::service::{RoleServer, ServerInitializeError, serve_server};
 use rmcp::transport::async_rw::AsyncRwTransport;
-
-use crate::DraftServer;
 
 /// The longest message that is read: a draft is far shorter.
 const LONGEST_MESSAGE: usize = 64 << 20;
@@ -22,13 +18,13 @@ pub enum Ended {
     Broken(String),
 }
 
-/// Serves the draft tools until the client has gone.
-pub async fn serve_stdio(desk: Arc<Desk>, cancel: &Cancel) -> Ended {
+/// Serves tools until the client has gone.
+pub async fn serve_stdio(tools: impl ServerHandler, cancel: &Cancel) -> Ended {
     let transport =
         AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())
             .with_max_line_length(LONGEST_MESSAGE);
     let begun = tokio::select! {
-        begun = serve_server(DraftServer::new(desk), transport) => begun,
+        begun = serve_server(tools, transport) => begun,
         reason = cancel.cancelled() => return Ended::Cancelled(reason),
     };
     let service = match begun {

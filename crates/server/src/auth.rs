@@ -17,8 +17,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-use crate::App;
 use crate::problem::Problem;
+use crate::{App, mcp};
 
 /// How long a link can be followed.
 const LINK_LIVES: Duration = Duration::from_secs(15 * 60);
@@ -60,6 +60,13 @@ impl Token {
     /// The token itself, for whoever may have it.
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+
+    /// One that opens nothing but the tools at one address. It is made of this one, and this one not of it.
+    pub(crate) fn scoped(&self, scope: &str) -> String {
+        let hash = Sha256::new().chain_update(b"assize scope ").chain_update(&self.0);
+        let hash = hash.chain_update(b" ").chain_update(scope).finalize();
+        BASE64_URL_SAFE_NO_PAD.encode(hash)
     }
 
     /// What a cookie holds instead of it.
@@ -155,6 +162,11 @@ impl Guard {
         format!("assize-{}", self.port)
     }
 
+    /// A token that opens nothing but the tools at one address.
+    pub(crate) fn scoped(&self, scope: &str) -> Option<String> {
+        self.token.as_ref().map(|token| token.scoped(scope))
+    }
+
     /// Whether we are called by a name of ours: a page elsewhere that has its own name point to us cannot.
     fn knows_host(&self, headers: &HeaderMap) -> bool {
         let mut all = headers.get_all(HOST).iter();
@@ -185,12 +197,14 @@ impl Guard {
     }
 
     /// How somebody shows that they may come in.
-    fn shown(&self, headers: &HeaderMap) -> Shown {
+    fn shown(&self, headers: &HeaderMap, path: &str) -> Shown {
         let Some(token) = &self.token else { return Shown::NotAsked };
         let bearer = headers.get(AUTHORIZATION).map(|value| {
             let value = value.to_str().unwrap_or_default();
             let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
-            scheme.eq_ignore_ascii_case("bearer") && same(rest.trim(), &token.0)
+            let fits = |good: &str| same(rest.trim(), good);
+            let scoped = || mcp::scope(path).is_some_and(|scope| fits(&token.scoped(scope)));
+            scheme.eq_ignore_ascii_case("bearer") && (fits(&token.0) || scoped())
         });
         match bearer {
             Some(true) => return Shown::Token,
@@ -234,7 +248,7 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
         let hint = "name it with `assize serve --host NAME` if it is";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, detail).hint(hint).into_response();
     }
-    let shown = guard.shown(headers);
+    let shown = guard.shown(headers, path);
     if !guard.trusts_origin(request.method(), headers, shown == Shown::Cookie) {
         let detail = "the request comes from a page of another server";
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
@@ -346,15 +360,33 @@ mod tests {
             assert!(cookie.contains(part), "{cookie}");
         }
         let pair = cookie.split(';').next().unwrap();
-        assert_eq!(guard.shown(&headers(&[("cookie", pair)])), Shown::Cookie);
+        assert_eq!(guard.shown(&headers(&[("cookie", pair)]), "/api/runs"), Shown::Cookie);
         let beside = format!("a=b; {pair}; c=d");
-        assert_eq!(guard.shown(&headers(&[("cookie", &beside)])), Shown::Cookie);
+        assert_eq!(guard.shown(&headers(&[("cookie", &beside)]), "/api/runs"), Shown::Cookie);
         let other = pair.replacen("assize-8080", "assize-8081", 1);
-        assert_eq!(guard.shown(&headers(&[("cookie", &other)])), Shown::Nothing);
+        assert_eq!(guard.shown(&headers(&[("cookie", &other)]), "/api/runs"), Shown::Nothing);
         let token = format!("Bearer {}", "t".repeat(32));
-        assert_eq!(guard.shown(&headers(&[("authorization", &token)])), Shown::Token);
+        assert_eq!(guard.shown(&headers(&[("authorization", &token)]), "/api/runs"), Shown::Token);
         let wrong = [("authorization", "Bearer wrong"), ("cookie", pair)];
-        assert_eq!(guard.shown(&headers(&wrong)), Shown::Wrong);
-        assert_eq!(guard.shown(&HeaderMap::new()), Shown::Nothing);
+        assert_eq!(guard.shown(&headers(&wrong), "/api/runs"), Shown::Wrong);
+        assert_eq!(guard.shown(&HeaderMap::new(), "/api/runs"), Shown::Nothing);
+    }
+
+    #[test]
+    fn a_token_for_tools_opens_nothing_else() {
+        let guard = guard(true, "127.0.0.1:8080", &[]);
+        let token = format!("Bearer {}", guard.scoped("drafts/mine").unwrap());
+        let sent = headers(&[("authorization", &token)]);
+        assert_eq!(guard.shown(&sent, "/mcp/drafts/mine"), Shown::Token);
+        for other in [
+            "/mcp/drafts/yours",
+            "/mcp/code",
+            "/api/runs",
+            "/mcp/drafts",
+            "/",
+            "/mcp/drafts/mine/x",
+        ] {
+            assert_eq!(guard.shown(&sent, other), Shown::Wrong, "{other}");
+        }
     }
 }

@@ -56,8 +56,8 @@ impl Told {
             "submitted" => "DRAFT_READY",
             "applied" => "DRAFT_ACCEPTED",
             "undone" => "DRAFT_UNDONE",
-            "decided" if entry.detail["verdict"] == "reject" => "DRAFT_REJECTED",
-            "decided" if entry.detail["verdict"] == "escalate" => "DRAFT_ESCALATED",
+            "decided" if entry.detail["verdict"] == "rejected" => "DRAFT_REJECTED",
+            "decided" if entry.detail["verdict"] == "escalated" => "DRAFT_ESCALATED",
             action => action,
         };
         let data = json!({"id": entry.id, "at": entry.at, "actor": entry.actor,

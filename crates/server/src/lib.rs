@@ -12,6 +12,7 @@ mod extract;
 mod headers;
 mod hub;
 mod listen;
+mod mcp;
 mod metrics;
 mod pace;
 mod pages;
@@ -23,6 +24,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use assize_clerk::{Clerk, Failure, FailureKind, Role};
 use assize_sandbox::Manager;
@@ -42,6 +44,9 @@ use crate::problem::Problem;
 pub use auth::Token;
 pub use listen::{Certificate, Exposure};
 pub use routes::document;
+
+/// How long it is waited for verdicts when the server stops.
+const LAST_VERDICTS: Duration = Duration::from_secs(5);
 
 /// How the server is set up.
 #[derive(Debug)]
@@ -181,6 +186,7 @@ impl Server {
             let runs = if went_on == 1 { "run" } else { "runs" };
             app.clerk.listener.note(&format!("going on with {went_on} {runs}"));
         }
+        mcp::tidy(&app).await;
         let readers = [&app.events, &app.audit].map(|hub| {
             let (hub, closing) = (hub.clone(), app.closing.clone());
             tokio::spawn(async move { hub.read(closing).await })
@@ -193,6 +199,10 @@ impl Server {
         let served = axum::serve(listener, routes::router(&app)).with_graceful_shutdown(stop).await;
         app.closing.cancel();
         app.docket.close().await;
+        for (_, desk) in app.desks.all() {
+            // What takes longer is decided by whoever comes next.
+            let _ = tokio::time::timeout(LAST_VERDICTS, desk.finish_deciding()).await;
+        }
         if let Some(sandboxes) = app.sandboxes.get() {
             sandboxes.close().await;
         }

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::api::{drafts, files, machine, runs, sandboxes, start};
 use crate::problem::Problem;
-use crate::{App, auth, events, headers, metrics, pages};
+use crate::{App, auth, events, headers, mcp, metrics, pages};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -65,7 +65,7 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(drafts::verify))
         .routes(routes!(drafts::events))
         .routes(routes!(drafts::clean))
-        .routes(routes!(sandboxes::exec))
+        .routes(routes!(sandboxes::run_once))
         .routes(routes!(sandboxes::list, sandboxes::create))
         .routes(routes!(sandboxes::remove))
         .routes(routes!(sandboxes::run))
@@ -73,6 +73,7 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(machine::examine))
         .routes(routes!(machine::version))
         .routes(routes!(machine::link))
+        .routes(routes!(machine::token))
 }
 
 /// The OpenAPI document.
@@ -104,6 +105,7 @@ pub(crate) fn router(app: &App) -> Router {
     let whole = Arc::new(document());
     let page = pages::description(&whole);
     router
+        .merge(mcp::routes(app))
         .route("/", get(pages::index))
         .route("/assets/plain.css", get(pages::style))
         .route("/enter", get(machine::enter))

@@ -18,6 +18,11 @@ pub(crate) struct WorkspaceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
+    /// Which tools: drafts, or code, which runs programs in sandboxes. Never both: whoever drafts must not be able to
+    /// execute
+    #[arg(long, value_name = "TOOLS", value_parser = ["drafts", "code"], default_value = "drafts", hide_possible_values = true)]
+    pub(crate) tools: String,
+
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArgs,
 

@@ -1,9 +1,9 @@
-//! `assize mcp`: the draft tools for whoever speaks the protocol.
+//! `assize mcp`: our tools for whoever speaks the protocol.
 
 use std::io::IsTerminal;
 
 use assize_draft::{GATE, Options};
-use assize_mcp::{Ended, serve_stdio};
+use assize_mcp::{CodeServer, DraftServer, Ended, serve_stdio};
 use assize_types::Cancel;
 
 use super::{desk, keep, options, show, verifier, warn_of_contract};
@@ -11,7 +11,8 @@ use crate::args::McpArgs;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, DIM, note, paint};
-use crate::{kept, until_cancelled};
+use crate::voice::clerk;
+use crate::{kept, until_cancelled, walls};
 
 pub(crate) async fn run(
     args: McpArgs,
@@ -19,6 +20,9 @@ pub(crate) async fn run(
     around: &Surroundings,
     cancel: Cancel,
 ) -> Result<(), Failure> {
+    if args.tools == "code" {
+        return code(&args, config, around, &cancel).await;
+    }
     let store = kept::open_safe(config, around)?;
     let how = Options { verifier: Some(verifier(config, around)?), ..options(config)? };
     let desk = desk(&args.workspace, around, store, how)?;
@@ -40,12 +44,36 @@ pub(crate) async fn run(
     if std::io::stdin().is_terminal() {
         note("this speaks MCP, and is started by a program that does; Ctrl-C ends it");
     }
-    let ended = serve_stdio(desk.clone(), &cancel).await;
+    let ended = serve_stdio(DraftServer::new(desk.clone()), &cancel).await;
     // What was handed in is decided, though nobody waits for it any more.
     tokio::select! {
         () = desk.finish_deciding() => {}
         _ = cancel.cancelled() => {}
     }
+    told(ended)
+}
+
+/// Serves the tool that runs code, and no other.
+async fn code(
+    args: &McpArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: &Cancel,
+) -> Result<(), Failure> {
+    if args.workspace.workspace.is_some() {
+        let message = "`--tools code` has no workspace: what it runs sees no files of yours";
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    config.refuse_withheld()?;
+    walls::wanted(config)?;
+    note(&paint(DIM, "code in sandboxes, over standard input and output"));
+    if std::io::stdin().is_terminal() {
+        note("this speaks MCP, and is started by a program that does; Ctrl-C ends it");
+    }
+    told(serve_stdio(CodeServer::new(clerk(config, around, true)), cancel).await)
+}
+
+fn told(ended: Ended) -> Result<(), Failure> {
     match ended {
         Ended::Closed => Ok(()),
         Ended::Cancelled(reason) => Err(Failure::new(FailureKind::Interrupted, reason)),

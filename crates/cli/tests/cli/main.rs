@@ -14,6 +14,7 @@ mod readme;
 mod run;
 mod runs;
 mod sandboxes;
+mod serve;
 mod settings;
 mod trust;
 mod walls;

@@ -1,11 +1,10 @@
 //! Sandboxes: code that is run in a fresh one, and those that stay for a while.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_clerk::Failure;
-use assize_clerk::walls;
+use assize_clerk::{Clerk, Failure, exec, walls};
 use assize_sandbox::{
     Command, Finished, Key, Language, Limits, Manager, Outcome, Record, Sandbox, SandboxError,
     Spec, WORKSPACE,
@@ -115,50 +114,26 @@ impl Ran {
     post, path = "/api/exec", tag = "sandboxes", request_body = Exec,
     responses((status = 200, description = "How it went, well or not", body = Ran)),
 )]
-pub(crate) async fn exec(
+pub(crate) async fn run_once(
     State(app): State<App>,
     Sent { body, .. }: Sent<Exec>,
 ) -> Result<Json<Ran>, Problem> {
     app.pace()?;
-    let config = body.settings.applied(&app.clerk.config)?;
-    let spec = walls::spec(body.image, &config)?;
-    let inputs = inputs(body.files)?;
-    let language = Language::from(body.language);
-    let (_manager, sandbox, why) =
-        walls::make(&config, &app.clerk.around, &[language], &spec).await?;
-    let isolation = format!("{} ({why})", sandbox.isolation());
-    let ran = async {
-        for input in &inputs {
-            let path = format!("{WORKSPACE}/{}", input.name);
-            sandbox.write_with_mode(&path, &input.bytes, 0o444).await?;
-        }
-        let stdin = body.stdin.is_some();
-        let mut command = Command::default().args(body.arguments).stdin(stdin);
-        command.env.extend(body.env);
-        let running = sandbox.run(language, body.code.as_bytes(), command).await?;
-        if let Some(text) = body.stdin {
-            let stdin = running.stdin();
-            tokio::spawn(async move {
-                // A program need not read it.
-                let _ = stdin.write(text.as_bytes()).await;
-                stdin.close();
-            });
-        }
-        let mut ran = Ran::new(&running.finish().await?, isolation);
-        if body.keep_files {
-            let given: BTreeSet<String> = inputs.iter().map(|input| input.name.clone()).collect();
-            let mut harvest = sandbox.harvest(WORKSPACE, &given).await?;
-            let files = std::mem::take(&mut harvest.files).into_iter();
-            ran.files = files
-                .map(|(name, bytes)| Left { name, base64: BASE64_STANDARD.encode(bytes) })
-                .collect();
-            ran.not_taken = harvest.left();
-        }
-        Ok::<_, SandboxError>(ran)
+    let clerk = Clerk { config: body.settings.applied(&app.clerk.config)?, ..app.clerk.clone() };
+    let ask = exec::Ask {
+        code: body.code,
+        language: body.language.into(),
+        arguments: body.arguments,
+        env: body.env,
+        stdin: body.stdin,
+        inputs: inputs(body.files)?,
+        keep_files: body.keep_files,
+        image: body.image,
     };
-    let ran = ran.await;
-    sandbox.end().await;
-    Ok(Json(ran?))
+    let exec::Ran { finished, isolation, files, not_taken } = exec::run(ask, &clerk).await?;
+    let left = |(name, bytes)| Left { name, base64: BASE64_STANDARD.encode::<Vec<u8>>(bytes) };
+    let files = files.into_iter().map(left).collect();
+    Ok(Json(Ran { files, not_taken, ..Ran::new(&finished, isolation) }))
 }
 
 /// A sandbox that stays for a while.
@@ -354,11 +329,7 @@ pub(crate) async fn run(
     command.wall = body.timeout_seconds.map(wall).transpose()?;
     let running = sandbox.exec(command).await?;
     if let Some(text) = body.stdin {
-        let stdin = running.stdin();
-        tokio::spawn(async move {
-            let _ = stdin.write(text.as_bytes()).await;
-            stdin.close();
-        });
+        exec::feed(running.stdin(), text);
     }
     let finished = running.finish().await?;
     Ok(Json(Ran::new(&finished, sandbox.isolation().to_string())))

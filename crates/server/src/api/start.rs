@@ -10,7 +10,7 @@ use assize_consult::At;
 use assize_draft::work::Mode;
 use assize_gateway::Estimate;
 use assize_sandbox::Language;
-use assize_store::{Once, Run};
+use assize_store::{Once, Run, RunStatus};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::LOCATION;
@@ -527,6 +527,9 @@ pub(crate) async fn resume(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     app.refuse_held(&run, body.take_over)?;
+    if run.status == RunStatus::Done {
+        return Err(Problem::conflict(format!("`{}` is done", run.id)));
+    }
     app.begin(None, async |mut clerk| {
         clerk.config = body.settings.applied(&clerk.config)?;
         let again = GoOn { run: run.id.to_string(), take_over: body.take_over };

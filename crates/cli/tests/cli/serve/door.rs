@@ -1,0 +1,320 @@
+//! Who may come in, and what is refused at the door.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Serving, fibonacci, home};
+use crate::Ran;
+
+#[test]
+fn only_those_with_the_token_come_in() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let token = format!("Bearer {}", serving.token);
+    let paths = [
+        "/api/runs",
+        "/api/openapi.json",
+        "/api/docs",
+        "/",
+        "/metrics",
+        "/api/doctor",
+        "/nowhere",
+        "/mcp/code",
+    ];
+    for path in paths {
+        let refused = serving.raw(Method::GET, path, &[], "");
+        assert_eq!(refused.header("www-authenticate"), "Bearer realm=\"assize\"");
+        refused.refused(401);
+        for wrong in ["Bearer", "Bearer x", "Basic abc", &token[..token.len() - 1], &serving.token]
+        {
+            serving.raw(Method::GET, path, &[("authorization", wrong)], "").refused(401);
+        }
+        serving.raw(Method::GET, path, &[("cookie", "assize=x; other=y")], "").refused(401);
+    }
+    // Whoever looks after the machine needs none.
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(serving.raw(Method::GET, path, &[("host", "anything")], "").status, 200);
+    }
+    assert_eq!(serving.raw(Method::GET, "/api/runs", &[("authorization", &token)], "").status, 200);
+    // The same token after it was started anew.
+    let before = serving.token.clone();
+    assert_eq!(serving.stop(), 0);
+    let serving = Serving::start(&home, &[]);
+    assert_eq!(serving.token, before);
+    use std::os::unix::fs::MetadataExt;
+    let file = home.folder.path().join(".local/state/assize/serve.token");
+    assert_eq!(std::fs::metadata(file).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_link_becomes_a_cookie_once() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
+    let entered = serving.raw(Method::GET, &path, &[], "");
+    assert_eq!(entered.status, 200);
+    let cookie = entered.header("set-cookie").to_owned();
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+    assert!(!cookie.contains(&serving.token) && !entered.text.contains(&serving.token));
+    let cookie = cookie.split(';').next().unwrap();
+    let looked = serving.raw(Method::GET, "/api/runs", &[("cookie", cookie)], "");
+    assert_eq!(looked.status, 200);
+    // With it, pages of others can do nothing.
+    let origin = format!("http://127.0.0.1:{}", serving.port());
+    let json = ("content-type", "application/json");
+    for (name, value, status) in [
+        ("origin", origin.as_str(), 201),
+        ("origin", "http://evil.example", 403),
+        ("origin", "null", 403),
+        ("sec-fetch-site", "cross-site", 403),
+        ("sec-fetch-site", "same-site", 403),
+        ("sec-fetch-site", "same-origin", 201),
+    ] {
+        let headers = [("cookie", cookie), json, (name, value)];
+        let answer = serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string());
+        assert_eq!(answer.status, status, "{name}: {value}: {answer:?}");
+        assert_eq!(answer.header("access-control-allow-origin"), "");
+    }
+    // A form cannot say that it is JSON.
+    for kind in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    {
+        let headers = [("cookie", cookie), ("content-type", kind)];
+        serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string()).refused(415);
+    }
+    let again = serving.raw(Method::GET, &path, &[], "");
+    assert_eq!((again.status, again.header("set-cookie")), (410, ""));
+    assert_eq!(serving.raw(Method::GET, "/enter?ticket=guessed", &[], "").status, 410);
+    // Another one, for another browser.
+    let link = serving.post("/api/links", json!({})).good();
+    let entered = serving.raw(Method::GET, link["path"].as_str().unwrap(), &[], "");
+    assert_eq!(entered.status, 200);
+}
+
+#[test]
+fn another_name_is_not_answered_to() {
+    let home = home();
+    let serving = Serving::start(&home, &["--host", "assize.example"]);
+    let (token, port) = (format!("Bearer {}", serving.token), serving.port());
+    for (host, status) in [
+        (format!("localhost:{port}"), 200),
+        (format!("assize.example:{port}"), 200),
+        ("assize.example".to_owned(), 421),
+        (format!("evil.example:{port}"), 421),
+        ("evil.example".to_owned(), 421),
+    ] {
+        let headers = [("authorization", token.as_str()), ("host", host.as_str())];
+        let answer = serving.raw(Method::GET, "/api/version", &headers, "");
+        assert_eq!(answer.status, status, "{host}: {answer:?}");
+    }
+    // Not even with the link, which a page elsewhere may have learned of.
+    let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
+    serving.raw(Method::GET, &path, &[("host", "evil.example")], "").refused(421);
+    assert_eq!(serving.raw(Method::GET, &path, &[], "").status, 200);
+}
+
+#[test]
+fn browsers_are_told_to_be_careful() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    for path in ["/", "/api/docs", "/api/runs", "/nowhere"] {
+        let answer = serving.get(path);
+        let policy = answer.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-store"),
+            ("cross-origin-opener-policy", "same-origin"),
+        ] {
+            assert_eq!(answer.header(name), value, "{path}: {name}");
+        }
+    }
+    let page = serving.get("/api/docs").text;
+    assert!(page.contains("/api/runs/{id}/events") && !page.contains("<script"), "{page}");
+}
+
+/// What can be done without a model.
+const FIB: &str = "Calculate fibonacci(10)";
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let home = home().set("ASSIZE_SERVE_LONGEST_REQUEST", "64K");
+    let serving = Serving::start(&home, &[]);
+    let token = format!("Bearer {}", serving.token);
+    let send = |kind: &str, body: String| {
+        let headers = [("authorization", token.as_str()), ("content-type", kind)];
+        serving.raw(Method::POST, "/api/runs", &headers, body)
+    };
+    let json = "application/json";
+    send(json, "{".to_owned()).refused(400);
+    send(json, "[]".to_owned()).refused(422);
+    send(json, "{}".to_owned()).refused(422);
+    send("text/plain", fibonacci().to_string()).refused(415);
+    let large = json!({"kind": "run", "task": "x".repeat(100 << 10)}).to_string();
+    let problem = send(json, large).refused(413);
+    assert!(problem["detail"].as_str().unwrap().contains("bytes are more"), "{problem}");
+    for (body, word) in [
+        (json!({"kind": "walk"}), "walk"),
+        (json!({"kind": "run"}), "task"),
+        (json!({"kind": "run", "task": 5}), "string"),
+        (json!({"kind": "run", "task": "x", "tsak": 1}), "tsak"),
+        (json!({"kind": "run", "task": "  "}), "empty"),
+        (json!({"kind": "run", "task": "x", "max_attempts": 0}), "max_attempts"),
+        (json!({"kind": "run", "task": "x", "max_attempts": 1_000_000}), "max_attempts"),
+        (json!({"kind": "run", "task": "x", "language": "cobol"}), "cobol"),
+        (json!({"kind": "run", "task": FIB, "files": [{"name": "../x", "text": ""}]}), "name"),
+        (
+            json!({"kind": "run", "task": FIB, "files": [{"name": "/etc/passwd", "text": ""}]}),
+            "name",
+        ),
+        (json!({"kind": "run", "task": FIB, "files": [{"name": "x"}]}), "base64"),
+        (json!({"kind": "run", "task": FIB, "files": [{"name": "x", "base64": "?"}]}), "base64"),
+        (json!({"kind": "run", "task": FIB, "session": "../../x"}), "x"),
+        (json!({"kind": "run", "task": FIB, "settings": {"memory": "lots"}}), "size"),
+        (json!({"kind": "run", "task": FIB, "settings": {"isolation": "paper"}}), "paper"),
+        (json!({"kind": "run", "task": FIB, "settings": {"provider": "nobody"}}), "nobody"),
+        (json!({"kind": "consult", "ticker": "../etc"}), "ticker"),
+        (json!({"kind": "consult", "ticker": "NVDA", "personas": "]["}), "personas"),
+        (json!({"kind": "debate", "document": ""}), "empty"),
+        (json!({"kind": "eval", "name": "x", "problems": "no"}), "1"),
+    ] {
+        let problem = send(json, body.to_string()).refused(422);
+        assert!(problem["detail"].as_str().unwrap().contains(word), "{body}: {problem}");
+    }
+    for (body, status) in [
+        (json!({"kind": "work", "workspace": "../etc"}), 404),
+        (json!({"kind": "consult", "ticker": "NVDA", "root": "/etc"}), 404),
+        (json!({"kind": "run", "task": "x", "settings": {"provider": "openai"}}), 409),
+    ] {
+        send(json, body.to_string()).refused(status);
+    }
+    for (method, path, status) in [
+        (Method::PUT, "/api/runs", 405),
+        (Method::GET, "/api/nothing", 404),
+        (Method::GET, "/api/runs/run-aaaaaaaa", 404),
+        (Method::GET, "/api/runs/%00", 404),
+        (Method::GET, "/api/runs/..%2f..%2fetc", 404),
+        (Method::GET, "/api/runs?limit=0", 400),
+        (Method::GET, "/api/runs?limit=x", 400),
+        (Method::GET, "/api/runs?colour=red", 400),
+        (Method::GET, "/api/runs?status=asleep", 400),
+        (Method::GET, "/api/runs?before=run-aaaaaaaa", 404),
+        (Method::DELETE, "/api/runs/run-aaaaaaaa", 404),
+        (Method::POST, "/api/runs/run-aaaaaaaa/cancel", 404),
+        (Method::POST, "/api/runs/run-aaaaaaaa/resume", 404),
+        (Method::POST, "/api/runs/run-aaaaaaaa/fork", 404),
+        (Method::GET, "/api/workspaces/none/drafts", 404),
+        (Method::GET, "/api/sandboxes/none/files?path=x", 404),
+        (Method::DELETE, "/api/sandboxes/none", 404),
+        (Method::DELETE, "/api/sessions/..%2f..", 404),
+    ] {
+        serving.ask(method.clone(), path, None).refused(status);
+    }
+    assert_eq!(serving.get("/api/runs").good()["runs"], json!([]));
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
+fn where_it_may_listen_and_with_what() {
+    let home = home();
+    home.write("short.token", "x\n");
+    home.write("open.token", &"t".repeat(40));
+    let mut told = Vec::new();
+    for args in [
+        &["--listen", "0.0.0.0:0"][..],
+        &["--listen", "0.0.0.0:0", "--no-auth", "--behind-proxy"],
+        &["--listen", "nowhere"],
+        &["--root", "here"],
+        &["--root", "../x=."],
+        &["--root", "here=nowhere"],
+        &["--token-file", "short.token"],
+        &["--token-file", "open.token"],
+        &["--tls-cert", "none.pem", "--tls-key", "none.pem"],
+    ] {
+        std::process::Command::new("chmod")
+            .args(["600", "short.token"])
+            .current_dir(home.work())
+            .status()
+            .unwrap();
+        let Ran { code, err, .. } = home.run(&[&["serve"][..], args].concat());
+        told.push(format!("{code} {}", err.trim_end()));
+    }
+    insta::assert_snapshot!(told.join("\n\n"));
+}
+
+#[test]
+fn without_a_token_only_on_this_machine_and_never_silently() {
+    let home = home();
+    let serving = Serving::start(&home, &["--no-auth"]);
+    assert_eq!(serving.raw(Method::GET, "/api/runs", &[], "").status, 200);
+    serving.raw(Method::GET, "/api/runs", &[("origin", "http://evil.example")], "").refused(403);
+    serving.raw(Method::GET, "/api/runs", &[("host", "evil.example")], "").refused(421);
+    serving.post("/api/tokens", json!({"scope": "code"})).refused(409);
+}
+
+#[test]
+fn too_much_in_a_short_time_is_refused() {
+    let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "3");
+    let serving = Serving::start(&home, &[]);
+    for _ in 0..3 {
+        serving.begin(fibonacci());
+    }
+    let problem = serving.post("/api/runs", fibonacci()).refused(429);
+    assert!(problem["hint"].as_str().unwrap().contains("serve.starts_per_minute"), "{problem}");
+    assert_eq!(serving.get("/api/runs").status, 200);
+    drop(serving);
+    let slow = crate::exec::home()
+        .set("ASSIZE_SERVE_MOST_RUNNING", "1")
+        .set("ASSIZE_REHEARSAL_LATENCY_MS", "500");
+    let serving = Serving::start(&slow, &[]);
+    let run = serving.begin(super::debate());
+    serving.post("/api/runs", super::debate()).refused(429);
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
+    serving.end_of(&run);
+    serving.begin(fibonacci());
+}
+
+#[test]
+fn what_the_operator_has_set_is_a_limit() {
+    let home = home()
+        .set("ASSIZE_SANDBOX_MEMORY", "128M")
+        .set("ASSIZE_BUDGET_MAX_COST", "1")
+        .set("ASSIZE_SANDBOX_ISOLATION", "docker");
+    let serving = Serving::start(&home, &[]);
+    for (settings, word) in [
+        (json!({"memory": "256M"}), "128M at most"),
+        (json!({"max_cost": 2}), "1 at most"),
+        (json!({"isolation": "jail"}), "as strong as docker"),
+        (json!({"isolation": "auto"}), "as strong as docker"),
+    ] {
+        let body = json!({"kind": "run", "task": "Calculate fibonacci(10)", "settings": settings});
+        let problem = serving.post("/api/runs", body).refused(422);
+        assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+    }
+    let keys = serving.get("/api/doctor?offline=true").good();
+    assert!(keys["providers"].as_array().is_some_and(|all| all.len() == 6), "{keys}");
+}
+
+#[test]
+fn keys_never_leave() {
+    let key = "sk-ant-REDACTED";
+    let home = home().set("ANTHROPIC_API_KEY", key).set("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
+    let serving = Serving::start(&home, &[]);
+    let run =
+        serving.begin(json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 1}));
+    let shown = serving.end_of(&run);
+    assert_eq!(shown["status"], "failed", "{shown}");
+    let mut all = vec![shown.to_string()];
+    for path in
+        ["/api/doctor?offline=true", "/metrics", "/api/runs", &format!("/api/runs/{run}/export")]
+    {
+        all.push(serving.get(path).text);
+    }
+    all.extend(serving.told(&run, None).into_iter().map(|told| told.data.to_string()));
+    let found: Vec<&String> = all.iter().filter(|text| text.contains(key)).collect();
+    assert!(found.is_empty(), "{found:?}");
+    let failed: Value = serving.get(&format!("/api/runs/{run}")).good();
+    assert!(failed["error"].as_str().is_some_and(|error| !error.is_empty()), "{failed}");
+}

@@ -1,0 +1,154 @@
+//! Drafts: a worker that is followed, and people who decide.
+
+use serde_json::{Value, json};
+
+use super::{PATH, Serving, names};
+use crate::Home;
+use crate::drafts::{WATCHDOG, project};
+
+fn begin(serving: &Serving<'_>) -> String {
+    serving.begin(
+        json!({"kind": "work", "workspace": "mine", "task": "Add --version flag to watchdog.py"}),
+    )
+}
+
+fn waiting(serving: &Serving<'_>) -> Vec<Value> {
+    let listed = serving.get("/api/workspaces/mine/submissions").good();
+    listed["submissions"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_draft_is_followed_to_its_end_and_undone() {
+    let home = project().set("PATH", PATH);
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let run = begin(&serving);
+    let told = serving.told(&run, None);
+    for name in ["tool_called", "DRAFT_READY", "DRAFT_ACCEPTED", "work_finished", "run_ended"] {
+        assert!(names(&told).contains(&name), "{name}: {told:?}");
+    }
+    let shown = serving.get(&format!("/api/runs/{run}")).good();
+    assert_eq!(shown["result"]["outcome"], "accepted", "{shown}");
+    assert_ne!(home.text("src/watchdog.py"), WATCHDOG);
+    let settled = serving.get("/api/workspaces/mine/submissions?all=true").good();
+    let accepted =
+        settled["submissions"].as_array().unwrap().iter().find(|one| one["stage"] == "accepted");
+    let id = accepted.unwrap_or_else(|| panic!("{settled}"))["id"].as_u64().unwrap();
+    let one = serving.get(&format!("/api/workspaces/mine/submissions/msg_{id}")).good();
+    assert!(one["diffs"][0]["diff"].as_str().unwrap().contains("+++"), "{one}");
+    let undone =
+        serving.post(&format!("/api/workspaces/mine/submissions/{id}/undo"), json!({})).good();
+    assert_eq!(undone["stage"], "undone");
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    serving.post(&format!("/api/workspaces/mine/submissions/{id}/undo"), json!({})).refused(409);
+    let whole = serving.get("/api/workspaces/mine/audit/verify").good();
+    assert_eq!((&whole["intact"], &whole["wrong"]), (&json!(true), &json!([])));
+}
+
+#[test]
+fn people_decide_and_workers_hear_of_it() {
+    let home = project().set("PATH", PATH).set("ASSIZE_DRAFT_REVIEW", "always");
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    serving.block_on(async {
+        let mut stream = serving.follow("/api/workspaces/mine/events", None).await;
+        assert_eq!(stream.next().await.unwrap().name, "snapshot");
+        tokio::task::block_in_place(|| begin_by_hand(&home));
+        let mut heard = Vec::new();
+        while !heard.iter().any(|name| name == "DRAFT_ESCALATED") {
+            heard.push(stream.next().await.unwrap().name);
+        }
+        assert!(heard.contains(&"DRAFT_READY".to_owned()), "{heard:?}");
+    });
+    let escalated = waiting(&serving);
+    assert_eq!(escalated.len(), 1, "{escalated:?}");
+    let id = escalated[0]["id"].as_u64().unwrap();
+    let at = format!("/api/workspaces/mine/submissions/{id}");
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    // The file has changed since: only by force.
+    home.write("src/watchdog.py", &format!("# mine\n{WATCHDOG}"));
+    let problem = serving.post(&format!("{at}/accept"), json!({})).refused(409);
+    assert!(problem["hint"].as_str().unwrap().contains("force"), "{problem}");
+    let shown = serving.get(&at).good();
+    assert!(shown["diffs"][0]["changed_meanwhile"].as_str().unwrap().contains("# mine"), "{shown}");
+    let accepted = serving.post(&format!("{at}/accept"), json!({"force": true})).good();
+    assert_eq!(accepted["stage"], "accepted");
+    assert!(!home.text("src/watchdog.py").contains("# mine"));
+    serving.post(&format!("{at}/accept"), json!({})).refused(409);
+    serving.post(&format!("{at}/reject"), json!({"reason": "late"})).refused(409);
+    serving.post("/api/workspaces/mine/submissions/999/accept", json!({})).refused(404);
+
+    begin_by_hand(&home);
+    let id = waiting(&serving)[0]["id"].as_u64().unwrap();
+    let at = format!("/api/workspaces/mine/submissions/{id}");
+    let rejected = serving.post(&format!("{at}/reject"), json!({"reason": "not like this"})).good();
+    assert_eq!(rejected["stage"], "rejected", "{rejected}");
+    assert!(rejected.to_string().contains("not like this"), "{rejected}");
+
+    let log = serving.get("/api/workspaces/mine/audit?limit=2").good();
+    assert_eq!(log["entries"].as_array().unwrap().len(), 2, "{log}");
+    let next = format!("/api/workspaces/mine/audit?after={}", log["next"]);
+    assert!(serving.get(&next).good()["entries"].as_array().unwrap().len() > 2);
+    let workspaces = serving.get("/api/workspaces").good();
+    assert_eq!(workspaces["workspaces"][0]["name"], "mine", "{workspaces}");
+    let off =
+        serving.ask(reqwest::Method::PUT, "/api/workspaces/mine/tools", Some(json!({"on": false})));
+    assert_eq!(off.status, 204);
+    assert_eq!(serving.get("/api/workspaces").good()["workspaces"][0]["tools_on"], false);
+    let body =
+        json!({"kind": "work", "workspace": "mine", "task": "Add --version flag to watchdog.py"});
+    serving.post("/api/runs", body).refused(422);
+    assert!(serving.post("/api/workspaces/mine/clean", json!({})).good().is_object());
+}
+
+/// A worker in another process, which leaves its draft to a person.
+fn begin_by_hand(home: &Home) {
+    let ran = home.run(&["work", "Add --version flag to watchdog.py"]);
+    assert_eq!(ran.code, 6, "{}", ran.err);
+}
+
+#[test]
+fn drafts_that_are_open_are_shown() {
+    let home = project().set("PATH", PATH);
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let token = serving.post("/api/tokens", json!({"scope": "drafts/mine"})).good();
+    let token = format!("Bearer {}", token["token"].as_str().unwrap());
+    let session = std::cell::RefCell::new(String::new());
+    let call = |method: &str, params: Value| {
+        let session = session.borrow().clone();
+        let mut headers = vec![
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        if !session.is_empty() {
+            headers.push(("mcp-session-id", session.as_str()));
+        }
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        serving.raw(reqwest::Method::POST, "/mcp/drafts/mine", &headers, body.to_string())
+    };
+    let hello = call(
+        "initialize",
+        json!({"protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "tester", "version": "1"}}),
+    );
+    *session.borrow_mut() = hello.header("mcp-session-id").to_owned();
+    let headers = [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-session-id", &*session.borrow().clone()),
+    ];
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    serving.raw(reqwest::Method::POST, "/mcp/drafts/mine", &headers, ready.to_string());
+    let asked = call(
+        "tools/call",
+        json!({"name": "ollama_request_draft",
+        "arguments": {"source_path": "src/watchdog.py", "task_id": "t1"}}),
+    );
+    assert!(asked.text.contains("watchdog.py.t1.draft"), "{asked:?}");
+    let open = serving.get("/api/workspaces/mine/drafts").good();
+    assert_eq!(open["drafts"][0]["path"], "src/watchdog.py", "{open}");
+    let name = open["drafts"][0]["name"].as_str().unwrap();
+    let one = serving.get(&format!("/api/workspaces/mine/drafts/{name}")).good();
+    assert_eq!((&one["content"], &one["diff"]), (&json!(WATCHDOG), &json!("")), "{one}");
+    serving.get("/api/workspaces/mine/drafts/none.draft").refused(404);
+}

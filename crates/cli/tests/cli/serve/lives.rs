@@ -1,0 +1,152 @@
+//! Servers that are stopped, killed and started again: their runs go on, and end as undisturbed ones do.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Serving, consult, debate, fibonacci, home, names};
+use crate::exec::until;
+
+/// What a run came to, apart from its name and times.
+fn came_to(serving: &Serving<'_>, run: &str) -> Value {
+    let mut shown = serving.end_of(run);
+    assert_eq!(shown["status"], "done", "{shown}");
+    let mut result = shown["result"].take();
+    for name in ["made", "spent"] {
+        result.as_object_mut().unwrap().remove(name);
+    }
+    if let Some(history) = result["history"].as_array_mut() {
+        for attempt in history {
+            attempt["execution"] = attempt["execution"]["stdout"].take();
+        }
+    }
+    result
+}
+
+/// What was told of a run, apart from when and in which order: side by side, things happen in many.
+fn told_of(serving: &Serving<'_>, run: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for mut told in serving.told(run, None).into_iter().skip(1) {
+        for name in ["run", "at", "duration_ms"] {
+            told.data.as_object_mut().unwrap().remove(name);
+        }
+        *counts.entry(format!("{} {}", told.name, told.data)).or_default() += 1;
+    }
+    counts
+}
+
+fn ten() -> Vec<Value> {
+    let mut all = vec![consult(), consult()];
+    all.extend((0..5).map(|_| debate()));
+    all.extend((0..3).map(|_| fibonacci()));
+    all
+}
+
+#[test]
+fn killed_in_the_middle_of_ten_runs_it_goes_on_with_all() {
+    let calm = home();
+    let serving = Serving::start(&calm, &[]);
+    let undisturbed: Vec<(Value, BTreeMap<String, usize>)> = ten()
+        .into_iter()
+        .map(|what| {
+            let run = serving.begin(what);
+            (came_to(&serving, &run), told_of(&serving, &run))
+        })
+        .collect();
+    drop(serving);
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "30");
+    let serving = Serving::start(&home, &[]);
+    let runs: Vec<String> = ten().into_iter().map(|what| serving.begin(what)).collect();
+    let kills: u32 =
+        std::env::var("ASSIZE_TEST_KILLS").map_or(2, |count| count.parse::<u32>().unwrap() / 10);
+    let mut serving = serving;
+    let mut dice = fastrand::Rng::with_seed(0xa55);
+    for _ in 0..kills.max(2) {
+        // Somewhere in the middle: after so many events more.
+        let some = runs[dice.usize(..7)].clone();
+        serving.block_on(async {
+            let mut stream = serving.follow(&format!("/api/runs/{some}/events"), None).await;
+            for _ in 0..dice.usize(2..12) {
+                stream.next().await;
+            }
+        });
+        serving.kill();
+        serving = Serving::start(&home, &[]);
+    }
+    for (run, (result, told)) in runs.iter().zip(&undisturbed) {
+        assert_eq!(&came_to(&serving, run), result, "{run}");
+        assert_eq!(&told_of(&serving, run), told, "{run}");
+    }
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
+fn stopped_it_keeps_what_is_done_and_goes_on_later() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(debate());
+    let seen = serving.block_on(async {
+        let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
+        let mut seen = Vec::new();
+        while seen.len() < 3 {
+            seen.push(stream.next().await.unwrap());
+        }
+        seen
+    });
+    let cancelled = serving.begin(debate());
+    serving.post(&format!("/api/runs/{cancelled}/cancel"), json!({})).good();
+    serving.end_of(&cancelled);
+    assert_eq!(serving.stop(), 0);
+    let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    let status = |id: &str| {
+        let all = listed.as_array().unwrap().iter();
+        all.clone().find(|run| run["id"] == json!(id)).unwrap()["status"].clone()
+    };
+    assert_eq!((status(&run), status(&cancelled)), (json!("stopped"), json!("cancelled")));
+    // Whoever was connected calls again, and hears the rest.
+    let serving = Serving::start(&home, &[]);
+    let rest = serving.told(&run, seen.last().unwrap().id);
+    assert_eq!(*names(&rest).last().unwrap(), "run_ended");
+    let whole = serving.told(&run, None);
+    let again: Vec<_> = seen[1..].iter().chain(&rest[1..]).collect();
+    assert!(again.into_iter().eq(&whole[1..]));
+    // What somebody stopped stays stopped.
+    assert_eq!(serving.get(&format!("/api/runs/{cancelled}")).good()["status"], "cancelled");
+}
+
+#[test]
+fn a_run_of_a_command_that_was_killed_is_left_to_its_user() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
+    home.write("MOVE.md", crate::debate::MOVE);
+    let mut command = home.command(&["debate", "MOVE.md"]).spawn().unwrap();
+    let listed =
+        || serde_json::from_str::<Value>(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    until("the run", || listed()[0]["id"].is_string());
+    let serving = Serving::start(&home, &[]);
+    let run = listed()[0]["id"].as_str().unwrap().to_owned();
+    // It is under way elsewhere.
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).refused(409);
+    serving.post(&format!("/api/runs/{run}/resume"), json!({})).refused(409);
+    command.kill().unwrap();
+    command.wait().unwrap();
+    drop(serving);
+    let serving = Serving::start(&home, &[]);
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
+    assert_eq!(serving.get("/api/runs?status=stopped").good()["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
+    assert_eq!(serving.end_of(&run)["status"], "done");
+}
+
+#[test]
+fn two_servers_on_one_store_do_not_disturb_each_other() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+    let one = Serving::start(&home, &[]);
+    let run = one.begin(debate());
+    let two = Serving::start(&home, &[]);
+    // The other shows it, and follows it, and leaves it alone.
+    let shown = two.get(&format!("/api/runs/{run}")).good();
+    assert_eq!((&shown["status"], &shown["held_here"]), (&json!("running"), &json!(false)));
+    two.post(&format!("/api/runs/{run}/cancel"), json!({})).refused(409);
+    let (there, here) = (two.told(&run, None), one.told(&run, None));
+    assert_eq!(there[1..], here[1..]);
+}

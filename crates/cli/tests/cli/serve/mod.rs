@@ -1,0 +1,275 @@
+//! The server from the built binary, met by a real HTTP client.
+
+mod door;
+mod drafts;
+mod follow;
+mod lives;
+mod routes;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, Response};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::Home;
+pub(crate) use crate::exec::home;
+
+/// A server, and somebody who has its token.
+pub(crate) struct Serving<'a> {
+    home: &'a Home,
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    pub(crate) link: String,
+    pub(crate) token: String,
+    client: Client,
+    runtime: Runtime,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// It went well, and this is what it came to.
+    pub(crate) fn good(self) -> Value {
+        assert!((200..300).contains(&self.status), "{self:?}");
+        self.json()
+    }
+
+    /// It was refused with this status, in the form that all refusals have.
+    pub(crate) fn refused(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
+        let problem = self.json();
+        assert_eq!(problem["status"], status, "{problem}");
+        for name in ["type", "title", "detail"] {
+            assert!(problem[name].as_str().is_some_and(|text| !text.is_empty()), "{problem}");
+        }
+        problem
+    }
+}
+
+/// One event of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) id: Option<u64>,
+    pub(crate) name: String,
+    pub(crate) data: Value,
+}
+
+/// A stream that is read as it comes.
+pub(crate) struct Stream {
+    response: Response,
+    read: Vec<u8>,
+    pub(crate) heartbeats: usize,
+    pub(crate) retry: Option<u64>,
+}
+
+impl Stream {
+    /// The next event; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Told> {
+        loop {
+            while let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {
+                let block: Vec<u8> = self.read.drain(..end + 2).collect();
+                let block = String::from_utf8(block).unwrap();
+                let (mut id, mut name, mut data) = (None, None, None);
+                for line in block.lines().filter(|line| !line.is_empty()) {
+                    match line.split_once(": ").unwrap_or((line, "")) {
+                        ("id", number) => id = Some(number.parse().unwrap()),
+                        ("event", text) => name = Some(text.to_owned()),
+                        ("data", text) => data = Some(serde_json::from_str(text).unwrap()),
+                        ("retry", number) => self.retry = Some(number.parse().unwrap()),
+                        (":", _) => self.heartbeats += 1,
+                        other => panic!("a line of another kind: {other:?}"),
+                    }
+                }
+                if let (Some(name), Some(data)) = (name, data) {
+                    return Some(Told { id, name, data });
+                }
+            }
+            match self.response.chunk().await {
+                Ok(Some(bytes)) => self.read.extend_from_slice(&bytes),
+                _ => return None,
+            }
+        }
+    }
+
+    /// All events up to the end.
+    pub(crate) async fn rest(mut self) -> Vec<Told> {
+        let mut all = Vec::new();
+        while let Some(told) = self.next().await {
+            all.push(told);
+        }
+        all
+    }
+}
+
+impl<'a> Serving<'a> {
+    pub(crate) fn start(home: &'a Home, more: &[&str]) -> Serving<'a> {
+        let mut args = vec!["serve", "--json"];
+        if !more.contains(&"--listen") {
+            args.extend(["--listen", "127.0.0.1:0"]);
+        }
+        args.extend(more);
+        let mut child = home.command(&args).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        while !said.ends_with("}\n") {
+            assert!(output.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+        }
+        let said: Value = serde_json::from_str(&said).unwrap();
+        let token = said["token_file"].as_str();
+        let token = token.map(|file| std::fs::read_to_string(file).unwrap().trim().to_owned());
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Serving {
+            home,
+            child,
+            address: said["address"].as_str().unwrap().to_owned(),
+            link: said["link"].as_str().unwrap_or_default().to_owned(),
+            token: token.unwrap_or_default(),
+            client: Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap(),
+            runtime: Runtime::new().unwrap(),
+        }
+    }
+
+    pub(crate) fn port(&self) -> &str {
+        self.address.rsplit(':').next().unwrap()
+    }
+
+    /// Sends a request as it is, with no token of its own.
+    pub(crate) fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<reqwest::Body>,
+    ) -> Answer {
+        let mut request = self.client.request(method, format!("{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.runtime.block_on(async {
+            let response = request.body(body).send().await.unwrap();
+            let (status, headers) = (response.status().as_u16(), response.headers().clone());
+            let text = String::from_utf8_lossy(&response.bytes().await.unwrap()).into_owned();
+            Answer { status, headers, text }
+        })
+    }
+
+    pub(crate) fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let token = format!("Bearer {}", self.token);
+        let json = ("content-type", "application/json");
+        match body {
+            Some(body) => {
+                self.raw(method, path, &[("authorization", &token), json], body.to_string())
+            }
+            None => self.raw(method, path, &[("authorization", &token)], ""),
+        }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, None)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask(Method::POST, path, Some(body))
+    }
+
+    /// Begins a run; its name.
+    pub(crate) fn begin(&self, what: Value) -> String {
+        let answer = self.post("/api/runs", what);
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+        assert_eq!(answer.header("location"), format!("/api/runs/{id}"));
+        id
+    }
+
+    /// Begins to follow events.
+    pub(crate) async fn follow(&self, path: &str, last: Option<u64>) -> Stream {
+        let mut request = self.client.get(format!("{}{path}", self.address));
+        request = request.bearer_auth(&self.token);
+        if let Some(last) = last {
+            request = request.header("last-event-id", last.to_string());
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Stream { response, read: Vec::new(), heartbeats: 0, retry: None }
+    }
+
+    /// All events of a run, from the beginning or after one, up to its end.
+    pub(crate) fn told(&self, run: &str, last: Option<u64>) -> Vec<Told> {
+        self.runtime.block_on(async {
+            self.follow(&format!("/api/runs/{run}/events"), last).await.rest().await
+        })
+    }
+
+    /// Waits until a run has ended; how it stands then.
+    pub(crate) fn end_of(&self, run: &str) -> Value {
+        self.told(run, None);
+        self.get(&format!("/api/runs/{run}")).good()
+    }
+
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Asks it to stop; its exit code.
+    pub(crate) fn stop(mut self) -> i32 {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
+    /// Kills it where it stands.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // What it left is found by whoever comes next.
+        let _ = self.home;
+    }
+}
+
+/// Where interpreters are.
+pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The names of events, in order.
+pub(crate) fn names(told: &[Told]) -> Vec<&str> {
+    told.iter().map(|told| told.name.as_str()).collect()
+}
+
+/// A small consultation.
+pub(crate) fn consult() -> Value {
+    json!({"kind": "consult", "ticker": "NVDA", "rounds": 2, "moves": 1})
+}
+
+pub(crate) fn fibonacci() -> Value {
+    json!({"kind": "run", "task": "Calculate fibonacci(10)"})
+}
+
+pub(crate) fn debate() -> Value {
+    json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 2})
+}

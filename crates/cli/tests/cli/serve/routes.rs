@@ -1,0 +1,314 @@
+//! Every other route.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Serving, consult, debate, fibonacci, home};
+use crate::exec::until;
+
+#[test]
+fn runs_are_listed_page_by_page() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let runs: Vec<String> = (0..5).map(|_| serving.begin(fibonacci())).collect();
+    let other = serving.begin(debate());
+    runs.iter().chain([&other]).for_each(|run| drop(serving.end_of(run)));
+    let (mut found, mut path) = (Vec::new(), "/api/runs?kind=run&limit=2&status=done".to_owned());
+    loop {
+        let page = serving.get(&path).good();
+        let own = page["runs"].as_array().unwrap();
+        assert!(own.len() <= 2);
+        found.extend(own.iter().map(|run| run["id"].as_str().unwrap().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => path = format!("/api/runs?kind=run&limit=2&status=done&before={next}"),
+            None => break,
+        }
+    }
+    found.reverse();
+    assert_eq!(found, runs);
+    let titled = serving.get("/api/runs?title=BAKERY").good();
+    assert_eq!(titled["runs"][0]["id"], json!(other), "{titled}");
+    assert_eq!(serving.get("/api/runs?status=running").good()["runs"], json!([]));
+}
+
+#[test]
+fn a_run_is_stopped_taken_up_forked_exported_and_removed() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(debate());
+    let path = format!("/api/runs/{run}");
+    serving.ask(Method::DELETE, &path, None).refused(409);
+    serving.post(&format!("{path}/resume"), json!({})).refused(409);
+    let stopped = serving.post(&format!("{path}/cancel"), json!({}));
+    assert_eq!(stopped.status, 202);
+    let shown = serving.end_of(&run);
+    assert_eq!(
+        (&shown["status"], &shown["error"]),
+        (&json!("cancelled"), &json!("somebody stopped it"))
+    );
+    serving.post(&format!("{path}/cancel"), json!({})).refused(409);
+    assert_eq!(serving.post(&format!("{path}/resume"), json!({})).status, 201);
+    let shown = serving.end_of(&run);
+    assert_eq!(shown["status"], "done", "{shown}");
+    serving.post(&format!("{path}/resume"), json!({})).refused(409);
+
+    let fork = json!({"at": "round-2", "told": {"critic": "You are kind."}});
+    let fork = serving.post(&format!("{path}/fork"), fork).good();
+    assert_eq!(fork["parent"], json!(run), "{fork}");
+    let fork = fork["id"].as_str().unwrap().to_owned();
+    assert_eq!(serving.end_of(&fork)["status"], "done");
+    for (body, word) in [
+        (json!({"at": "round-9"}), "round 9"),
+        (json!({"at": "lunch"}), "lunch"),
+        (json!({"told": {"critic": "x"}}), "at"),
+        (json!({"at": "round-1", "told": {"nobody": "x"}}), "nobody"),
+        (json!({"at": "m1/round-1"}), "one move"),
+    ] {
+        let problem = serving.post(&format!("{path}/fork"), body).refused(422);
+        assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+    }
+    let code = serving.begin(fibonacci());
+    serving.end_of(&code);
+    serving.post(&format!("/api/runs/{code}/fork"), json!({})).refused(422);
+
+    let export = serving.get(&format!("{path}/export"));
+    assert_eq!(export.header("content-disposition").split(';').next(), Some("attachment"));
+    assert_eq!(export.json()["format"], "assize-run-1");
+    assert_eq!(serving.ask(Method::DELETE, &format!("/api/runs/{code}"), None).status, 204);
+    serving.get(&format!("/api/runs/{code}")).refused(404);
+}
+
+#[test]
+fn what_is_asked_for_twice_is_begun_once() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let token = format!("Bearer {}", serving.token);
+    let send = |path: &str, key: &str, body: &Value| {
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+            ("idempotency-key", key),
+        ];
+        serving.raw(Method::POST, path, &headers, body.to_string())
+    };
+    let first = send("/api/runs", "one", &fibonacci());
+    assert_eq!(first.status, 201);
+    let id = first.json()["id"].clone();
+    let again = send("/api/runs", "one", &fibonacci());
+    assert_eq!((again.status, &again.json()["id"]), (200, &id));
+    send("/api/runs", "one", &debate()).refused(422);
+    assert_eq!(send("/api/runs", "two", &fibonacci()).status, 201);
+    send("/api/runs", "", &fibonacci()).refused(400);
+    // Many at once, with the same: one is begun, and all hear which.
+    let ids: BTreeSet<String> = std::thread::scope(|scope| {
+        let tries: Vec<_> = (0..6)
+            .map(|_| {
+                let (address, token) = (serving.address.clone(), token.clone());
+                scope.spawn(move || {
+                    let runtime = tokio::runtime::Runtime::new().unwrap();
+                    runtime.block_on(async {
+                        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+                        let request = client
+                            .post(format!("{address}/api/runs"))
+                            .header("authorization", token)
+                            .header("content-type", "application/json")
+                            .header("idempotency-key", "three")
+                            .body(fibonacci().to_string());
+                        let text = request.send().await.unwrap().text().await.unwrap();
+                        let run: Value = serde_json::from_str(&text).unwrap();
+                        run["id"].as_str().unwrap_or_else(|| panic!("{run}")).to_owned()
+                    })
+                })
+            })
+            .collect();
+        tries.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    assert_eq!(serving.get("/api/runs").good()["runs"].as_array().unwrap().len(), 3);
+    // Also after it was killed.
+    serving.kill();
+    let serving = Serving::start(&home, &[]);
+    let headers = [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+        ("idempotency-key", "one"),
+    ];
+    let again = serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string());
+    assert_eq!((again.status, &again.json()["id"]), (200, &id));
+}
+
+#[test]
+fn a_consultation_knows_what_is_sent_or_allowed() {
+    let home = home();
+    home.write("facts/income.csv", "year,revenue\n2025,1234567\n");
+    home.write("nothing/x.bin", "\0");
+    let serving = Serving::start(&home, &["--root", "facts=facts", "--root", "nothing=nothing"]);
+    let with = |more: Value| {
+        let mut body = consult();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let sent =
+        with(json!({"files": [{"name": "income.csv", "text": "year,revenue\n2025,7654321\n"}]}));
+    for (body, figure) in [(sent, "7654321"), (with(json!({"root": "facts"})), "1234567")] {
+        let run = serving.begin(body);
+        serving.end_of(&run);
+        let raw = serving.get(&format!("/api/runs/{run}/documents/financial_data_raw.md"));
+        assert!(raw.text.contains(figure), "{raw:?}");
+    }
+    serving.post("/api/runs", with(json!({"root": "nothing"}))).refused(422);
+    serving.post("/api/runs", with(json!({"sources": ["files"]}))).refused(422);
+    let both = with(json!({"root": "facts", "files": [{"name": "a.md", "text": "a"}]}));
+    serving.post("/api/runs", both).refused(422);
+    let twice = json!({"files": [{"name": "a.md", "text": "a"}, {"name": "a.md", "text": "b"}]});
+    serving.post("/api/runs", with(twice)).refused(422);
+    let estimate = serving.post("/api/estimates", consult()).good();
+    assert_eq!(
+        (&estimate["rehearsal"], &estimate["calls"]),
+        (&json!(true), &json!(74)),
+        "{estimate}"
+    );
+    let estimate = serving.post("/api/estimates", debate()).good();
+    assert_eq!(estimate["calls"], 13, "{estimate}");
+    serving.post("/api/estimates", fibonacci()).refused(422);
+}
+
+#[test]
+fn what_costs_too_much_is_asked_about() {
+    let home = home()
+        .set("ANTHROPIC_API_KEY", "no-key-at-all")
+        .set("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
+    let serving = Serving::start(&home, &[]);
+    let body = json!({"kind": "consult", "ticker": "NVDA"});
+    let problem = serving.post("/api/runs", body).refused(402);
+    assert!(problem["detail"].as_str().unwrap().contains("924 calls"), "{problem}");
+    assert_eq!(serving.get("/api/runs").good()["runs"], json!([]));
+}
+
+#[test]
+fn code_is_run_and_sandboxes_stay_for_a_while() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let ran = serving.post(
+        "/api/exec",
+        json!({
+            "code": "import sys\nprint(sys.stdin.read() + open('in.txt').read(), sys.argv[1])\nopen('out.txt', 'w').write('left')\nsys.exit(3)",
+            "stdin": "said ", "arguments": ["more"], "keep_files": true,
+            "files": [{"name": "in.txt", "text": "given"}],
+        }),
+    );
+    let ran = ran.good();
+    assert_eq!(
+        (&ran["exit_code"], &ran["stdout"]),
+        (&json!(3), &json!("said given more\n")),
+        "{ran}"
+    );
+    assert_eq!(ran["files"], json!([{"name": "out.txt", "base64": "bGVmdA=="}]), "{ran}");
+    let endless = json!({"code": "while True: pass", "settings": {"timeout_seconds": 0.5}});
+    assert_eq!(serving.post("/api/exec", endless).good()["timed_out"], true);
+
+    let made = serving.post("/api/sandboxes", json!({"name": "mine", "labels": {"a": "b"}})).good();
+    assert_eq!((&made["name"], &made["labels"]), (&json!("mine"), &json!({"a": "b"})), "{made}");
+    let file = "/api/sandboxes/mine/files?path=data/x.txt";
+    let token = format!("Bearer {}", serving.token);
+    let put = serving.raw(Method::PUT, file, &[("authorization", &token)], "some bytes");
+    assert_eq!(put.status, 204, "{put:?}");
+    let ran = json!({"program": ["/bin/cat", "data/x.txt", "-"], "stdin": " and more"});
+    let ran = serving.post("/api/sandboxes/mine/exec", ran).good();
+    assert_eq!(ran["stdout"], "some bytes and more", "{ran}");
+    let got = serving.get(file);
+    assert_eq!(
+        (got.text.as_str(), got.header("content-type")),
+        ("some bytes", "text/plain; charset=utf-8")
+    );
+    serving.get("/api/sandboxes/mine/files?path=nothing").refused(404);
+    serving.post("/api/sandboxes/mine/exec", json!({"program": []})).refused(422);
+    let listed = serving.get("/api/sandboxes").good();
+    assert_eq!(listed["sandboxes"].as_array().unwrap().len(), 1, "{listed}");
+    let seen = home.run(&["sandbox", "ls", "--json"]).out;
+    assert!(seen.contains("\"mine\""), "{seen}");
+    assert_eq!(serving.ask(Method::DELETE, "/api/sandboxes/mine", None).status, 204);
+    serving.ask(Method::DELETE, "/api/sandboxes/mine", None).refused(404);
+    for wrong in [json!({"name": "../x"}), json!({"name": "x", "ttl_seconds": 0})] {
+        serving.post("/api/sandboxes", wrong).refused(422);
+    }
+    // What stays goes with the server.
+    serving.post("/api/sandboxes", json!({"name": "left"})).good();
+    assert_eq!(serving.stop(), 0);
+    assert_eq!(home.run(&["sandbox", "ls", "--json"]).out.trim(), "[]");
+}
+
+#[test]
+fn the_machine_and_its_figures() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let run =
+        serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)", "session": "kept"}));
+    serving.end_of(&run);
+    let sessions = serving.get("/api/sessions").good();
+    assert_eq!(sessions["sessions"][0]["name"], "kept", "{sessions}");
+    assert_eq!(serving.ask(Method::DELETE, "/api/sessions/kept", None).status, 204);
+    serving.ask(Method::DELETE, "/api/sessions/kept", None).refused(404);
+    let found = serving.get("/api/doctor?offline=true").good();
+    assert_eq!(found["sandboxes"]["used"], "jail", "{found}");
+    assert_eq!(serving.get("/api/version").good()["name"], "assize");
+    until("the end of the run in the figures", || {
+        serving
+            .get("/metrics")
+            .text
+            .contains("assize_runs_ended_total{kind=\"run\",how=\"done\"} 1\n")
+    });
+    let figures = serving.get("/metrics");
+    assert!(figures.header("content-type").starts_with("text/plain; version=0.0.4"));
+    for line in [
+        "assize_runs_running 0",
+        "assize_runs_begun_total{kind=\"run\"} 1",
+        "assize_model_calls_total 1",
+        "assize_sandboxes{isolation=\"jail\"} 0",
+        "assize_event_followers{of=\"runs\"} 0",
+    ] {
+        assert!(figures.text.lines().any(|known| known == line), "{line}: {}", figures.text);
+    }
+    let document = serving.get("/api/openapi.json").good();
+    assert_eq!(document["openapi"].as_str().unwrap().split('.').next(), Some("3"));
+    assert!(document["paths"].as_object().unwrap().len() > 30, "{document}");
+}
+
+#[test]
+fn tools_are_served_over_http_each_with_a_token_of_its_own() {
+    let home = crate::drafts::project().set("PATH", super::PATH);
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let scoped = |scope: &str| {
+        let made = serving.post("/api/tokens", json!({"scope": scope})).good();
+        (made["token"].as_str().unwrap().to_owned(), made["path"].as_str().unwrap().to_owned())
+    };
+    let ((drafts, drafts_at), (code, code_at)) = (scoped("drafts/mine"), scoped("code"));
+    serving.post("/api/tokens", json!({"scope": "everything"})).refused(422);
+    serving.post("/api/tokens", json!({"scope": "drafts/yours"})).refused(404);
+    let call = |path: &str, token: &str, body: Value| {
+        let token = format!("Bearer {token}");
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        serving.raw(Method::POST, path, &headers, body.to_string())
+    };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}});
+    for (path, good, others) in
+        [(&drafts_at, &drafts, [&code, &drafts]), (&code_at, &code, [&drafts, &code])]
+    {
+        let answer = call(path, good, hello.clone());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(answer.text.contains("\"assize\""), "{answer:?}");
+        call(path, others[0], hello.clone()).refused(401);
+        // And opens nothing else.
+        let token = format!("Bearer {}", others[1]);
+        for elsewhere in ["/api/runs", "/api/workspaces/mine/submissions", "/metrics"] {
+            serving.raw(Method::GET, elsewhere, &[("authorization", &token)], "").refused(401);
+        }
+    }
+}

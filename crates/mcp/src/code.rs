@@ -1,0 +1,207 @@
+//! The tool that runs code. It is offered apart from the draft tools: whoever drafts must not be able to execute.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use assize_clerk::{Clerk, exec};
+use assize_code::InputFile;
+use assize_llm::Schema;
+use assize_sandbox::Language;
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
+    PaginatedRequestParams, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::{info, object};
+
+pub const RUN_CODE: &str = "run_code";
+
+const INSTRUCTIONS: &str = "Code is run in a fresh sandbox: no network, no files but those you give, limits on time, \
+    memory and output. Nothing is kept from one call to the next.";
+
+/// What is told of each output at most: models read it.
+const LONGEST_OUTPUT: usize = 64 << 10;
+
+/// Programs that run at once; others wait.
+const AT_ONCE: usize = 4;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RunCode {
+    /// The whole program. It starts in /workspace and may write there and in /tmp.
+    code: String,
+    /// What it is written in: `python`, `bash` or `javascript`.
+    #[serde(default)]
+    language: LanguageName,
+    /// What it reads from its standard input.
+    #[serde(default)]
+    stdin: Option<String>,
+    /// Files that it finds in /workspace, as text.
+    #[serde(default)]
+    files: Vec<TextFile>,
+    /// Seconds that it may take; no more than the operator allows.
+    #[serde(default)]
+    timeout_seconds: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum LanguageName {
+    #[default]
+    Python,
+    Bash,
+    JavaScript,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TextFile {
+    /// Its name, such as `data/prices.csv`.
+    name: String,
+    text: String,
+}
+
+/// How a program went.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Ran {
+    /// Whether it ended by itself with exit code 0.
+    success: bool,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+    out_of_memory: bool,
+    /// What it wrote. Of much output only the beginning is given.
+    stdout: String,
+    stderr: String,
+    /// Whether something of its output is missing here.
+    output_cut: bool,
+    duration_ms: f64,
+    /// Which walls stood around it.
+    isolation: String,
+}
+
+/// Runs code for whoever calls.
+#[derive(Debug, Clone)]
+pub struct CodeServer {
+    clerk: Arc<Clerk>,
+    turns: Arc<Semaphore>,
+}
+
+impl CodeServer {
+    pub fn new(clerk: Clerk) -> CodeServer {
+        CodeServer { clerk: Arc::new(clerk), turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// What is wrong with a call is for the model to read, and what to do about it.
+    async fn call(&self, arguments: Value) -> Result<Value, String> {
+        let call: RunCode = serde_json::from_value(arguments)
+            .map_err(|error| format!("these arguments cannot be used: {error}"))?;
+        if call.code.trim().is_empty() {
+            return Err("`code` is empty: send the whole program".to_owned());
+        }
+        let told = |failure: assize_clerk::Failure| failure.render();
+        let seconds =
+            call.timeout_seconds.map(|seconds| ("sandbox.timeout_seconds", seconds.to_string()));
+        let config = self.clerk.config.asked_for(seconds.as_slice()).map_err(told)?;
+        let clerk = Clerk { config, ..(*self.clerk).clone() };
+        let mut inputs = Vec::new();
+        for TextFile { name, text } in call.files {
+            if !assize_clerk::code::is_plain(&name) {
+                return Err("a file has a name that no file in /workspace can have".to_owned());
+            }
+            inputs.push(InputFile { name, bytes: text.into_bytes().into() });
+        }
+        let ask = exec::Ask {
+            code: call.code,
+            language: match call.language {
+                LanguageName::Python => Language::Python,
+                LanguageName::Bash => Language::Bash,
+                LanguageName::JavaScript => Language::JavaScript,
+            },
+            arguments: Vec::new(),
+            env: std::collections::BTreeMap::new(),
+            stdin: call.stdin,
+            inputs,
+            keep_files: false,
+            image: None,
+        };
+        let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
+        let exec::Ran { finished, isolation, .. } = exec::run(ask, &clerk).await.map_err(told)?;
+        let outcome = &finished.outcome;
+        let (stdout, cut_out) = readable(&finished.stdout);
+        let (stderr, cut_err) = readable(&finished.stderr);
+        Ok(json!(Ran {
+            success: outcome.success(),
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
+            timed_out: outcome.timed_out,
+            out_of_memory: outcome.out_of_memory,
+            stdout,
+            stderr,
+            output_cut: outcome.output_cut || cut_out || cut_err,
+            duration_ms: outcome.duration.as_secs_f64() * 1e3,
+            isolation,
+        }))
+    }
+}
+
+/// The beginning of an output, and whether there is more.
+fn readable(bytes: &[u8]) -> (String, bool) {
+    let cut = bytes.len() > LONGEST_OUTPUT;
+    let kept = &bytes[..bytes.len().min(LONGEST_OUTPUT)];
+    (String::from_utf8_lossy(kept).into_owned(), cut)
+}
+
+impl ServerHandler for CodeServer {
+    fn get_info(&self) -> ServerConfig {
+        info(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let description = "Runs a program in a fresh sandbox and returns what it wrote and how it ended. Print what \
+            you want to know. A program that fails is no error of the tool: read `stderr`, mend it, and run it again.";
+        // It changes nothing that outlives it.
+        let hints =
+            ToolAnnotations::from_raw(None, Some(true), Some(false), Some(false), Some(false));
+        let tool =
+            Tool::new(RUN_CODE, Cow::Borrowed(description), object(Schema::of::<RunCode>().value))
+                .with_raw_output_schema(object(Schema::of::<Ran>().value))
+                .with_annotations(hints);
+        let mut listed = ListToolsResult::default();
+        listed.tools = vec![tool];
+        Ok(listed)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let called = match request.name.as_ref() {
+            RUN_CODE => tokio::select! {
+                called = self.call(Value::Object(request.arguments.unwrap_or_default())) => called,
+                // The sandbox goes with whoever ran it.
+                () = context.ct.cancelled() => {
+                    return Err(ErrorData::internal_error("cancelled by the client", None));
+                }
+            },
+            other => Err(format!("there is no tool `{other}`: there is `{RUN_CODE}`")),
+        };
+        let result = match called {
+            Ok(answer) => CallToolResult::structured(answer),
+            Err(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
+        };
+        Ok(result.into())
+    }
+}
