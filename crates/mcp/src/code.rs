@@ -178,9 +178,7 @@ impl ServerHandler for CodeServer {
             Tool::new(RUN_CODE, Cow::Borrowed(description), object(Schema::of::<RunCode>().value))
                 .with_raw_output_schema(object(Schema::of::<Ran>().value))
                 .with_annotations(hints);
-        let mut listed = ListToolsResult::default();
-        listed.tools = vec![tool];
-        Ok(listed)
+        Ok(ListToolsResult { tools: vec![tool], ..ListToolsResult::default() })
     }
 
     async fn call_tool(
