@@ -152,6 +152,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         synthetic: false,
         debates: Arc::new(debates),
         turnings: Vec::new(),
+        shelf: None,
     };
     let calls = chamber.calls();
     let company = Company { ticker: "CRST".parse()?, name: None };

@@ -44,6 +44,9 @@ pub struct Input {
     pub max_attempts: u32,
     pub limits: Limits,
     pub image: Option<String>,
+    /// The walls that were asked for: weaker ones will not do later, either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
     temperature: f64,
     max_output_tokens: u32,
     pub provider: String,
@@ -214,6 +217,7 @@ fn settings(ask: &Ask, config: &Config, gateway: &Gateway) -> Result<Input, Fail
         max_attempts: ask.max_attempts,
         limits: walls::spec(None, config)?.limits,
         image: ask.image.clone(),
+        isolation: config.asked("sandbox.isolation").map(str::to_owned),
         temperature: config.decimal("temperature").unwrap_or_else(|| Request::TEMPERATURE.into()),
         max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
         provider: provider.to_owned(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assize_code::InputFile;
 use assize_sandbox::{Command, Finished, Language, SandboxError, Stdin, WORKSPACE};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, walls};
 
 /// What can be asked for.
@@ -64,7 +64,11 @@ pub async fn run(ask: Ask, clerk: &Clerk) -> Result<Ran, Failure> {
     };
     let ran = ran.await;
     sandbox.end().await;
-    Ok(ran?)
+    ran.map_err(|error| match error.cause() {
+        // The guest's own word: what was asked for makes no sense.
+        Some(_) => Failure::new(FailureKind::Usage, error.to_string()),
+        None => error.into(),
+    })
 }
 
 /// Has a program read a text, as far as it does.

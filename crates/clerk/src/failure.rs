@@ -145,6 +145,7 @@ impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Failure {
         let kind = match &error {
             SandboxError::Limits(_)
+            | SandboxError::Unsupported { .. }
             | SandboxError::Name(_)
             | SandboxError::NotFound(_)
             | SandboxError::Different(_) => FailureKind::Usage,

@@ -109,6 +109,9 @@ pub struct Holder {
     started: u64,
     #[serde(default)]
     pub role: Role,
+    /// It has let go by its own word.
+    #[serde(default)]
+    released: bool,
 }
 
 impl Holder {
@@ -123,11 +126,24 @@ impl Holder {
             pid,
             started: started(pid).unwrap_or_default(),
             role,
+            released: false,
         }
     }
 
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The same, that has let go.
+    pub fn released(self) -> Holder {
+        Holder { released: true, ..self }
+    }
+
+    /// Whether it is the process that asks.
+    pub fn is_this_process(&self) -> bool {
+        let us = Holder::this_process(self.role);
+        (&self.boot, &self.name_space, self.pid) == (&us.boot, &us.name_space, us.pid)
+            && self.started == us.started
     }
 
     /// The process that worked on this run last, if it has not come to an end, there or not.
@@ -139,7 +155,7 @@ impl Holder {
     /// The process that works on this run, if there is one, or if there may be: of other machines
     /// and containers we cannot know.
     pub fn of(run: &Run) -> Option<Holder> {
-        let holder = Holder::last(run)?;
+        let holder = Holder::last(run).filter(|holder| !holder.released)?;
         let us = Holder::this_process(Role::default());
         let gone = match (holder.boot == us.boot, holder.name_space == us.name_space) {
             (true, true) => started(holder.pid) != Some(holder.started),
@@ -236,6 +252,7 @@ pub async fn begin(
             // Only as it was when it was looked at, unless it is to be taken from whoever has it.
             let seen = (!take_over).then_some(run.epoch);
             let claim = store.claim(&run.id, &holder, seen).await?;
+            let run = store.run(&run.id).await?;
             Ok((run, RunJournal::open(store, claim).await?))
         }
         None => {

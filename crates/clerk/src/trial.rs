@@ -104,16 +104,21 @@ pub async fn take_up(
     })
 }
 
-/// The settings, with whoever answered in an earlier run, unless somebody else is asked for.
+/// The settings, with whoever answered in an earlier run and the walls that were asked for there, unless others are
+/// asked for now.
 pub fn as_before(config: &Config, run: &Run) -> Result<Config, Failure> {
-    if config.asked("provider").is_some() {
-        return Ok(config.clone());
+    let named = |key: &str| run.input[key].as_str().map(str::to_owned);
+    let mut before = Vec::new();
+    if config.asked("sandbox.isolation").is_none() {
+        before.extend(named("isolation").map(|isolation| ("sandbox.isolation", isolation)));
     }
-    let named = |key: &'static str| Some((key, run.input[key].as_str()?.to_owned()));
     let provider = named("provider")
-        .filter(|(_, name)| name == REHEARSAL || name.parse::<assize_gateway::Provider>().is_ok());
-    let Some(provider) = provider else { return Ok(config.clone()) };
-    let model = named("model").filter(|_| provider.1 != REHEARSAL);
-    let model = model.filter(|_| config.asked("model").is_none());
-    config.asked_for(&[provider].into_iter().chain(model).collect::<Vec<_>>())
+        .filter(|name| name == REHEARSAL || name.parse::<assize_gateway::Provider>().is_ok());
+    if let Some(provider) = provider.filter(|_| config.asked("provider").is_none()) {
+        let model = named("model").filter(|_| provider != REHEARSAL);
+        let model = model.filter(|_| config.asked("model").is_none());
+        before.extend(model.map(|model| ("model", model)));
+        before.push(("provider", provider));
+    }
+    config.asked_for(&before)
 }

@@ -61,6 +61,8 @@ impl Earlier {
             let value = value.filter(|_| !other && provider_can_be_named(&found));
             words.extend(value.into_iter().flat_map(|value| [flag, value]));
         }
+        let isolation = found.input["isolation"].as_str();
+        words.extend(isolation.into_iter().flat_map(|walls| ["--isolation", walls]));
         let refused = |why: &str| {
             let message = format!("`{}` cannot be taken up like that{why}", found.id);
             Failure::new(FailureKind::Usage, message)

@@ -23,6 +23,7 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;
+    allow_many_files();
     let exposure = exposure(&args)?;
     let roots = roots(&args, around)?;
     let token_file = match (&args.token_file, args.no_auth) {
@@ -54,6 +55,13 @@ pub(crate) async fn run(
     let server = Server::bind(options, clerk(config, around, false), store).await?;
     tell(&args, &server, token_file.as_deref())?;
     server.run(cancel).await
+}
+
+/// Everybody who follows events has a line open: as many as the system allows.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// How the server is reached, if it may be reached like that.
@@ -140,7 +148,16 @@ fn token(path: &Path) -> Result<Token, Failure> {
 /// Says where it is, and how to come in.
 fn tell(args: &ServeArgs, server: &Server, token_file: Option<&Path>) -> Result<(), Failure> {
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
-    let address = format!("{scheme}://{}", server.address());
+    let scheme = if args.behind_proxy { "https" } else { scheme };
+    // What it listens on need not be what it is called.
+    let name = match (args.hosts.first(), args.behind_proxy) {
+        (Some(name), true) => name.clone(),
+        (Some(name), false) if server.address().ip().is_unspecified() => {
+            format!("{name}:{}", server.address().port())
+        }
+        _ => server.address().to_string(),
+    };
+    let address = format!("{scheme}://{name}");
     let link = match token_file {
         Some(_) => Some(format!("{address}{}", server.link()?)),
         None => None,

@@ -45,7 +45,7 @@ pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
-pub use report::{Made, Placed, Report, short};
+pub use report::{Made, Placed, REHEARSED, Report, short};
 pub use sandboxes::{DebateError, InSandboxes, LONGEST, install};
 pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
 pub use ticker::{NoTicker, Ticker};
@@ -102,6 +102,21 @@ impl Debates for InProcess {
     }
 }
 
+/// Where documents are put as they are written.
+#[async_trait]
+pub trait Shelf: std::fmt::Debug + Send + Sync {
+    /// Keeps a document under its name, in the place of what is there.
+    async fn put(&self, name: &str, text: &str) -> Result<(), NotKept>;
+}
+
+/// A document that could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("`{name}` cannot be kept: {why}")]
+pub struct NotKept {
+    pub name: String,
+    pub why: String,
+}
+
 /// All that a consultation is held with.
 pub struct Chamber {
     pub models: Models,
@@ -120,6 +135,8 @@ pub struct Chamber {
     pub debates: Arc<dyn Debates>,
     /// How it differs from an earlier one, where it starts from one; the last one counts most.
     pub turnings: Vec<Turning>,
+    /// Where documents can be read before all is over.
+    pub shelf: Option<Arc<dyn Shelf>>,
 }
 
 impl std::fmt::Debug for Chamber {

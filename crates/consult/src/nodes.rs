@@ -56,6 +56,14 @@ fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Up
 }
 
 impl Chamber {
+    /// Lets a document be read from now on.
+    async fn shelve(&self, name: &str, text: &str) -> Result<(), NodeError> {
+        match &self.shelf {
+            Some(shelf) => Ok(shelf.put(name, text).await?),
+            None => Ok(()),
+        }
+    }
+
     fn words<'a>(&'a self, state: &'a ConsultState) -> Words<'a> {
         Words { state, personas: &self.personas, manner: self.manner }
     }
@@ -102,6 +110,8 @@ impl Chamber {
             Arc::<str>::from(if text.trim().is_empty() { nothing } else { text })
         };
         let (financial, news) = (raw(true), raw(false));
+        self.shelve("financial_data_raw.md", &financial).await?;
+        self.shelve("news_data_raw.md", &news).await?;
         context.emit(completed(
             0,
             &["financial_data_raw.md".to_owned(), "news_data_raw.md".to_owned()],
@@ -152,6 +162,7 @@ impl Chamber {
         let title = format!("{title} of {}", state.company.called());
         let (document, unsupported) = documents::inference(name, &title, &inference, &known);
         let document = documents::labelled(state.gathered.synthetic, &documents::short(document));
+        self.shelve(&format!("{name}.md"), &document).await?;
         context.emit(agent_complete(1, agent, &[format!("{name}.md")]));
         let (inference, document) = (Arc::new(inference), Arc::from(document));
         let mut updates =
@@ -234,6 +245,7 @@ impl Chamber {
             let mut suggestion = library.check((move_id.clone(), &agent, persona), proposed);
             let content = documents::short(std::mem::take(&mut suggestion.content));
             suggestion.content = documents::labelled(state.gathered.synthetic, &content);
+            self.shelve(&format!("moves/{move_id}.md"), &suggestion.content).await?;
             updates.extend(complaints(&suggestion));
             outputs.push(format!("{move_id}.md"));
             updates.push(Update::Suggested(Arc::new(suggestion)));

@@ -132,6 +132,9 @@ impl From<&ConsultState> for Report {
     }
 }
 
+/// What stands over every page of a rehearsal.
+pub const REHEARSED: &str = "> **REHEARSAL: no model was asked.**\n\n";
+
 impl Report {
     fn verdict(&self, move_id: &str) -> Option<&Verdict> {
         self.policy_scores.iter().find(|one| one.move_id == move_id).map(|one| &**one)
@@ -168,7 +171,7 @@ impl Report {
         let has = |kind: FlagKind| self.flags.iter().any(|flag| flag.kind == kind);
         let mut text = String::new();
         if has(FlagKind::Rehearsal) {
-            text.push_str("> **REHEARSAL: no model was asked.**\n\n");
+            text.push_str(REHEARSED);
         }
         if has(FlagKind::Synthetic) {
             let _ = write!(text, "> **{SYNTHETIC}**\n\n");

@@ -1,18 +1,20 @@
 //! The trials that are being held here.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assize_clerk::ended::PAUSED;
 use assize_clerk::kept::Holder;
 use assize_clerk::trial::{Trial, take_up};
-use assize_clerk::{Clerk, GoOn, Role};
+use assize_clerk::{Clerk, FailureKind, GoOn, Role, work};
 use assize_gateway::{Ledger, Totals};
 use assize_graph::Event;
 use assize_sandbox::{Pool, PoolMetrics};
 use assize_store::{Ending, Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::problem::Problem;
@@ -21,6 +23,8 @@ use crate::problem::Problem;
 pub(crate) const STOPPED: &str = "somebody stopped it";
 
 struct Held {
+    /// Which life of the run it is.
+    life: u64,
     cancel: Cancel,
     ledger: Arc<dyn Ledger>,
     pool: Option<Arc<Pool>>,
@@ -56,9 +60,9 @@ impl std::fmt::Debug for Docket {
 }
 
 /// A place on the docket for a trial that is about to begin.
-pub(crate) struct Place<'a>(&'a Docket);
+pub(crate) struct Place(Arc<Docket>);
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.state().opening -= 1;
     }
@@ -84,7 +88,7 @@ impl Docket {
     }
 
     /// A place for one more, if there is one.
-    pub(crate) fn place(&self) -> Result<Place<'_>, Problem> {
+    pub(crate) fn place(self: &Arc<Self>) -> Result<Place, Problem> {
         use axum::http::StatusCode;
         let mut state = self.state();
         if state.closed {
@@ -97,13 +101,13 @@ impl Docket {
             return Err(problem.hint("wait for one of them, or raise `serve.most_running`"));
         }
         state.opening += 1;
-        Ok(Place(self))
+        Ok(Place(self.clone()))
     }
 
     /// Holds a trial to its end, whoever still waits for it.
-    pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn Trial>, place: Place<'_>) -> Run {
+    pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn Trial>, place: Place) -> Run {
         let run = trial.run().clone();
-        let (id, kind) = (run.id.clone(), run.kind.clone());
+        let (id, kind, life) = (run.id.clone(), run.kind.clone(), run.epoch);
         let cancel = Cancel::new();
         let (ledger, pool) = (trial.gateway().ledger().clone(), trial.pool().cloned());
         {
@@ -112,7 +116,7 @@ impl Docket {
             if state.closed {
                 cancel.cancel(PAUSED);
             }
-            state.held.insert(id.clone(), Held { cancel: cancel.clone(), ledger, pool });
+            state.held.insert(id.clone(), Held { life, cancel: cancel.clone(), ledger, pool });
             *state.begun.entry(kind.clone()).or_default() += 1;
         }
         drop(place);
@@ -123,7 +127,11 @@ impl Docket {
             let ended = futures_util::FutureExt::catch_unwind(held).await;
             let how = match ended {
                 Ok(Ok(())) => "done",
-                Ok(Err(broke)) if broke.failure.message() == PAUSED => "paused",
+                Ok(Err(broke)) if broke.failure.message() == PAUSED => {
+                    docket.let_go(&id, life).await;
+                    "paused"
+                }
+                Ok(Err(broke)) if broke.failure.kind == FailureKind::Interrupted => "cancelled",
                 Ok(Err(broke)) => {
                     tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
                     "broke"
@@ -134,7 +142,9 @@ impl Docket {
                 }
             };
             let mut state = docket.state();
-            if let Some(held) = state.held.remove(&id) {
+            // Somebody may have taken it over, here, in the meantime.
+            let own = state.held.get(&id).is_some_and(|held| held.life == life);
+            if let Some(held) = own.then(|| state.held.remove(&id)).flatten() {
                 state.over += &held.ledger.totals();
                 if let Some(pool) = held.pool.map(|pool| pool.metrics()) {
                     state.hits += pool.hits;
@@ -144,6 +154,22 @@ impl Docket {
             *state.ended.entry((kind, how)).or_default() += 1;
         });
         run
+    }
+
+    /// Begins something that goes on though nobody waits for it any more.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn(work)
+    }
+
+    /// Writes down that nobody works on a run that is to go on: whoever comes next need not guess.
+    async fn let_go(&self, id: &RunId, life: u64) {
+        let gone = Holder::this_process(Role::Server).released().to_text();
+        if let Err(error) = self.store.claim(id, &gone, Some(life)).await {
+            tracing::warn!(run = %id, %error, "that it was let go could not be written down");
+        }
     }
 
     /// Writes down that a run ended by a fault of ours: nobody else will.
@@ -201,19 +227,30 @@ impl Docket {
     }
 
     /// Goes on with what a server began here that is gone.
-    pub(crate) async fn go_on(self: &Arc<Self>, clerk: &Clerk) -> Result<usize, StoreError> {
+    ///
+    /// `alone` says that no other server is at work on this store.
+    pub(crate) async fn go_on(
+        self: &Arc<Self>,
+        clerk: &Clerk,
+        roots: &[&Path],
+        alone: bool,
+    ) -> Result<usize, StoreError> {
         let running = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let mut count = 0;
         // The earliest first.
         for run in self.store.runs(running).await?.into_iter().rev() {
             let left = Holder::last(&run).is_some_and(|last| last.role == Role::Server);
-            if !left || Holder::of(&run).is_some() {
+            if !left || (!alone && Holder::of(&run).is_some()) {
+                continue;
+            }
+            if let Err(why) = allowed(&run, roots) {
+                clerk.listener.warn(&format!("`{}` cannot go on: {why}", run.id));
                 continue;
             }
             // They were all let in once.
             self.state().opening += 1;
-            let place = Place(self);
-            let again = GoOn { run: run.id.to_string(), take_over: false };
+            let place = Place(self.clone());
+            let again = GoOn { run: run.id.to_string(), take_over: alone };
             match take_up(&again, clerk, self.store.clone()).await {
                 Ok(trial) => {
                     self.enter(trial, place);
@@ -237,5 +274,14 @@ impl Docket {
         }
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// Whether the files that a run changes are in a folder that whoever runs the server has allowed.
+pub(crate) fn allowed(run: &Run, roots: &[&Path]) -> Result<(), &'static str> {
+    let workspace = run.input["workspace"].as_str().filter(|_| run.kind == work::KIND);
+    match workspace.is_none_or(|workspace| roots.contains(&Path::new(workspace))) {
+        true => Ok(()),
+        false => Err("its workspace is no folder that was allowed on this server"),
     }
 }

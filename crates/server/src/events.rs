@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use assize_clerk::reading;
-use assize_store::{RunId, RunStatus};
+use assize_store::{EventQuery, RunId, RunStatus};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use crate::App;
@@ -43,7 +44,6 @@ pub(crate) struct After {
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfRuns {
     /// The runs that are wanted, with commas between them; all, if none is named.
-    #[param(max_length = 10_000)]
     runs: Option<String>,
     /// Only what has an id above this one; a `Last-Event-ID` header wins over it.
     after: Option<u64>,
@@ -83,11 +83,10 @@ pub(crate) async fn of_run(
     let mut stream = Stream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
     if seen.is_some() && run.status != RunStatus::Running {
-        let told = stream.follower.next().await?;
-        if told.is_empty() {
+        let rest = EventQuery { run: Some(run.id), after, limit: 1 };
+        if app.store.events(rest).await?.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        stream.follower.back_to(after);
     }
     Ok(stream.into_response())
 }
@@ -142,40 +141,63 @@ pub(crate) struct Stream {
     first: Option<Bytes>,
     /// With whose end it ends.
     run: Option<RunId>,
-    over: bool,
-    /// Whether it was looked whether it is over, since there was reason to.
+    /// Whether it was looked whether that is over, since there was reason to.
     looked: bool,
+    /// When something is sent though there is nothing to tell.
+    quiet_until: Instant,
 }
 
 impl Stream {
     pub(crate) fn new(app: App, follower: Follower, snapshot: Value) -> Stream {
         let mut first = format!("retry: {RETRY}\n\n").into_bytes();
         first.extend_from_slice(&frame(None, "snapshot", &snapshot));
-        Stream { app, follower, first: Some(first.into()), run: None, over: false, looked: false }
+        Stream {
+            app,
+            follower,
+            first: Some(first.into()),
+            run: None,
+            looked: false,
+            quiet_until: Instant::now(),
+        }
     }
 
     /// What is sent next; nothing, if that is all.
     async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
-        if let Some(first) = self.first.take() {
-            return Some(Ok(first));
-        }
-        while !self.over {
-            let told = match self.follower.next().await {
+        let next = match self.first.take() {
+            Some(first) => Some(Ok(first)),
+            None => self.later().await,
+        };
+        self.quiet_until = Instant::now() + HEARTBEAT;
+        next
+    }
+
+    async fn later(&mut self) -> Option<Result<Bytes, Problem>> {
+        loop {
+            let mut told = match self.follower.next().await {
                 Ok(told) => told,
                 // The line is cut, and whoever calls again goes on where they were.
                 Err(error) => return Some(Err(error.into())),
             };
+            if told.is_empty() && !std::mem::replace(&mut self.looked, true) && self.is_over().await
+            {
+                // It ended after it was looked for more, perhaps, and told so.
+                told = match self.follower.next_kept().await {
+                    Ok(told) => told,
+                    Err(error) => return Some(Err(error.into())),
+                };
+                if told.is_empty() {
+                    return None;
+                }
+                self.looked = false;
+            }
             if let [.., last] = told.as_slice() {
                 // It may have been taken up again since.
-                self.over = last.ends && self.is_over().await;
+                self.looked &= !last.ends;
                 return Some(Ok(joined(&told)));
-            }
-            if !std::mem::replace(&mut self.looked, true) && self.is_over().await {
-                return None;
             }
             tokio::select! {
                 () = self.follower.more() => {}
-                () = tokio::time::sleep(HEARTBEAT) => {
+                () = tokio::time::sleep_until(self.quiet_until) => {
                     // It may be gone without a word.
                     self.looked = false;
                     return Some(Ok(Bytes::from_static(b":\n\n")));
@@ -183,7 +205,6 @@ impl Stream {
                 () = self.app.closing.cancelled() => return None,
             }
         }
-        None
     }
 
     /// Whether the run that is followed has come to an end.

@@ -1,5 +1,7 @@
 //! What is read in a request; what cannot be read is a problem in our own words.
 
+use std::time::Duration;
+
 use assize_types::Fingerprint;
 use axum::Json;
 use axum::body::Bytes;
@@ -8,7 +10,8 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 
 use crate::problem::Problem;
 
@@ -43,6 +46,32 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// How long it may take until all of a request is there.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The bytes that were sent.
+#[derive(Debug)]
+pub(crate) struct Raw(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Raw, Problem> {
+        let length = header(&request, CONTENT_LENGTH);
+        let read = tokio::time::timeout(PATIENCE, Bytes::from_request(request, state)).await;
+        let late =
+            |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the rest of the request never came");
+        read.map_err(late)?.map(Raw).map_err(|error| {
+            let too_large = error.status() == StatusCode::PAYLOAD_TOO_LARGE;
+            let detail = match length.filter(|_| too_large) {
+                Some(length) => format!("{length} bytes are more than this server takes at once"),
+                None => error.body_text(),
+            };
+            Problem::new(error.status(), detail)
+        })
+    }
+}
+
 /// What was sent, with the fingerprint of every byte of it.
 #[derive(Debug)]
 pub(crate) struct Sent<T> {
@@ -54,19 +83,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Sent<T>, Problem> {
-        let (path, length) = (request.uri().path().to_owned(), header(&request, CONTENT_LENGTH));
+        let path = request.uri().path().to_owned();
         let kind = header(&request, CONTENT_TYPE);
-        let bytes = Bytes::from_request(request, state).await.map_err(|error| {
-            let too_large = error.status() == StatusCode::PAYLOAD_TOO_LARGE;
-            let detail = match length.filter(|_| too_large) {
-                Some(length) => format!("{length} bytes are more than this server takes at once"),
-                None => error.body_text(),
-            };
-            Problem::new(error.status(), detail)
-        })?;
+        let Raw(bytes) = Raw::from_request(request, state).await?;
         let fingerprint = Fingerprint::of([path.as_bytes(), b"\n", &bytes].concat());
         // What needs nothing said can be asked for without a word.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { check(kind, bytes)? };
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+            return Err(Problem::unusable("what was sent is a list, and no object"));
+        }
         let body = Json::<T>::from_bytes(&bytes).map_err(|error| {
             let problem = Problem::new(error.status(), error.body_text());
             problem.hint("/api/openapi.json says what can be sent")
@@ -90,4 +115,25 @@ fn check(kind: Option<String>, bytes: Bytes) -> Result<Bytes, Problem> {
             Err(problem.hint("send `Content-Type: application/json`"))
         }
     }
+}
+
+/// Reads an object that is written as one: a list of its values, in order, would be taken for it otherwise.
+pub(crate) fn object<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let fields = serde_json::Map::deserialize(from)?;
+    serde_json::from_value(fields.into()).map_err(D::Error::custom)
+}
+
+/// Reads a list of such objects.
+pub(crate) fn objects<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let all: Vec<serde_json::Map<String, serde_json::Value>> = Vec::deserialize(from)?;
+    let one = |fields: serde_json::Map<_, _>| serde_json::from_value(fields.into());
+    all.into_iter().map(one).collect::<Result<_, _>>().map_err(D::Error::custom)
 }

@@ -123,7 +123,10 @@ impl Hub {
                 while self.followers() == 0 {
                     self.bell.notified().await;
                 }
-                if let Err(error) = self.read_on().await {
+                let read = self.read_on().await;
+                // What is told from now on is not seen here: whoever comes next asks the store.
+                *self.recent.write().unwrap_or_else(PoisonError::into_inner) = Recent::default();
+                if let Err(error) = read {
                     tracing::warn!(%error, "events cannot be read");
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -267,9 +270,13 @@ impl Follower {
         (recent.after, Some((found, last)))
     }
 
-    /// Goes back, so that what was taken can be taken again.
-    pub(crate) fn back_to(&mut self, after: u64) {
-        self.after = after;
+    /// What comes next by the word of the store, whatever was read here so far.
+    pub(crate) async fn next_kept(&mut self) -> Result<Vec<Told>, StoreError> {
+        let one = self.about.as_ref().filter(|about| about.len() == 1);
+        let one = one.and_then(|about| about.first()).map(String::as_str);
+        let found = self.hub.after(one, self.after, AT_ONCE).await?;
+        self.after = found.last().map_or(self.after, |told| told.id);
+        Ok(found.into_iter().filter(|told| self.wants(told)).collect())
     }
 
     /// Waits until there is more.

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_clerk::{Clerk, Failure, FailureKind, Role};
+use assize_clerk::{Clerk, Failure, FailureKind, Role, kept};
 use assize_sandbox::Manager;
 use assize_store::{Log, Store};
 use assize_types::Cancel;
@@ -85,6 +85,8 @@ pub(crate) struct Shared {
     pace: Pace,
     longest_request: usize,
     closing: CancellationToken,
+    /// Held as long as we live, if no other server has it: then those who began what is left here are gone.
+    lock: Option<std::fs::File>,
 }
 
 /// What all requests share, handed to each.
@@ -116,6 +118,14 @@ impl Shared {
     pub(crate) fn pace(&self) -> Result<(), Problem> {
         self.pace.take()
     }
+}
+
+/// What one server of a store has at a time; none, if another has it or it cannot be had.
+fn lock(clerk: &Clerk) -> Option<std::fs::File> {
+    let mut name = kept::path(&clerk.config, &clerk.around).into_os_string();
+    name.push("-server");
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(name).ok()?;
+    file.try_lock().ok().map(|()| file)
 }
 
 /// A server that has its place in the network.
@@ -159,6 +169,7 @@ impl Server {
             pace: Pace::new(options.starts_per_minute),
             longest_request: options.longest_request,
             closing: CancellationToken::new(),
+            lock: lock(&clerk),
             clerk,
             store,
         }));
@@ -181,7 +192,8 @@ impl Server {
     /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, .. } = self;
-        let went_on = app.docket.go_on(&app.clerk).await?;
+        let roots: Vec<&Path> = app.desks.folders().collect();
+        let went_on = app.docket.go_on(&app.clerk, &roots, app.lock.is_some()).await?;
         if went_on > 0 {
             let runs = if went_on == 1 { "run" } else { "runs" };
             app.clerk.listener.note(&format!("going on with {went_on} {runs}"));
@@ -191,14 +203,14 @@ impl Server {
             let (hub, closing) = (hub.clone(), app.closing.clone());
             tokio::spawn(async move { hub.read(closing).await })
         });
-        let closing = app.closing.clone();
-        let stop = async move {
+        let serving = listen::serve(listener, routes::router(&app), app.closing.clone());
+        let stopping = async {
             cancel.cancelled().await;
-            closing.cancel();
+            app.closing.cancel();
+            // Trials first: nobody who is slow to hang up lets them spend on.
+            app.docket.close().await;
         };
-        let served = axum::serve(listener, routes::router(&app)).with_graceful_shutdown(stop).await;
-        app.closing.cancel();
-        app.docket.close().await;
+        tokio::join!(serving, stopping);
         for (_, desk) in app.desks.all() {
             // What takes longer is decided by whoever comes next.
             let _ = tokio::time::timeout(LAST_VERDICTS, desk.finish_deciding()).await;
@@ -209,6 +221,6 @@ impl Server {
         for reader in readers {
             let _ = reader.await;
         }
-        served.map_err(|error| Failure::from_error(FailureKind::Environment, &error))
+        Ok(())
     }
 }

@@ -10,7 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use assize_clerk::{Failure, FailureKind};
+use axum::Router;
 use axum::serve::Listener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 /// How long somebody may leave what was sent to them unread before the line is cut.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -104,6 +110,30 @@ impl Door {
         });
         Door::Tls { greeted, address }
     }
+}
+
+/// How long somebody may take to say what they want, and those who are being answered may take when the server stops.
+const HEADERS: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Serves whoever comes until it is told to stop; those who are being answered then have a moment.
+pub(crate) async fn serve(mut door: Door, router: Router, stop: CancellationToken) {
+    let lines = GracefulShutdown::new();
+    loop {
+        let line = tokio::select! {
+            (line, _) = door.accept() => line,
+            () = stop.cancelled() => break,
+        };
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+        let service = TowerToHyperService::new(router.clone());
+        let line = lines.watch(http.serve_connection(TokioIo::new(line), service));
+        tokio::spawn(async move {
+            // Whoever hangs up does so.
+            let _ = line.await;
+        });
+    }
+    let _ = tokio::time::timeout(GRACE, lines.shutdown()).await;
 }
 
 /// Cuts the line of those who are gone or stuck, in the end.

@@ -5,7 +5,7 @@ use assize_draft::DeskError;
 use assize_sandbox::SandboxError;
 use assize_store::StoreError;
 use axum::Json;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -92,6 +92,9 @@ impl IntoResponse for Problem {
         let mut response = (self.status, Json(&self)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, kind);
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
         response
     }
 }
@@ -128,6 +131,7 @@ impl From<SandboxError> for Problem {
         match &error {
             SandboxError::NotFound(_) => Problem::not_found(error.to_string()),
             SandboxError::Different(_) => Problem::conflict(error.to_string()),
+            SandboxError::Refused(_) => Problem::unusable(error.to_string()),
             _ => Failure::from(error).into(),
         }
     }

@@ -94,10 +94,45 @@ pub fn document() -> Value {
     for operation in operations {
         operation["responses"]["default"] = problem.clone();
     }
+    describe_starts(&mut document["components"]["schemas"]);
+    unsigned(&mut document);
     document["components"]["securitySchemes"] =
         json!({"token": {"type": "http", "scheme": "bearer"}});
     document["security"] = json!([{"token": []}]);
     document
+}
+
+/// Our whole numbers have no sign, and so one bit more than the format says that they would have.
+fn unsigned(part: &mut Value) {
+    match part {
+        Value::Object(fields) => {
+            if fields.get("format").is_some_and(|format| format == "int64" || format == "int32") {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(unsigned);
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(unsigned),
+        _ => {}
+    }
+}
+
+/// A trial that is to begin says its kind among its other fields, and has no others: which cannot be said by putting
+/// one description on top of another.
+fn describe_starts(schemas: &mut Value) {
+    let known = schemas.clone();
+    for branch in schemas["Start"]["oneOf"].as_array_mut().into_iter().flatten() {
+        let parts = branch["allOf"].as_array().cloned().unwrap_or_default();
+        let named = parts.iter().find_map(|part| part["$ref"].as_str()?.rsplit('/').next());
+        let kind = parts.iter().find(|part| !part["properties"]["kind"].is_null());
+        let (Some(named), Some(kind)) = (named, kind) else { continue };
+        let mut whole = known[named].clone();
+        whole["properties"]["kind"] = kind["properties"]["kind"].clone();
+        if let Some(required) = whole["required"].as_array_mut() {
+            required.push(json!("kind"));
+        }
+        whole["description"] = branch["description"].clone();
+        *branch = whole;
+    }
 }
 
 pub(crate) fn router(app: &App) -> Router {
@@ -135,4 +170,31 @@ async fn tell(request: axum::extract::Request, next: axum::middleware::Next) -> 
     let (status, millis) = (response.status().as_u16(), begun.elapsed().as_secs_f64() * 1e3);
     tracing::info!(%method, path, status, millis, "request");
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_document_says_one_thing_of_each_route() {
+        let document = document();
+        let mut ids = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{id} is there twice");
+                assert!(operation["summary"].is_string(), "{method} {path}");
+                assert!(operation["responses"]["default"].is_object(), "{method} {path}");
+            }
+        }
+        let kinds = document["components"]["schemas"]["Start"]["oneOf"].as_array().unwrap();
+        assert_eq!(kinds.len(), 5);
+        assert!(
+            kinds.iter().all(|kind| kind["additionalProperties"] == false
+                && !kind["properties"]["kind"].is_null())
+        );
+    }
 }

@@ -39,6 +39,9 @@ pub struct Input {
     pub session: Option<String>,
     pub limits: Limits,
     pub image: Option<String>,
+    /// The walls that were asked for: weaker ones will not do later, either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
     pub temperature: f64,
     pub max_output_tokens: u32,
     /// The packages that programs may ask for.
@@ -202,6 +205,7 @@ impl Plan {
             session: self.wishes.session.clone(),
             limits: self.limits.clone(),
             image: self.wishes.image.clone(),
+            isolation: config.asked("sandbox.isolation").map(str::to_owned),
             temperature: temperature.unwrap_or_else(|| Request::TEMPERATURE.into()),
             max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
             packages: packages::allowed(config.text("packages.allow").unwrap_or_default()),

@@ -130,6 +130,7 @@ mod tests {
                 synthetic: false,
                 debates: Arc::new(InProcess::default()),
                 turnings: Vec::new(),
+                shelf: None,
             };
             let calls: u64 = loads(&chamber).iter().map(|(_, load)| load.calls).sum();
             assert_eq!(calls, chamber.calls());

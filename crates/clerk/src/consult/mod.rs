@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::day_of;
-use assize_consult::{Chamber, ConsultState, InProcess, Made, Manner, Models, Report, graph};
+use assize_consult::{
+    Chamber, ConsultState, InProcess, Made, Manner, Models, NotKept, Report, Shelf, graph,
+};
 use assize_gateway::{Estimate, Gateway};
 use assize_graph::{Event, Observer, Outcome, Record, RunError, RunOptions};
-use assize_store::{Run, RunJournal, Store};
+use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;
 use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
+use async_trait::async_trait;
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
@@ -130,9 +133,34 @@ impl Ready {
         let (run, journal) = begun.await?;
         let (debates, why) = ground.of_run(&input, &run, journal.life());
         chamber.debates = debates;
+        let banner = if gateway.is_rehearsal() { assize_consult::REHEARSED } else { "" };
+        let (kept_by, run_id) = (store.clone(), run.id.clone());
+        chamber.shelf = Some(Arc::new(WithTheRun { store: kept_by, run: run_id, banner }));
         let (calls, rounds) = (chamber.calls(), chamber.rounds);
         let (journal, chamber) = (Arc::new(journal), Arc::new(chamber));
         Ok(Trial { run, input, gateway, why, calls, rounds, chamber, store, journal, inherited })
+    }
+}
+
+/// Where the documents of a consultation are, among its artifacts, as long as it is not over.
+pub const DOCUMENTS: &str = "documents/";
+
+/// Keeps documents with the run as they are written.
+#[derive(Debug)]
+struct WithTheRun {
+    store: Arc<dyn Store>,
+    run: RunId,
+    /// What stands over every page, as it will in the end.
+    banner: &'static str,
+}
+
+#[async_trait]
+impl Shelf for WithTheRun {
+    async fn put(&self, name: &str, text: &str) -> Result<(), NotKept> {
+        let bytes = format!("{}{text}", self.banner).into_bytes();
+        let kept = format!("{DOCUMENTS}{name}");
+        let kept = self.store.put_artifact(&self.run, &kept, bytes).await;
+        kept.map(drop).map_err(|error| NotKept { name: name.to_owned(), why: error.to_string() })
     }
 }
 
@@ -245,5 +273,6 @@ fn chamber(plan: &Plan, input: &Input, models: Models, at_once: usize) -> Chambe
         synthetic: input.synthetic,
         debates: Arc::new(InProcess::default()),
         turnings: input.turnings.clone(),
+        shelf: None,
     }
 }

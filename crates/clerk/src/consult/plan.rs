@@ -50,6 +50,9 @@ pub struct Input {
     pub blind_scores: bool,
     pub limits: Limits,
     pub image: Option<String>,
+    /// The walls that were asked for: weaker ones will not do later, either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
     pub region: Option<String>,
     pub temperature: f64,
     pub max_output_tokens: u32,
@@ -313,6 +316,7 @@ impl Plan {
             blind_scores: self.shape.blind_scores,
             limits,
             image: self.shape.image.clone(),
+            isolation: config.asked("sandbox.isolation").map(str::to_owned),
             region: config.text("consult.region").map(str::to_owned),
             temperature: config
                 .decimal("temperature")

@@ -115,6 +115,7 @@ fn show_graph() -> Result<(), Failure> {
         synthetic: false,
         debates: Arc::new(InProcess::default()),
         turnings: Vec::new(),
+        shelf: None,
     };
     let graph = graph(Arc::new(chamber));
     out(&graph.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?.mermaid())

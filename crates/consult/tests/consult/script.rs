@@ -204,5 +204,6 @@ pub(crate) fn chamber(model: &Arc<Script>, rounds: u32, at_once: usize) -> Chamb
         synthetic: false,
         debates: Arc::new(InProcess::default()),
         turnings: Vec::new(),
+        shelf: None,
     }
 }

@@ -54,6 +54,10 @@ impl Desks {
         self.folders.keys().map(String::as_str)
     }
 
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &FilePath> {
+        self.folders.values().map(PathBuf::as_path)
+    }
+
     pub(crate) fn folder(&self, name: &str) -> Option<&FilePath> {
         self.folders.get(name).map(PathBuf::as_path)
     }
@@ -248,8 +252,8 @@ async fn find(desk: &Desk, id: u64) -> Result<Submission, Problem> {
 
 /// Show a submission, with what it changes and why it was decided so
 #[utoipa::path(
-    get, path = "/api/workspaces/{workspace}/submissions/{id}", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    get, path = "/api/workspaces/{workspace}/submissions/{submission}", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
     responses((status = 200, description = "With a diff of each file", body = Object)),
 )]
 pub(crate) async fn submission(
@@ -270,8 +274,8 @@ pub(crate) struct Accept {
 ///
 /// Its files are changed.
 #[utoipa::path(
-    post, path = "/api/workspaces/{workspace}/submissions/{id}/accept", tag = "drafts", request_body = Accept,
-    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    post, path = "/api/workspaces/{workspace}/submissions/{submission}/accept", tag = "drafts", request_body = Option<Accept>,
+    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
     responses((status = 200, description = "It was applied", body = Object)),
 )]
 pub(crate) async fn accept(
@@ -293,7 +297,6 @@ pub(crate) async fn accept(
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Reject {
     /// What the worker is told
-    #[schema(max_length = 10_000)]
     reason: String,
 }
 
@@ -301,8 +304,8 @@ pub(crate) struct Reject {
 ///
 /// The worker is told why.
 #[utoipa::path(
-    post, path = "/api/workspaces/{workspace}/submissions/{id}/reject", tag = "drafts", request_body = Reject,
-    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    post, path = "/api/workspaces/{workspace}/submissions/{submission}/reject", tag = "drafts", request_body = Option<Reject>,
+    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
     responses((status = 200, description = "It was sent back", body = Object)),
 )]
 pub(crate) async fn reject(
@@ -318,8 +321,8 @@ pub(crate) async fn reject(
 
 /// Take back what a submission changed
 #[utoipa::path(
-    post, path = "/api/workspaces/{workspace}/submissions/{id}/undo", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), ("id" = String, Path, description = "The submission")),
+    post, path = "/api/workspaces/{workspace}/submissions/{submission}/undo", tag = "drafts",
+    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
     responses((status = 200, description = "The files are as they were", body = Object)),
 )]
 pub(crate) async fn undo(
@@ -420,7 +423,7 @@ pub(crate) async fn verify(
 /// A stream of server-sent events: the entries of the workspace's log, by the names of the messages that workers get
 /// where there is one. Without an id to begin after it begins now.
 #[utoipa::path(
-    get, path = "/api/workspaces/{workspace}/events", tag = "events",
+    get, path = "/api/workspaces/{workspace}/events", tag = "events", operation_id = "of_workspace",
     params(("workspace" = String, Path, description = "The workspace"), After,
            ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
     responses((status = 200, description = "Events as they happen", content_type = "text/event-stream", body = String)),
@@ -456,7 +459,7 @@ pub(crate) struct Clean {
 ///
 /// What settled submissions were before and after is deleted for good.
 #[utoipa::path(
-    post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Clean,
+    post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Option<Clean>,
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, description = "What was put away", body = Object)),
 )]

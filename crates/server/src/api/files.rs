@@ -1,5 +1,6 @@
 //! Documents and files of a run. Models and programs wrote them: a browser may keep them, and show nothing but pictures.
 
+use assize_clerk::consult::DOCUMENTS;
 use assize_clerk::reading;
 use assize_store::{ArtifactId, Run};
 use axum::Json;
@@ -102,7 +103,16 @@ async fn documents_of(app: &App, run: &Run) -> Result<Vec<(String, Vec<u8>)>, Pr
             let told = reading::status_updates(&*app.store, run).await?;
             Ok(reading::documents(&report, &told))
         }
-        None => Ok(Vec::new()),
+        None => {
+            // What was written so far.
+            let mut written = Vec::new();
+            for one in app.store.artifacts(&run.id).await? {
+                if let Some(name) = one.name.strip_prefix(DOCUMENTS) {
+                    written.push((name.to_owned(), app.store.artifact(one.id).await?));
+                }
+            }
+            Ok(written)
+        }
     }
 }
 
@@ -155,7 +165,8 @@ pub(crate) async fn artifacts(
 ) -> Result<Json<Artifacts>, Problem> {
     let run = app.run(&id).await?;
     let mut given = Vec::new();
-    for one in app.store.artifacts(&run.id).await? {
+    let kept = app.store.artifacts(&run.id).await?.into_iter();
+    for one in kept.filter(|one| !one.name.starts_with(DOCUMENTS)) {
         given.push(FileInfo { name: one.name, bytes: one.bytes });
     }
     let history = assize_code::history(&app.store.records(&run.id).await?);

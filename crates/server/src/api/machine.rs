@@ -153,7 +153,6 @@ pub(crate) async fn link(State(app): State<App>) -> Result<Response, Problem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scope {
     /// `drafts/NAME` for the draft tools of a workspace, or `code` for the tool that runs code
-    #[schema(max_length = 100)]
     scope: String,
 }
 

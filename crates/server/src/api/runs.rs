@@ -162,7 +162,7 @@ impl App {
             return Err(problem.hint("cancel it first"));
         }
         match Holder::of(run) {
-            Some(holder) if !all_the_same => {
+            Some(holder) if !all_the_same && !holder.is_this_process() => {
                 let problem = Problem::conflict(format!("{holder} is working on `{}`", run.id));
                 Err(problem.hint("wait for it, stop it, or take the run over"))
             }
@@ -176,15 +176,12 @@ impl App {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
     /// run, consult, debate, work or eval
-    #[param(max_length = 60)]
     kind: Option<String>,
     #[param(inline)]
     status: Option<Status>,
     /// Something in their titles, in upper or lower case
-    #[param(max_length = 200)]
     title: Option<String>,
     /// Those made before this one: `next` of the page before
-    #[param(max_length = 60)]
     before: Option<String>,
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,

@@ -10,7 +10,7 @@ use assize_sandbox::{
     Spec, WORKSPACE,
 };
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
@@ -23,7 +23,7 @@ use super::files::attachment;
 use super::start::LanguageName;
 use super::wishes::{Upload, Wishes, inputs};
 use crate::App;
-use crate::extract::{Path, Query, Sent};
+use crate::extract::{Path, Query, Raw, Sent, object, objects};
 use crate::problem::Problem;
 
 /// The longest that a sandbox stays, and how long it does unless somebody says, in seconds.
@@ -40,21 +40,19 @@ pub(crate) struct Exec {
     language: LanguageName,
     /// What is passed on to it
     #[serde(default)]
-    #[schema(max_items = 1000)]
     arguments: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     /// What it reads from its standard input
     stdin: Option<String>,
     /// Files that it finds in its working folder
-    #[serde(default)]
-    #[schema(max_items = 100)]
+    #[serde(default, deserialize_with = "objects")]
     files: Vec<Upload>,
     /// Send back the files that it leaves
     #[serde(default)]
     keep_files: bool,
     image: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -118,6 +116,9 @@ pub(crate) async fn run_once(
     State(app): State<App>,
     Sent { body, .. }: Sent<Exec>,
 ) -> Result<Json<Ran>, Problem> {
+    if body.code.is_empty() {
+        return Err(Problem::unusable("there is no code"));
+    }
     app.pace()?;
     let clerk = Clerk { config: body.settings.applied(&app.clerk.config)?, ..app.clerk.clone() };
     let ask = exec::Ask {
@@ -204,13 +205,12 @@ async fn found(app: &App, of: &Of, name: &str) -> Result<Sandbox, Problem> {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Of {
     /// The run that it belongs to, if it does
-    #[param(max_length = 60)]
     run: Option<String>,
 }
 
 /// List sandboxes
 #[utoipa::path(
-    get, path = "/api/sandboxes", tag = "sandboxes",
+    get, path = "/api/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes",
     responses((status = 200, description = "All of this user on this machine", body = Sandboxes)),
 )]
 pub(crate) async fn list(State(app): State<App>) -> Result<Json<Sandboxes>, Problem> {
@@ -223,7 +223,7 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<Sandboxes>, Prob
 #[serde(deny_unknown_fields)]
 pub(crate) struct Create {
     /// Letters, digits and `-`
-    #[schema(min_length = 1, max_length = 60)]
+    #[schema(min_length = 1, max_length = 63)]
     name: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -232,7 +232,7 @@ pub(crate) struct Create {
     /// Seconds that it stays
     #[schema(minimum = 1, maximum = 604_800)]
     ttl_seconds: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -275,7 +275,7 @@ pub(crate) async fn create(
 
 /// Remove a sandbox
 #[utoipa::path(
-    delete, path = "/api/sandboxes/{name}", tag = "sandboxes",
+    delete, path = "/api/sandboxes/{name}", tag = "sandboxes", operation_id = "remove_sandbox",
     params(("name" = String, Path, description = "The sandbox"), Of),
     responses((status = 204, description = "It is gone")),
 )]
@@ -295,7 +295,7 @@ pub(crate) async fn remove(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Program {
     /// The program and what is passed on to it
-    #[schema(min_items = 1, max_items = 1000)]
+    #[schema(min_items = 1)]
     program: Vec<String>,
     cwd: Option<String>,
     #[serde(default)]
@@ -340,10 +340,9 @@ pub(crate) async fn run(
 #[into_params(parameter_in = Query)]
 pub(crate) struct FileOf {
     /// Below the working folder, unless it is a whole path
-    #[param(min_length = 1, max_length = 4096)]
+    #[param(min_length = 1)]
     path: String,
     /// The run that the sandbox belongs to, if it does
-    #[param(max_length = 60)]
     run: Option<String>,
 }
 
@@ -388,7 +387,7 @@ pub(crate) async fn write(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(file): Query<FileOf>,
-    bytes: Bytes,
+    Raw(bytes): Raw,
 ) -> Result<StatusCode, Problem> {
     let path = file.whole()?;
     let sandbox = found(&app, &Of { run: file.run }, &name).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use assize_clerk::choose::Tape;
 use assize_clerk::consult::SourceName;
+use assize_clerk::kept::Holder;
 use assize_clerk::trial::{Trial, as_before, take_up};
 use assize_clerk::{Clerk, ForkOf, GoOn, code, consult, debate, eval, work};
 use assize_consult::At;
@@ -22,7 +23,8 @@ use utoipa::ToSchema;
 use super::runs::RunView;
 use super::wishes::{Upload, Wishes, documents, gathered, inputs};
 use crate::App;
-use crate::extract::{Path, Sent};
+use crate::docket::allowed;
+use crate::extract::{Path, Sent, object, objects};
 use crate::problem::Problem;
 
 /// A trial that is to begin.
@@ -62,14 +64,13 @@ pub(crate) struct RunStart {
     /// What its output must contain; between slashes, a pattern that it must fit
     expect: Option<String>,
     /// Files that it finds in its working folder
-    #[serde(default)]
-    #[schema(max_items = 100)]
+    #[serde(default, deserialize_with = "objects")]
     files: Vec<Upload>,
     /// Keep the working files under this name
     session: Option<String>,
     /// The image of its container
     image: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -112,15 +113,13 @@ fn moves() -> u32 {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsultStart {
     /// The company, by the ticker under which its shares are traded
-    #[schema(min_length = 1, max_length = 20)]
+    #[schema(min_length = 1)]
     ticker: String,
     /// What is known of it; made up, if nothing is named and no files are sent
     #[serde(default)]
-    #[schema(max_items = 3)]
     sources: Vec<SourceWord>,
     /// Documents about it
-    #[serde(default)]
-    #[schema(max_items = 200)]
+    #[serde(default, deserialize_with = "objects")]
     files: Vec<Upload>,
     /// A folder with documents about it that whoever runs the server has allowed, by its name
     root: Option<String>,
@@ -145,7 +144,7 @@ pub(crate) struct ConsultStart {
     /// Spend more than may be spent unasked
     #[serde(default)]
     yes: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -163,11 +162,10 @@ pub(crate) struct DebateStart {
     /// The move, in Markdown or as plain text
     #[schema(min_length = 1)]
     document: String,
-    #[schema(max_length = 10)]
     ticker: Option<String>,
     #[schema(minimum = 1, maximum = 50)]
     rounds: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -190,7 +188,7 @@ pub(crate) struct WorkStart {
     #[serde(default = "max_rejections")]
     #[schema(minimum = 1, maximum = 100)]
     max_rejections: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -215,7 +213,6 @@ fn max_rejections() -> u32 {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EvalStart {
     /// What the problems are called
-    #[schema(max_length = 200)]
     name: String,
     /// The problems, one JSON object in each line: task_id, prompt, entry_point, test, canonical_solution
     problems: String,
@@ -228,7 +225,7 @@ pub(crate) struct EvalStart {
     #[schema(minimum = 1, maximum = 64)]
     parallel: Option<u32>,
     image: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -287,7 +284,8 @@ pub(crate) async fn start(
     Sent { body, fingerprint }: Sent<Start>,
 ) -> Result<Response, Problem> {
     let once = once(&headers, fingerprint)?;
-    app.begin(once, async |clerk| open(&app, body, clerk).await).await
+    let own = app.clone();
+    app.begin(once, move |clerk| async move { open(&own, body, clerk).await }).await
 }
 
 /// What a request was asked for under.
@@ -301,20 +299,29 @@ fn once(headers: &HeaderMap, request: assize_types::Fingerprint) -> Result<Optio
 
 impl App {
     /// Begins a trial, if there is a place for one.
-    async fn begin(
+    async fn begin<F>(
         &self,
         once: Option<Once>,
-        open: impl AsyncFnOnce(Clerk) -> Result<Box<dyn Trial>, Problem>,
-    ) -> Result<Response, Problem> {
+        open: impl FnOnce(Clerk) -> F,
+    ) -> Result<Response, Problem>
+    where
+        F: Future<Output = Result<Box<dyn Trial>, Problem>> + Send + 'static,
+    {
         if let Some(run) = self.asked_before(once.as_ref()).await? {
             return Ok(Json(RunView::new(self, &run)).into_response());
         }
         self.pace()?;
         let place = self.docket.place()?;
         let clerk = Clerk { once: once.clone(), ..self.clerk.clone() };
-        match open(clerk).await {
-            Ok(trial) => {
-                let run = self.docket.enter(trial, place);
+        let (docket, opening) = (self.docket.clone(), open(clerk));
+        // Whoever asked may hang up: what was begun is held all the same.
+        let begun = self.docket.spawn(async move {
+            let trial = opening.await?;
+            Ok::<_, Problem>(docket.enter(trial, place))
+        });
+        let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault in assize");
+        match begun.await.map_err(fault)? {
+            Ok(run) => {
                 let at = [(LOCATION, format!("/api/runs/{}", run.id))];
                 Ok((StatusCode::CREATED, at, Json(RunView::new(self, &run))).into_response())
             }
@@ -480,6 +487,8 @@ pub(crate) async fn estimate(
     let likely = match body {
         Start::Consult(start) => {
             clerk.config = start.settings.clone().applied(&clerk.config)?;
+            let parallel = start.parallel_moves;
+            parallel.map(|n| within("parallel_moves", n, 100)).transpose()?;
             let plan = consult::Plan::fresh(consult_ask(&app, start).await?, &clerk).await?;
             let ready =
                 consult::Ready::make(plan, &clerk, app.store.clone(), &Tape::None, None).await?;
@@ -509,6 +518,7 @@ pub(crate) async fn estimate(
 pub(crate) struct Resume {
     /// Even if another process works on it, or may
     take_over: bool,
+    #[serde(deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -516,7 +526,7 @@ pub(crate) struct Resume {
 ///
 /// What was answered is not asked again.
 #[utoipa::path(
-    post, path = "/api/runs/{id}/resume", tag = "runs", request_body = Resume,
+    post, path = "/api/runs/{id}/resume", tag = "runs", request_body = Option<Resume>,
     params(("id" = String, Path, description = "The run")),
     responses((status = 201, description = "It goes on", body = RunView)),
 )]
@@ -527,13 +537,18 @@ pub(crate) async fn resume(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     app.refuse_held(&run, body.take_over)?;
+    let roots: Vec<&std::path::Path> = app.desks.folders().collect();
+    allowed(&run, &roots).map_err(|why| Problem::new(StatusCode::FORBIDDEN, why))?;
     if run.status == RunStatus::Done {
         return Err(Problem::conflict(format!("`{}` is done", run.id)));
     }
-    app.begin(None, async |mut clerk| {
+    // What is ours and on no docket was lost by a fault.
+    let lost = Holder::of(&run).is_some_and(|holder| holder.is_this_process());
+    let store = app.store.clone();
+    app.begin(None, move |mut clerk| async move {
         clerk.config = body.settings.applied(&clerk.config)?;
-        let again = GoOn { run: run.id.to_string(), take_over: body.take_over };
-        Ok(take_up(&again, &clerk, app.store.clone()).await?)
+        let again = GoOn { run: run.id.to_string(), take_over: body.take_over || lost };
+        Ok(take_up(&again, &clerk, store).await?)
     })
     .await
 }
@@ -543,7 +558,6 @@ pub(crate) async fn resume(
 pub(crate) struct Fork {
     /// From where on everything is asked again: a round, such as `round-4`; in a consultation also of one move, such as
     /// `m3/round-4`. Without it only what is asked in other words, or failed
-    #[schema(max_length = 100)]
     at: Option<String>,
     /// What some are told to be from there on, by `critic`, `D1` and so on
     told: BTreeMap<String, String>,
@@ -556,6 +570,7 @@ pub(crate) struct Fork {
     models: BTreeMap<String, String>,
     /// Spend more than may be spent unasked
     yes: bool,
+    #[serde(deserialize_with = "object")]
     settings: Wishes,
 }
 
@@ -564,7 +579,7 @@ pub(crate) struct Fork {
 /// A new run that takes over what was answered there, and asks only what differs. Debates and consultations can be
 /// forked.
 #[utoipa::path(
-    post, path = "/api/runs/{id}/fork", tag = "runs", request_body = Fork,
+    post, path = "/api/runs/{id}/fork", tag = "runs", request_body = Option<Fork>,
     params(("id" = String, Path, description = "The run"),
            ("Idempotency-Key" = Option<String>, Header, description = "A text that is used for nothing else", max_length = 200)),
     responses((status = 201, description = "It has begun", body = RunView),
@@ -578,7 +593,8 @@ pub(crate) async fn fork(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     let once = once(&headers, fingerprint)?;
-    app.begin(once, async |clerk| open_fork(&app, &run, body, clerk).await).await
+    let own = app.clone();
+    app.begin(once, move |clerk| async move { open_fork(&own, &run, body, clerk).await }).await
 }
 
 async fn open_fork(

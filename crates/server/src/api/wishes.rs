@@ -18,9 +18,7 @@ use crate::problem::Problem;
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Wishes {
     /// anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
-    #[schema(max_length = 100)]
     provider: Option<String>,
-    #[schema(max_length = 200)]
     model: Option<String>,
     #[schema(minimum = 0, maximum = 2)]
     temperature: Option<f64>,
@@ -32,16 +30,13 @@ pub(crate) struct Wishes {
     #[schema(minimum = 1)]
     max_tokens: Option<u64>,
     /// auto, jail, docker, microvm or at-least=NAME
-    #[schema(max_length = 100)]
     isolation: Option<String>,
     /// With a unit, such as 256M
-    #[schema(max_length = 20)]
     memory: Option<String>,
     cpus: Option<f64>,
     timeout_seconds: Option<f64>,
     processes: Option<u32>,
     /// With a unit, such as 64M
-    #[schema(max_length = 20)]
     disk: Option<String>,
 }
 

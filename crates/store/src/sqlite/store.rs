@@ -20,6 +20,9 @@ use crate::error::StoreError;
 use crate::run::{Claim, Ending, NewRun, Once, Run, RunFilter, RunId, RunStatus};
 use crate::{EventQuery, Log, Message, Store, StoredEvent};
 
+/// No id is above this one.
+const LAST_ID: u64 = i64::MAX as u64;
+
 /// How long it may take until what another process wrote is seen.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -292,6 +295,7 @@ impl Store for SqliteStore {
             ),
             Log::Audit => ("SELECT EXISTS (SELECT 1 FROM audit WHERE id > ?1), ?2", beyond, 0),
         };
+        let number = number.min(LAST_ID);
         let mut written = self.written.subscribe();
         loop {
             written.mark_unchanged();
@@ -454,7 +458,8 @@ impl Store for SqliteStore {
                     hash: fingerprint(row, "hash")?,
                 })
             };
-            let rows = select.query_map(params![query.after, query.subject, query.limit], read)?;
+            let after = query.after.min(LAST_ID);
+            let rows = select.query_map(params![after, query.subject, query.limit], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
         self.reader.ask(body).await

@@ -81,6 +81,32 @@ fn a_consultation_is_followed_to_its_end() {
 }
 
 #[test]
+fn documents_are_there_as_soon_as_they_are_told_of() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(consult());
+    serving.block_on(async {
+        let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
+        let mut seen = 0;
+        while seen < 3 {
+            let told = stream.next().await.unwrap();
+            for name in told.data["output"].as_array().into_iter().flatten() {
+                let path = format!("/api/runs/{run}/documents/{}", name.as_str().unwrap());
+                let document = serving.text(&path).await;
+                assert!(document.starts_with("> **REHEARSAL"), "{name}: {document}");
+                seen += 1;
+            }
+        }
+    });
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "running");
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
+    serving.end_of(&run);
+    // What was written stays.
+    let listed = serving.get(&format!("/api/runs/{run}/documents")).good();
+    assert!(listed.to_string().contains("F1.md"), "{listed}");
+}
+
+#[test]
 fn a_program_is_followed_to_its_end() {
     let home = home();
     let serving = Serving::start(&home, &[]);
@@ -254,4 +280,46 @@ fn a_run_goes_on_when_everybody_has_left() {
         assert_eq!(stream.retry, Some(1000));
     });
     until("its end", || serving.get(&format!("/api/runs/{run}")).good()["status"] == "done");
+}
+
+#[test]
+fn what_happened_while_nobody_listened_is_heard_later() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "300");
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(debate());
+    let seen = serving.block_on(async {
+        let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
+        stream.next().await.unwrap();
+        stream.next().await.unwrap()
+    });
+    until("its end", || serving.get(&format!("/api/runs/{run}")).good()["status"] == "done");
+    let rest = serving.told(&run, seen.id);
+    let whole = serving.told(&run, None);
+    assert!(whole.len() > 8, "{whole:?}");
+    assert_eq!(rest[1..], whole[2..]);
+}
+
+#[test]
+fn whoever_hangs_up_while_it_is_begun_leaves_no_orphan() {
+    let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "10000");
+    let serving = Serving::start(&home, &[]);
+    let body = debate().to_string();
+    let (host, token) = (format!("127.0.0.1:{}", serving.port()), &serving.token);
+    let request = format!(
+        "POST /api/runs HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for millis in 0..60 {
+        let mut line = TcpStream::connect(&host).unwrap();
+        line.write_all(request.as_bytes()).unwrap();
+        // At one moment or another.
+        std::thread::sleep(std::time::Duration::from_micros(millis * 200));
+    }
+    let left = || {
+        let page = serving.get("/api/runs?status=running&limit=200").good();
+        page["runs"].as_array().unwrap().len()
+    };
+    until("the end of all that was begun", || left() == 0);
+    assert!(!serving.get("/api/runs").good()["runs"].as_array().unwrap().is_empty());
 }

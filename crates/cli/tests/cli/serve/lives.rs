@@ -150,3 +150,48 @@ fn two_servers_on_one_store_do_not_disturb_each_other() {
     let (there, here) = (two.told(&run, None), one.told(&run, None));
     assert_eq!(there[1..], here[1..]);
 }
+
+#[test]
+fn nobody_who_is_slow_keeps_it_from_stopping() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(debate());
+    let lines = [
+        "GET /api/runs HTTP/1.1\r\nHo",
+        "POST /api/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{",
+    ];
+    let open: Vec<_> = lines
+        .iter()
+        .map(|half| {
+            let mut line =
+                std::net::TcpStream::connect(format!("127.0.0.1:{}", serving.port())).unwrap();
+            std::io::Write::write_all(&mut line, half.as_bytes()).unwrap();
+            line
+        })
+        .collect();
+    assert_eq!(serving.stop(), 0);
+    drop(open);
+    let shown = home.run(&["runs", "show", &run, "--json"]).out;
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["status"], "stopped", "{shown}");
+    let serving = Serving::start(&home, &[]);
+    assert_eq!(serving.end_of(&run)["status"], "done");
+}
+
+#[test]
+fn files_outside_of_what_was_allowed_are_left_alone() {
+    let home =
+        crate::drafts::project().set("PATH", super::PATH).set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
+    let mut command = home.command(&["work", "Add --version flag to watchdog.py"]).spawn().unwrap();
+    let listed =
+        || serde_json::from_str::<Value>(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    until("the run", || listed()[0]["id"].is_string());
+    command.kill().unwrap();
+    command.wait().unwrap();
+    let run = listed()[0]["id"].as_str().unwrap().to_owned();
+    let serving = Serving::start(&home, &[]);
+    serving.post(&format!("/api/runs/{run}/resume"), json!({})).refused(403);
+    drop(serving);
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
+    assert_eq!(serving.end_of(&run)["result"]["outcome"], "accepted");
+}

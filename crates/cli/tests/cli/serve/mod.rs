@@ -200,6 +200,12 @@ impl<'a> Serving<'a> {
         id
     }
 
+    /// What is at a path.
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let request = self.client.get(format!("{}{path}", self.address)).bearer_auth(&self.token);
+        request.send().await.unwrap().text().await.unwrap()
+    }
+
     /// Begins to follow events.
     pub(crate) async fn follow(&self, path: &str, last: Option<u64>) -> Stream {
         let mut request = self.client.get(format!("{}{path}", self.address));

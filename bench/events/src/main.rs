@@ -1,0 +1,297 @@
+//! Many who follow one run: whether each hears everything in order, how late, and what each costs.
+//!
+//! The server is the `assize` binary, in a process of its own; the run is a consultation whose model answers after a
+//! while. Every event says when it was written to the store; everybody who follows notes when it came. With `--peer`
+//! the same events, byte for byte and at the same pace, are sent by a server as the seed of this product had it
+//! (Python, `sse-starlette` on `uvicorn`), to the same clients in the same run.
+//!
+//! Clients and server share the processors. Times on a shared machine are noise: look at the ratios.
+
+#![expect(clippy::print_stdout, reason = "this program is there to print")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Barrier;
+
+#[derive(Debug, Parser)]
+struct Args {
+    /// The built `assize`
+    #[arg(long)]
+    assize: PathBuf,
+    /// How many follow
+    #[arg(long, default_value_t = 1000)]
+    clients: usize,
+    /// Rounds of each of the 15 debates
+    #[arg(long, default_value_t = 10)]
+    rounds: u32,
+    /// Milliseconds that the model takes for an answer
+    #[arg(long, default_value_t = 500)]
+    latency: u64,
+    /// A Python with sse-starlette and uvicorn, for the peer
+    #[arg(long)]
+    peer: Option<PathBuf>,
+}
+
+/// What one of them heard.
+struct Heard {
+    ids: Vec<u64>,
+    /// Milliseconds between the store and the client, by event.
+    late: Vec<f64>,
+}
+
+struct Figures {
+    name: &'static str,
+    events: usize,
+    seconds: f64,
+    p50: f64,
+    p99: f64,
+    kibibytes_a_client: f64,
+}
+
+fn now() -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_secs_f64() * 1e3
+}
+
+/// The memory of a process, in KiB.
+fn memory(pid: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    Ok(line.context("no VmRSS")?.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// Follows a stream until the run has ended.
+async fn follow(
+    address: String,
+    path: String,
+    token: String,
+    ready: Arc<Barrier>,
+) -> anyhow::Result<Heard> {
+    let mut line = TcpStream::connect(&address).await?;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\n\r\n"
+    );
+    line.write_all(request.as_bytes()).await?;
+    let (mut read, mut heard) = (Vec::new(), Heard { ids: Vec::new(), late: Vec::new() });
+    let mut some = vec![0; 64 << 10];
+    let mut waits = true;
+    loop {
+        let count = line.read(&mut some).await?;
+        ensure!(count > 0, "the line was cut after {} events", heard.ids.len());
+        let came = now();
+        read.extend_from_slice(&some[..count]);
+        let mut from = 0;
+        while let Some(end) = read[from..].windows(2).position(|two| two == b"\n\n") {
+            let block = String::from_utf8_lossy(&read[from..from + end]).into_owned();
+            from += end + 2;
+            let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
+            if let Some(id) = field("id: ") {
+                heard.ids.push(id.parse()?);
+                let data: Value = serde_json::from_str(field("data: ").context("no data")?)?;
+                heard.late.push(came - data["at"].as_f64().context("no time")?);
+            }
+            if field("event: ") == Some("run_ended") {
+                return Ok(heard);
+            }
+        }
+        read.drain(..from);
+        if std::mem::take(&mut waits) {
+            ready.wait().await;
+        }
+    }
+}
+
+/// Has so many follow, and begins what they follow when all are there.
+async fn many(
+    name: &'static str,
+    clients: usize,
+    pid: u32,
+    (address, path, token): (&str, &str, &str),
+    begin: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<(Figures, Vec<u64>)> {
+    let before = memory(pid)?;
+    let ready = Arc::new(Barrier::new(clients + 1));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..clients {
+        tasks.spawn(follow(address.to_owned(), path.to_owned(), token.to_owned(), ready.clone()));
+    }
+    ready.wait().await;
+    let with_all = memory(pid)?;
+    let begun = Instant::now();
+    begin.await?;
+    let mut all: Vec<Heard> = Vec::new();
+    let mut most = with_all;
+    while let Some(heard) = tasks.join_next().await {
+        most = most.max(memory(pid)?);
+        all.push(heard??);
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let ids = all[0].ids.clone();
+    ensure!(ids.windows(2).all(|two| two[0] < two[1]), "not in order");
+    for heard in &all {
+        ensure!(heard.ids == ids, "{} of {} events came", heard.ids.len(), ids.len());
+    }
+    let mut late: Vec<f64> = all.iter().flat_map(|heard| heard.late.iter().copied()).collect();
+    late.sort_by(f64::total_cmp);
+    let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
+    Ok((
+        Figures {
+            name,
+            events: ids.len(),
+            seconds,
+            p50: at(0.5),
+            p99: at(0.99),
+            kibibytes_a_client: (most - before) / clients as f64,
+        },
+        ids,
+    ))
+}
+
+/// A process that ends with us.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One request, and what was answered.
+async fn ask(
+    address: &str,
+    token: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> anyhow::Result<Value> {
+    let mut line = TcpStream::connect(address).await?;
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    line.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    line.read_to_end(&mut answer).await?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+    ensure!(head.starts_with("HTTP/1.1 2"), "{answer}");
+    Ok(serde_json::from_str(body)?)
+}
+
+async fn ours(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> {
+    let mut child = Command::new(&args.assize)
+        .args(["serve", "--json", "--listen", "127.0.0.1:0"])
+        .env("HOME", folder)
+        .env("XDG_STATE_HOME", folder.join("state"))
+        .env("ASSIZE_PROVIDER", "rehearsal")
+        .env("ASSIZE_REHEARSAL_LATENCY_MS", args.latency.to_string())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("`{}` cannot be started", args.assize.display()))?;
+    let mut said = String::new();
+    let mut output = BufReader::new(child.stdout.take().context("no output")?);
+    let server = Server(child);
+    while !said.ends_with("}\n") {
+        ensure!(output.read_line(&mut said)? > 0, "the server ended: {said}");
+    }
+    let said: Value = serde_json::from_str(&said)?;
+    let address =
+        said["address"].as_str().and_then(|a| a.strip_prefix("http://")).context("no address")?;
+    let token = std::fs::read_to_string(said["token_file"].as_str().context("no token")?)?;
+    let token = token.trim();
+    // It is warm: one run before, which nobody follows, so that what a run takes is not taken for what they do.
+    let body = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1}).to_string();
+    ask(address, token, "POST", "/api/runs", &body).await?;
+    while ask(address, token, "GET", "/api/runs", "").await?["runs"][0]["status"] != "done" {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let body = json!({"kind": "consult", "ticker": "NVDA", "rounds": args.rounds}).to_string();
+    // All follow from its beginning, as it is only begun when they are there: they follow every run.
+    let path = "/api/events";
+    let at = (address, path, token);
+    let begin = async { ask(address, token, "POST", "/api/runs", &body).await.map(drop) };
+    let (figures, _) = many("assize", args.clients, server.0.id(), at, begin).await?;
+    // For the peer: what was told, as it was told.
+    let runs = ask(address, token, "GET", "/api/runs", "").await?;
+    let run = runs["runs"][0]["id"].as_str().context("no run")?.to_owned();
+    let told = folder.join("events.json");
+    let export = ask(address, token, "GET", &format!("/api/runs/{run}/export"), "").await?;
+    std::fs::write(&told, export["events"].to_string())?;
+    Ok((figures, told))
+}
+
+async fn peer(args: &Args, python: &Path, told: &Path) -> anyhow::Result<Figures> {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer.py");
+    let mut child = Command::new(python)
+        .arg(program)
+        .arg(told)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("`{}` cannot be started", python.display()))?;
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut said)?;
+    let server = Server(child);
+    let address = said.trim().to_owned();
+    ensure!(!address.is_empty(), "the peer ended");
+    let begin = async { ask(&address, "", "POST", "/begin", "{}").await.map(drop) };
+    let at = (address.as_str(), "/events", "");
+    Ok(many("sse-starlette", args.clients, server.0.id(), at, begin).await?.0)
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut args = Args::parse();
+    // The server starts elsewhere.
+    args.assize = args.assize.canonicalize().context("there is no such `assize`")?;
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    if limit.maximum.is_some_and(|most| most < args.clients as u64 + 100) {
+        bail!(
+            "{} files may be open at once, too few for so many clients",
+            limit.maximum.unwrap_or(0)
+        );
+    }
+    let folder = tempfile::tempdir()?;
+    let (own, told) = ours(&args, folder.path()).await?;
+    let mut all = vec![own];
+    if let Some(python) = &args.peer {
+        all.push(peer(&args, python, &told).await?);
+    }
+    println!("{} clients, each with all {} events in order\n", args.clients, all[0].events);
+    println!(
+        "{:<15} {:>12} {:>9} {:>9} {:>14}",
+        "", "deliveries/s", "p50 ms", "p99 ms", "KiB a client"
+    );
+    for one in &all {
+        let deliveries = (one.events * args.clients) as f64 / one.seconds;
+        let (p50, p99, each) = (one.p50, one.p99, one.kibibytes_a_client);
+        println!("{:<15} {deliveries:>12.0} {p50:>9.1} {p99:>9.1} {each:>14.1}", one.name);
+    }
+    if let [own, other] = all.as_slice() {
+        println!(
+            "{:<15} {:>12} {:>8.1}× {:>8.1}× {:>13.1}×",
+            "ratio",
+            "",
+            other.p50 / own.p50.max(0.1),
+            other.p99 / own.p99.max(0.1),
+            other.kibibytes_a_client / own.kibibytes_a_client.max(0.1)
+        );
+    }
+    Ok(())
+}

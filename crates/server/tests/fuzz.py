@@ -1,0 +1,104 @@
+"""Starts a server, fills it with something to find, and has schemathesis try every route.
+
+    python fuzz.py PATH_OF_ASSIZE PATH_OF_SCHEMATHESIS EXAMPLES
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+ASSIZE, SCHEMATHESIS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+EXAMPLES = sys.argv[3]
+SKIPPED = r"/events$|/api/doctor|/healthz|/readyz|/api/tokens|/api/links"
+
+
+def ask(method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(ADDRESS + path, data=data, method=method)
+    request.add_header("Authorization", "Bearer " + TOKEN)
+    if data is not None:
+        request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.read()
+
+
+def done(body):
+    """Begins a run, and waits for its end: the stream of its events ends with it."""
+    run = json.loads(ask("POST", "/api/runs", body))["id"]
+    ask("GET", f"/api/runs/{run}/events")
+    return run
+
+
+with tempfile.TemporaryDirectory() as folder:
+    home = pathlib.Path(folder)
+    (home / "ws").mkdir()
+    (home / "ws/watchdog.py").write_text('import sys\n\n\ndef main():\n    print("watching")\n    return 0\n\n\nmain()\n')
+    environment = {
+        "HOME": folder,
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "ASSIZE_PROVIDER": "rehearsal",
+        "ASSIZE_SERVE_STARTS_PER_MINUTE": "100000",
+        "ASSIZE_SERVE_MOST_RUNNING": "1000",
+        "ASSIZE_DRAFT_REVIEW": "always",
+    }
+    server = subprocess.Popen(
+        [ASSIZE, "serve", "--json", "--listen", "127.0.0.1:0", "--root", "ws=ws"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = ""
+        while not said.endswith("}\n"):
+            line = server.stdout.readline()
+            assert line, "the server ended: " + said
+            said += line
+        said = json.loads(said)
+        ADDRESS, TOKEN = said["address"], pathlib.Path(said["token_file"]).read_text().strip()
+        consult = done({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1})
+        done({"kind": "run", "task": "Calculate fibonacci(10)", "session": "kept"})
+        done({"kind": "work", "workspace": "ws", "task": "Add --version flag to watchdog.py"})
+        submission = json.loads(ask("GET", "/api/workspaces/ws/submissions"))["submissions"][0]["id"]
+        ask("POST", "/api/sandboxes", {"name": "box"})
+        settings = home / "schemathesis.toml"
+        settings.write_text(
+            f'[parameters]\n"path.id" = "{consult}"\n"path.workspace" = "ws"\n"path.submission" = "{submission}"\n'
+            '"path.name" = ["box", "F1.md", "kept"]\n'
+            "[phases.stateful.inference]\nalgorithms = []\n"
+        )
+        command = [
+            SCHEMATHESIS,
+            "--config-file",
+            str(settings),
+            "run",
+            ADDRESS + "/api/openapi.json",
+            "--header",
+            "Authorization: Bearer " + TOKEN,
+            "--max-examples",
+            EXAMPLES,
+            "--request-timeout",
+            "60",
+            "--exclude-path-regex",
+            SKIPPED,
+            "--checks",
+            "all",
+            "--exclude-checks",
+            "positive_data_acceptance",
+            "--no-color",
+        ]
+        if os.environ.get("PROPTEST_RNG_SEED"):
+            command += ["--seed", os.environ["PROPTEST_RNG_SEED"]]
+        tried = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert server.poll() is None, f"the server ended with {server.returncode}"
+        lines = tried.stdout.splitlines()
+        start = next((i for i, line in enumerate(lines) if "SUMMARY" in line), 0)
+        print("\n".join(lines if tried.returncode else lines[start:]))
+        sys.exit(tried.returncode)
+    finally:
+        server.kill()
+        server.wait()
