@@ -1,18 +1,22 @@
-"""A client that we did not write drives the whole cycle: initialise, list, request, write, read, submit,
-rejected, again, accepted. It checks every answer against the schema that the tool promises.
+"""A client that we did not write drives the whole cycle, over standard input and output and over HTTP: initialise,
+list, request, write, read, submit, rejected, again, accepted; and has code run. It checks every answer against the schema that the tool promises.
 
     python official_client.py PATH_OF_ASSIZE
 """
 
 import asyncio
 import hashlib
+import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+import urllib.request
 
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 TASK = "phase10_version_flag"
 FILE = "src/watchdog.py"
@@ -92,19 +96,74 @@ async def cycle(session, folder):
     return len(names)
 
 
+def project(home, name):
+    folder = pathlib.Path(home) / name
+    (folder / "src").mkdir(parents=True)
+    (folder / FILE).write_text(BEFORE)
+    return folder
+
+
+async def code(session):
+    await session.initialize()
+    listed = await session.list_tools()
+    assert [tool.name for tool in listed.tools] == ["run_code"], listed
+    ran = await session.call_tool("run_code", {"code": "print(6 * 7)"})
+    assert ran.structured_content["stdout"] == "42\n", ran
+    assert ran.structured_content["success"] is True, ran
+    failed = await session.call_tool("run_code", {"code": "exit 3", "language": "bash"})
+    assert not failed.is_error and failed.structured_content["exit_code"] == 3, failed
+    refused = await session.call_tool("run_code", {"code": ""})
+    assert refused.is_error and "empty" in refused.content[0].text, refused
+    other = await session.call_tool("ollama_request_draft", {"source_path": FILE, "task_id": TASK})
+    assert other.is_error, other
+
+
+async def over_stdio(assize, environment, arguments, use):
+    server = StdioServerParameters(command=assize, args=["mcp", *arguments], env=environment)
+    async with stdio_client(server) as (reader, writer):
+        async with ClientSession(reader, writer) as session:
+            return await use(session)
+
+
+async def over_http(address, token, scope, use):
+    request = urllib.request.Request(
+        address + "/api/tokens",
+        data=json.dumps({"scope": scope}).encode(),
+        headers={"Authorization": "Bearer " + token, "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        made = json.load(answer)
+    client = create_mcp_http_client(headers={"Authorization": "Bearer " + made["token"]})
+    async with client, streamable_http_client(address + made["path"], http_client=client) as streams:
+        async with ClientSession(streams[0], streams[1]) as session:
+            return await use(session)
+
+
 async def main(assize):
     with tempfile.TemporaryDirectory() as home:
-        folder = pathlib.Path(home) / "project"
-        (folder / "src").mkdir(parents=True)
-        (folder / FILE).write_text(BEFORE)
         environment = {"HOME": home, "PATH": os.environ["PATH"]}
-        server = StdioServerParameters(
-            command=assize, args=["mcp", "--workspace", str(folder)], env=environment
-        )
-        async with stdio_client(server) as (reader, writer):
-            async with ClientSession(reader, writer) as session:
-                tools = await cycle(session, folder)
-    print(f"the official client: {tools} tools, rejected once, accepted, every answer as promised")
+        folder = project(home, "project")
+        arguments = ["--workspace", str(folder)]
+        tools = await over_stdio(assize, environment, arguments, lambda session: cycle(session, folder))
+        await over_stdio(assize, environment, ["--tools", "code"], code)
+        folder = project(home, "served")
+        command = [assize, "serve", "--json", "--listen", "127.0.0.1:0", "--root", f"served={folder}"]
+        server = subprocess.Popen(command, env=environment, cwd=home, stdout=subprocess.PIPE, text=True)
+        try:
+            said = ""
+            while not said.endswith("}\n"):
+                line = server.stdout.readline()
+                assert line, "the server ended: " + said
+                said += line
+            said = json.loads(said)
+            token = pathlib.Path(said["token_file"]).read_text().strip()
+            await over_http(said["address"], token, "drafts/served", lambda session: cycle(session, folder))
+            await over_http(said["address"], token, "code", code)
+        finally:
+            server.kill()
+            server.wait()
+    print(f"the official client: {tools} tools, rejected once, accepted, every answer as promised;")
+    print("and code run: all of it over standard input and output, and over HTTP")
 
 
 asyncio.run(main(os.path.abspath(sys.argv[1])))

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use assize_protocol::{
-    Ended, Entry, Exec, ExecLimits, GuestLimits, Hello, Prepare, Reply, Request, VERSION, port,
+    Cause, Ended, Entry, Exec, ExecLimits, Failure, GuestLimits, Hello, Prepare, Reply, Request,
+    VERSION, port,
 };
 
 use crate::backend::{Account, Backend, Isolation, Started};
@@ -201,7 +202,7 @@ impl Sandbox {
         for (name, value) in &command.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 let reason = format!("`{name}` cannot be a variable of the environment");
-                return Err(SandboxError::Failed { what: "starting a program".to_owned(), reason });
+                return Err(Failure { cause: Cause::Invalid, message: reason }.into());
             }
             let value = match env.get(name) {
                 Some(ours) if name == "PYTHONPATH" => format!("{ours}:{value}"),

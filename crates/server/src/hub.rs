@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The most that is kept for followers, and the most that is sent at once.
 const RECENT: usize = 4096;
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 64;
 
 /// How long it is waited before a store that failed is asked again.
 const PAUSE: Duration = Duration::from_secs(1);

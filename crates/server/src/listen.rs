@@ -116,6 +116,9 @@ impl Door {
 const HEADERS: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(3);
 
+/// The most that is held for one line, in and out, besides what is being sent.
+const LINE: usize = 32 << 10;
+
 /// Serves whoever comes until it is told to stop; those who are being answered then have a moment.
 pub(crate) async fn serve(mut door: Door, router: Router, stop: CancellationToken) {
     let lines = GracefulShutdown::new();
@@ -125,7 +128,7 @@ pub(crate) async fn serve(mut door: Door, router: Router, stop: CancellationToke
             () = stop.cancelled() => break,
         };
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+        http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(LINE);
         let service = TowerToHyperService::new(router.clone());
         let line = lines.watch(http.serve_connection(TokioIo::new(line), service));
         tokio::spawn(async move {
