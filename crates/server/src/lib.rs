@@ -1,8 +1,8 @@
 //! The door for programs and for the page: an HTTP API, and events as they happen.
 //!
 //! [`Server::bind`] takes the door's place in the network, [`Server::run`] opens it until it is told to stop. Trials are
-//! begun by the clerk and held on the [`docket`]; they go on whoever still looks. What happens in them is kept in the
-//! store, and the [`hub`] passes it on. Stopped or killed, the server goes on with its trials when it is started again.
+//! begun by the clerk and held on the docket; they go on whoever still looks. What happens in them is kept in the
+//! store, and the hub passes it on. Stopped or killed, the server goes on with its trials when it is started again.
 
 mod api;
 mod auth;
