@@ -11,6 +11,19 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// Words of ours, with what stands between backticks set apart.
+fn worded(text: &Value) -> String {
+    let parts = text.as_str().unwrap_or_default().split('`').enumerate();
+    let part = |(index, part): (usize, &str)| match index % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    };
+    parts.map(part).collect()
+}
+
+/// What routes are about, in the order in which they are shown.
+pub(crate) const TAGS: [&str; 6] = ["runs", "events", "files", "drafts", "sandboxes", "machine"];
+
 /// A page with a heading.
 pub(crate) fn page(title: &str, body: &str) -> Html<String> {
     Html(format!(
@@ -39,20 +52,12 @@ pub(crate) async fn style() -> Response {
 /// The description of the API, as people read it.
 pub(crate) fn description(document: &Value) -> String {
     let mut body = String::new();
-    let text = |value: &Value| escaped(value.as_str().unwrap_or_default());
-    let _ = writeln!(body, "<p>{}</p>", text(&document["info"]["description"]));
-    let mut tags: Vec<String> = Vec::new();
+    let _ = writeln!(body, "<p>{}</p>", worded(&document["info"]["description"]));
     let operations = operations(document);
-    for (.., operation) in &operations {
-        let tag = text(&operation["tags"][0]);
-        if !tags.contains(&tag) {
-            tags.push(tag);
-        }
-    }
-    for tag in tags {
+    for tag in TAGS {
         let _ = writeln!(body, "<h2>{tag}</h2>");
         for (path, method, operation) in &operations {
-            if text(&operation["tags"][0]) == tag {
+            if operation["tags"][0] == tag {
                 describe(&mut body, path, method, operation);
             }
         }
@@ -81,15 +86,14 @@ fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
 }
 
 fn describe(body: &mut String, path: &str, method: &str, operation: &Value) {
-    let text = |value: &Value| escaped(value.as_str().unwrap_or_default());
     let _ = writeln!(
         body,
         "<details><summary><b class=\"{method}\">{}</b> <code>{}</code> {}</summary>",
         method.to_uppercase(),
         escaped(path),
-        text(&operation["summary"])
+        worded(&operation["summary"])
     );
-    let more = text(&operation["description"]);
+    let more = worded(&operation["description"]);
     if !more.is_empty() {
         let _ = writeln!(body, "<p>{more}</p>");
     }
@@ -101,9 +105,9 @@ fn describe(body: &mut String, path: &str, method: &str, operation: &Value) {
             let _ = writeln!(
                 body,
                 "<tr><td><code>{}</code><td>{}<td>{}",
-                text(&one["name"]),
-                text(&one["in"]),
-                text(&one["description"])
+                worded(&one["name"]),
+                worded(&one["in"]),
+                worded(&one["description"])
             );
         }
         let _ = writeln!(body, "</table>");
@@ -118,7 +122,7 @@ fn describe(body: &mut String, path: &str, method: &str, operation: &Value) {
             body,
             "<tr><td>{}<td>{}<td>{shape}",
             escaped(status),
-            text(&answer["description"])
+            worded(&answer["description"])
         );
     }
     let _ = writeln!(body, "</table></details>");

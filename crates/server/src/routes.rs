@@ -187,6 +187,8 @@ mod tests {
                 let id = operation["operationId"].as_str().unwrap();
                 assert!(ids.insert(id.to_owned()), "{id} is there twice");
                 assert!(operation["summary"].is_string(), "{method} {path}");
+                let tag = operation["tags"][0].as_str().unwrap();
+                assert!(pages::TAGS.contains(&tag), "{tag} is shown nowhere");
                 assert!(operation["responses"]["default"].is_object(), "{method} {path}");
             }
         }
