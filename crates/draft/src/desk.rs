@@ -296,18 +296,19 @@ impl Held<'_> {
 
     /// Writes a step down, in the store and in the workspace.
     pub(crate) async fn note(&mut self, by: &str, step: Step) -> Result<u64, DeskError> {
+        // Whoever waits may stop waiting after it is in the store and before it is in the workspace: as long as
+        // both are not done, the copy is not what it should be, and is mended by whoever comes next.
+        let length = self.remembered.log_length.take();
         let entry = self.desk.ledger.note(by, &step).await?;
         self.remembered.book.take(&entry);
         let line = ledger::line(&entry);
         match self.handoff.append(TRANSITIONS, line.as_bytes()) {
             Ok(()) => {
-                let length = &mut self.remembered.log_length;
-                *length = length.map(|length| length + line.len() as u64);
+                self.remembered.log_length = length.map(|length| length + line.len() as u64);
             }
-            // It is written down where it counts; the copy is mended by whoever comes next.
+            // It is written down where it counts.
             Err(error) => {
                 tracing::warn!(%error, "the log in the workspace cannot be written to");
-                self.remembered.log_length = None;
             }
         }
         Ok(entry.id)

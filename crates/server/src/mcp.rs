@@ -7,6 +7,9 @@ use axum::Router;
 
 use crate::App;
 
+/// The longest message: drafts are far shorter.
+const LONGEST: usize = 8 << 20;
+
 /// The scope of a token that opens nothing but the tools at an address.
 pub(crate) fn scope(path: &str) -> Option<&str> {
     path.strip_prefix("/mcp/").map(|scope| scope.trim_end_matches('/'))
@@ -14,7 +17,8 @@ pub(crate) fn scope(path: &str) -> Option<&str> {
 
 pub(crate) fn routes(app: &App) -> Router<App> {
     let mut router = Router::new();
-    let (longest, closing) = (app.longest_request, &app.closing);
+    // Clients keep sessions for a while, and what they sent to begin one with it.
+    let (longest, closing) = (app.longest_request.min(LONGEST), &app.closing);
     for (name, desk) in app.desks.all() {
         let tools = over_http(DraftServer::new(desk.clone()), longest, closing.clone());
         router = router.route_service(&format!("/mcp/drafts/{name}"), tools);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use assize_draft::{Mirror, Step};
+use assize_draft::{Mirror, Step, tools};
 use assize_store::{AuditQuery, AuditVerdict};
 
 use crate::office::{Office, WATCHDOG};
@@ -103,6 +103,33 @@ async fn the_log_of_a_folder_that_was_moved_is_put_aside() {
     let Step::LogSetAside { name } = first else { panic!("{first:?}") };
     assert!(office.folder.path().join("moved/_handoff").join(name).exists());
     // Where many are about several folders, all of them are one chain.
+    let log = office.store.audit_log(AuditQuery::default()).await.unwrap();
+    let head = office.store.audit_head().await.unwrap();
+    assert!(matches!(AuditVerdict::of(&log, head), AuditVerdict::Intact { .. }));
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_leaves_no_mark_on_the_log() {
+    let office = Office::new();
+    for most in 0..40 {
+        let arguments =
+            serde_json::json!({"source_path": "src/watchdog.py", "task_id": format!("t{most}")});
+        let call = tools::call(&office.desk, "worker x", tools::REQUEST, &arguments);
+        let mut call = std::pin::pin!(call);
+        // Given up after so many steps, wherever it is then.
+        let mut steps = 0;
+        std::future::poll_fn(|context| {
+            steps += 1;
+            if steps > most || call.as_mut().poll(context).is_ready() {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
+    office.propose("src/watchdog.py", &format!("{WATCHDOG}# more\n")).await;
+    assert_eq!(office.desk.compare_logs().await.unwrap(), Mirror::Same);
     let log = office.store.audit_log(AuditQuery::default()).await.unwrap();
     let head = office.store.audit_head().await.unwrap();
     assert!(matches!(AuditVerdict::of(&log, head), AuditVerdict::Intact { .. }));

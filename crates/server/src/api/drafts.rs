@@ -133,7 +133,8 @@ pub(crate) async fn switch(
     Path(name): Path<String>,
     Sent { body, .. }: Sent<Switch>,
 ) -> Result<StatusCode, Problem> {
-    app.desk(&name)?.switch(PERSON, body.on).await?;
+    let own = app.desk(&name)?.clone();
+    to_the_end(&app, async move { own.switch(PERSON, body.on).await }).await??;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -176,14 +177,17 @@ pub(crate) async fn draft(
     State(app): State<App>,
     Path((name, draft)): Path<(String, String)>,
 ) -> Result<Json<DraftView>, Problem> {
-    let desk = app.desk(&name)?;
+    let desk = app.desk(&name)?.clone();
     let found = desk.book().await?.drafts.get(&draft).cloned();
     let draft = found.ok_or_else(|| Problem::not_found("there is no such draft"))?;
-    let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
-    let bytes = desk.draft(&draft.name)?;
-    let (base, content) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
-    let diff = Diff::unified(&draft.path, &base, &content);
-    Ok(Json(DraftView { content: content.into_owned(), diff, draft }))
+    aside(move || {
+        let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
+        let bytes = desk.draft(&draft.name)?;
+        let (base, content) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
+        let diff = Diff::unified(&draft.path, &base, &content);
+        Ok(Json(DraftView { content: content.into_owned(), diff, draft }))
+    })
+    .await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -240,9 +244,28 @@ fn number(text: &str) -> Result<u64, Problem> {
     digits.parse().map_err(|_| Problem::not_found("there is no such submission"))
 }
 
-async fn shown(desk: &Desk, id: u64) -> Result<Json<Value>, Problem> {
+async fn shown(desk: &Arc<Desk>, id: u64) -> Result<Json<Value>, Problem> {
     let submission = find(desk, id).await?;
-    Ok(Json(as_json(desk, &submission)))
+    let desk = desk.clone();
+    // What differs may take a while to be found.
+    aside(move || Ok(Json(as_json(&desk, &submission)))).await
+}
+
+/// Does what takes a while where it keeps nobody else waiting.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault in assize");
+    tokio::task::spawn_blocking(work).await.map_err(fault)?
+}
+
+/// Brings a decision to its end, though whoever made it may have hung up.
+async fn to_the_end<T: Send + 'static>(
+    app: &App,
+    work: impl Future<Output = Result<T, DeskError>> + Send + 'static,
+) -> Result<Result<T, DeskError>, Problem> {
+    let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault in assize");
+    app.docket.spawn(work).await.map_err(fault)
 }
 
 async fn find(desk: &Desk, id: u64) -> Result<Submission, Problem> {
@@ -286,7 +309,9 @@ pub(crate) async fn accept(
     let (desk, id) = (app.desk(&name)?, number(&id)?);
     find(desk, id).await?;
     let force = if body.force { Force::Yes } else { Force::No };
-    desk.accept(PERSON, id, force).await.map_err(|error| match error {
+    let own = desk.clone();
+    let accepted = to_the_end(&app, async move { own.accept(PERSON, id, force).await }).await?;
+    accepted.map_err(|error| match error {
         DeskError::Conflict(_) => Problem::from(error).hint("`force` puts the draft in its place"),
         error => undecided(error),
     })?;
@@ -315,7 +340,9 @@ pub(crate) async fn reject(
 ) -> Result<Json<Value>, Problem> {
     let (desk, id) = (app.desk(&name)?, number(&id)?);
     find(desk, id).await?;
-    desk.reject(PERSON, id, &body.reason).await.map_err(undecided)?;
+    let own = desk.clone();
+    let rejected = to_the_end(&app, async move { own.reject(PERSON, id, &body.reason).await });
+    rejected.await?.map_err(undecided)?;
     shown(desk, id).await
 }
 
@@ -331,7 +358,8 @@ pub(crate) async fn undo(
 ) -> Result<Json<Value>, Problem> {
     let (desk, id) = (app.desk(&name)?, number(&id)?);
     find(desk, id).await?;
-    desk.undo(PERSON, id).await.map_err(undecided)?;
+    let own = desk.clone();
+    to_the_end(&app, async move { own.undo(PERSON, id).await }).await?.map_err(undecided)?;
     shown(desk, id).await
 }
 
@@ -480,5 +508,7 @@ pub(crate) async fn clean(
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-    Ok(Json(json!(desk.sweep(PERSON, now, keep).await?)))
+    let own = desk.clone();
+    let swept = to_the_end(&app, async move { own.sweep(PERSON, now, keep).await }).await??;
+    Ok(Json(json!(swept)))
 }

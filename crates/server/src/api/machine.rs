@@ -5,7 +5,7 @@ use assize_code::Session;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{REFRESH, SET_COOKIE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -192,7 +192,15 @@ pub(crate) struct Ticket {
 }
 
 /// Lets somebody with a ticket in: the link becomes a cookie.
-pub(crate) async fn enter(State(app): State<App>, Query(query): Query<Ticket>) -> Response {
+pub(crate) async fn enter(
+    method: Method,
+    State(app): State<App>,
+    Query(query): Query<Ticket>,
+) -> Response {
+    // Whoever only looks what is there does not use it up.
+    if method != Method::GET {
+        return StatusCode::NO_CONTENT.into_response();
+    }
     match app.guard.admit(&query.ticket) {
         Some(cookie) => {
             // Not a redirect: a browser that came from elsewhere would not send the cookie along with that.

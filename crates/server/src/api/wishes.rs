@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
-/// Settings for this one trial. What whoever runs the server has set is a limit; what is only a default can be changed.
+/// Settings for this one trial. Amounts and walls that whoever runs the server has set are limits; what is only a
+/// default can be changed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Wishes {
