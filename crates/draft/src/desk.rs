@@ -300,11 +300,15 @@ impl Held<'_> {
         // both are not done, the copy is not what it should be, and is mended by whoever comes next.
         let length = self.remembered.log_length.take();
         let entry = self.desk.ledger.note(by, &step).await?;
-        self.remembered.book.take(&entry);
-        let line = ledger::line(&entry);
-        match self.handoff.append(TRANSITIONS, line.as_bytes()) {
+        // What they had asked for may have been written down only now, before this.
+        let mut lines = String::new();
+        for entry in self.desk.ledger.entries(self.remembered.book.last).await? {
+            self.remembered.book.take(&entry);
+            lines.push_str(&ledger::line(&entry));
+        }
+        match self.handoff.append(TRANSITIONS, lines.as_bytes()) {
             Ok(()) => {
-                self.remembered.log_length = length.map(|length| length + line.len() as u64);
+                self.remembered.log_length = length.map(|length| length + lines.len() as u64);
             }
             // It is written down where it counts.
             Err(error) => {
