@@ -2,7 +2,7 @@
 //!
 //! The server is the `assize` binary, in a process of its own; the run is a consultation whose model answers after a
 //! while. Every event says when it was written to the store; everybody who follows notes when it came. With `--peer`
-//! the same events, byte for byte and at the same pace, are sent by a server as the seed of this product had it
+//! the same events, byte for byte and at the same pace, are sent by a server as it is usually written
 //! (Python, `sse-starlette` on `uvicorn`), to the same clients in the same run.
 //!
 //! Clients and server share the processors. Times on a shared machine are noise: look at the ratios.
