@@ -129,8 +129,12 @@ impl Guard {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A ticket that lets somebody in once.
-    pub(crate) fn ticket(&self) -> std::io::Result<String> {
+    /// The path with a ticket that lets somebody in once.
+    pub(crate) fn link(&self) -> std::io::Result<String> {
+        self.ticket().map(|ticket| format!("/enter?ticket={ticket}"))
+    }
+
+    fn ticket(&self) -> std::io::Result<String> {
         let ticket = unguessable()?;
         let mut links = self.links();
         links.retain(|_, made| made.elapsed() < LINK_LIVES);

@@ -183,10 +183,8 @@ impl Server {
 
     /// A path with a ticket that lets somebody in once.
     pub fn link(&self) -> Result<String, Failure> {
-        let ticket = self.app.guard.ticket();
-        let ticket =
-            ticket.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-        Ok(format!("/enter?ticket={ticket}"))
+        let link = self.app.guard.link();
+        link.map_err(|error| Failure::from_error(FailureKind::Environment, &error))
     }
 
     /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.

@@ -29,15 +29,19 @@ pub(crate) fn routes(app: &App) -> Router<App> {
 
 /// Puts away what is old, and has decided what an earlier process left.
 pub(crate) async fn tidy(app: &App) {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
     for (name, desk) in app.desks.all() {
         let tidied = async {
-            desk.sweep(GATE, now, drafts::keep(&app.clerk.config)).await?;
+            desk.sweep(GATE, now(), drafts::keep(&app.clerk.config)).await?;
             desk.begin_to_decide_what_is_left().await
         };
         if let Err(error) = tidied.await {
             app.clerk.listener.warn(&format!("`{name}`: {error}"));
         }
     }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -120,22 +120,21 @@ async fn sandboxes(app: &App, page: &mut Figures) -> Result<(), Problem> {
 
 #[expect(clippy::cast_precision_loss, reason = "figures for graphs")]
 async fn gate(app: &App, page: &mut Figures) -> Result<(), Problem> {
-    page.about(
-        "gate_submissions",
-        "gauge",
-        "Submissions that are kept, by workspace and how they stand.",
-    );
-    for name in app.desks.names() {
-        let book = app.desk(name)?.book().await?;
+    let mut books = Vec::new();
+    for (name, desk) in app.desks.all() {
+        books.push((name, desk.book().await?));
+    }
+    let help = "Submissions that are kept, by workspace and how they stand.";
+    page.about("gate_submissions", "gauge", help);
+    for (name, book) in &books {
         for stage in Stage::ALL {
             let count = book.submissions.values().filter(|one| one.stage == stage).count();
-            let labels = [("workspace", name), ("stage", stage.name())];
+            let labels = [("workspace", *name), ("stage", stage.name())];
             page.value("gate_submissions", &labels, count as f64);
         }
     }
     page.about("gate_refused_total", "counter", "Paths that workers asked for and may not have.");
-    for name in app.desks.names() {
-        let book = app.desk(name)?.book().await?;
+    for (name, book) in &books {
         page.value("gate_refused_total", &[("workspace", name)], book.refused as f64);
     }
     Ok(())

@@ -126,6 +126,13 @@ impl From<StoreError> for Problem {
     }
 }
 
+/// Something of ours that was to be waited for has panicked.
+impl From<tokio::task::JoinError> for Problem {
+    fn from(_: tokio::task::JoinError) -> Problem {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault in assize; its log says more")
+    }
+}
+
 impl From<SandboxError> for Problem {
     fn from(error: SandboxError) -> Problem {
         match &error {

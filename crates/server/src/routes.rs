@@ -14,7 +14,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{drafts, files, machine, runs, sandboxes, start};
+use crate::api::{again, drafts, files, machine, runs, sandboxes, start};
 use crate::problem::Problem;
 use crate::{App, auth, events, headers, mcp, metrics, pages};
 
@@ -39,8 +39,8 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(start::estimate))
         .routes(routes!(runs::show, runs::remove))
         .routes(routes!(runs::cancel))
-        .routes(routes!(start::resume))
-        .routes(routes!(start::fork))
+        .routes(routes!(again::resume))
+        .routes(routes!(again::fork))
         .routes(routes!(runs::export))
         .routes(routes!(runs::transcripts))
         .routes(routes!(runs::scores))

@@ -5,7 +5,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use assize_clerk::drafts::{self, as_json};
-use assize_clerk::{Clerk, Failure, FailureKind};
+use assize_clerk::{Clerk, Failure};
 use assize_draft::{Desk, DeskError, Diff, Force, OpenDraft, Options, Stage, Submission};
 use assize_store::{AuditQuery, AuditVerdict, Store};
 use axum::Json;
@@ -19,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::App;
 use crate::events::{After, Stream, last_seen};
 use crate::extract::{Path, Query, Sent};
+use crate::mcp::now;
 use crate::problem::Problem;
 
 /// Who decides, where somebody does so at this door.
@@ -255,8 +256,7 @@ async fn shown(desk: &Arc<Desk>, id: u64) -> Result<Json<Value>, Problem> {
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault in assize");
-    tokio::task::spawn_blocking(work).await.map_err(fault)?
+    tokio::task::spawn_blocking(work).await?
 }
 
 /// Brings a decision to its end, though whoever made it may have hung up.
@@ -264,8 +264,7 @@ async fn to_the_end<T: Send + 'static>(
     app: &App,
     work: impl Future<Output = Result<T, DeskError>> + Send + 'static,
 ) -> Result<Result<T, DeskError>, Problem> {
-    let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault in assize");
-    app.docket.spawn(work).await.map_err(fault)
+    Ok(app.docket.spawn(work).await?)
 }
 
 async fn find(desk: &Desk, id: u64) -> Result<Submission, Problem> {
@@ -505,10 +504,7 @@ pub(crate) async fn clean(
         Some(days) => day * days,
         None => drafts::keep(&app.clerk.config),
     };
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let own = desk.clone();
-    let swept = to_the_end(&app, async move { own.sweep(PERSON, now, keep).await }).await??;
+    let swept = to_the_end(&app, async move { own.sweep(PERSON, now(), keep).await }).await??;
     Ok(Json(json!(swept)))
 }

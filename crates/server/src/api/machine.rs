@@ -143,9 +143,9 @@ pub(crate) struct Link {
     responses((status = 201, description = "It works for a quarter of an hour", body = Link)),
 )]
 pub(crate) async fn link(State(app): State<App>) -> Result<Response, Problem> {
-    let ticket = app.guard.ticket();
-    let ticket = ticket.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    let link = Link { path: format!("/enter?ticket={ticket}") };
+    let path = app.guard.link();
+    let path = path.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    let link = Link { path };
     Ok((StatusCode::CREATED, Json(link)).into_response())
 }
 

@@ -1,5 +1,7 @@
 //! The routes, by what they are about.
 
+pub(crate) mod again;
+pub(crate) mod asks;
 pub(crate) mod drafts;
 pub(crate) mod files;
 pub(crate) mod machine;

@@ -19,8 +19,8 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::asks::LanguageName;
 use super::files::attachment;
-use super::start::LanguageName;
 use super::wishes::{Upload, Wishes, inputs};
 use crate::App;
 use crate::extract::{Path, Query, Raw, Sent, object, objects};
