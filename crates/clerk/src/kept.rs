@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_gateway::{Caps, Gateway};
+use assize_gateway::{Caps, Gateway, Totals};
 use assize_graph::{Outcome, Record};
 use assize_llm::Response;
 use assize_store::{
@@ -226,16 +226,26 @@ pub fn spent(run: &Run, own: &[Record], inherited: &[Record]) -> Already {
         cost: budget["max_cost"].as_f64().and_then(Money::from_dollars),
         tokens: budget["max_tokens"].as_u64(),
     };
-    let mut already = Already { caps, ..Already::default() };
+    let Totals { cost, usage, .. } = answered(own, inherited);
+    Already { caps, cost, tokens: usage.total() }
+}
+
+/// What the answers came to that a run got itself, by what is kept of them.
+pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
+    let mut totals = Totals::default();
     for record in own.iter().filter(|record| !inherited.contains(record)) {
         if let Outcome::Done(text) = &record.outcome
             && let Ok(response) = serde_json::from_str::<Response>(text)
         {
-            already.cost += response.cost.known().unwrap_or_default();
-            already.tokens += response.usage.unwrap_or_default().total();
+            totals.calls += 1;
+            totals.usage += response.usage.unwrap_or_default();
+            match response.cost.known() {
+                Some(cost) => totals.cost += cost,
+                None => totals.unpriced_calls += 1,
+            }
         }
     }
-    already
+    totals
 }
 
 /// Claims a run that is to go on, or makes one.

@@ -48,6 +48,9 @@ pub struct Input {
     pub work: Work,
     /// What the gate goes by, as it was when the run began.
     policy: Policy,
+    /// The walls that were asked for: weaker ones will not do later, either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
     pub provider: String,
     pub model: String,
 }
@@ -238,6 +241,7 @@ async fn fresh(
     Ok(Input {
         workspace: desk.workspace().to_owned(),
         policy,
+        isolation: config.asked("sandbox.isolation").map(str::to_owned),
         work: Work {
             task,
             task_id,

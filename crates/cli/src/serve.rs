@@ -163,7 +163,12 @@ fn tell(args: &ServeArgs, server: &Server, token_file: Option<&Path>) -> Result<
         None => None,
     };
     if args.json {
-        return out_json(&json!({"address": address, "link": link, "token_file": token_file}));
+        return out_json(&json!({
+            "address": address, "listen": server.address(), "link": link, "token_file": token_file,
+        }));
+    }
+    if args.behind_proxy {
+        note(&format!("it waits for the proxy at {}", server.address()));
     }
     match (&link, token_file) {
         (Some(link), Some(file)) => {

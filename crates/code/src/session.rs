@@ -113,6 +113,25 @@ impl Session {
         Ok(Some(files))
     }
 
+    /// One file of a session, whoever has that; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(root: &Path, name: &str, file: &str) -> Result<Option<Vec<u8>>, SessionError> {
+        let folder = root.join(checked(name)?).join(FILES);
+        let mut found = None;
+        if folder.is_dir() {
+            // Only what was gone through: a name that was sent is never a path.
+            each_file(&folder, |name, path, _| {
+                if name == file {
+                    found = Some(fs::read(path)?);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(found)
+    }
+
     /// Removes it with all its files.
     ///
     /// # Errors
@@ -216,6 +235,12 @@ mod tests {
         let seen = Some(vec![("d".to_owned(), 1)]);
         assert_eq!(Session::look(root.path(), "notes").unwrap(), seen);
         assert_eq!(Session::look(root.path(), "none").unwrap(), None);
+        let read = |file: &str| Session::read(root.path(), "notes", file).unwrap();
+        assert_eq!(read("d"), Some(b"d".to_vec()));
+        for other in ["a", "../lock", "", "/", "."] {
+            assert_eq!(read(other), None, "{other}");
+        }
+        assert_eq!(Session::read(root.path(), "none", "d").unwrap(), None);
         let other = Session::open(root.path(), "notes");
         assert!(matches!(other, Err(SessionError::InUse(_))));
         // What a killed process had begun is gone, and what it had not begun is there.

@@ -192,11 +192,6 @@ impl Docket {
         self.state().held.contains_key(id)
     }
 
-    /// What a trial has taken so far that is being held here.
-    pub(crate) fn spent(&self, id: &RunId) -> Option<Totals> {
-        self.state().held.get(id).map(|held| held.ledger.totals())
-    }
-
     /// Stops a trial; whether it was being held here.
     pub(crate) fn cancel(&self, id: &RunId) -> bool {
         let state = self.state();

@@ -79,7 +79,8 @@ pub(crate) async fn of_run(
     let seen = last_seen(&headers)?;
     let after = seen.or(query.after).unwrap_or_default();
     let follower = app.events.follow(Some(BTreeSet::from([id])), after);
-    let snapshot = json!({"run": reading::described(&run), "spent": app.spent(&run)});
+    let newest = app.store.last_event().await?;
+    let snapshot = json!({"run": reading::described(&run), "last_event_id": newest});
     let mut stream = Stream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
     if seen.is_some() && run.status != RunStatus::Running {

@@ -170,25 +170,46 @@ impl Hub {
         Ok(())
     }
 
-    /// What the store has after a place: of one run or workspace, or of all.
+    /// What the store has after a place: of some runs or workspaces, or of all.
     async fn after(
+        &self,
+        about: Option<&BTreeSet<String>>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Told>, StoreError> {
+        let Some(about) = about else { return self.kept(None, after, limit).await };
+        let mut found = Vec::new();
+        // Each for itself: what happened to others meanwhile is not gone through.
+        for one in about {
+            found.extend(self.kept(Some(one), after, limit).await?);
+        }
+        found.sort_by_key(|told| told.id);
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn kept(
         &self,
         about: Option<&str>,
         after: u64,
         limit: usize,
     ) -> Result<Vec<Told>, StoreError> {
-        Ok(match self.log {
+        match self.log {
             Log::Events => {
                 let run = about.and_then(|about| about.parse::<RunId>().ok());
-                let events = self.store.events(EventQuery { run, after, limit }).await?;
-                events.iter().map(Told::event).collect()
+                match self.store.events(EventQuery { run, after, limit }).await {
+                    Ok(events) => Ok(events.iter().map(Told::event).collect()),
+                    // It was removed in the meantime, with all that was told of it.
+                    Err(StoreError::NoSuchRun(_)) => Ok(Vec::new()),
+                    Err(error) => Err(error),
+                }
             }
             Log::Audit => {
                 let subject = about.map(str::to_owned);
-                let query = AuditQuery { subject, after, limit };
-                self.store.audit_log(query).await?.iter().map(Told::entry).collect()
+                let entries = self.store.audit_log(AuditQuery { subject, after, limit }).await?;
+                Ok(entries.iter().map(Told::entry).collect())
             }
-        })
+        }
     }
 
     /// Begins to follow, after a place in the log: some of what is told, or all.
@@ -234,14 +255,11 @@ impl Follower {
                 return Ok(found);
             }
             // Further behind than what is kept here.
-            let one = self.about.as_ref().filter(|about| about.len() == 1);
-            let one = one.and_then(|about| about.first()).map(String::as_str);
-            let found = self.hub.after(one, self.after, AT_ONCE).await?;
+            let found = self.hub.after(self.about.as_ref(), self.after, AT_ONCE).await?;
             // Whatever was before that, and is not in the store, is nothing of ours.
             let last = found.last().map_or(before, |told| told.id);
             let more = found.len() == AT_ONCE || last < before;
             self.after = self.after.max(last);
-            let found: Vec<Told> = found.into_iter().filter(|told| self.wants(told)).collect();
             if !found.is_empty() || !more && before <= self.after {
                 return Ok(found);
             }
@@ -272,11 +290,9 @@ impl Follower {
 
     /// What comes next by the word of the store, whatever was read here so far.
     pub(crate) async fn next_kept(&mut self) -> Result<Vec<Told>, StoreError> {
-        let one = self.about.as_ref().filter(|about| about.len() == 1);
-        let one = one.and_then(|about| about.first()).map(String::as_str);
-        let found = self.hub.after(one, self.after, AT_ONCE).await?;
+        let found = self.hub.after(self.about.as_ref(), self.after, AT_ONCE).await?;
         self.after = found.last().map_or(self.after, |told| told.id);
-        Ok(found.into_iter().filter(|told| self.wants(told)).collect())
+        Ok(found)
     }
 
     /// Waits until there is more.

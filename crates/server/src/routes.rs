@@ -51,7 +51,9 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(events::of_run))
         .routes(routes!(events::of_runs))
         .routes(routes!(machine::sessions))
+        .routes(routes!(machine::session_file))
         .routes(routes!(machine::remove_session))
+        .routes(routes!(machine::personas))
         .routes(routes!(drafts::workspaces))
         .routes(routes!(drafts::switch))
         .routes(routes!(drafts::open_drafts))
@@ -67,8 +69,9 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(drafts::clean))
         .routes(routes!(sandboxes::run_once))
         .routes(routes!(sandboxes::list, sandboxes::create))
-        .routes(routes!(sandboxes::remove))
+        .routes(routes!(sandboxes::show, sandboxes::remove))
         .routes(routes!(sandboxes::run))
+        .routes(routes!(sandboxes::folder))
         .routes(routes!(sandboxes::read, sandboxes::write))
         .routes(routes!(machine::examine))
         .routes(routes!(machine::version))
@@ -93,6 +96,10 @@ pub fn document() -> Value {
     // Any of them can go wrong, in the same way.
     for operation in operations {
         operation["responses"]["default"] = problem.clone();
+        if let Some(file) = operation["responses"]["200"]["content"].get_mut("*/*") {
+            // Whatever it is.
+            file["schema"] = json!({});
+        }
     }
     describe_starts(&mut document["components"]["schemas"]);
     unsigned(&mut document);

@@ -180,6 +180,11 @@ impl Setting {
             let weaker = floor(wanted) < floor(set);
             return weaker.then(|| format!("has to be as strong as {set} here"));
         }
+        // What the gate asks for is never less: a person can look each time, and that is all.
+        if matches!(self.key.as_str(), "draft.review" | "draft.verify") {
+            let more = self.key == "draft.review" && wanted == "always";
+            return (wanted != set && !more).then(|| format!("is {set} here"));
+        }
         let (most, amount) = (self.kind.amount(set)?, self.kind.amount(wanted)?);
         (self.guard != Guard::Open && amount > most).then(|| format!("can be {set} at most here"))
     }

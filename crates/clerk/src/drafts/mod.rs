@@ -1,5 +1,6 @@
 //! Drafts behind a gate: by which policy, and who runs the project's own tests.
 
+pub mod audit;
 mod verifier;
 
 use std::path::Path;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use assize_clerk::drafts::audit::{self, Completed, Whole};
 use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
-use assize_store::{AuditEntry, AuditQuery, AuditVerdict};
+use assize_store::AuditEntry;
 use assize_types::text::shorten;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{desk, show};
 use crate::args::AuditCommand;
@@ -28,28 +29,10 @@ pub(crate) async fn run(
     let desk = desk(args, around, store.clone(), super::options(config)?)?;
     match command {
         AuditCommand::Verify { since, json, .. } => {
-            let log = store.audit_log(AuditQuery::default()).await?;
-            let head = store.audit_head().await?;
-            let whole = Whole {
-                chain: AuditVerdict::of(&log, head),
-                mirror: desk.compare_logs().await?,
-                since: since.as_deref().map(|since| is_in(&log, since)).transpose()?,
-            };
-            whole.tell(&log, &desk.entries().await?, json)
+            tell(&audit::look(&*store, &desk, since.as_deref()).await?, json)
         }
         AuditCommand::Show { task, refused, json, .. } => {
-            let entries = desk.entries().await?;
-            let submitted = |entry: &&AuditEntry| {
-                entry.action == "submitted"
-                    && task.as_deref().is_some_and(|t| entry.detail["task"] == t)
-            };
-            let submissions: Vec<u64> = entries.iter().filter(submitted).map(|e| e.id).collect();
-            let about = |entry: &AuditEntry| {
-                let wanted = !refused || entry.action == "refused";
-                wanted && concerns(entry, task.as_deref(), &submissions)
-            };
-            let about = entries.into_iter().filter(about);
-            list(&about.collect::<Vec<_>>(), json)
+            list(&audit::about(desk.entries().await?, task.as_deref(), refused), json)
         }
     }
 }
@@ -70,7 +53,7 @@ fn without_store(command: &AuditCommand, workspace: &Path) -> Result<(), Failure
     let there = std::fs::symlink_metadata(&log).is_ok_and(|log| log.len() > 0);
     let wrong = match (there, since) {
         (true, _) => vec![format!("`{HANDOFF}/{TRANSITIONS}` has entries, and the store has none")],
-        (false, true) => vec!["what the log came to then is not in it any more".to_owned()],
+        (false, true) => vec![audit::GONE.to_owned()],
         (false, false) => Vec::new(),
     };
     if json {
@@ -91,90 +74,33 @@ fn without_store(command: &AuditCommand, workspace: &Path) -> Result<(), Failure
 
 const NOTHING: &str = "nothing was ever written down";
 
-/// Whether the log still has what it once came to.
-fn is_in(log: &[AuditEntry], since: &str) -> Result<bool, Failure> {
-    let parts = since.split_once(':').and_then(|(id, hash)| Some((id.parse::<u64>().ok()?, hash)));
-    let Some((id, hash)) = parts else {
-        let message =
-            "`--since` is what `assize audit verify` printed as the head, such as `12:ab34…`";
-        return Err(Failure::new(FailureKind::Usage, message));
-    };
-    Ok(log.iter().any(|entry| entry.id == id && entry.hash.to_string() == hash))
-}
-
-/// What a look at the whole log came to.
-struct Whole {
-    /// In the store.
-    chain: AuditVerdict,
-    /// In the workspace.
-    mirror: Mirror,
-    since: Option<bool>,
-}
-
-impl Whole {
-    fn tell(&self, log: &[AuditEntry], own: &[AuditEntry], json: bool) -> Result<(), Failure> {
-        let mut wrong = Vec::new();
-        if let AuditVerdict::Broken { at } = self.chain {
-            wrong.push(format!("entry {at} in the store was changed, removed or moved"));
-        }
-        let file = format!("{HANDOFF}/{TRANSITIONS}");
-        wrong.extend(self.mirror.complaint(own.len()));
-        if self.since == Some(false) {
-            wrong.push("what the log came to then is not in it any more".to_owned());
-        }
-        let head = log.last().map(|last| format!("{}:{}", last.id, last.hash));
-        let completed: Vec<Value> = own.iter().filter_map(completed).collect();
-        if json {
-            out_json(&json!({
-                "intact": wrong.is_empty(), "wrong": wrong, "entries": log.len(), "of_workspace": own.len(),
-                "head": head, "completed": completed,
-            }))?;
-        }
-        for entry in &completed {
-            note(&format!(
-                "at entry {}, `_handoff/transition.ndjson` ended after line {}; {} lines were written again from the store",
-                entry["entry"], entry["lines_there"], entry["lines_added"]
-            ));
-        }
-        if !wrong.is_empty() {
-            let failure = Failure::new(FailureKind::Verdict, wrong.join("\n"));
-            return Err(match self.mirror {
-                Mirror::Same => failure,
-                _ => failure.hint(format!(
-                    "what the store says counts; remove `{file}` to have it written anew, which is noted"
-                )),
-            });
-        }
-        if !json {
-            let entries = own.len();
-            out_line(&format!(
-                "intact: {entries} entries of this workspace, {} in all",
-                log.len()
-            ))?;
-            if let Some(head) = head {
-                out_line(&format!("head {head}"))?;
-            }
-        }
-        Ok(())
+fn tell(whole: &Whole, json: bool) -> Result<(), Failure> {
+    if json {
+        out_json(&json!(whole))?;
     }
-}
-
-/// That the log in the workspace was once completed.
-fn completed(entry: &AuditEntry) -> Option<Value> {
-    match Step::of(entry) {
-        Ok(Step::LogCompleted { lines_there, lines_added }) => {
-            Some(json!({"entry": entry.id, "lines_there": lines_there, "lines_added": lines_added}))
-        }
-        _ => None,
+    for Completed { entry, lines_there, lines_added } in &whole.completed {
+        note(&format!(
+            "at entry {entry}, `_handoff/transition.ndjson` ended after line {lines_there}; {lines_added} lines were \
+             written again from the store"
+        ));
     }
-}
-
-/// Whether an entry is about a task, or about one of its submissions.
-fn concerns(entry: &AuditEntry, task: Option<&str>, submissions: &[u64]) -> bool {
-    task.is_none_or(|task| {
-        let of_submission = entry.detail["submission"].as_u64();
-        entry.detail["task"] == task || of_submission.is_some_and(|id| submissions.contains(&id))
-    })
+    if !whole.intact {
+        let failure = Failure::new(FailureKind::Verdict, whole.wrong.join("\n"));
+        return Err(match whole.mirror {
+            Mirror::Same => failure,
+            _ => failure.hint(format!(
+                "what the store says counts; remove `{HANDOFF}/{TRANSITIONS}` to have it written anew, which is noted"
+            )),
+        });
+    }
+    if !json {
+        let Whole { entries, of_workspace, .. } = whole;
+        out_line(&format!("intact: {of_workspace} entries of this workspace, {entries} in all"))?;
+        if let Some(head) = &whole.head {
+            out_line(&format!("head {head}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn list(entries: &[AuditEntry], json: bool) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assize_clerk::consult::SourceName;
-use assize_clerk::{code, consult, debate, eval, work};
+use assize_clerk::{Config, Failure, code, consult, debate, eval, work};
 use assize_draft::work::Mode;
 use assize_sandbox::Language;
 use serde::Deserialize;
@@ -31,15 +31,20 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    /// What is asked for besides, whatever the kind.
-    pub(super) fn settings(&self) -> &Wishes {
-        match self {
+    /// The settings with what is asked for besides in them.
+    pub(super) fn applied(&self, config: &Config) -> Result<Config, Failure> {
+        let wishes = match self {
             Start::Run(start) => &start.settings,
             Start::Consult(start) => &start.settings,
             Start::Debate(start) => &start.settings,
             Start::Work(start) => &start.settings,
             Start::Eval(start) => &start.settings,
-        }
+        };
+        let config = wishes.clone().applied(config)?;
+        let Start::Work(WorkStart { review, verify, .. }) = self else { return Ok(config) };
+        let gate = [("draft.review", review), ("draft.verify", verify)];
+        let gate = gate.into_iter().filter_map(|(key, wish)| Some((key, wish.clone()?)));
+        config.asked_for(&gate.collect::<Vec<_>>())
     }
 }
 
@@ -188,6 +193,10 @@ pub(crate) struct WorkStart {
     #[serde(default = "max_rejections")]
     #[schema(minimum = 1, maximum = 100)]
     max_rejections: u32,
+    /// When a person looks before a draft is applied: always, escalated or never
+    review: Option<String>,
+    /// A command that must pass before a draft is accepted, run in a sandbox on a copy of the workspace
+    verify: Option<String>,
     #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }

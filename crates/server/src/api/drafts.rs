@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assize_clerk::drafts::{self, as_json};
 use assize_clerk::{Clerk, Failure};
 use assize_draft::{Desk, DeskError, Diff, Force, OpenDraft, Options, Stage, Submission};
-use assize_store::{AuditQuery, AuditVerdict, Store};
+use assize_store::{AuditQuery, Store};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::{page, shapes};
 use crate::App;
 use crate::events::{After, Stream, last_seen};
 use crate::extract::{Path, Query, Sent};
@@ -141,7 +142,7 @@ pub(crate) async fn switch(
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OpenDrafts {
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<shapes::DraftInfo>)]
     drafts: Vec<OpenDraft>,
 }
 
@@ -161,7 +162,7 @@ pub(crate) async fn open_drafts(
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DraftView {
-    #[schema(value_type = Object)]
+    #[schema(value_type = shapes::DraftInfo)]
     draft: OpenDraft,
     content: String,
     /// What it would change, as a unified diff
@@ -205,7 +206,7 @@ pub(crate) struct Which {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Submissions {
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<shapes::SubmissionInfo>)]
     submissions: Vec<Submission>,
     /// Where the next page begins; null on the last
     next: Option<u64>,
@@ -222,10 +223,7 @@ pub(crate) async fn submissions(
     Path(name): Path<String>,
     Query(which): Query<Which>,
 ) -> Result<Json<Submissions>, Problem> {
-    let limit = which.limit.unwrap_or(50);
-    if !(1..=200).contains(&limit) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "`limit` is from 1 to 200"));
-    }
+    let limit = page::limit(which.limit, 50, 200)?;
     let book = app.desk(&name)?.book().await?;
     let settled = |stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
     let wanted = |one: &Submission| {
@@ -233,9 +231,7 @@ pub(crate) async fn submissions(
             && (which.all == Some(true) || !settled(one.stage))
     };
     let mut found: Vec<Submission> = book.submissions.into_values().rev().filter(wanted).collect();
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| more).map(|one| one.id);
+    let next = page::cut(&mut found, limit, |one| one.id);
     Ok(Json(Submissions { submissions: found, next }))
 }
 
@@ -276,7 +272,7 @@ async fn find(desk: &Desk, id: u64) -> Result<Submission, Problem> {
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/submissions/{submission}", tag = "drafts",
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "With a diff of each file", body = Object)),
+    responses((status = 200, description = "With a diff of each file", body = shapes::SubmissionView)),
 )]
 pub(crate) async fn submission(
     State(app): State<App>,
@@ -298,7 +294,7 @@ pub(crate) struct Accept {
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/accept", tag = "drafts", request_body = Option<Accept>,
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "It was applied", body = Object)),
+    responses((status = 200, description = "It was applied", body = shapes::SubmissionView)),
 )]
 pub(crate) async fn accept(
     State(app): State<App>,
@@ -330,7 +326,7 @@ pub(crate) struct Reject {
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/reject", tag = "drafts", request_body = Option<Reject>,
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "It was sent back", body = Object)),
+    responses((status = 200, description = "It was sent back", body = shapes::SubmissionView)),
 )]
 pub(crate) async fn reject(
     State(app): State<App>,
@@ -349,7 +345,7 @@ pub(crate) async fn reject(
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/undo", tag = "drafts",
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "The files are as they were", body = Object)),
+    responses((status = 200, description = "The files are as they were", body = shapes::SubmissionView)),
 )]
 pub(crate) async fn undo(
     State(app): State<App>,
@@ -376,13 +372,17 @@ fn undecided(error: DeskError) -> Problem {
 pub(crate) struct Entries {
     /// With ids above this one: `next` of the page before
     after: Option<u64>,
+    /// Only what concerns this task
+    task: Option<String>,
+    /// Only paths that were refused
+    refused: Option<bool>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AuditLog {
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<shapes::LogEntry>)]
     entries: Vec<assize_store::AuditEntry>,
     /// Where the next page begins; null on the last
     next: Option<u64>,
@@ -399,19 +399,30 @@ pub(crate) async fn audit(
     Path(name): Path<String>,
     Query(query): Query<Entries>,
 ) -> Result<Json<AuditLog>, Problem> {
-    let limit = query.limit.unwrap_or(200);
-    if !(1..=1000).contains(&limit) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "`limit` is from 1 to 1000"));
-    }
+    let limit = page::limit(query.limit, 200, 1000)?;
     let desk = app.desk(&name)?;
-    let subject = Some(desk.subject().to_owned());
-    let after = query.after.unwrap_or_default();
-    let wanted = AuditQuery { subject, after, limit: limit + 1 };
-    let mut entries = app.store.audit_log(wanted).await?;
-    let more = entries.len() > limit;
-    entries.truncate(limit);
-    let next = entries.last().filter(|_| more).map(|entry| entry.id);
+    let (after, refused) = (query.after.unwrap_or_default(), query.refused == Some(true));
+    let mut entries = match (&query.task, refused) {
+        (None, false) => {
+            let subject = Some(desk.subject().to_owned());
+            app.store.audit_log(AuditQuery { subject, after, limit: limit + 1 }).await?
+        }
+        (task, refused) => {
+            let mut entries = drafts::audit::about(desk.entries().await?, task.as_deref(), refused);
+            entries.retain(|entry| entry.id > after);
+            entries
+        }
+    };
+    let next = page::cut(&mut entries, limit, |entry| entry.id);
     Ok(Json(AuditLog { entries, next }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Since {
+    /// `head` of an earlier look: it must still be in the log
+    since: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -420,29 +431,48 @@ pub(crate) struct Whole {
     intact: bool,
     /// What is wrong with it
     wrong: Vec<String>,
+    /// In the store, of all workspaces
     entries: usize,
+    of_workspace: usize,
+    /// What the log comes to now; note it somewhere else to see later whether it is still in it
+    head: Option<String>,
+    /// Where the log in the workspace ended early and was completed from the store
+    completed: Vec<Completed>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Completed {
+    entry: u64,
+    lines_there: usize,
+    lines_added: usize,
 }
 
 /// See whether the log is whole
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/audit/verify", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace")),
+    params(("workspace" = String, Path, description = "The workspace"), Since),
     responses((status = 200, description = "Of the store and of the workspace", body = Whole)),
 )]
 pub(crate) async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
+    Query(query): Query<Since>,
 ) -> Result<Json<Whole>, Problem> {
     let desk = app.desk(&name)?;
-    let head = app.store.audit_head().await?;
-    let log = app.store.audit_log(AuditQuery::default()).await?;
-    let mut wrong = Vec::new();
-    if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
-        wrong.push(format!("entry {at} in the store was changed, removed or moved"));
-    }
-    let own = log.iter().filter(|entry| entry.subject == desk.subject()).count();
-    wrong.extend(desk.compare_logs().await?.complaint(own));
-    Ok(Json(Whole { intact: wrong.is_empty(), wrong, entries: log.len() }))
+    let found = drafts::audit::look(&*app.store, desk, query.since.as_deref()).await?;
+    let completed = found.completed.into_iter().map(|one| Completed {
+        entry: one.entry,
+        lines_there: one.lines_there,
+        lines_added: one.lines_added,
+    });
+    Ok(Json(Whole {
+        intact: found.intact,
+        wrong: found.wrong,
+        entries: found.entries,
+        of_workspace: found.of_workspace,
+        head: found.head,
+        completed: completed.collect(),
+    }))
 }
 
 /// Follow what happens to drafts
@@ -488,7 +518,7 @@ pub(crate) struct Clean {
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Option<Clean>,
     params(("workspace" = String, Path, description = "The workspace")),
-    responses((status = 200, description = "What was put away", body = Object)),
+    responses((status = 200, description = "What was put away", body = shapes::Cleared)),
 )]
 pub(crate) async fn clean(
     State(app): State<App>,

@@ -137,7 +137,7 @@ pub(crate) async fn documents(
 #[utoipa::path(
     get, path = "/api/runs/{id}/documents/{name}", tag = "files",
     params(("id" = String, Path, description = "The run"), ("name" = String, Path, description = "The document")),
-    responses((status = 200, description = "As a file", content_type = "application/octet-stream", body = Vec<u8>)),
+    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn document(
     State(app): State<App>,
@@ -181,7 +181,7 @@ pub(crate) async fn artifacts(
 #[utoipa::path(
     get, path = "/api/runs/{id}/artifacts/{name}", tag = "files",
     params(("id" = String, Path, description = "The run"), ("name" = String, Path, description = "The file")),
-    responses((status = 200, description = "As a file", content_type = "application/octet-stream", body = Vec<u8>)),
+    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn artifact(
     State(app): State<App>,

@@ -70,7 +70,7 @@ pub(crate) struct Examine {
 /// Providers, sandboxes, and what each limit rests on. Sandboxes are tried by making one.
 #[utoipa::path(
     get, path = "/api/doctor", tag = "machine", params(Examine),
-    responses((status = 200, description = "What was found out", body = Object)),
+    responses((status = 200, description = "What was found out", body = super::shapes::Examined)),
 )]
 pub(crate) async fn examine(
     State(app): State<App>,
@@ -106,6 +106,48 @@ pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<Sessions>, P
         sessions.push(SessionInfo { name, files: files.collect() });
     }
     Ok(Json(Sessions { sessions }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FileName {
+    /// As in the list of sessions
+    path: String,
+}
+
+/// Fetch a file of a session
+#[utoipa::path(
+    get, path = "/api/sessions/{name}/files", tag = "runs",
+    params(("name" = String, Path, description = "The session"), FileName),
+    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
+)]
+pub(crate) async fn session_file(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(file): Query<FileName>,
+) -> Result<axum::http::Response<axum::body::Body>, Problem> {
+    let root = code::sessions(&app.clerk.around);
+    let missing = || Problem::not_found("there is no such session, or no such file in it");
+    let path = file.path.clone();
+    let read = tokio::task::spawn_blocking(move || Session::read(&root, &name, &path)).await?;
+    let bytes = match read {
+        Err(assize_code::SessionError::Name(_)) => None,
+        read => read.map_err(Failure::from)?,
+    };
+    Ok(super::files::attachment(&file.path, bytes.ok_or_else(missing)?))
+}
+
+/// Who takes part in a consultation, unless others are sent
+///
+/// Change what you like and send it back as `personas` of a consultation.
+#[utoipa::path(
+    get, path = "/api/personas", tag = "runs",
+    responses((status = 200, description = "A file in TOML", content_type = "text/plain", body = String)),
+)]
+pub(crate) async fn personas() -> axum::http::Response<axum::body::Body> {
+    let file = assize_consult::Personas::default().to_file();
+    super::files::attachment("personas.toml", file.into_bytes())
 }
 
 /// Remove a session with its files

@@ -1,5 +1,7 @@
 //! Runs: listed, shown, stopped, exported, removed.
 
+use std::collections::BTreeMap;
+
 use assize_clerk::kept::{self, Holder};
 use assize_clerk::reading;
 use assize_debate::conversation_logs;
@@ -14,6 +16,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::files::attachment;
+use super::page;
 use crate::App;
 use crate::extract::{Path, Query};
 use crate::problem::Problem;
@@ -57,7 +60,7 @@ impl Status {
     }
 }
 
-/// What was spent, as far as this process knows.
+/// What was spent.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Spent {
     calls: u64,
@@ -127,19 +130,19 @@ pub(crate) struct RunView {
     result: Option<Value>,
     /// Whether this server works on it
     held_here: bool,
-    /// What it took since this server works on it
-    spent: Option<Spent>,
+    /// What its answers took so far, in all its lives
+    spent: Spent,
 }
 
 impl RunView {
-    pub(crate) fn new(app: &App, run: &Run) -> RunView {
-        RunView {
+    pub(crate) async fn new(app: &App, run: &Run) -> Result<RunView, Problem> {
+        Ok(RunView {
             summary: RunSummary::new(run),
             input: run.input.clone(),
             result: run.result.clone(),
             held_here: app.docket.holds(&run.id),
-            spent: app.spent(run),
-        }
+            spent: app.spent(run).await?,
+        })
     }
 }
 
@@ -150,9 +153,15 @@ impl App {
         Ok(self.store.run(&id).await?)
     }
 
-    /// What a run took since this server works on it.
-    pub(crate) fn spent(&self, run: &Run) -> Option<Spent> {
-        self.docket.spent(&run.id).map(Spent::from)
+    /// What the answers took that a run got itself.
+    pub(crate) async fn spent(&self, run: &Run) -> Result<Spent, Problem> {
+        let own = self.store.records(&run.id).await?;
+        let inherited = match &run.parent {
+            // Removed in the meantime, it cannot be told apart any more.
+            Some(parent) => self.store.records(parent).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok(kept::answered(&own, &inherited).into())
     }
 
     /// Refuses to touch a run that somebody works on.
@@ -204,10 +213,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Page>, Problem> {
-    let limit = wanted.limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, format!("`limit` is from 1 to {MOST}")));
-    }
+    let limit = page::limit(wanted.limit, USUAL, MOST)?;
     let mut before = match wanted.before {
         Some(id) => Some(app.run(&id).await?.id),
         None => None,
@@ -232,9 +238,7 @@ pub(crate) async fn list(
             break;
         }
     }
-    let more = runs.len() > limit;
-    runs.truncate(limit);
-    let next = runs.last().filter(|_| more).map(|run| run.id.clone());
+    let next = page::cut(&mut runs, limit, |run| run.id.clone());
     Ok(Json(Page { runs, next }))
 }
 
@@ -248,7 +252,7 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
     let run = app.run(&id).await?;
-    Ok(Json(RunView::new(&app, &run)))
+    Ok(Json(RunView::new(&app, &run).await?))
 }
 
 /// Stop a run
@@ -264,7 +268,8 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     if app.docket.cancel(&run.id) {
-        return Ok((StatusCode::ACCEPTED, Json(RunView::new(&app, &run))).into_response());
+        let view = RunView::new(&app, &run).await?;
+        return Ok((StatusCode::ACCEPTED, Json(view)).into_response());
     }
     Err(match Holder::of(&run) {
         Some(holder) => Problem::conflict(format!("{holder} works on it, and not this server"))
@@ -327,15 +332,43 @@ pub(crate) async fn transcripts(
     }))
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Scores {
+    /// Once the run is done
+    scores: Vec<Score>,
+    /// Until then: `sandbox_scored`, as it was told
+    #[schema(value_type = Vec<Object>)]
+    so_far: Vec<Value>,
+}
+
+/// How a move was scored. What was said about it is in the transcripts.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Score {
+    move_id: String,
+    ticker: Option<String>,
+    total_score: u32,
+    out_of: u32,
+    rounds: u32,
+    /// What the judges are called
+    agents: BTreeMap<String, String>,
+    /// By judge
+    #[schema(value_type = BTreeMap<String, Object>)]
+    scores_by_agent: BTreeMap<String, Value>,
+    /// What they thought before it was debated, where that was asked for
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, Object>)]
+    blind_scores: BTreeMap<String, Value>,
+}
+
 /// How a debate, or the moves of a consultation, were scored
 #[utoipa::path(
     get, path = "/api/runs/{id}/scores", tag = "runs", params(("id" = String, Path, description = "The run")),
-    responses((status = 200, description = "By move and by judge", body = Object)),
+    responses((status = 200, description = "By move and by judge", body = Scores)),
 )]
 pub(crate) async fn scores(
     State(app): State<App>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Scores>, Problem> {
     let run = app.run(&id).await?;
     let scores = match run.kind.as_str() {
         "debate" => run.result.clone().map(|verdict| json!([verdict])),
@@ -346,10 +379,13 @@ pub(crate) async fn scores(
         }
     };
     if let Some(scores) = scores {
-        return Ok(Json(json!({"scores": scores})));
+        let scores = serde_json::from_value(scores).map_err(|error| {
+            Problem::conflict(format!("another version of assize wrote the scores: {error}"))
+        })?;
+        return Ok(Json(Scores { scores, so_far: Vec::new() }));
     }
     // Those that are there so far, as they were told.
     let told = app.store.events(kept::of(&run)).await?.into_iter();
     let scored = told.filter(|event| event.name == "sandbox_scored").map(|event| event.payload);
-    Ok(Json(json!({"scores": [], "so_far": scored.collect::<Vec<_>>()})))
+    Ok(Json(Scores { scores: Vec::new(), so_far: scored.collect() }))
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use assize_clerk::{Clerk, Failure, exec, walls};
 use assize_sandbox::{
-    Command, Finished, Key, Language, Limits, Manager, Outcome, Record, Sandbox, SandboxError,
-    Spec, WORKSPACE,
+    Command, EntryKind, Finished, Key, Language, Limits, Manager, Outcome, Record, Sandbox,
+    SandboxError, Spec, WORKSPACE,
 };
 use axum::Json;
 use axum::body::Body;
@@ -120,6 +120,8 @@ pub(crate) async fn run_once(
         return Err(Problem::unusable("there is no code"));
     }
     app.pace()?;
+    // As many at once as there may be trials.
+    let _place = app.docket.place()?;
     let clerk = Clerk { config: body.settings.applied(&app.clerk.config)?, ..app.clerk.clone() };
     let ask = exec::Ask {
         code: body.code,
@@ -208,13 +210,30 @@ pub(crate) struct Of {
     run: Option<String>,
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct With {
+    /// Only those with these labels, such as `team=red`, with commas between them
+    labels: Option<String>,
+}
+
 /// List sandboxes
 #[utoipa::path(
-    get, path = "/api/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes",
+    get, path = "/api/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(With),
     responses((status = 200, description = "All of this user on this machine", body = Sandboxes)),
 )]
-pub(crate) async fn list(State(app): State<App>) -> Result<Json<Sandboxes>, Problem> {
-    let records = app.sandboxes().await?.list(&BTreeMap::new())?;
+pub(crate) async fn list(
+    State(app): State<App>,
+    Query(with): Query<With>,
+) -> Result<Json<Sandboxes>, Problem> {
+    let wrong = || Problem::new(StatusCode::BAD_REQUEST, "a label is `NAME=VALUE`");
+    let mut labels = BTreeMap::new();
+    for label in with.labels.iter().flat_map(|labels| labels.split(',')) {
+        let (name, value) = label.split_once('=').ok_or_else(wrong)?;
+        labels.insert(name.trim().to_owned(), value.trim().to_owned());
+    }
+    let records = app.sandboxes().await?.list(&labels)?;
     Ok(Json(Sandboxes { sandboxes: records.into_iter().map(SandboxInfo::from).collect() }))
 }
 
@@ -242,7 +261,8 @@ pub(crate) struct Create {
 /// left as it is.
 #[utoipa::path(
     post, path = "/api/sandboxes", tag = "sandboxes", request_body = Create,
-    responses((status = 201, description = "It is there", body = SandboxInfo)),
+    responses((status = 201, description = "It is there", body = SandboxInfo),
+              (status = 200, description = "It was there", body = SandboxInfo)),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
@@ -266,11 +286,33 @@ pub(crate) async fn create(
     };
     let key = Key::new(None, &body.name)?;
     let manager = app.sandboxes().await?;
+    let there = record(manager, &key)?.is_some();
     manager.create_if_not_exists(&key, spec).await?;
+    let gone = || Problem::conflict("it was removed at once");
+    let made = SandboxInfo::from(record(manager, &key)?.ok_or_else(gone)?);
+    let status = if there { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(made)).into_response())
+}
+
+fn record(manager: &Manager, key: &Key) -> Result<Option<Record>, Problem> {
     let mut records = manager.list(&BTreeMap::new())?.into_iter();
-    let made = records.find(|record| record.key == key);
-    let made = made.ok_or_else(|| Problem::conflict("it was removed at once"))?;
-    Ok((StatusCode::CREATED, Json(SandboxInfo::from(made))).into_response())
+    Ok(records.find(|record| record.key == *key))
+}
+
+/// Show a sandbox
+#[utoipa::path(
+    get, path = "/api/sandboxes/{name}", tag = "sandboxes", operation_id = "show_sandbox",
+    params(("name" = String, Path, description = "The sandbox"), Of),
+    responses((status = 200, description = "It is there", body = SandboxInfo)),
+)]
+pub(crate) async fn show(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(of): Query<Of>,
+) -> Result<Json<SandboxInfo>, Problem> {
+    let found = record(app.sandboxes().await?, &key(of.run.as_deref(), &name)?)?;
+    let found = found.ok_or_else(|| Problem::not_found("there is no such sandbox"))?;
+    Ok(Json(found.into()))
 }
 
 /// Remove a sandbox
@@ -346,30 +388,82 @@ pub(crate) struct FileOf {
     run: Option<String>,
 }
 
-impl FileOf {
-    fn whole(&self) -> Result<String, Problem> {
-        if self.path.is_empty() || self.path.contains('\0') {
-            return Err(Problem::unusable("that is no path"));
-        }
-        Ok(match self.path.starts_with('/') {
-            true => self.path.clone(),
-            false => format!("{WORKSPACE}/{}", self.path),
-        })
+/// A path in a sandbox, as a whole one.
+fn whole(path: &str) -> Result<String, Problem> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(Problem::unusable("that is no path"));
     }
+    Ok(match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("{WORKSPACE}/{path}"),
+    })
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FolderOf {
+    /// Below the working folder, unless it is a whole path; the working folder, if nothing
+    #[param(min_length = 1)]
+    path: Option<String>,
+    /// The run that the sandbox belongs to, if it does
+    run: Option<String>,
+}
+
+/// Something in a folder of a sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct InFolder {
+    name: String,
+    /// file, folder, link or other
+    kind: &'static str,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Folder {
+    entries: Vec<InFolder>,
+}
+
+/// List a folder in a sandbox
+#[utoipa::path(
+    get, path = "/api/sandboxes/{name}/folder", tag = "sandboxes",
+    params(("name" = String, Path, description = "The sandbox"), FolderOf),
+    responses((status = 200, description = "What is in it, and not in folders below it", body = Folder)),
+)]
+pub(crate) async fn folder(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(folder): Query<FolderOf>,
+) -> Result<Json<Folder>, Problem> {
+    let path = folder.path.as_deref().map_or(Ok(WORKSPACE.to_owned()), whole)?;
+    let sandbox = found(&app, &Of { run: folder.run }, &name).await?;
+    let mut entries = sandbox.list(&path).await.map_err(of_file)?;
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    let entries = entries.into_iter().map(|entry| InFolder {
+        name: entry.name,
+        kind: match entry.kind {
+            EntryKind::File => "file",
+            EntryKind::Folder => "folder",
+            EntryKind::Link => "link",
+            EntryKind::Other => "other",
+        },
+        bytes: entry.size,
+    });
+    Ok(Json(Folder { entries: entries.collect() }))
 }
 
 /// Fetch a file from a sandbox
 #[utoipa::path(
     get, path = "/api/sandboxes/{name}/files", tag = "sandboxes",
     params(("name" = String, Path, description = "The sandbox"), FileOf),
-    responses((status = 200, description = "As a file", content_type = "application/octet-stream", body = Vec<u8>)),
+    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn read(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(file): Query<FileOf>,
 ) -> Result<Response<Body>, Problem> {
-    let path = file.whole()?;
+    let path = whole(&file.path)?;
     let sandbox = found(&app, &Of { run: file.run }, &name).await?;
     let Limits { disk, .. } = sandbox.spec().limits;
     let bytes = sandbox.read(&path, disk).await.map_err(of_file)?;
@@ -389,7 +483,7 @@ pub(crate) async fn write(
     Query(file): Query<FileOf>,
     Raw(bytes): Raw,
 ) -> Result<StatusCode, Problem> {
-    let path = file.whole()?;
+    let path = whole(&file.path)?;
     let sandbox = found(&app, &Of { run: file.run }, &name).await?;
     sandbox.write(&path, &bytes).await.map_err(of_file)?;
     Ok(StatusCode::NO_CONTENT)

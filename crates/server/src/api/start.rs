@@ -28,7 +28,7 @@ use crate::problem::Problem;
     post, path = "/api/runs", tag = "runs", request_body = Start,
     params(("Idempotency-Key" = Option<String>, Header, description = "A text that is used for nothing else", max_length = 200)),
     responses((status = 201, description = "It has begun", body = RunView, headers(("Location" = String, description = "The run"))),
-              (status = 200, description = "It was begun before", body = RunView)),
+              (status = 200, description = "It was begun before", body = RunView, headers(("Location" = String, description = "The run")))),
 )]
 pub(crate) async fn start(
     State(app): State<App>,
@@ -63,7 +63,7 @@ impl App {
         F: Future<Output = Result<Box<dyn Trial>, Problem>> + Send + 'static,
     {
         if let Some(run) = self.asked_before(once.as_ref()).await? {
-            return Ok(Json(RunView::new(self, &run)).into_response());
+            return self.begun(StatusCode::OK, &run).await;
         }
         self.pace()?;
         let place = self.docket.place()?;
@@ -75,16 +75,19 @@ impl App {
             Ok::<_, Problem>(docket.enter(trial, place))
         });
         match begun.await? {
-            Ok(run) => {
-                let at = [(LOCATION, format!("/api/runs/{}", run.id))];
-                Ok((StatusCode::CREATED, at, Json(RunView::new(self, &run))).into_response())
-            }
+            Ok(run) => self.begun(StatusCode::CREATED, &run).await,
             // Somebody may have been faster with the same.
             Err(problem) => match self.asked_before(once.as_ref()).await? {
-                Some(run) => Ok(Json(RunView::new(self, &run)).into_response()),
+                Some(run) => self.begun(StatusCode::OK, &run).await,
                 None => Err(problem),
             },
         }
+    }
+
+    /// Says where a run is, and how it stands.
+    async fn begun(&self, status: StatusCode, run: &Run) -> Result<Response, Problem> {
+        let at = [(LOCATION, format!("/api/runs/{}", run.id))];
+        Ok((status, at, Json(RunView::new(self, run).await?)).into_response())
     }
 
     /// The run that the same was asked for with before.
@@ -103,7 +106,7 @@ impl App {
 }
 
 async fn open(app: &App, start: Start, mut clerk: Clerk) -> Result<Box<dyn Trial>, Problem> {
-    clerk.config = start.settings().clone().applied(&clerk.config)?;
+    clerk.config = start.applied(&clerk.config)?;
     let store = app.store.clone();
     let tape = &Tape::None;
     Ok(match start {
@@ -190,7 +193,7 @@ pub(crate) async fn estimate(
 ) -> Result<Json<Likely>, Problem> {
     app.pace()?;
     let mut clerk = app.clerk.clone();
-    clerk.config = body.settings().clone().applied(&clerk.config)?;
+    clerk.config = body.applied(&clerk.config)?;
     let nothing = || Problem::conflict("nothing is known of who would be asked");
     let likely = match body {
         Start::Consult(start) => {

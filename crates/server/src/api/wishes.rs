@@ -39,6 +39,8 @@ pub(crate) struct Wishes {
     processes: Option<u32>,
     /// With a unit, such as 64M
     disk: Option<String>,
+    /// What is kept of each of standard output and standard error, with a unit
+    output: Option<String>,
 }
 
 impl Wishes {
@@ -60,6 +62,7 @@ impl Wishes {
             ("sandbox.timeout_seconds", text(self.timeout_seconds)),
             ("sandbox.processes", text(self.processes)),
             ("sandbox.disk", self.disk),
+            ("sandbox.output", self.output),
         ];
         let wishes = wishes.into_iter().filter_map(|(key, wish)| Some((key, wish?)));
         config.asked_for(&wishes.collect::<Vec<_>>())
@@ -113,13 +116,17 @@ pub(crate) fn documents(uploads: Vec<Upload>) -> Result<Gathered, Problem> {
     for upload in uploads {
         let (name, bytes) = upload.read()?;
         let path = folder.path().join(&name);
-        std::fs::create_dir_all(path.parent().unwrap_or(folder.path())).map_err(failed)?;
-        let taken = |error| match error {
-            error if std::io::Error::kind(&error) == std::io::ErrorKind::AlreadyExists => {
+        let taken = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
                 Problem::unusable(format!("two files are called `{name}`"))
             }
-            error => failed(error),
+            // A part of it is a file that was sent.
+            std::io::ErrorKind::NotADirectory => {
+                Problem::unusable(format!("`{name}` is below something that is a file"))
+            }
+            _ => failed(error),
         };
+        std::fs::create_dir_all(path.parent().unwrap_or(folder.path())).map_err(taken)?;
         let mut file = std::fs::File::create_new(&path).map_err(taken)?;
         std::io::Write::write_all(&mut file, &bytes).map_err(failed)?;
     }

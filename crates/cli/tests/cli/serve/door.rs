@@ -318,3 +318,70 @@ fn keys_never_leave() {
     let failed: Value = serving.get(&format!("/api/runs/{run}")).good();
     assert!(failed["error"].as_str().is_some_and(|error| !error.is_empty()), "{failed}");
 }
+
+#[test]
+fn over_tls_it_is_met_by_those_who_trust_its_certificate() {
+    let home = home();
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    home.write("cert.pem", &own.cert.pem());
+    home.write("key.pem", &own.signing_key.serialize_pem());
+    let tls = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
+    let mut serving = Serving::start(&home, &tls);
+    assert!(serving.link.starts_with("https://127.0.0.1:"), "{}", serving.link);
+    // Whoever does not know the certificate, or speaks in clear, hears nothing.
+    let (strange, clear) = (serving.address.clone(), serving.address.replace("https", "http"));
+    serving.block_on(async {
+        for address in [strange, clear] {
+            let asked = serving.client.get(format!("{address}/healthz")).send().await;
+            assert!(asked.is_err(), "{asked:?}");
+        }
+    });
+    let trusted = reqwest::Certificate::from_pem(own.cert.pem().as_bytes()).unwrap();
+    serving.client = super::client().tls_certs_only([trusted]).build().unwrap();
+    let run = serving.begin(fibonacci());
+    let told = serving.told(&run, None);
+    assert_eq!(told.last().unwrap().name, "run_ended");
+    let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
+    let entered = serving.raw(Method::GET, &path, &[], "");
+    assert!(entered.header("set-cookie").contains("; Secure"), "{entered:?}");
+    assert!(entered.header("strict-transport-security").contains("max-age"), "{entered:?}");
+    let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
+    for (origin, status) in [("https", 200), ("http", 403)] {
+        let origin = format!("{origin}://127.0.0.1:{}", serving.port());
+        let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
+        assert_eq!(serving.raw(Method::GET, "/api/runs", &headers, "").status, status, "{origin}");
+    }
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
+fn behind_a_proxy_it_is_called_by_its_name() {
+    let home = home();
+    let serving = Serving::start(&home, &["--behind-proxy", "--host", "assize.example"]);
+    assert!(serving.link.starts_with("https://assize.example/"), "{}", serving.link);
+    let path = serving.link.strip_prefix("https://assize.example").unwrap().to_owned();
+    let host = ("host", "assize.example");
+    serving.raw(Method::GET, &path, &[("host", "evil.example")], "").refused(421);
+    let entered = serving.raw(Method::GET, &path, &[host], "");
+    assert!(entered.header("set-cookie").contains("; Secure"), "{entered:?}");
+    let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
+    for (origin, status) in [
+        ("https://assize.example", 201),
+        ("http://assize.example", 403),
+        ("https://evil.example", 403),
+    ] {
+        let json = ("content-type", "application/json");
+        let headers = [("cookie", cookie.as_str()), host, ("origin", origin), json];
+        let answer = serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string());
+        assert_eq!(answer.status, status, "{origin}: {answer:?}");
+    }
+    // What is said of the way here changes nothing.
+    let token = format!("Bearer {}", serving.token);
+    let headers = [
+        ("authorization", token.as_str()),
+        ("host", "evil.example"),
+        ("x-forwarded-host", "assize.example"),
+        ("forwarded", "host=assize.example"),
+    ];
+    serving.raw(Method::GET, "/api/runs", &headers, "").refused(421);
+}

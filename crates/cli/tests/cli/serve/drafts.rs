@@ -87,6 +87,23 @@ fn people_decide_and_workers_hear_of_it() {
     assert_eq!(log["entries"].as_array().unwrap().len(), 2, "{log}");
     let next = format!("/api/workspaces/mine/audit?after={}", log["next"]);
     assert!(serving.get(&next).good()["entries"].as_array().unwrap().len() > 2);
+    let about = |query: &str| {
+        let log = serving.get(&format!("/api/workspaces/mine/audit?{query}")).good();
+        log["entries"].as_array().unwrap().clone()
+    };
+    let task = accepted["task"].as_str().unwrap();
+    let own = about(&format!("task={task}"));
+    assert!(own.iter().any(|entry| entry["action"] == "applied"), "{own:?}");
+    assert!(own.len() < about("").len(), "{own:?}");
+    assert_eq!(about("refused=true"), Vec::<Value>::new());
+    let whole = serving.get("/api/workspaces/mine/audit/verify").good();
+    let verified =
+        |since: &str| serving.get(&format!("/api/workspaces/mine/audit/verify?since={since}"));
+    let head = whole["head"].as_str().unwrap();
+    assert_eq!(verified(head).good()["intact"], true);
+    let other = head.replace(|c: char| c.is_ascii_hexdigit() && c != ':', "0");
+    assert_eq!(verified(&other).good()["intact"], false);
+    verified("yesterday").refused(422);
     let workspaces = serving.get("/api/workspaces").good();
     assert_eq!(workspaces["workspaces"][0]["name"], "mine", "{workspaces}");
     let off =
@@ -151,4 +168,33 @@ fn drafts_that_are_open_are_shown() {
     let one = serving.get(&format!("/api/workspaces/mine/drafts/{name}")).good();
     assert_eq!((&one["content"], &one["diff"]), (&json!(WATCHDOG), &json!("")), "{one}");
     serving.get("/api/workspaces/mine/drafts/none.draft").refused(404);
+}
+
+#[test]
+fn the_gate_can_be_made_stricter_for_one_run_and_never_looser() {
+    let home = project().set("PATH", PATH);
+    let work = |more: Value| {
+        let mut body = json!({"kind": "work", "workspace": "mine", "task": "Add --version flag to watchdog.py"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let run = serving.begin(work(json!({"review": "always"})));
+    assert_eq!(serving.end_of(&run)["result"]["outcome"], "escalated");
+    let id = waiting(&serving)[0]["id"].as_u64().unwrap();
+    serving.post(&format!("/api/workspaces/mine/submissions/{id}/reject"), json!({})).good();
+    let run = serving.begin(work(json!({"verify": "false", "max_rejections": 1})));
+    let ended = serving.end_of(&run);
+    assert_eq!(ended["result"]["outcome"], "rejected", "{ended}");
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    serving.post("/api/runs", work(json!({"review": "sometimes"}))).refused(422);
+    drop(serving);
+    let home = home.set("ASSIZE_DRAFT_REVIEW", "escalated").set("ASSIZE_DRAFT_VERIFY", "true");
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    for looser in [json!({"review": "never"}), json!({"verify": "echo fine"})] {
+        let problem = serving.post("/api/runs", work(looser)).refused(422);
+        assert!(problem["hint"].as_str().unwrap().contains("whoever runs the server"), "{problem}");
+    }
+    let run = serving.begin(work(json!({"review": "always"})));
+    assert_eq!(serving.end_of(&run)["result"]["outcome"], "escalated");
 }

@@ -323,3 +323,39 @@ fn whoever_hangs_up_while_it_is_begun_leaves_no_orphan() {
     until("the end of all that was begun", || left() == 0);
     assert!(!serving.get("/api/runs").good()["runs"].as_array().unwrap().is_empty());
 }
+
+#[test]
+fn a_quiet_line_is_kept_alive() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    serving.block_on(async {
+        let mut stream = serving.follow("/api/events", None).await;
+        assert_eq!(stream.next().await.unwrap().name, "snapshot");
+        assert_eq!((stream.retry, stream.heartbeats), (Some(1000), 0));
+        // Nothing happens but that.
+        stream.heartbeat().await;
+    });
+}
+
+#[test]
+fn a_run_that_is_removed_takes_no_other_with_it() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let (one, two) = (serving.begin(debate()), serving.begin(debate()));
+    let whole = serving.told(&one, None);
+    serving.end_of(&two);
+    serving.block_on(async {
+        let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), None).await;
+        assert_eq!(stream.next().await.unwrap().name, "snapshot");
+        let removed = tokio::task::block_in_place(|| serving.home.run(&["runs", "rm", &two]));
+        assert_eq!(removed.code, 0, "{}", removed.err);
+        let mut own = Vec::new();
+        while own.last().is_none_or(|told: &super::Told| told.name != "run_ended") {
+            let told = stream.next().await.unwrap();
+            if told.data["run"] == json!(one) {
+                own.push(told);
+            }
+        }
+        assert_eq!(own, whole[1..]);
+    });
+}

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, ClientBuilder, Method, Response};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -25,7 +25,7 @@ pub(crate) struct Serving<'a> {
     pub(crate) address: String,
     pub(crate) link: String,
     pub(crate) token: String,
-    client: Client,
+    pub(crate) client: Client,
     runtime: Runtime,
 }
 
@@ -110,6 +110,16 @@ impl Stream {
         }
     }
 
+    /// Waits for a line that says nothing but that somebody is there.
+    pub(crate) async fn heartbeat(&mut self) {
+        let before = self.heartbeats;
+        while self.heartbeats == before {
+            let bytes = self.response.chunk().await.unwrap().unwrap();
+            assert_eq!(&*bytes, b":\n\n");
+            self.heartbeats += 1;
+        }
+    }
+
     /// All events up to the end.
     pub(crate) async fn rest(mut self) -> Vec<Told> {
         let mut all = Vec::new();
@@ -134,16 +144,20 @@ impl<'a> Serving<'a> {
             assert!(output.read_line(&mut said).unwrap() > 0, "it ended: {said}");
         }
         let said: Value = serde_json::from_str(&said).unwrap();
+        // As it is reached from here, whatever it is called elsewhere.
+        let secure = more.contains(&"--tls-cert");
+        let scheme = if secure { "https" } else { "http" };
+        let address = format!("{scheme}://{}", said["listen"].as_str().unwrap());
         let token = said["token_file"].as_str();
         let token = token.map(|file| std::fs::read_to_string(file).unwrap().trim().to_owned());
         let _ = rustls::crypto::ring::default_provider().install_default();
         Serving {
             home,
             child,
-            address: said["address"].as_str().unwrap().to_owned(),
+            address,
             link: said["link"].as_str().unwrap_or_default().to_owned(),
             token: token.unwrap_or_default(),
-            client: Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap(),
+            client: client().build().unwrap(),
             runtime: Runtime::new().unwrap(),
         }
     }
@@ -257,6 +271,11 @@ impl Drop for Serving<'_> {
         // What it left is found by whoever comes next.
         let _ = self.home;
     }
+}
+
+/// Somebody who calls.
+pub(crate) fn client() -> ClientBuilder {
+    Client::builder().no_proxy().timeout(Duration::from_secs(60))
 }
 
 /// Where interpreters are.

@@ -98,6 +98,7 @@ fn what_is_asked_for_twice_is_begun_once() {
     let id = first.json()["id"].clone();
     let again = send("/api/runs", "one", &fibonacci());
     assert_eq!((again.status, &again.json()["id"]), (200, &id));
+    assert_eq!(again.header("location"), first.header("location"));
     send("/api/runs", "one", &debate()).refused(422);
     assert_eq!(send("/api/runs", "two", &fibonacci()).status, 201);
     send("/api/runs", "", &fibonacci()).refused(400);
@@ -164,6 +165,15 @@ fn a_consultation_knows_what_is_sent_or_allowed() {
     serving.post("/api/runs", both).refused(422);
     let twice = json!({"files": [{"name": "a.md", "text": "a"}, {"name": "a.md", "text": "b"}]});
     serving.post("/api/runs", with(twice)).refused(422);
+    let below = json!({"files": [{"name": "a", "text": "a"}, {"name": "a/b.md", "text": "b"}]});
+    let problem = serving.post("/api/runs", with(below)).refused(422);
+    assert!(problem["detail"].as_str().unwrap().contains("`a/b.md`"), "{problem}");
+    // Those who take part, with one thing changed.
+    let personas = serving.get("/api/personas");
+    assert_eq!(personas.header("content-type"), "text/plain; charset=utf-8");
+    let run = serving.begin(with(json!({"personas": personas.text})));
+    assert_eq!(serving.end_of(&run)["status"], "done");
+    serving.post("/api/runs", with(json!({"personas": "nobody = 1"}))).refused(422);
     let estimate = serving.post("/api/estimates", consult()).good();
     assert_eq!(
         (&estimate["rehearsal"], &estimate["calls"]),
@@ -225,8 +235,23 @@ fn code_is_run_and_sandboxes_stay_for_a_while() {
     );
     serving.get("/api/sandboxes/mine/files?path=nothing").refused(404);
     serving.post("/api/sandboxes/mine/exec", json!({"program": []})).refused(422);
-    let listed = serving.get("/api/sandboxes").good();
-    assert_eq!(listed["sandboxes"].as_array().unwrap().len(), 1, "{listed}");
+    for (query, count) in [("", 1), ("?labels=a=b", 1), ("?labels=a=c", 0), ("?labels=a=b,c=d", 0)]
+    {
+        let listed = serving.get(&format!("/api/sandboxes{query}")).good();
+        assert_eq!(listed["sandboxes"].as_array().unwrap().len(), count, "{query}: {listed}");
+    }
+    serving.get("/api/sandboxes?labels=a").refused(400);
+    assert_eq!(serving.get("/api/sandboxes/mine").good()["name"], "mine");
+    serving.get("/api/sandboxes/yours").refused(404);
+    let again = serving.post("/api/sandboxes", json!({"name": "mine", "labels": {"a": "b"}}));
+    assert_eq!(again.status, 200, "{again:?}");
+    let folder = serving.get("/api/sandboxes/mine/folder").good();
+    assert_eq!(folder["entries"][0]["name"], "data", "{folder}");
+    let folder = serving.get("/api/sandboxes/mine/folder?path=data").good();
+    let file_in_it = json!([{"name": "x.txt", "kind": "file", "bytes": 10}]);
+    assert_eq!(folder["entries"], file_in_it, "{folder}");
+    serving.get("/api/sandboxes/mine/folder?path=nothing").refused(404);
+    serving.get("/api/sandboxes/mine/folder?path=data/x.txt").refused(422);
     let seen = home.run(&["sandbox", "ls", "--json"]).out;
     assert!(seen.contains("\"mine\""), "{seen}");
     assert_eq!(serving.ask(Method::DELETE, "/api/sandboxes/mine", None).status, 204);
@@ -246,9 +271,16 @@ fn the_machine_and_its_figures() {
     let serving = Serving::start(&home, &[]);
     let run =
         serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)", "session": "kept"}));
-    serving.end_of(&run);
+    let ended = serving.end_of(&run);
+    assert_eq!((&ended["spent"]["calls"], &ended["held_here"]), (&json!(1), &json!(false)));
     let sessions = serving.get("/api/sessions").good();
     assert_eq!(sessions["sessions"][0]["name"], "kept", "{sessions}");
+    home.write("../.local/state/assize/sessions/kept/files/notes/a.txt", "kept");
+    let file = serving.get("/api/sessions/kept/files?path=notes/a.txt");
+    assert_eq!((file.status, file.text.as_str()), (200, "kept"));
+    for other in ["kept/files?path=notes", "kept/files?path=../lock", "none/files?path=a"] {
+        serving.get(&format!("/api/sessions/{other}")).refused(404);
+    }
     assert_eq!(serving.ask(Method::DELETE, "/api/sessions/kept", None).status, 204);
     serving.ask(Method::DELETE, "/api/sessions/kept", None).refused(404);
     let found = serving.get("/api/doctor?offline=true").good();
