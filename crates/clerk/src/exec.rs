@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assize_code::InputFile;
 use assize_sandbox::{Command, Finished, Language, SandboxError, Stdin, WORKSPACE};
 
+use crate::code::check_inputs;
 use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, walls};
 
@@ -40,6 +41,7 @@ pub struct Ran {
 pub async fn run(ask: Ask, clerk: &Clerk) -> Result<Ran, Failure> {
     let Clerk { config, around, .. } = clerk;
     let spec = walls::spec(ask.image.clone(), config)?;
+    check_inputs(&ask.inputs, &spec.limits)?;
     let (_manager, sandbox, why) = walls::make(config, around, &[ask.language], &spec).await?;
     let isolation = format!("{} ({why})", sandbox.isolation());
     let ran = async {

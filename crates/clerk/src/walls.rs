@@ -35,7 +35,13 @@ pub async fn choose(
     let asked = format!("asked for: {wanted}");
     let (isolation, why) = match wanted {
         Wanted::Auto => first_from(Isolation::Jail, config, around, AUTO).await?,
-        Wanted::Exactly(isolation) => (isolation, asked),
+        Wanted::Exactly(isolation) => {
+            // Better now than after a model was asked.
+            if isolation == Isolation::Docker {
+                docker(config, around).is_ready().await?;
+            }
+            (isolation, asked)
+        }
         Wanted::AtLeast(floor) => first_from(floor, config, around, &asked).await?,
     };
     Ok(Chosen { backend: backend_for(languages, isolation, config, around)?, why })
@@ -263,6 +269,7 @@ pub async fn pool(
     most: u32,
 ) -> Result<(Arc<Pool>, String), Failure> {
     let chosen = choose(config, around, &[language]).await?;
+    chosen.backend.check(&spec)?;
     let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
     let manager = manager(config, around, chosen.backend).await?;
     let most = u64::from(most);

@@ -94,6 +94,11 @@ impl FromStr for Wanted {
 pub trait Backend: fmt::Debug + Send + Sync {
     fn isolation(&self) -> Isolation;
 
+    /// Refuses what it can never make.
+    fn check(&self, _spec: &Spec) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     /// Makes a sandbox, of which only its maker can tell that it is there.
     async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError>;
 

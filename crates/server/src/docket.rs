@@ -134,11 +134,11 @@ impl Docket {
                 Ok(Err(broke)) if broke.failure.kind == FailureKind::Interrupted => "cancelled",
                 Ok(Err(broke)) => {
                     tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
-                    "broke"
+                    "failed"
                 }
                 Err(_) => {
                     docket.note_panic(&id).await;
-                    "broke"
+                    "failed"
                 }
             };
             let mut state = docket.state();
@@ -170,6 +170,15 @@ impl Docket {
         if let Err(error) = self.store.claim(id, &gone, Some(life)).await {
             tracing::warn!(run = %id, %error, "that it was let go could not be written down");
         }
+    }
+
+    /// Writes down that a run which nobody works on was stopped: no server goes on with it by itself then.
+    pub(crate) async fn stop_what_was_left(&self, run: &Run) -> Result<(), StoreError> {
+        let reason = STOPPED.to_owned();
+        let told = json!({"status": RunStatus::Cancelled, "error": reason});
+        let told = vec![Event::new("run_ended", told)];
+        let claim = self.store.claim(&run.id, "", Some(run.epoch)).await?;
+        self.store.finish(&claim, Ending::Cancelled { reason }, told).await.map(drop)
     }
 
     /// Writes down that a run ended by a fault of ours: nobody else will.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use assize_clerk::reading;
 use assize_store::{EventQuery, RunId, RunStatus};
 use axum::body::Body;
 use axum::extract::State;
@@ -18,6 +17,7 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use crate::App;
+use crate::api::runs::Shown;
 use crate::extract::{Path, Query};
 use crate::hub::{Follower, frame, joined};
 use crate::problem::Problem;
@@ -76,11 +76,11 @@ pub(crate) async fn of_run(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
-    let seen = last_seen(&headers)?;
-    let after = seen.or(query.after).unwrap_or_default();
+    let seen = last_seen(&headers)?.or(query.after);
+    let after = seen.unwrap_or_default();
     let follower = app.events.follow(Some(BTreeSet::from([id])), after);
     let newest = app.store.last_event().await?;
-    let snapshot = json!({"run": reading::described(&run), "last_event_id": newest});
+    let snapshot = json!({"run": Shown::new(&app, &run), "last_event_id": newest});
     let mut stream = Stream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
     if seen.is_some() && run.status != RunStatus::Running {
@@ -94,8 +94,10 @@ pub(crate) async fn of_run(
 
 /// Follow several runs
 ///
-/// A stream of server-sent events as for one run, of those that are named or of all. It begins with the runs that are
-/// under way, and goes on until whoever follows it leaves. Without an id to begin after it begins now.
+/// A stream of server-sent events as for one run, which goes on until whoever follows it leaves. Runs that are named are
+/// told of from their beginning; those among them that are not there are said to be `missing`, and left out. If none is
+/// named the stream is about all runs: the first event has those that are under way, and what follows happens from now
+/// on. In both cases an id to begin after can be given.
 #[utoipa::path(
     get, path = "/api/events", tag = "events",
     params(OfRuns, ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
@@ -108,14 +110,24 @@ pub(crate) async fn of_runs(
 ) -> Result<Response, Problem> {
     let named: Option<BTreeSet<String>> =
         query.runs.map(|runs| runs.split(',').map(|run| run.trim().to_owned()).collect());
-    let mut runs = Vec::new();
+    let (mut runs, mut missing) = (Vec::new(), Vec::new());
     match &named {
         Some(named) if named.len() > MOST_RUNS => {
             return Err(Problem::unusable(format!("at most {MOST_RUNS} runs can be named")));
         }
         Some(named) => {
             for id in named {
-                runs.push(app.run(id).await?);
+                match app.run(id).await {
+                    Ok(run) => runs.push(run),
+                    // Perhaps removed since it was last followed: the others are told of all the same.
+                    Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
+                        missing.push(id.clone());
+                    }
+                    Err(problem) => return Err(problem),
+                }
+            }
+            if runs.is_empty() {
+                return Err(Problem::not_found("there is none of these runs"));
             }
         }
         None => {
@@ -128,9 +140,10 @@ pub(crate) async fn of_runs(
     // Named runs are told from their beginning; of all that ever happened nobody wants to hear.
     let begin = if named.is_some() { 0 } else { newest };
     let after = last_seen(&headers)?.or(query.after).unwrap_or(begin);
-    let described: Vec<Value> = runs.iter().map(reading::described).collect();
-    let follower = app.events.follow(named, after);
-    let snapshot = json!({"runs": described, "last_event_id": newest});
+    let described: Vec<Shown> = runs.iter().map(|run| Shown::new(&app, run)).collect();
+    let there = named.map(|_| runs.iter().map(|run| run.id.to_string()).collect());
+    let follower = app.events.follow(there, after);
+    let snapshot = json!({"runs": described, "missing": missing, "last_event_id": newest});
     Ok(Stream::new(app.clone(), follower, snapshot).into_response())
 }
 

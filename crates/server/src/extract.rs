@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use assize_types::Fingerprint;
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use axum::http::request::Parts;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::error::Category;
 
 use crate::problem::Problem;
 
@@ -92,12 +93,43 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
         if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
             return Err(Problem::unusable("what was sent is a list, and no object"));
         }
-        let body = Json::<T>::from_bytes(&bytes).map_err(|error| {
-            let problem = Problem::new(error.status(), error.body_text());
-            problem.hint("/api/openapi.json says what can be sent")
-        })?;
-        Ok(Sent { body: body.0, fingerprint })
+        Ok(Sent { body: read(&bytes)?, fingerprint })
     }
+}
+
+/// What JSON says; what is wrong with it is said with its place.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let hint = "/api/openapi.json says what can be sent";
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let status = match error.inner().classify() {
+            Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
+            Category::Syntax | Category::Eof | Category::Io => StatusCode::BAD_REQUEST,
+        };
+        Problem::new(status, placed(&error)).hint(hint)
+    })?;
+    let more = |_| Problem::new(StatusCode::BAD_REQUEST, "something follows after the JSON");
+    json.end().map_err(more)?;
+    Ok(read)
+}
+
+/// What is wrong, and where, if that is known.
+fn placed(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (path, what) = (error.path().to_string(), error.inner());
+    match path.as_str() {
+        "" | "." | "?" => what.to_string(),
+        path => format!("`{path}`: {what}"),
+    }
+}
+
+/// Reads the fields of an object.
+pub(crate) fn fields<T, E>(fields: serde_json::Map<String, Value>) -> Result<T, E>
+where
+    T: DeserializeOwned,
+    E: serde::de::Error,
+{
+    serde_path_to_error::deserialize(Value::Object(fields))
+        .map_err(|error| E::custom(placed(&error)))
 }
 
 fn header(request: &Request, name: HeaderName) -> Option<String> {
@@ -123,8 +155,7 @@ where
     D: Deserializer<'de>,
     T: DeserializeOwned,
 {
-    let fields = serde_json::Map::deserialize(from)?;
-    serde_json::from_value(fields.into()).map_err(D::Error::custom)
+    fields(serde_json::Map::deserialize(from)?)
 }
 
 /// Reads a list of such objects.
@@ -133,7 +164,6 @@ where
     D: Deserializer<'de>,
     T: DeserializeOwned,
 {
-    let all: Vec<serde_json::Map<String, serde_json::Value>> = Vec::deserialize(from)?;
-    let one = |fields: serde_json::Map<_, _>| serde_json::from_value(fields.into());
-    all.into_iter().map(one).collect::<Result<_, _>>().map_err(D::Error::custom)
+    let all: Vec<serde_json::Map<String, Value>> = Vec::deserialize(from)?;
+    all.into_iter().map(fields).collect()
 }

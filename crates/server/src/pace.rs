@@ -35,9 +35,14 @@ impl Pace {
         if enough {
             return Ok(());
         }
-        let detail = format!("no more than {} trials can be begun in a minute", self.a_minute);
+        let detail = format!(
+            "no more than {} trials, programs, sandboxes and estimates can be asked for in a minute",
+            self.a_minute
+        );
+        let seconds = ((1.0 - left) * 60.0 / most).ceil().max(1.0);
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
-            .hint("wait a moment; `serve.starts_per_minute` says how many"))
+            .hint("wait a moment; `serve.starts_per_minute` says how many")
+            .wait(seconds as u64))
     }
 }
 

@@ -64,12 +64,12 @@ pub(crate) fn description(document: &Value) -> String {
     }
     let _ = writeln!(body, "<h2>shapes</h2>");
     for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
-        let pretty = serde_json::to_string_pretty(schema).unwrap_or_default();
+        let name = escaped(name);
+        // Whoever follows a link to what is within finds it opened.
         let _ = writeln!(
             body,
-            "<details id=\"{name}\"><summary><code>{name}</code></summary><pre>{}</pre></details>",
-            escaped(&pretty),
-            name = escaped(name)
+            "<details><summary><code>{name}</code></summary><div id=\"{name}\">{}</div></details>",
+            shape(schema)
         );
     }
     page("What can be asked for", &body).0
@@ -102,11 +102,13 @@ fn describe(body: &mut String, path: &str, method: &str, operation: &Value) {
     if !parameters.is_empty() {
         let _ = writeln!(body, "<table>");
         for one in parameters {
+            let needed = if one["required"] == true { ", needed" } else { "" };
             let _ = writeln!(
                 body,
-                "<tr><td><code>{}</code><td>{}<td>{}",
+                "<tr><td><code>{}</code><td>{}{needed}<td>{}<td>{}",
                 worded(&one["name"]),
                 worded(&one["in"]),
+                kind_of(&one["schema"]),
                 worded(&one["description"])
             );
         }
@@ -131,9 +133,83 @@ fn describe(body: &mut String, path: &str, method: &str, operation: &Value) {
 /// A link to a shape, or the type of what is sent.
 fn shape_of(content: &Value) -> Option<String> {
     let (kind, content) = content.as_object()?.iter().next()?;
-    let named = content["schema"]["$ref"].as_str().and_then(|name| name.rsplit('/').next());
-    Some(match named {
-        Some(name) => format!("<a href=\"#{0}\"><code>{0}</code></a>", escaped(name)),
+    Some(match content["schema"]["$ref"].as_str() {
+        Some(_) => kind_of(&content["schema"]),
         None => format!("<code>{}</code>", escaped(kind)),
     })
+}
+
+/// What can be in a shape, field by field.
+fn shape(schema: &Value) -> String {
+    let mut body = String::new();
+    if schema["description"].is_string() {
+        let _ = writeln!(body, "<p>{}</p>", worded(&schema["description"]));
+    }
+    // One of these, or all of these.
+    for part in
+        ["oneOf", "allOf"].iter().flat_map(|key| schema[*key].as_array().into_iter().flatten())
+    {
+        let _ = match part["$ref"].is_string() {
+            true => writeln!(body, "<p>all of {}</p>", kind_of(part)),
+            false => writeln!(body, "{}", shape(part)),
+        };
+    }
+    let fields: Vec<(&String, &Value)> =
+        schema["properties"].as_object().into_iter().flatten().collect();
+    if !fields.is_empty() {
+        let _ = writeln!(body, "<table>");
+        let required = schema["required"].as_array();
+        for (name, field) in fields {
+            let needed = required.is_some_and(|all| all.iter().any(|one| one == name));
+            let _ = writeln!(
+                body,
+                "<tr><td><code>{}</code>{}<td>{}<td>{}",
+                escaped(name),
+                if needed { "" } else { " (optional)" },
+                kind_of(field),
+                worded(&field["description"])
+            );
+        }
+        let _ = writeln!(body, "</table>");
+    }
+    if !schema["enum"].is_null() {
+        let _ = writeln!(body, "<p>{}</p>", kind_of(schema));
+    }
+    body
+}
+
+/// Which values there can be, in a few words.
+fn kind_of(schema: &Value) -> String {
+    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
+        return format!("<a href=\"#{0}\"><code>{0}</code></a>", escaped(name));
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        let value = |value: &Value| match value.as_str() {
+            Some(text) => format!("<code>{}</code>", escaped(text)),
+            None => escaped(&value.to_string()),
+        };
+        return values.iter().map(value).collect::<Vec<_>>().join(", ");
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        return choices.iter().map(kind_of).collect::<Vec<_>>().join(" or ");
+    }
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::String(kind) => vec![kind],
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let kind = |kind: &str| match kind {
+        "array" => format!("list of {}", kind_of(&schema["items"])),
+        "object" if !schema["additionalProperties"]["type"].is_null() => {
+            format!("object, by name: {}", kind_of(&schema["additionalProperties"]))
+        }
+        other => escaped(other),
+    };
+    let mut text = kinds.into_iter().map(kind).collect::<Vec<_>>().join(" or ");
+    for (key, word) in [("minimum", "from"), ("maximum", "up to"), ("default", "unless said:")] {
+        if !schema[key].is_null() {
+            let _ = write!(text, ", {word} {}", escaped(&schema[key].to_string()));
+        }
+    }
+    if text.is_empty() { "anything".to_owned() } else { text }
 }

@@ -26,7 +26,13 @@ pub(crate) struct Problem {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// Seconds after which it may be done.
+    #[serde(skip)]
+    wait: Option<u64>,
 }
+
+/// How many, where nobody knows better.
+const USUAL_WAIT: u64 = 5;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it like this")]
 fn as_number<S: serde::Serializer>(status: &StatusCode, to: S) -> Result<S::Ok, S::Error> {
@@ -59,11 +65,17 @@ fn title(status: StatusCode) -> (&'static str, &'static str) {
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
         let (kind, title) = title(status);
-        Problem { kind, title, status, detail: detail.into(), hint: None }
+        Problem { kind, title, status, detail: detail.into(), hint: None, wait: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// After so many seconds it may be done.
+    pub(crate) fn wait(mut self, seconds: u64) -> Problem {
+        self.wait = Some(seconds);
         self
     }
 
@@ -93,7 +105,8 @@ impl IntoResponse for Problem {
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, kind);
         if self.status == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            let seconds = HeaderValue::from(self.wait.unwrap_or(USUAL_WAIT));
+            response.headers_mut().insert(RETRY_AFTER, seconds);
         }
         response
     }

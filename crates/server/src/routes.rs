@@ -83,6 +83,13 @@ fn described() -> OpenApiRouter<App> {
 pub fn document() -> Value {
     let (_, document) = described().split_for_parts();
     let mut document = json!(document);
+    // What may go over several folders is one name there.
+    if let Some(paths) = document["paths"].as_object_mut() {
+        *paths = std::mem::take(paths)
+            .into_iter()
+            .map(|(path, methods)| (path.replace("{*", "{"), methods))
+            .collect();
+    }
     let problem = json!({
         "description": "It was not done, and why",
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -96,7 +103,10 @@ pub fn document() -> Value {
     // Any of them can go wrong, in the same way.
     for operation in operations {
         operation["responses"]["default"] = problem.clone();
-        if let Some(file) = operation["responses"]["200"]["content"].get_mut("*/*") {
+        if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json/schema") {
+            or_nothing(body);
+        }
+        if let Some(file) = operation.pointer_mut("/responses/200/content/*~1*") {
             // Whatever it is.
             file["schema"] = json!({});
         }
@@ -107,6 +117,15 @@ pub fn document() -> Value {
         json!({"token": {"type": "http", "scheme": "bearer"}});
     document["security"] = json!([{"token": []}]);
     document
+}
+
+/// What need not be sent is left out altogether, and never null.
+fn or_nothing(schema: &mut Value) {
+    let choices = schema["oneOf"].as_array().cloned().unwrap_or_default();
+    let mut others = choices.into_iter().filter(|choice| choice["type"] != "null");
+    if let (Some(only), None) = (others.next(), others.next()) {
+        *schema = only;
+    }
 }
 
 /// Our whole numbers have no sign, and so one bit more than the format says that they would have.

@@ -68,7 +68,8 @@ with tempfile.TemporaryDirectory() as folder:
         settings = home / "schemathesis.toml"
         settings.write_text(
             f'[parameters]\n"path.id" = "{consult}"\n"path.workspace" = "ws"\n"path.submission" = "{submission}"\n'
-            '"path.name" = ["box", "F1.md", "kept"]\n'
+            '"path.document" = "F1.md"\n"path.sandbox" = "box"\n"path.session" = "kept"\n'
+            '"path.artifact" = "facts.txt"\n'
             "[phases.stateful.inference]\nalgorithms = []\n"
         )
         command = [

@@ -95,6 +95,9 @@ pub struct Once {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
     pub id: RunId,
+    /// Its place among all runs, in the order in which they were made.
+    #[serde(skip)]
+    pub number: u64,
     pub kind: String,
     pub title: String,
     pub status: RunStatus,
@@ -159,8 +162,8 @@ pub struct RunFilter {
     pub prefix: Option<String>,
     /// Whose title holds this, in upper or lower case.
     pub title: Option<String>,
-    /// Made before this one.
-    pub before: Option<RunId>,
+    /// Made before the one with this number.
+    pub before: Option<u64>,
     /// At most so many; 0 for all of them.
     pub limit: usize,
 }

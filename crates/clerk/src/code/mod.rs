@@ -21,7 +21,7 @@ use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, kept, walls};
 
-pub use plan::{Ask, Input, Plan, is_plain};
+pub use plan::{Ask, INPUTS, Input, Plan, check_inputs, check_names};
 
 /// The kind of such a run.
 pub const KIND: &str = "run";

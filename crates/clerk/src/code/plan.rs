@@ -1,7 +1,7 @@
 //! What is to be tried: a new task, or a run that goes on.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use assize_code::{Expect, InputFile, Task, UnknownExpectation, packages};
@@ -24,7 +24,7 @@ const LONGEST: u64 = 1;
 /// The names of what is kept beside a run.
 const TASK: &str = "task.txt";
 const TESTS: &str = "tests";
-const INPUTS: &str = "input/";
+pub const INPUTS: &str = "input/";
 
 /// What a run needs to be run again; what is large is kept beside it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -232,17 +232,10 @@ impl Plan {
 }
 
 /// Refuses files that have no place in a sandbox.
-fn check_inputs(inputs: &[InputFile], limits: &Limits) -> Result<(), Failure> {
+pub fn check_inputs(inputs: &[InputFile], limits: &Limits) -> Result<(), Failure> {
+    check_names(inputs.iter().map(|input| input.name.as_str()))?;
     let mut room = limits.disk;
-    let mut names = BTreeSet::new();
-    for InputFile { name, bytes } in inputs {
-        if !is_plain(name) {
-            let name = harmless(name);
-            return Err(usage(format!("`{name}` is no name for a file in the sandbox")));
-        }
-        if !names.insert(name) {
-            return Err(usage(format!("two files would be `{name}` in the sandbox")));
-        }
+    for InputFile { bytes, .. } in inputs {
         room = room.checked_sub(bytes.len() as u64).ok_or_else(|| {
             usage(format!("the files do not fit: the sandbox has room for {} bytes", limits.disk))
         })?;
@@ -250,14 +243,32 @@ fn check_inputs(inputs: &[InputFile], limits: &Limits) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses files that cannot be in one folder together.
+pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    let mut known = BTreeSet::new();
+    for name in names {
+        if !is_plain(name) {
+            let name = harmless(name);
+            return Err(usage(format!("`{name}` is a name that no file here can have")));
+        }
+        if !known.insert(name) {
+            return Err(usage(format!("two files are called `{name}`")));
+        }
+    }
+    for name in &known {
+        let above = name.match_indices('/').map(|(at, _)| &name[..at]);
+        if let Some(file) = above.into_iter().find(|folder| known.contains(folder)) {
+            return Err(usage(format!("`{file}` is a file, and `{name}` would be below it")));
+        }
+    }
+    Ok(())
+}
+
 /// Whether a file can have this name below the working folder.
-pub fn is_plain(name: &str) -> bool {
-    let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
-    !name.is_empty()
-        && name.len() <= 200
-        && !name.starts_with('/')
+fn is_plain(name: &str) -> bool {
+    name.len() <= 200
         && !name.chars().any(char::is_control)
-        && Path::new(name).components().all(normal)
+        && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// The first line of a task that says something.

@@ -68,7 +68,7 @@ fn is_in(log: &[AuditEntry], since: &str) -> Result<bool, Failure> {
         let message = "`since` is the head of an earlier look at the log, such as `12:ab34…`";
         return Err(Failure::new(FailureKind::Usage, message));
     };
-    Ok(log.iter().any(|entry| entry.id == id && entry.hash.to_string() == hash))
+    Ok(log.iter().any(|entry| entry.id == id && entry.hash.to_string().eq_ignore_ascii_case(hash)))
 }
 
 fn completed(entry: &AuditEntry) -> Option<Completed> {

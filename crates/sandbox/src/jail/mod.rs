@@ -300,12 +300,14 @@ impl Backend for Jail {
         Isolation::Jail
     }
 
+    fn check(&self, spec: &Spec) -> Result<(), SandboxError> {
+        let Some(image) = &spec.image else { return Ok(()) };
+        let reason = format!("it is made of this machine's own files, and has no image `{image}`");
+        Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason })
+    }
+
     async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
-        if let Some(image) = &spec.image {
-            let reason =
-                format!("it is made of this machine's own files, and has no image `{image}`");
-            return Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason });
-        }
+        self.check(spec)?;
         let failed = |what: &'static str| move |error| SandboxError::failed(what, error);
         let guest = GuestFile::get()?;
         let id = format!("{}-{}", identity.maker, identity.id);

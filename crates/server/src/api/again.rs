@@ -123,6 +123,9 @@ async fn open_fork(
     let (store, tape) = (app.store.clone(), &Tape::None);
     Ok(match run.kind.as_str() {
         debate::KIND => {
+            if !body.models.is_empty() {
+                return Err(Problem::unusable("`models` can be changed in a consultation alone"));
+            }
             let rounds = body.rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
             let ask = debate::Ask { document: body.document, ticker: None, rounds };
             let plan = debate::Plan::forked(&from, &ask, &*store).await?;

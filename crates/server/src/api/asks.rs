@@ -6,16 +6,17 @@ use assize_clerk::consult::SourceName;
 use assize_clerk::{Config, Failure, code, consult, debate, eval, work};
 use assize_draft::work::Mode;
 use assize_sandbox::Language;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use super::wishes::{Upload, Wishes, documents, gathered, inputs};
 use crate::App;
-use crate::extract::{object, objects};
+use crate::extract::{fields, object, objects};
 use crate::problem::Problem;
 
 /// A trial that is to begin.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Start {
     /// Have a program written for a task, and run it in a sandbox until it succeeds
@@ -28,6 +29,22 @@ pub(crate) enum Start {
     Work(WorkStart),
     /// See how good a model is at problems whose answers are known
     Eval(EvalStart),
+}
+
+// By hand, as what is wrong would lose its place otherwise.
+impl<'de> Deserialize<'de> for Start {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Start, D::Error> {
+        let mut all = serde_json::Map::deserialize(from)?;
+        let kind = all.remove("kind").unwrap_or_default();
+        Ok(match kind.as_str() {
+            Some("run") => Start::Run(fields(all)?),
+            Some("consult") => Start::Consult(fields(all)?),
+            Some("debate") => Start::Debate(fields(all)?),
+            Some("work") => Start::Work(fields(all)?),
+            Some("eval") => Start::Eval(fields(all)?),
+            _ => return Err(D::Error::custom("`kind` is run, consult, debate, work or eval")),
+        })
+    }
 }
 
 impl Start {
@@ -58,11 +75,11 @@ pub(crate) struct RunStart {
     #[serde(default)]
     language: LanguageName,
     #[serde(default = "max_attempts")]
-    #[schema(minimum = 1, maximum = 20)]
+    #[schema(minimum = 1, maximum = 20, default = max_attempts)]
     max_attempts: u32,
     /// Programs that are written and run side by side in each attempt
     #[serde(default = "one")]
-    #[schema(minimum = 1, maximum = 16)]
+    #[schema(minimum = 1, maximum = 16, default = one)]
     candidates: u32,
     /// Tests that the program must pass, as source text
     tests: Option<String>,
@@ -131,11 +148,11 @@ pub(crate) struct ConsultStart {
     /// Who takes part, as `assize consult --export-personas` prints it
     personas: Option<String>,
     #[serde(default = "rounds")]
-    #[schema(minimum = 1, maximum = 50)]
+    #[schema(minimum = 1, maximum = 50, default = rounds)]
     rounds: u32,
     /// That each analyst proposes
     #[serde(default = "moves")]
-    #[schema(minimum = 1, maximum = 10)]
+    #[schema(minimum = 1, maximum = 10, default = moves)]
     moves: u32,
     #[serde(default)]
     blind_scores: bool,
@@ -188,10 +205,10 @@ pub(crate) struct WorkStart {
     #[serde(default)]
     files: Vec<String>,
     #[serde(default = "max_steps")]
-    #[schema(minimum = 1, maximum = 500)]
+    #[schema(minimum = 1, maximum = 500, default = max_steps)]
     max_steps: u32,
     #[serde(default = "max_rejections")]
-    #[schema(minimum = 1, maximum = 100)]
+    #[schema(minimum = 1, maximum = 100, default = max_rejections)]
     max_rejections: u32,
     /// When a person looks before a draft is applied: always, escalated or never
     review: Option<String>,
@@ -226,10 +243,10 @@ pub(crate) struct EvalStart {
     /// The problems, one JSON object in each line: task_id, prompt, entry_point, test, canonical_solution
     problems: String,
     #[serde(default = "one")]
-    #[schema(minimum = 1, maximum = 100)]
+    #[schema(minimum = 1, maximum = 100, default = one)]
     samples: u32,
     #[serde(default = "max_attempts")]
-    #[schema(minimum = 1, maximum = 20)]
+    #[schema(minimum = 1, maximum = 20, default = max_attempts)]
     max_attempts: u32,
     #[schema(minimum = 1, maximum = 64)]
     pub(super) parallel: Option<u32>,

@@ -111,7 +111,7 @@ pub(crate) async fn workspaces(State(app): State<App>) -> Result<Json<Workspaces
             name: name.to_owned(),
             tools_on: !book.off,
             waiting: book.submissions.values().filter(waits).count(),
-            open_drafts: book.drafts.len(),
+            open_drafts: book.drafts.values().filter(|draft| draft.submission.is_none()).count(),
             blocked: desk.contract().err().map(|error| error.to_string()),
         });
     }
@@ -146,7 +146,7 @@ pub(crate) struct OpenDrafts {
     drafts: Vec<OpenDraft>,
 }
 
-/// List drafts that were not handed in yet
+/// List drafts that are being worked on, or wait in a submission
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/drafts", tag = "drafts",
     params(("workspace" = String, Path, description = "The workspace")),
@@ -200,6 +200,7 @@ pub(crate) struct Which {
     all: Option<bool>,
     /// Those before this one: `next` of the page before
     before: Option<u64>,
+    /// 50, if nothing is said
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
 }
@@ -376,6 +377,7 @@ pub(crate) struct Entries {
     task: Option<String>,
     /// Only paths that were refused
     refused: Option<bool>,
+    /// 200, if nothing is said
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }

@@ -1,5 +1,6 @@
 //! Documents and files of a run. Models and programs wrote them: a browser may keep them, and show nothing but pictures.
 
+use assize_clerk::code::INPUTS;
 use assize_clerk::consult::DOCUMENTS;
 use assize_clerk::reading;
 use assize_store::{ArtifactId, Run};
@@ -31,10 +32,12 @@ pub(crate) struct Files {
 /// Files that a program left, and those that it was given.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Artifacts {
-    /// What was kept beside the run when it began
+    /// What was sent along
     given: Vec<FileInfo>,
     /// What its last program left
     left: Vec<FileInfo>,
+    /// What else is kept with the run, such as its task, and what earlier programs left
+    kept: Vec<FileInfo>,
 }
 
 /// The type of a file by its name: text, and pictures made of dots. Whatever could be run as a page is bytes.
@@ -135,8 +138,8 @@ pub(crate) async fn documents(
 ///
 /// By its name: `F1.md`, `m7.md`, `report.html` and so on.
 #[utoipa::path(
-    get, path = "/api/runs/{id}/documents/{name}", tag = "files",
-    params(("id" = String, Path, description = "The run"), ("name" = String, Path, description = "The document")),
+    get, path = "/api/runs/{id}/documents/{*document}", tag = "files",
+    params(("id" = String, Path, description = "The run"), ("document" = String, Path, description = "The document")),
     responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn document(
@@ -157,30 +160,33 @@ pub(crate) async fn document(
 /// List the files of a run
 #[utoipa::path(
     get, path = "/api/runs/{id}/artifacts", tag = "files", params(("id" = String, Path, description = "The run")),
-    responses((status = 200, description = "Those that it was given, and those that its program left", body = Artifacts)),
+    responses((status = 200, description = "By whose they are", body = Artifacts)),
 )]
 pub(crate) async fn artifacts(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<Artifacts>, Problem> {
     let run = app.run(&id).await?;
-    let mut given = Vec::new();
-    let kept = app.store.artifacts(&run.id).await?.into_iter();
-    for one in kept.filter(|one| !one.name.starts_with(DOCUMENTS)) {
-        given.push(FileInfo { name: one.name, bytes: one.bytes });
+    let (mut given, mut kept) = (Vec::new(), Vec::new());
+    let all = app.store.artifacts(&run.id).await?.into_iter();
+    for one in all.filter(|one| !one.name.starts_with(DOCUMENTS)) {
+        match one.name.strip_prefix(INPUTS) {
+            Some(name) => given.push(FileInfo { name: name.to_owned(), bytes: one.bytes }),
+            None => kept.push(FileInfo { name: one.name, bytes: one.bytes }),
+        }
     }
     let history = assize_code::history(&app.store.records(&run.id).await?);
     let left = if run.kind == "run" { reading::left(&history) } else { Vec::new() };
     let left = left.into_iter().map(|file| FileInfo { name: file.name, bytes: file.bytes });
-    Ok(Json(Artifacts { given, left: left.collect() }))
+    Ok(Json(Artifacts { given, left: left.collect(), kept }))
 }
 
 /// Fetch a file of a run
 ///
-/// One that its program left, or else one that it was given.
+/// One that its last program left, or else one that was sent along, or else one that is kept with it.
 #[utoipa::path(
-    get, path = "/api/runs/{id}/artifacts/{name}", tag = "files",
-    params(("id" = String, Path, description = "The run"), ("name" = String, Path, description = "The file")),
+    get, path = "/api/runs/{id}/artifacts/{*artifact}", tag = "files",
+    params(("id" = String, Path, description = "The run"), ("artifact" = String, Path, description = "The file")),
     responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn artifact(
@@ -194,9 +200,10 @@ pub(crate) async fn artifact(
     let id = match left.map(|file| ArtifactId::from(file.sha256)) {
         Some(id) => id,
         None => {
-            let given = app.store.artifacts(&run.id).await?.into_iter();
-            let found = given.into_iter().find(|one| one.name == name).map(|one| one.id);
-            found.ok_or_else(|| Problem::not_found("there is no such file"))?
+            let all = app.store.artifacts(&run.id).await?;
+            let sent = all.iter().find(|one| one.name.strip_prefix(INPUTS) == Some(&name));
+            let found = sent.or_else(|| all.iter().find(|one| one.name == name));
+            found.ok_or_else(|| Problem::not_found("there is no such file"))?.id
         }
     };
     Ok(attachment(&name, app.store.artifact(id).await?))

@@ -118,8 +118,8 @@ pub(crate) struct FileName {
 
 /// Fetch a file of a session
 #[utoipa::path(
-    get, path = "/api/sessions/{name}/files", tag = "runs",
-    params(("name" = String, Path, description = "The session"), FileName),
+    get, path = "/api/sessions/{session}/files", tag = "runs",
+    params(("session" = String, Path, description = "The session"), FileName),
     responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn session_file(
@@ -152,7 +152,7 @@ pub(crate) async fn personas() -> axum::http::Response<axum::body::Body> {
 
 /// Remove a session with its files
 #[utoipa::path(
-    delete, path = "/api/sessions/{name}", tag = "runs", params(("name" = String, Path, description = "The session")),
+    delete, path = "/api/sessions/{session}", tag = "runs", params(("session" = String, Path, description = "The session")),
     responses((status = 204, description = "It is gone")),
 )]
 pub(crate) async fn remove_session(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assize_clerk::kept::{self, Holder};
-use assize_clerk::reading;
+use assize_clerk::{code, consult, debate, eval, reading, work};
 use assize_debate::conversation_logs;
 use assize_gateway::{REHEARSAL_LABEL, Totals};
 use assize_store::{Claim, Run, RunFilter, RunId, RunStatus};
@@ -117,9 +117,9 @@ impl RunSummary {
     }
 }
 
-/// A run as it stands.
+/// A run with what it was begun with and came to.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RunView {
+pub(crate) struct Shown {
     #[serde(flatten)]
     summary: RunSummary,
     /// What it was begun with
@@ -130,19 +130,31 @@ pub(crate) struct RunView {
     result: Option<Value>,
     /// Whether this server works on it
     held_here: bool,
+}
+
+impl Shown {
+    pub(crate) fn new(app: &App, run: &Run) -> Shown {
+        Shown {
+            summary: RunSummary::new(run),
+            input: run.input.clone(),
+            result: run.result.clone(),
+            held_here: app.docket.holds(&run.id),
+        }
+    }
+}
+
+/// A run as it stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunView {
+    #[serde(flatten)]
+    shown: Shown,
     /// What its answers took so far, in all its lives
     spent: Spent,
 }
 
 impl RunView {
     pub(crate) async fn new(app: &App, run: &Run) -> Result<RunView, Problem> {
-        Ok(RunView {
-            summary: RunSummary::new(run),
-            input: run.input.clone(),
-            result: run.result.clone(),
-            held_here: app.docket.holds(&run.id),
-            spent: app.spent(run).await?,
-        })
+        Ok(RunView { shown: Shown::new(app, run), spent: app.spent(run).await? })
     }
 }
 
@@ -180,18 +192,41 @@ impl App {
     }
 }
 
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Run,
+    Consult,
+    Debate,
+    Work,
+    Eval,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Run => code::KIND,
+            Kind::Consult => consult::KIND,
+            Kind::Debate => debate::KIND,
+            Kind::Work => work::KIND,
+            Kind::Eval => eval::KIND,
+        }
+    }
+}
+
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
-    /// run, consult, debate, work or eval
-    kind: Option<String>,
+    #[param(inline)]
+    kind: Option<Kind>,
     #[param(inline)]
     status: Option<Status>,
     /// Something in their titles, in upper or lower case
     title: Option<String>,
-    /// Those made before this one: `next` of the page before
-    before: Option<String>,
+    /// Those made before: `next` of the page before
+    before: Option<u64>,
+    /// 50, if nothing is said
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
 }
@@ -201,7 +236,7 @@ pub(crate) struct Wanted {
 pub(crate) struct Page {
     runs: Vec<RunSummary>,
     /// Where the next page begins; null on the last
-    next: Option<String>,
+    next: Option<u64>,
 }
 
 /// List runs
@@ -214,32 +249,29 @@ pub(crate) async fn list(
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Page>, Problem> {
     let limit = page::limit(wanted.limit, USUAL, MOST)?;
-    let mut before = match wanted.before {
-        Some(id) => Some(app.run(&id).await?.id),
-        None => None,
-    };
-    let mut runs = Vec::new();
+    let mut before = wanted.before;
+    let mut runs: Vec<Run> = Vec::new();
     // Whether somebody is still at work the store does not know: it is asked until the page is full.
     loop {
         let filter = RunFilter {
-            kind: wanted.kind.clone(),
+            kind: wanted.kind.map(|kind| kind.name().to_owned()),
             status: wanted.status.map(Status::kept),
             title: wanted.title.clone(),
-            before: before.clone(),
+            before,
             limit: limit + 1,
             ..RunFilter::default()
         };
         let found = app.store.runs(filter).await?;
         let all = found.len() <= limit;
-        before = found.last().map(|run| run.id.clone());
+        before = found.last().map(|run| run.number);
         let fits = |run: &Run| wanted.status.is_none_or(|status| Status::of(run) == status);
-        runs.extend(found.iter().filter(|run| fits(run)).map(RunSummary::new));
+        runs.extend(found.into_iter().filter(fits));
         if all || runs.len() > limit {
             break;
         }
     }
-    let next = page::cut(&mut runs, limit, |run| run.id.clone());
-    Ok(Json(Page { runs, next }))
+    let next = page::cut(&mut runs, limit, |run| run.number);
+    Ok(Json(Page { runs: runs.iter().map(RunSummary::new).collect(), next }))
 }
 
 /// Show a run
@@ -257,7 +289,7 @@ pub(crate) async fn show(
 
 /// Stop a run
 ///
-/// It can be taken up again.
+/// It can be taken up again. One that nobody works on, as its process was killed, does not go on by itself then.
 #[utoipa::path(
     post, path = "/api/runs/{id}/cancel", tag = "runs", params(("id" = String, Path, description = "The run")),
     responses((status = 202, description = "It is being stopped", body = RunView)),
@@ -269,6 +301,11 @@ pub(crate) async fn cancel(
     let run = app.run(&id).await?;
     if app.docket.cancel(&run.id) {
         let view = RunView::new(&app, &run).await?;
+        return Ok((StatusCode::ACCEPTED, Json(view)).into_response());
+    }
+    if Status::of(&run) == Status::Stopped {
+        app.docket.stop_what_was_left(&run).await?;
+        let view = RunView::new(&app, &app.run(&id).await?).await?;
         return Ok((StatusCode::ACCEPTED, Json(view)).into_response());
     }
     Err(match Holder::of(&run) {

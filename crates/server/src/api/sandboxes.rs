@@ -73,6 +73,7 @@ pub(crate) struct Ran {
     output_cut: bool,
     disk_full: bool,
     duration_ms: f64,
+    /// Of the sandbox, in all its life so far
     peak_memory_bytes: u64,
     stdout: String,
     stderr: String,
@@ -148,6 +149,7 @@ pub(crate) struct SandboxInfo {
     isolation: String,
     /// Seconds since 1970
     made: u64,
+    /// Seconds since 1970
     expires: u64,
     labels: BTreeMap<String, String>,
     image: Option<String>,
@@ -241,14 +243,14 @@ pub(crate) async fn list(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Create {
-    /// Letters, digits and `-`
-    #[schema(min_length = 1, max_length = 63)]
+    /// Lower-case letters, digits and `-`
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9-]*$")]
     name: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     region: Option<String>,
     image: Option<String>,
-    /// Seconds that it stays
+    /// Seconds that it stays; an hour, if nothing
     #[schema(minimum = 1, maximum = 604_800)]
     ttl_seconds: Option<u64>,
     #[serde(default, deserialize_with = "object")]
@@ -301,8 +303,8 @@ fn record(manager: &Manager, key: &Key) -> Result<Option<Record>, Problem> {
 
 /// Show a sandbox
 #[utoipa::path(
-    get, path = "/api/sandboxes/{name}", tag = "sandboxes", operation_id = "show_sandbox",
-    params(("name" = String, Path, description = "The sandbox"), Of),
+    get, path = "/api/sandboxes/{sandbox}", tag = "sandboxes", operation_id = "show_sandbox",
+    params(("sandbox" = String, Path, description = "The sandbox"), Of),
     responses((status = 200, description = "It is there", body = SandboxInfo)),
 )]
 pub(crate) async fn show(
@@ -317,8 +319,8 @@ pub(crate) async fn show(
 
 /// Remove a sandbox
 #[utoipa::path(
-    delete, path = "/api/sandboxes/{name}", tag = "sandboxes", operation_id = "remove_sandbox",
-    params(("name" = String, Path, description = "The sandbox"), Of),
+    delete, path = "/api/sandboxes/{sandbox}", tag = "sandboxes", operation_id = "remove_sandbox",
+    params(("sandbox" = String, Path, description = "The sandbox"), Of),
     responses((status = 204, description = "It is gone")),
 )]
 pub(crate) async fn remove(
@@ -339,17 +341,19 @@ pub(crate) struct Program {
     /// The program and what is passed on to it
     #[schema(min_items = 1)]
     program: Vec<String>,
+    /// The folder that it starts in, below the working folder unless it is a whole path; the working folder, if nothing
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     stdin: Option<String>,
+    /// No more than the sandbox allows, which is what it gets if nothing is said
     timeout_seconds: Option<f64>,
 }
 
 /// Run a program in a sandbox
 #[utoipa::path(
-    post, path = "/api/sandboxes/{name}/exec", tag = "sandboxes", request_body = Program,
-    params(("name" = String, Path, description = "The sandbox"), Of),
+    post, path = "/api/sandboxes/{sandbox}/exec", tag = "sandboxes", request_body = Program,
+    params(("sandbox" = String, Path, description = "The sandbox"), Of),
     responses((status = 200, description = "How it went, well or not", body = Ran)),
 )]
 pub(crate) async fn run(
@@ -362,11 +366,15 @@ pub(crate) async fn run(
     let mut words = body.program.into_iter();
     let program = words.next().ok_or_else(|| Problem::unusable("there is no program"))?;
     let mut command = Command::new(program).args(words).stdin(body.stdin.is_some());
-    command.cwd = body.cwd;
+    command.cwd = body.cwd.as_deref().map(whole).transpose()?;
     command.env.extend(body.env);
-    let wall = |seconds| {
-        Duration::try_from_secs_f64(seconds)
-            .map_err(|_| Problem::unusable("`timeout_seconds` is no time"))
+    let most = sandbox.spec().limits.wall;
+    let wall = |seconds| match Duration::try_from_secs_f64(seconds) {
+        Ok(wall) if !wall.is_zero() && wall <= most => Ok(wall),
+        _ => {
+            let most = most.as_secs_f64();
+            Err(Problem::unusable(format!("`timeout_seconds` is above 0 and {most} at most here")))
+        }
     };
     command.wall = body.timeout_seconds.map(wall).transpose()?;
     let running = sandbox.exec(command).await?;
@@ -426,8 +434,8 @@ pub(crate) struct Folder {
 
 /// List a folder in a sandbox
 #[utoipa::path(
-    get, path = "/api/sandboxes/{name}/folder", tag = "sandboxes",
-    params(("name" = String, Path, description = "The sandbox"), FolderOf),
+    get, path = "/api/sandboxes/{sandbox}/folder", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "The sandbox"), FolderOf),
     responses((status = 200, description = "What is in it, and not in folders below it", body = Folder)),
 )]
 pub(crate) async fn folder(
@@ -454,8 +462,8 @@ pub(crate) async fn folder(
 
 /// Fetch a file from a sandbox
 #[utoipa::path(
-    get, path = "/api/sandboxes/{name}/files", tag = "sandboxes",
-    params(("name" = String, Path, description = "The sandbox"), FileOf),
+    get, path = "/api/sandboxes/{sandbox}/files", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "The sandbox"), FileOf),
     responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn read(
@@ -472,8 +480,8 @@ pub(crate) async fn read(
 
 /// Put a file into a sandbox
 #[utoipa::path(
-    put, path = "/api/sandboxes/{name}/files", tag = "sandboxes",
-    params(("name" = String, Path, description = "The sandbox"), FileOf),
+    put, path = "/api/sandboxes/{sandbox}/files", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "The sandbox"), FileOf),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 204, description = "It is there")),
 )]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use utoipa::ToSchema;
 
-/// A draft that was not handed in yet, or waits.
+/// A draft that is being worked on, or waits.
 #[derive(ToSchema)]
 pub(crate) struct DraftInfo {
     /// In the drafts folder
@@ -28,7 +28,7 @@ pub(crate) struct SubmissionInfo {
     id: u64,
     /// When it was handed in, in milliseconds since 1970
     at: u64,
-    /// When it came to where it is
+    /// When it came to the stage where it is
     settled: u64,
     task: String,
     summary: String,

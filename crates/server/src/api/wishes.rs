@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use assize_clerk::code::is_plain;
+use assize_clerk::code::check_names;
 use assize_clerk::{Config, Failure};
 use assize_code::InputFile;
 use assize_consult::sources::{Gathered, files};
@@ -83,9 +83,6 @@ pub(crate) struct Upload {
 impl Upload {
     fn read(self) -> Result<(String, Vec<u8>), Problem> {
         let Upload { name, text, base64 } = self;
-        if !is_plain(&name) {
-            return Err(Problem::unusable("a file has a name that no file here can have"));
-        }
         let bytes = match (text, base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(coded)) => BASE64_STANDARD
@@ -112,22 +109,13 @@ pub(crate) fn documents(uploads: Vec<Upload>) -> Result<Gathered, Problem> {
     let failed = |error: std::io::Error| {
         Problem::from(Failure::from_error(assize_clerk::FailureKind::Environment, &error))
     };
+    check_names(uploads.iter().map(|upload| upload.name.as_str()))?;
     let folder = tempfile::tempdir().map_err(failed)?;
     for upload in uploads {
         let (name, bytes) = upload.read()?;
         let path = folder.path().join(&name);
-        let taken = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Problem::unusable(format!("two files are called `{name}`"))
-            }
-            // A part of it is a file that was sent.
-            std::io::ErrorKind::NotADirectory => {
-                Problem::unusable(format!("`{name}` is below something that is a file"))
-            }
-            _ => failed(error),
-        };
-        std::fs::create_dir_all(path.parent().unwrap_or(folder.path())).map_err(taken)?;
-        let mut file = std::fs::File::create_new(&path).map_err(taken)?;
+        std::fs::create_dir_all(path.parent().unwrap_or(folder.path())).map_err(failed)?;
+        let mut file = std::fs::File::create_new(&path).map_err(failed)?;
         std::io::Write::write_all(&mut file, &bytes).map_err(failed)?;
     }
     gathered(folder.path(), "what was sent")

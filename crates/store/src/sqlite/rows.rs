@@ -99,6 +99,7 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     };
     Ok(Run {
         id: run_id(row, "id")?,
+        number: row.get("number")?,
         kind: row.get("kind")?,
         title: row.get("title")?,
         status: parsed(row, "status", |name| {

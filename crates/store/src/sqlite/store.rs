@@ -106,7 +106,7 @@ impl Store for SqliteStore {
             let values = named_params! {
                 ":kind": filter.kind, ":status": filter.status.map(RunStatus::name),
                 ":prefix": filter.prefix, ":title": filter.title, ":limit": limit,
-                ":before": filter.before.as_ref().map(|run| number(db, run)).transpose()?,
+                ":before": filter.before,
             };
             let mut select = db.prepare_cached(
                 "SELECT * FROM runs WHERE (:kind IS NULL OR kind = :kind) \

@@ -79,7 +79,7 @@ async fn runs_are_kept_and_found(store: Any) {
     let kind = RunFilter { kind: Some("consult".into()), ..all() };
     assert_eq!(titles(&store, kind).await, ["NVDA"]);
     assert_eq!(titles(&store, RunFilter { limit: 2, ..all() }).await, ["NVDA", "sell the bakery"]);
-    let latest = store.runs(RunFilter { limit: 1, ..all() }).await.unwrap().remove(0).id;
+    let latest = store.runs(RunFilter { limit: 1, ..all() }).await.unwrap().remove(0).number;
     let next = RunFilter { limit: 1, before: Some(latest), ..all() };
     assert_eq!(titles(&store, next).await, ["sell the bakery"]);
     let title = RunFilter { title: Some("BAKERY".into()), limit: 1, ..all() };

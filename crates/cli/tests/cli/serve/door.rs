@@ -156,9 +156,11 @@ fn what_cannot_be_read_is_said() {
     let problem = send(json, large).refused(413);
     assert!(problem["detail"].as_str().unwrap().contains("bytes are more"), "{problem}");
     for (body, word) in [
-        (json!({"kind": "walk"}), "walk"),
+        (json!({"kind": "walk"}), "`kind`"),
         (json!({"kind": "run"}), "task"),
-        (json!({"kind": "run", "task": 5}), "string"),
+        (json!({"kind": "run", "task": 5}), "`task`"),
+        (json!({"kind": "run", "task": FIB, "settings": {"cpus": "a"}}), "cpus"),
+        (json!({"kind": "run", "task": FIB, "files": [{"name": 1}]}), "name"),
         (json!({"kind": "run", "task": "x", "tsak": 1}), "tsak"),
         (json!({"kind": "run", "task": "  "}), "empty"),
         (json!({"kind": "run", "task": "x", "max_attempts": 0}), "max_attempts"),
@@ -200,7 +202,7 @@ fn what_cannot_be_read_is_said() {
         (Method::GET, "/api/runs?limit=x", 400),
         (Method::GET, "/api/runs?colour=red", 400),
         (Method::GET, "/api/runs?status=asleep", 400),
-        (Method::GET, "/api/runs?before=run-aaaaaaaa", 404),
+        (Method::GET, "/api/runs?before=run-aaaaaaaa", 400),
         (Method::DELETE, "/api/runs/run-aaaaaaaa", 404),
         (Method::POST, "/api/runs/run-aaaaaaaa/cancel", 404),
         (Method::POST, "/api/runs/run-aaaaaaaa/resume", 404),
@@ -261,7 +263,10 @@ fn too_much_in_a_short_time_is_refused() {
     for _ in 0..3 {
         serving.begin(fibonacci());
     }
-    let problem = serving.post("/api/runs", fibonacci()).refused(429);
+    let refused = serving.post("/api/runs", fibonacci());
+    let wait: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=20).contains(&wait), "{wait}");
+    let problem = refused.refused(429);
     assert!(problem["hint"].as_str().unwrap().contains("serve.starts_per_minute"), "{problem}");
     assert_eq!(serving.get("/api/runs").status, 200);
     drop(serving);

@@ -122,13 +122,15 @@ fn a_program_is_followed_to_its_end() {
     let said = serving.get(&format!("/api/runs/{run}/transcripts")).good();
     assert!(said["attempts"][0]["execution"]["stdout"].as_str().unwrap().contains("55"), "{said}");
     let kept = serving.get(&format!("/api/runs/{run}/artifacts")).good();
-    let given: Vec<&str> =
-        kept["given"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
-    assert_eq!(given, ["input/data/notes.txt", "input/dot.png", "task.txt"]);
-    let picture = serving.get(&format!("/api/runs/{run}/artifacts/input%2Fdot.png"));
+    let called = |whose: &str| -> Vec<&str> {
+        kept[whose].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(called("given"), ["data/notes.txt", "dot.png"]);
+    assert_eq!((called("left"), called("kept")), (vec![], vec!["task.txt"]));
+    let picture = serving.get(&format!("/api/runs/{run}/artifacts/dot.png"));
     assert_eq!((picture.header("content-type"), picture.status), ("image/png", 200));
     assert!(picture.header("content-disposition").starts_with("inline; "), "{picture:?}");
-    let notes = serving.get(&format!("/api/runs/{run}/artifacts/input%2Fdata%2Fnotes.txt"));
+    let notes = serving.get(&format!("/api/runs/{run}/artifacts/data/notes.txt"));
     assert_eq!(
         (notes.text.as_str(), notes.header("content-type")),
         ("some", "text/plain; charset=utf-8")
@@ -357,5 +359,18 @@ fn a_run_that_is_removed_takes_no_other_with_it() {
             }
         }
         assert_eq!(own, whole[1..]);
+        // And whoever calls again hears the rest of the others.
+        let last = whole[whole.len() - 3].id;
+        let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), last).await;
+        let snapshot = stream.next().await.unwrap();
+        assert_eq!(snapshot.data["missing"], json!([two]));
+        assert_eq!(snapshot.data["runs"][0]["id"], json!(one));
+        for told in &whole[whole.len() - 2..] {
+            assert_eq!(stream.next().await.as_ref(), Some(told));
+        }
     });
+    // All of it was seen.
+    let (path, last) = (format!("/api/runs/{one}/events"), whole.last().unwrap().id.unwrap());
+    assert_eq!(serving.get(&format!("{path}?after={last}")).status, 204);
+    assert_eq!(serving.get(&format!("{path}?after={}", last - 1)).status, 200);
 }

@@ -178,6 +178,28 @@ fn nobody_who_is_slow_keeps_it_from_stopping() {
 }
 
 #[test]
+fn what_was_left_and_is_stopped_does_not_go_on() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
+    let serving = Serving::start(&home, &[]);
+    let (run, other) = (serving.begin(debate()), serving.begin(debate()));
+    // Another server on the same store sees them, and cannot stop them while somebody works on them.
+    let second = Serving::start(&home, &[]);
+    let cancel = format!("/api/runs/{run}/cancel");
+    second.post(&cancel, json!({})).refused(409);
+    serving.kill();
+    assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
+    let stopped = second.post(&cancel, json!({}));
+    assert_eq!((stopped.status, &stopped.json()["status"]), (202, &json!("cancelled")));
+    assert_eq!(second.told(&run, None).last().unwrap().name, "run_ended");
+    second.kill();
+    let serving = Serving::start(&home, &[]);
+    assert_eq!(serving.end_of(&other)["status"], "done");
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "cancelled");
+    assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
+    assert_eq!(serving.end_of(&run)["status"], "done");
+}
+
+#[test]
 fn files_outside_of_what_was_allowed_are_left_alone() {
     let home =
         crate::drafts::project().set("PATH", super::PATH).set("ASSIZE_REHEARSAL_LATENCY_MS", "200");

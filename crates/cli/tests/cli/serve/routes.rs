@@ -21,16 +21,22 @@ fn runs_are_listed_page_by_page() {
         let own = page["runs"].as_array().unwrap();
         assert!(own.len() <= 2);
         found.extend(own.iter().map(|run| run["id"].as_str().unwrap().to_owned()));
-        match page["next"].as_str() {
+        match page["next"].as_u64() {
             Some(next) => path = format!("/api/runs?kind=run&limit=2&status=done&before={next}"),
             None => break,
         }
+        // What was shown may be removed in between.
+        let last = found.last().unwrap();
+        assert_eq!(serving.ask(Method::DELETE, &format!("/api/runs/{last}"), None).status, 204);
     }
     found.reverse();
     assert_eq!(found, runs);
     let titled = serving.get("/api/runs?title=BAKERY").good();
     assert_eq!(titled["runs"][0]["id"], json!(other), "{titled}");
     assert_eq!(serving.get("/api/runs?status=running").good()["runs"], json!([]));
+    for wrong in ["kind=nothing", "status=nothing", "limit=0", "limit=201", "before=x", "other=1"] {
+        serving.get(&format!("/api/runs?{wrong}")).refused(400);
+    }
 }
 
 #[test]
@@ -65,6 +71,7 @@ fn a_run_is_stopped_taken_up_forked_exported_and_removed() {
         (json!({"told": {"critic": "x"}}), "at"),
         (json!({"at": "round-1", "told": {"nobody": "x"}}), "nobody"),
         (json!({"at": "m1/round-1"}), "one move"),
+        (json!({"models": {"critic": "x"}}), "models"),
     ] {
         let problem = serving.post(&format!("{path}/fork"), body).refused(422);
         assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
@@ -158,6 +165,13 @@ fn a_consultation_knows_what_is_sent_or_allowed() {
         serving.end_of(&run);
         let raw = serving.get(&format!("/api/runs/{run}/documents/financial_data_raw.md"));
         assert!(raw.text.contains(figure), "{raw:?}");
+        // By the name in the list, by its own, and as some write a slash.
+        let all = serving.get(&format!("/api/runs/{run}/documents")).good();
+        assert!(all.to_string().contains("\"moves/m1.md\""), "{all}");
+        for name in ["m1.md", "moves/m1.md", "moves%2Fm1.md"] {
+            assert_eq!(serving.get(&format!("/api/runs/{run}/documents/{name}")).status, 200);
+        }
+        serving.get(&format!("/api/runs/{run}/documents/moves%2F..%2Freport.md")).refused(404);
     }
     serving.post("/api/runs", with(json!({"root": "nothing"}))).refused(422);
     serving.post("/api/runs", with(json!({"sources": ["files"]}))).refused(422);
@@ -168,6 +182,8 @@ fn a_consultation_knows_what_is_sent_or_allowed() {
     let below = json!({"files": [{"name": "a", "text": "a"}, {"name": "a/b.md", "text": "b"}]});
     let problem = serving.post("/api/runs", with(below)).refused(422);
     assert!(problem["detail"].as_str().unwrap().contains("`a/b.md`"), "{problem}");
+    // Nobody drafted in it, and nothing was put there.
+    assert!(!home.work().join("facts/_handoff").exists());
     // Those who take part, with one thing changed.
     let personas = serving.get("/api/personas");
     assert_eq!(personas.header("content-type"), "text/plain; charset=utf-8");
@@ -216,6 +232,24 @@ fn code_is_run_and_sandboxes_stay_for_a_while() {
         "{ran}"
     );
     assert_eq!(ran["files"], json!([{"name": "out.txt", "base64": "bGVmdA=="}]), "{ran}");
+    for (files, word) in [
+        (json!([{"name": "a", "text": "1"}, {"name": "a/b", "text": "2"}]), "below it"),
+        (json!([{"name": "a", "text": "1"}, {"name": "a", "text": "2"}]), "two files"),
+        (json!([{"name": "a/", "text": "1"}]), "no file here"),
+        (json!([{"name": "a//b", "text": "1"}]), "no file here"),
+        (json!([{"name": "../b", "text": "1"}]), "no file here"),
+        (json!([{"name": "b"}]), "either"),
+    ] {
+        let run = json!({"kind": "run", "task": "Calculate fibonacci(10)", "files": files});
+        for (path, body) in
+            [("/api/exec", json!({"code": "1", "files": files})), ("/api/runs", run)]
+        {
+            let problem = serving.post(path, body).refused(422);
+            assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+        }
+    }
+    let image = json!({"kind": "run", "task": "Calculate fibonacci(10)", "image": "debian"});
+    serving.post("/api/runs", image).refused(422);
     let endless = json!({"code": "while True: pass", "settings": {"timeout_seconds": 0.5}});
     assert_eq!(serving.post("/api/exec", endless).good()["timed_out"], true);
 
@@ -235,6 +269,12 @@ fn code_is_run_and_sandboxes_stay_for_a_while() {
     );
     serving.get("/api/sandboxes/mine/files?path=nothing").refused(404);
     serving.post("/api/sandboxes/mine/exec", json!({"program": []})).refused(422);
+    for (seconds, status) in [(0.0, 422), (-1.0, 422), (31.0, 422), (1e300, 422), (30.0, 200)] {
+        let ran = json!({"program": ["/bin/pwd"], "cwd": "data", "timeout_seconds": seconds});
+        let answer = serving.post("/api/sandboxes/mine/exec", ran);
+        assert_eq!(answer.status, status, "{seconds}: {answer:?}");
+        assert!(status != 200 || answer.json()["stdout"] == "/workspace/data\n", "{answer:?}");
+    }
     for (query, count) in [("", 1), ("?labels=a=b", 1), ("?labels=a=c", 0), ("?labels=a=b,c=d", 0)]
     {
         let listed = serving.get(&format!("/api/sandboxes{query}")).good();
@@ -337,6 +377,12 @@ fn tools_are_served_over_http_each_with_a_token_of_its_own() {
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(answer.text.contains("\"assize\""), "{answer:?}");
         call(path, others[0], hello.clone()).refused(401);
+        // What is no message is refused like everything else.
+        let listing = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+        assert!((400..500).contains(&call(path, good, listing.clone()).status));
+        let refused = call(path, good, listing);
+        let status = refused.status;
+        refused.refused(status);
         // And opens nothing else.
         let token = format!("Bearer {}", others[1]);
         for elsewhere in ["/api/runs", "/api/workspaces/mine/submissions", "/metrics"] {
