@@ -139,11 +139,10 @@ impl Holder {
         Holder { released: true, ..self }
     }
 
-    /// Whether it is the process that asks.
-    pub fn is_this_process(&self) -> bool {
+    /// Whether it is where nobody here can see if it still lives: in another container, or on another machine.
+    pub fn is_elsewhere(&self) -> bool {
         let us = Holder::this_process(self.role);
-        (&self.boot, &self.name_space, self.pid) == (&us.boot, &us.name_space, us.pid)
-            && self.started == us.started
+        (&self.boot, &self.name_space) != (&us.boot, &us.name_space)
     }
 
     /// The process that worked on this run last, if it has not come to an end, there or not.

@@ -74,6 +74,11 @@ fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
         )
         .hint("listen on 127.0.0.1, or leave `--no-auth` out"));
     }
+    let encrypted = args.tls_cert.is_some() || args.behind_proxy;
+    if encrypted && args.hosts.is_empty() && args.listen.ip().is_unspecified() {
+        return Err(usage("nobody knows by which name it is called")
+            .hint("say it with `--host NAME`, or listen on one address"));
+    }
     match (&args.tls_cert, &args.tls_key) {
         (Some(certificate), Some(key)) => {
             return Certificate::read(certificate, key).map(Exposure::Tls);

@@ -29,8 +29,9 @@ const INSTRUCTIONS: &str = "Code is run in a fresh sandbox: no network, no files
 /// What is told of each output at most: models read it.
 const LONGEST_OUTPUT: usize = 64 << 10;
 
-/// Programs that run at once; others wait.
+/// Programs that run at once, and those that wait for their turn; there are no more.
 const AT_ONCE: usize = 4;
+const WAITING: usize = 32;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -92,11 +93,16 @@ struct Ran {
 pub struct CodeServer {
     clerk: Arc<Clerk>,
     turns: Arc<Semaphore>,
+    line: Arc<Semaphore>,
 }
 
 impl CodeServer {
     pub fn new(clerk: Clerk) -> CodeServer {
-        CodeServer { clerk: Arc::new(clerk), turns: Arc::new(Semaphore::new(AT_ONCE)) }
+        CodeServer {
+            clerk: Arc::new(clerk),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            line: Arc::new(Semaphore::new(AT_ONCE + WAITING)),
+        }
     }
 
     /// What is wrong with a call is for the model to read, and what to do about it.
@@ -129,6 +135,8 @@ impl CodeServer {
             keep_files: false,
             image: None,
         };
+        let full = "too many programs wait to be run here: call again in a moment";
+        let _place = self.line.try_acquire().map_err(|_| full.to_owned())?;
         let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
         let exec::Ran { finished, isolation, .. } = exec::run(ask, &clerk).await.map_err(told)?;
         let outcome = &finished.outcome;

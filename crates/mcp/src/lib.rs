@@ -23,7 +23,7 @@ mod http;
 mod stdio;
 
 pub use code::{CodeServer, RUN_CODE};
-pub use http::{HttpService, over_http};
+pub use http::{HttpService, Sessions, over_http};
 pub use stdio::{Ended, serve_stdio};
 
 /// What is told to whoever connects.

@@ -116,6 +116,9 @@ impl Guard {
             if !local || [80, 443].contains(&port) {
                 hosts.push(name.clone());
             }
+            if !local {
+                hosts.push(format!("{name}:443"));
+            }
             hosts.push(if name.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
                 name
             } else {
@@ -253,7 +256,9 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, detail).hint(hint).into_response();
     }
     let shown = guard.shown(headers, path);
-    if !guard.trusts_origin(request.method(), headers, shown == Shown::Cookie) {
+    // Where nobody is asked for anything, a browser needs no cookie to be let in.
+    let by_itself = matches!(shown, Shown::Cookie | Shown::NotAsked);
+    if !guard.trusts_origin(request.method(), headers, by_itself) {
         let detail = "the request comes from a page of another server";
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }

@@ -1,6 +1,6 @@
 //! The trials that are being held here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +35,8 @@ struct State {
     held: BTreeMap<RunId, Held>,
     /// Trials that are about to begin.
     opening: usize,
+    /// Runs that are about to be taken up again.
+    taking_up: BTreeSet<RunId>,
     /// What those took that are over.
     over: Totals,
     /// And how often a sandbox was waiting for them, and how often not.
@@ -60,11 +62,19 @@ impl std::fmt::Debug for Docket {
 }
 
 /// A place on the docket for a trial that is about to begin.
-pub(crate) struct Place(Arc<Docket>);
+pub(crate) struct Place {
+    docket: Arc<Docket>,
+    /// The run that is taken up again, if it is one.
+    run: Option<RunId>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.state().opening -= 1;
+        let mut state = self.docket.state();
+        state.opening -= 1;
+        if let Some(run) = &self.run {
+            state.taking_up.remove(run);
+        }
     }
 }
 
@@ -87,8 +97,8 @@ impl Docket {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more, if there is one.
-    pub(crate) fn place(self: &Arc<Self>) -> Result<Place, Problem> {
+    /// A place for one more, if there is one; for a run only if it has none yet.
+    pub(crate) fn place(self: &Arc<Self>, run: Option<&RunId>) -> Result<Place, Problem> {
         use axum::http::StatusCode;
         let mut state = self.state();
         if state.closed {
@@ -100,8 +110,13 @@ impl Docket {
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
             return Err(problem.hint("wait for one of them, or raise `serve.most_running`"));
         }
+        if let Some(run) = run
+            && (state.held.contains_key(run) || !state.taking_up.insert(run.clone()))
+        {
+            return Err(Problem::conflict(format!("`{run}` is under way here")));
+        }
         state.opening += 1;
-        Ok(Place(self.clone()))
+        Ok(Place { docket: self.clone(), run: run.cloned() })
     }
 
     /// Holds a trial to its end, whoever still waits for it.
@@ -116,7 +131,10 @@ impl Docket {
             if state.closed {
                 cancel.cancel(PAUSED);
             }
-            state.held.insert(id.clone(), Held { life, cancel: cancel.clone(), ledger, pool });
+            // One that was taken over while it was opened ends by itself.
+            if state.held.get(&id).is_none_or(|held| held.life < life) {
+                state.held.insert(id.clone(), Held { life, cancel: cancel.clone(), ledger, pool });
+            }
             *state.begun.entry(kind.clone()).or_default() += 1;
         }
         drop(place);
@@ -198,7 +216,8 @@ impl Docket {
 
     /// Whether it is being held here.
     pub(crate) fn holds(&self, id: &RunId) -> bool {
-        self.state().held.contains_key(id)
+        let state = self.state();
+        state.held.contains_key(id) || state.taking_up.contains(id)
     }
 
     /// Stops a trial; whether it was being held here.
@@ -232,7 +251,7 @@ impl Docket {
 
     /// Goes on with what a server began here that is gone.
     ///
-    /// `alone` says that no other server is at work on this store.
+    /// `alone` says that no other server was at work on this store when this one began.
     pub(crate) async fn go_on(
         self: &Arc<Self>,
         clerk: &Clerk,
@@ -243,8 +262,11 @@ impl Docket {
         let mut count = 0;
         // The earliest first.
         for run in self.store.runs(running).await?.into_iter().rev() {
-            let left = Holder::last(&run).is_some_and(|last| last.role == Role::Server);
-            if !left || (!alone && Holder::of(&run).is_some()) {
+            let ours = Holder::last(&run).is_some_and(|last| last.role == Role::Server);
+            let held = Holder::of(&run);
+            // Of a process elsewhere nobody knows whether it lives, but that no server does.
+            let left = held.as_ref().is_none_or(|holder| alone && holder.is_elsewhere());
+            if !ours || !left {
                 continue;
             }
             if let Err(why) = allowed(&run, roots) {
@@ -253,8 +275,8 @@ impl Docket {
             }
             // They were all let in once.
             self.state().opening += 1;
-            let place = Place(self.clone());
-            let again = GoOn { run: run.id.to_string(), take_over: alone };
+            let place = Place { docket: self.clone(), run: None };
+            let again = GoOn { run: run.id.to_string(), take_over: held.is_some() };
             match take_up(&again, clerk, self.store.clone()).await {
                 Ok(trial) => {
                     self.enter(trial, place);

@@ -76,10 +76,11 @@ pub(crate) async fn of_run(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
-    let seen = last_seen(&headers)?.or(query.after);
+    let newest = app.store.last_event().await?;
+    // An id that there never was is of another store.
+    let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
     let after = seen.unwrap_or_default();
     let follower = app.events.follow(Some(BTreeSet::from([id])), after);
-    let newest = app.store.last_event().await?;
     let snapshot = json!({"run": Shown::new(&app, &run), "last_event_id": newest});
     let mut stream = Stream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
@@ -139,7 +140,8 @@ pub(crate) async fn of_runs(
     let newest = app.store.last_event().await?;
     // Named runs are told from their beginning; of all that ever happened nobody wants to hear.
     let begin = if named.is_some() { 0 } else { newest };
-    let after = last_seen(&headers)?.or(query.after).unwrap_or(begin);
+    let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
+    let after = seen.unwrap_or(begin);
     let described: Vec<Shown> = runs.iter().map(|run| Shown::new(&app, run)).collect();
     let there = named.map(|_| runs.iter().map(|run| run.id.to_string()).collect());
     let follower = app.events.follow(there, after);

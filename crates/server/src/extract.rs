@@ -48,7 +48,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 }
 
 /// How long it may take until all of a request is there.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The bytes that were sent.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
         let path = request.uri().path().to_owned();
         let kind = header(&request, CONTENT_TYPE);
         let Raw(bytes) = Raw::from_request(request, state).await?;
-        let fingerprint = Fingerprint::of([path.as_bytes(), b"\n", &bytes].concat());
+        let fingerprint = Fingerprint::of(format!("{path}\n{}", Fingerprint::of(&bytes)));
         // What needs nothing said can be asked for without a word.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { check(kind, bytes)? };
         if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {

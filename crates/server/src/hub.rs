@@ -140,10 +140,7 @@ impl Hub {
 
     async fn read_on(&self) -> Result<(), StoreError> {
         // What was told while nobody followed is left in the store.
-        let newest = match self.log {
-            Log::Events => self.store.last_event().await?,
-            Log::Audit => self.store.audit_head().await?,
-        };
+        let newest = self.newest().await?;
         {
             let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
             *recent = Recent { told: VecDeque::new(), after: newest, last: newest };
@@ -178,14 +175,26 @@ impl Hub {
         limit: usize,
     ) -> Result<Vec<Told>, StoreError> {
         let Some(about) = about else { return self.kept(None, after, limit).await };
+        // What is told while they are asked for, one by one, is for the next time: one that was asked for too early
+        // would be passed over otherwise.
+        let newest = self.newest().await?;
         let mut found = Vec::new();
         // Each for itself: what happened to others meanwhile is not gone through.
         for one in about {
-            found.extend(self.kept(Some(one), after, limit).await?);
+            let kept = self.kept(Some(one), after, limit).await?;
+            found.extend(kept.into_iter().filter(|told| told.id <= newest));
         }
         found.sort_by_key(|told| told.id);
         found.truncate(limit);
         Ok(found)
+    }
+
+    /// The last that the store has.
+    async fn newest(&self) -> Result<u64, StoreError> {
+        match self.log {
+            Log::Events => self.store.last_event().await,
+            Log::Audit => self.store.audit_head().await,
+        }
     }
 
     async fn kept(
@@ -312,5 +321,76 @@ pub(crate) fn joined(told: &[Told]) -> Bytes {
             many.iter().for_each(|told| all.put_slice(&told.frame));
             all.freeze()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assize_graph::{Event, Key, Outcome, Record};
+    use assize_store::{Access, Claim, Durability, NewRun, SqliteStore};
+    use assize_types::Fingerprint;
+
+    use super::*;
+
+    /// A hub of many runs that nobody reads: followers ask the store.
+    async fn many(store: &Arc<dyn Store>) -> (Arc<Hub>, Vec<Claim>) {
+        let mut claims = Vec::new();
+        for _ in 0..30 {
+            let new = NewRun {
+                kind: "debate".to_owned(),
+                title: String::new(),
+                parent: None,
+                input: json!({}),
+                artifacts: Vec::new(),
+                once: None,
+            };
+            claims.push(store.create_run(new, "").await.unwrap().1);
+        }
+        // As they are asked for.
+        claims.sort_by_key(|claim| claim.run.to_string());
+        (Hub::new(Log::Events, store.clone()), claims)
+    }
+
+    #[tokio::test]
+    async fn what_is_told_while_many_runs_are_asked_for_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = Access::Write(Durability::ProcessCrash);
+        let store = SqliteStore::open(&folder.path().join("store.db"), access).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let (hub, claims) = many(&store).await;
+        let about = claims.iter().map(|claim| claim.run.to_string()).collect();
+        let mut follower = hub.follow(Some(about), 0);
+        let (writing, all) = (store.clone(), 600);
+        let writer = tokio::spawn(async move {
+            for number in 0..all {
+                if number % 2 == 0 {
+                    // Not faster than they are heard.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                // The first of them and the last.
+                let claim = &claims[if number % 2 == 0 { 0 } else { claims.len() - 1 }];
+                let record = Record {
+                    key: Key::new(&format!("step-{number}")).unwrap(),
+                    request: Fingerprint::NONE,
+                    outcome: Outcome::Done("1".to_owned()),
+                };
+                let told = vec![Event::new("told", json!({"number": number}))];
+                writing.append(claim, record, told).await.unwrap();
+            }
+        });
+        let mut heard = Vec::new();
+        while heard.len() < all {
+            let told = follower.next_kept().await.unwrap();
+            if told.is_empty()
+                && writer.is_finished()
+                && follower.after >= hub.newest().await.unwrap()
+            {
+                break;
+            }
+            heard.extend(told.iter().map(|told| told.id));
+        }
+        writer.await.unwrap();
+        let kept = store.events(EventQuery::default()).await.unwrap();
+        assert_eq!(heard, kept.iter().map(|event| event.id).collect::<Vec<_>>());
     }
 }

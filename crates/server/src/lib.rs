@@ -85,8 +85,12 @@ pub(crate) struct Shared {
     pace: Pace,
     longest_request: usize,
     closing: CancellationToken,
-    /// Held as long as we live, if no other server has it: then those who began what is left here are gone.
-    lock: Option<std::fs::File>,
+    /// Had by whoever has this machine examined.
+    examined: tokio::sync::Mutex<()>,
+    /// Whether no other server was at work on this store when we began: then those who began what is left are gone.
+    alone: bool,
+    /// Shared by all servers of a store, as long as they live.
+    _lock: Option<std::fs::File>,
 }
 
 /// What all requests share, handed to each.
@@ -120,12 +124,15 @@ impl Shared {
     }
 }
 
-/// What one server of a store has at a time; none, if another has it or it cannot be had.
-fn lock(clerk: &Clerk) -> Option<std::fs::File> {
+/// What all servers of a store share, and whether there is no other; none, if it cannot be had.
+fn lock(clerk: &Clerk) -> Option<(std::fs::File, bool)> {
     let mut name = kept::path(&clerk.config, &clerk.around).into_os_string();
     name.push("-server");
     let file = std::fs::OpenOptions::new().create(true).append(true).open(name).ok()?;
-    file.try_lock().ok().map(|()| file)
+    // Had for itself it is held for a moment only, so nobody waits for long.
+    let alone = file.try_lock().is_ok();
+    file.lock_shared().ok()?;
+    Some((file, alone))
 }
 
 /// A server that has its place in the network.
@@ -158,6 +165,8 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let local = matches!(options.exposure, Exposure::Local);
         let desks = Desks::open(options.roots, &clerk, &store)?;
+        let (lock, alone) = lock(&clerk).unzip();
+        let alone = alone.unwrap_or(false);
         let app = App(Arc::new(Shared {
             docket: Arc::new(Docket::new(options.most_running, store.clone())),
             events: Hub::new(Log::Events, store.clone()),
@@ -169,7 +178,9 @@ impl Server {
             pace: Pace::new(options.starts_per_minute),
             longest_request: options.longest_request,
             closing: CancellationToken::new(),
-            lock: lock(&clerk),
+            examined: tokio::sync::Mutex::new(()),
+            alone,
+            _lock: lock,
             clerk,
             store,
         }));
@@ -191,7 +202,7 @@ impl Server {
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, .. } = self;
         let roots: Vec<&Path> = app.desks.folders().collect();
-        let went_on = app.docket.go_on(&app.clerk, &roots, app.lock.is_some()).await?;
+        let went_on = app.docket.go_on(&app.clerk, &roots, app.alone).await?;
         if went_on > 0 {
             let runs = if went_on == 1 { "run" } else { "runs" };
             app.clerk.listener.note(&format!("going on with {went_on} {runs}"));

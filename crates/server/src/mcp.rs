@@ -2,13 +2,16 @@
 
 use assize_clerk::drafts;
 use assize_draft::{GATE, HANDOFF};
-use assize_mcp::{CodeServer, DraftServer, over_http};
+use assize_mcp::{CodeServer, DraftServer, Sessions, over_http};
 use axum::Router;
+use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::map_response;
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 
 use crate::App;
+use crate::extract::PATIENCE;
 use crate::problem::Problem;
 
 /// The longest message: drafts are far shorter.
@@ -27,11 +30,46 @@ pub(crate) fn routes(app: &App) -> Router<App> {
     // Clients keep sessions for a while, and what they sent to begin one with it.
     let (longest, closing) = (app.longest_request.min(LONGEST), &app.closing);
     for (name, desk) in app.desks.all() {
-        let tools = over_http(DraftServer::new(desk.clone()), longest, closing.clone());
-        router = router.route_service(&format!("/mcp/drafts/{name}"), tools);
+        let (tools, open) = over_http(DraftServer::new(desk.clone()), longest, closing.clone());
+        let own = Router::new().route_service(&format!("/mcp/drafts/{name}"), tools);
+        router = router.merge(own.layer(from_fn_with_state((open, longest), admit)));
     }
-    let code = over_http(CodeServer::new(app.clerk.clone()), longest, closing.clone());
-    router.route_service("/mcp/code", code).layer(map_response(in_our_words))
+    let (tools, open) = over_http(CodeServer::new(app.clerk.clone()), longest, closing.clone());
+    let own = Router::new().route_service("/mcp/code", tools);
+    let router = router.merge(own.layer(from_fn_with_state((open, longest), admit)));
+    router.layer(map_response(in_our_words))
+}
+
+/// The most clients at one address, and the longest word of greeting, which is kept as long as they stay.
+const MOST_SESSIONS: usize = 256;
+const LONGEST_GREETING: usize = 64 << 10;
+
+/// Lets a message in when all of it is there, and a new client if there is room.
+async fn admit(
+    State((open, longest)): State<(Sessions, usize)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let known = request.headers().contains_key("mcp-session-id");
+    if !known && request.method() == Method::POST && open.count().await >= MOST_SESSIONS {
+        let detail = format!("{MOST_SESSIONS} clients are here, which is as many as may be");
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
+        return problem
+            .hint("end sessions that are not used any more, with DELETE")
+            .into_response();
+    }
+    let longest = if known { longest } else { longest.min(LONGEST_GREETING) };
+    let (parts, body) = request.into_parts();
+    let read = tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, longest)).await;
+    let refused = match read {
+        Ok(Ok(bytes)) => return next.run(Request::from_parts(parts, bytes.into())).await,
+        Ok(Err(_)) => {
+            let detail = format!("the message is longer than {longest} bytes, or was cut off");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        }
+        Err(_) => Problem::new(StatusCode::REQUEST_TIMEOUT, "the rest of the message never came"),
+    };
+    refused.into_response()
 }
 
 /// What is refused in plain text becomes a problem like all others.

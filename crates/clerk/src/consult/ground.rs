@@ -94,11 +94,13 @@ impl Ground {
     }
 
     /// Where the debates of a run are held, and why there.
-    pub(super) fn of_run(self, input: &Input, run: &Run, life: u64) -> (Arc<dyn Debates>, String) {
+    pub(super) fn of_run(self, input: &Input, run: &Run, life: u64) -> Held {
         match self {
-            Ground::Here { why } => {
-                (Arc::new(InProcess { why: Some(why) }), "no sandbox".to_owned())
-            }
+            Ground::Here { why } => Held {
+                debates: Arc::new(InProcess { why: Some(why) }),
+                why: "no sandbox".to_owned(),
+                manager: None,
+            },
             Ground::Sandboxes { manager, layer, may_do_without, why } => {
                 let spec = Spec {
                     image: input.image.clone(),
@@ -110,8 +112,19 @@ impl Ground {
                     0 | 1 => run.id.to_string(),
                     life => format!("{}-{life}", run.id),
                 };
-                (Arc::new(InSandboxes { manager, spec, layer, run, may_do_without }), why)
+                let own = Some(manager.clone());
+                let debates = InSandboxes { manager, spec, layer, run, may_do_without };
+                Held { debates: Arc::new(debates), why, manager: own }
             }
         }
     }
+}
+
+/// Where the debates of one run are held.
+pub(super) struct Held {
+    pub(super) debates: Arc<dyn Debates>,
+    /// Why there.
+    pub(super) why: String,
+    /// Who makes their sandboxes, to be closed in the end.
+    pub(super) manager: Option<Arc<Manager>>,
 }

@@ -14,6 +14,7 @@ use assize_consult::{
 };
 use assize_gateway::{Estimate, Gateway};
 use assize_graph::{Event, Observer, Outcome, Record, RunError, RunOptions};
+use assize_sandbox::Manager;
 use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;
 use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
@@ -131,14 +132,27 @@ impl Ready {
         let resumed = plan.resumed.clone();
         let begun = kept::begin(store.clone(), resumed, plan.take_over, clerk, new_run);
         let (run, journal) = begun.await?;
-        let (debates, why) = ground.of_run(&input, &run, journal.life());
-        chamber.debates = debates;
+        let held = ground.of_run(&input, &run, journal.life());
+        let (why, manager) = (held.why, held.manager);
+        chamber.debates = held.debates;
         let banner = if gateway.is_rehearsal() { assize_consult::REHEARSED } else { "" };
         let (kept_by, run_id) = (store.clone(), run.id.clone());
         chamber.shelf = Some(Arc::new(WithTheRun { store: kept_by, run: run_id, banner }));
         let (calls, rounds) = (chamber.calls(), chamber.rounds);
         let (journal, chamber) = (Arc::new(journal), Arc::new(chamber));
-        Ok(Trial { run, input, gateway, why, calls, rounds, chamber, store, journal, inherited })
+        Ok(Trial {
+            run,
+            input,
+            gateway,
+            why,
+            calls,
+            rounds,
+            store,
+            chamber,
+            manager,
+            journal,
+            inherited,
+        })
     }
 }
 
@@ -177,6 +191,8 @@ pub struct Trial {
     pub rounds: u32,
     pub store: Arc<dyn Store>,
     chamber: Arc<Chamber>,
+    /// Who makes the sandboxes of its debates.
+    manager: Option<Arc<Manager>>,
     journal: Arc<RunJournal>,
     /// What may be taken over from the run that it was forked from.
     inherited: Vec<Record>,
@@ -195,6 +211,10 @@ impl Trial {
         let journal = Some(fork::journal(&self.run, &self.journal, inherited));
         let options = RunOptions { journal, observer, cancel, ..RunOptions::default() };
         let outcome = graph.run(ConsultState::new(self.input.company.clone()), options).await;
+        if let Some(manager) = &self.manager {
+            // Nothing of theirs is left, however it ended.
+            manager.close().await;
+        }
         trail::workflow_completed(outcome.is_ok(), 1);
         match outcome {
             Ok(state) => Ok(self.finish(Report::from(&state)).await),

@@ -20,11 +20,11 @@ pub(crate) struct ServeArgs {
     pub(crate) token_file: Option<PathBuf>,
 
     /// Let everybody on this machine in
-    #[arg(long, conflicts_with = "token_file")]
+    #[arg(long, conflicts_with_all = ["token_file", "hosts", "behind_proxy"])]
     pub(crate) no_auth: bool,
 
     /// A name that it is called by, besides those of this machine; can be repeated
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", value_name = "NAME", value_parser = host)]
     pub(crate) hosts: Vec<String>,
 
     /// A certificate, in PEM; with it, and its key, the server speaks HTTPS
@@ -42,6 +42,15 @@ pub(crate) struct ServeArgs {
     /// Print address, link and the token's file as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A name as it stands in an address, with a port perhaps.
+fn host(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
+    match !text.is_empty() && text.len() <= 255 && text.chars().all(plain) {
+        true => Ok(text.to_owned()),
+        false => Err("is not like assize.example, with a port perhaps".to_owned()),
+    }
 }
 
 /// `NAME=FOLDER`.

@@ -302,7 +302,7 @@ fn what_cannot_be_used_is_told() {
         (&["gate", "accept", "99"], 2, "there is no submission 99"),
         (&["gate", "show", "99"], 2, "there is no submission 99"),
         (&["drafts", "show", "x"], 2, "there is no open draft"),
-        (&["audit", "verify", "--since", "x"], 2, "`--since` is what"),
+        (&["audit", "verify", "--since", "x"], 2, "`since` is the head"),
         (&["mcp", "--review", "sometimes"], 2, "invalid value"),
     ] {
         let ran = home.run(args);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use assize_clerk::choose::Tape;
-use assize_clerk::kept::Holder;
 use assize_clerk::trial::{Trial, as_before, take_up};
 use assize_clerk::{Clerk, ForkOf, GoOn, consult, debate};
 use assize_consult::At;
@@ -52,12 +51,10 @@ pub(crate) async fn resume(
     if run.status == RunStatus::Done {
         return Err(Problem::conflict(format!("`{}` is done", run.id)));
     }
-    // What is ours and on no docket was lost by a fault.
-    let lost = Holder::of(&run).is_some_and(|holder| holder.is_this_process());
-    let store = app.store.clone();
-    app.begin(None, move |mut clerk| async move {
+    let (store, id) = (app.store.clone(), run.id.clone());
+    app.begin(None, Some(&id), move |mut clerk| async move {
         clerk.config = body.settings.applied(&clerk.config)?;
-        let again = GoOn { run: run.id.to_string(), take_over: body.take_over || lost };
+        let again = GoOn { run: run.id.to_string(), take_over: body.take_over };
         Ok(take_up(&again, &clerk, store).await?)
     })
     .await
@@ -104,7 +101,8 @@ pub(crate) async fn fork(
     let run = app.run(&id).await?;
     let once = once(&headers, fingerprint)?;
     let own = app.clone();
-    app.begin(once, move |clerk| async move { open_fork(&own, &run, body, clerk).await }).await
+    app.begin(once, None, move |clerk| async move { open_fork(&own, &run, body, clerk).await })
+        .await
 }
 
 async fn open_fork(

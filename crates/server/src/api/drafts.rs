@@ -64,6 +64,12 @@ impl Desks {
         self.folders.get(name).map(PathBuf::as_path)
     }
 
+    /// What a folder is called here, if it was allowed.
+    pub(crate) fn name_of(&self, folder: &FilePath) -> Option<&str> {
+        let mut all = self.folders.iter();
+        all.find(|(_, known)| *known == folder).map(|(name, _)| name.as_str())
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Arc<Desk>)> {
         self.desks.iter().map(|(name, desk)| (name.as_str(), desk))
     }

@@ -76,6 +76,10 @@ pub(crate) async fn examine(
     State(app): State<App>,
     Query(query): Query<Examine>,
 ) -> Result<Json<Value>, Problem> {
+    let Ok(_turn) = app.examined.try_lock() else {
+        let detail = "it is being looked for somebody else";
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+    };
     let (config, around) = (&app.clerk.config, &app.clerk.around);
     let found = doctor::examine(config, around, query.offline == Some(true)).await?;
     Ok(Json(found.as_json(config)))

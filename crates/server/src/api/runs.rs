@@ -1,6 +1,7 @@
 //! Runs: listed, shown, stopped, exported, removed.
 
 use std::collections::BTreeMap;
+use std::path::Path as FilePath;
 
 use assize_clerk::kept::{self, Holder};
 use assize_clerk::{code, consult, debate, eval, reading, work};
@@ -134,9 +135,15 @@ pub(crate) struct Shown {
 
 impl Shown {
     pub(crate) fn new(app: &App, run: &Run) -> Shown {
+        let mut input = run.input.clone();
+        if run.kind == work::KIND {
+            // By its name here, and not by where it is.
+            let folder = input["workspace"].as_str().unwrap_or_default();
+            input["workspace"] = json!(app.desks.name_of(FilePath::new(folder)));
+        }
         Shown {
             summary: RunSummary::new(run),
-            input: run.input.clone(),
+            input,
             result: run.result.clone(),
             held_here: app.docket.holds(&run.id),
         }
@@ -183,9 +190,10 @@ impl App {
             return Err(problem.hint("cancel it first"));
         }
         match Holder::of(run) {
-            Some(holder) if !all_the_same && !holder.is_this_process() => {
+            Some(holder) if !all_the_same => {
                 let problem = Problem::conflict(format!("{holder} is working on `{}`", run.id));
-                Err(problem.hint("wait for it, stop it, or take the run over"))
+                Err(problem
+                    .hint("wait for it, stop it, or take the run over: resume it with `take_over`"))
             }
             _ => Ok(()),
         }

@@ -122,7 +122,7 @@ pub(crate) async fn run_once(
     }
     app.pace()?;
     // As many at once as there may be trials.
-    let _place = app.docket.place()?;
+    let _place = app.docket.place(None)?;
     let clerk = Clerk { config: body.settings.applied(&app.clerk.config)?, ..app.clerk.clone() };
     let ask = exec::Ask {
         code: body.code,
@@ -362,6 +362,7 @@ pub(crate) async fn run(
     Query(of): Query<Of>,
     Sent { body, .. }: Sent<Program>,
 ) -> Result<Json<Ran>, Problem> {
+    let _place = app.docket.place(None)?;
     let sandbox = found(&app, &of, &name).await?;
     let mut words = body.program.into_iter();
     let program = words.next().ok_or_else(|| Problem::unusable("there is no program"))?;

@@ -4,7 +4,7 @@ use assize_clerk::choose::Tape;
 use assize_clerk::trial::Trial;
 use assize_clerk::{Clerk, code, consult, debate, eval, work};
 use assize_gateway::Estimate;
-use assize_store::{Once, Run};
+use assize_store::{Once, Run, RunId};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::LOCATION;
@@ -37,7 +37,7 @@ pub(crate) async fn start(
 ) -> Result<Response, Problem> {
     let once = once(&headers, fingerprint)?;
     let own = app.clone();
-    app.begin(once, move |clerk| async move { open(&own, body, clerk).await }).await
+    app.begin(once, None, move |clerk| async move { open(&own, body, clerk).await }).await
 }
 
 /// What a request was asked for under.
@@ -57,6 +57,7 @@ impl App {
     pub(super) async fn begin<F>(
         &self,
         once: Option<Once>,
+        again: Option<&RunId>,
         open: impl FnOnce(Clerk) -> F,
     ) -> Result<Response, Problem>
     where
@@ -66,7 +67,7 @@ impl App {
             return self.begun(StatusCode::OK, &run).await;
         }
         self.pace()?;
-        let place = self.docket.place()?;
+        let place = self.docket.place(again)?;
         let clerk = Clerk { once: once.clone(), ..self.clerk.clone() };
         let (docket, opening) = (self.docket.clone(), open(clerk));
         // Whoever asked may hang up: what was begun is held all the same.

@@ -226,7 +226,11 @@ fn where_it_may_listen_and_with_what() {
     let mut told = Vec::new();
     for args in [
         &["--listen", "0.0.0.0:0"][..],
-        &["--listen", "0.0.0.0:0", "--no-auth", "--behind-proxy"],
+        &["--listen", "0.0.0.0:0", "--no-auth"],
+        &["--no-auth", "--behind-proxy"],
+        &["--no-auth", "--host", "assize.example"],
+        &["--listen", "0.0.0.0:0", "--behind-proxy"],
+        &["--host", "https://assize.example/"],
         &["--listen", "nowhere"],
         &["--root", "here"],
         &["--root", "../x=."],
@@ -253,6 +257,7 @@ fn without_a_token_only_on_this_machine_and_never_silently() {
     assert_eq!(serving.raw(Method::GET, "/api/runs", &[], "").status, 200);
     serving.raw(Method::GET, "/api/runs", &[("origin", "http://evil.example")], "").refused(403);
     serving.raw(Method::GET, "/api/runs", &[("host", "evil.example")], "").refused(421);
+    serving.raw(Method::GET, "/api/doctor", &[("sec-fetch-site", "cross-site")], "").refused(403);
     serving.post("/api/tokens", json!({"scope": "code"})).refused(409);
 }
 
@@ -372,6 +377,7 @@ fn behind_a_proxy_it_is_called_by_its_name() {
     let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
     for (origin, status) in [
         ("https://assize.example", 201),
+        ("https://assize.example:443", 403),
         ("http://assize.example", 403),
         ("https://evil.example", 403),
     ] {
@@ -380,6 +386,8 @@ fn behind_a_proxy_it_is_called_by_its_name() {
         let answer = serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string());
         assert_eq!(answer.status, status, "{origin}: {answer:?}");
     }
+    let with_port = [("cookie", cookie.as_str()), ("host", "assize.example:443")];
+    assert_eq!(serving.raw(Method::GET, "/api/runs", &with_port, "").status, 200);
     // What is said of the way here changes nothing.
     let token = format!("Bearer {}", serving.token);
     let headers = [

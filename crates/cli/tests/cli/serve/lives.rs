@@ -152,6 +152,46 @@ fn two_servers_on_one_store_do_not_disturb_each_other() {
 }
 
 #[test]
+fn a_new_server_leaves_the_work_of_a_living_one_alone() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
+    let one = Serving::start(&home, &[]);
+    let two = Serving::start(&home, &[]);
+    let (left, held) = (one.begin(debate()), two.begin(debate()));
+    one.kill();
+    let three = Serving::start(&home, &[]);
+    let here = |serving: &Serving<'_>, run: &str| {
+        serving.get(&format!("/api/runs/{run}")).good()["held_here"].clone()
+    };
+    assert_eq!((here(&three, &left), here(&three, &held)), (json!(true), json!(false)));
+    assert_eq!(here(&two, &held), true);
+    assert_eq!(two.end_of(&held)["status"], "done");
+    assert_eq!(three.end_of(&left)["status"], "done");
+    let shown = serde_json::from_str::<Value>(&home.run(&["runs", "show", &held, "--json"]).out);
+    assert_eq!(shown.unwrap()["epoch"], 1);
+}
+
+#[test]
+fn of_many_who_take_a_run_up_one_does() {
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(debate());
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
+    serving.end_of(&run);
+    let request = || {
+        let path = format!("{}/api/runs/{run}/resume", serving.address);
+        serving.client.post(path).bearer_auth(&serving.token).send()
+    };
+    let mut statuses: Vec<u16> = serving.block_on(async {
+        let mut all = tokio::task::JoinSet::new();
+        (0..20).for_each(|_| drop(all.spawn(request())));
+        all.join_all().await.into_iter().map(|answer| answer.unwrap().status().as_u16()).collect()
+    });
+    statuses.sort_unstable();
+    assert_eq!((statuses[0], &statuses[1..]), (201, &[409; 19][..]));
+    assert_eq!(serving.end_of(&run)["status"], "done");
+}
+
+#[test]
 fn nobody_who_is_slow_keeps_it_from_stopping() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
     let serving = Serving::start(&home, &[]);

@@ -308,7 +308,8 @@ fn code_is_run_and_sandboxes_stay_for_a_while() {
 #[test]
 fn the_machine_and_its_figures() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    home.write("mine/x.py", "");
+    let serving = Serving::start(&home, &["--root", "mine=mine"]);
     let run =
         serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)", "session": "kept"}));
     let ended = serving.end_of(&run);
@@ -338,10 +339,21 @@ fn the_machine_and_its_figures() {
         "assize_runs_running 0",
         "assize_runs_begun_total{kind=\"run\"} 1",
         "assize_model_calls_total 1",
+        "assize_model_cost_dollars_total 0",
+        "assize_gate_submissions{workspace=\"mine\",stage=\"escalated\"} 0",
         "assize_sandboxes{isolation=\"jail\"} 0",
         "assize_event_followers{of=\"runs\"} 0",
     ] {
         assert!(figures.text.lines().any(|known| known == line), "{line}: {}", figures.text);
+    }
+    for counted in [
+        "assize_model_tokens_total{direction=\"input\"} ",
+        "assize_model_tokens_total{direction=\"output\"} ",
+        "assize_pool_taken_total{how=\"",
+    ] {
+        let more = figures.text.lines().filter_map(|line| line.strip_prefix(counted));
+        let more = more.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
+        assert!(more.sum::<f64>() > 0.0, "{counted}: {}", figures.text);
     }
     let document = serving.get("/api/openapi.json").good();
     assert_eq!(document["openapi"].as_str().unwrap().split('.').next(), Some("3"));
@@ -383,10 +395,38 @@ fn tools_are_served_over_http_each_with_a_token_of_its_own() {
         let refused = call(path, good, listing);
         let status = refused.status;
         refused.refused(status);
+        let mut long = hello.clone();
+        long["params"]["clientInfo"]["name"] = json!("x".repeat(100_000));
+        call(path, good, long).refused(413);
         // And opens nothing else.
         let token = format!("Bearer {}", others[1]);
         for elsewhere in ["/api/runs", "/api/workspaces/mine/submissions", "/metrics"] {
             serving.raw(Method::GET, elsewhere, &[("authorization", &token)], "").refused(401);
         }
     }
+}
+
+#[test]
+fn tools_have_room_for_so_many() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let token = format!("Bearer {}", serving.token);
+    let headers = [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+    ];
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "many", "version": "1"}}});
+    let call = || serving.raw(Method::POST, "/mcp/code", &headers, hello.to_string());
+    let first = call();
+    for _ in 1..256 {
+        assert_eq!(call().status, 200);
+    }
+    call().refused(429);
+    // Whoever ends makes room.
+    let own = [headers[0], ("mcp-session-id", first.header("mcp-session-id"))];
+    let ended = serving.raw(Method::DELETE, "/mcp/code", &own, "");
+    assert!((200..300).contains(&ended.status), "{ended:?}");
+    assert_eq!(call().status, 200);
 }
