@@ -35,9 +35,16 @@ fn a_draft_is_followed_to_its_end_and_undone() {
     let id = accepted.unwrap_or_else(|| panic!("{settled}"))["id"].as_u64().unwrap();
     let one = serving.get(&format!("/api/workspaces/mine/submissions/msg_{id}")).good();
     assert!(one["diffs"][0]["diff"].as_str().unwrap().contains("+++"), "{one}");
-    let undone =
-        serving.post(&format!("/api/workspaces/mine/submissions/{id}/undo"), json!({})).good();
-    assert_eq!(undone["stage"], "undone");
+    serving.block_on(async {
+        let mut stream = serving.follow("/api/workspaces/mine/events", None).await;
+        assert_eq!(stream.next().await.unwrap().name, "snapshot");
+        let undo = format!("/api/workspaces/mine/submissions/{id}/undo");
+        let request = serving.client.post(format!("{}{undo}", serving.address));
+        let undone = request.bearer_auth(&serving.token).send().await.unwrap();
+        let undone: Value = serde_json::from_str(&undone.text().await.unwrap()).unwrap();
+        assert_eq!(undone["stage"], "undone");
+        while stream.next().await.unwrap().name != "DRAFT_UNDONE" {}
+    });
     assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
     serving.post(&format!("/api/workspaces/mine/submissions/{id}/undo"), json!({})).refused(409);
     let whole = serving.get("/api/workspaces/mine/audit/verify").good();

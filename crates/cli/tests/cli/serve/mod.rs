@@ -2,6 +2,7 @@
 
 mod door;
 mod drafts;
+mod events;
 mod follow;
 mod lives;
 mod routes;
