@@ -6,11 +6,11 @@ use std::time::Duration;
 use assize_code::Trouble;
 use assize_graph::{Event, InvalidGraph, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
-use assize_store::{Ending, RunId, RunJournal, RunStatus, StoreError};
+use assize_store::{Claim, Ending, Run, RunId, RunJournal, RunStatus, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, FailureKind};
-use crate::kept;
+use crate::{consult, kept};
 
 /// How long the last word of a run that was stopped may take: whoever stopped it waits.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -79,9 +79,32 @@ pub async fn broke(
     (kind, id): (&str, &RunId),
     told: Vec<Event>,
 ) -> Broke {
+    let error = match error {
+        RunError::Journal(JournalError::Fenced) => match journal.run().await {
+            Ok(run) if run.status == RunStatus::Cancelled => {
+                RunError::Cancelled { reason: run.error.unwrap_or_else(|| STOPPED.to_owned()) }
+            }
+            _ => RunError::Journal(JournalError::Fenced),
+        },
+        error => error,
+    };
     note_end(journal, &error, told).await;
     let (failure, go_on) = explain(error, kind, id);
     Broke { failure, go_on }
+}
+
+/// Why a run ended that somebody stopped.
+pub const STOPPED: &str = "somebody stopped it";
+
+/// Stops a run, whoever works on it: they find out when they next write something down. No server goes on with it by
+/// itself then.
+pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
+    let mut told = Vec::new();
+    if run.kind == consult::KIND {
+        told.push(Event::new("pipeline_cancelled", json!({"reason": STOPPED})));
+    }
+    told.push(ended(RunStatus::Cancelled, Some(STOPPED.to_owned())));
+    store.stop(&Claim { run: run.id.clone(), epoch: run.epoch }, STOPPED, told).await
 }
 
 /// What a failed run means to the user, and how to go on with it, where one can.

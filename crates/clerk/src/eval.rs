@@ -44,7 +44,7 @@ pub struct Input {
     pub max_attempts: u32,
     pub limits: Limits,
     pub image: Option<String>,
-    /// The walls that were asked for: weaker ones will not do later, either.
+    /// The walls that were asked for: they count when it goes on, too, unless others are asked for then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     temperature: f64,

@@ -1,10 +1,11 @@
 //! The store, as the commands use it: where it is, which run is meant, who works on it.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use assize_gateway::{Caps, Gateway, Totals};
-use assize_graph::{Outcome, Record};
+use assize_graph::{Key, Outcome, Record};
 use assize_llm::Response;
 use assize_store::{
     Access, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
@@ -231,8 +232,10 @@ pub fn spent(run: &Run, own: &[Record], inherited: &[Record]) -> Already {
 
 /// What the answers came to that a run got itself, by what is kept of them.
 pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
+    let inherited: HashMap<&Key, &Record> =
+        inherited.iter().map(|record| (&record.key, record)).collect();
     let mut totals = Totals::default();
-    for record in own.iter().filter(|record| !inherited.contains(record)) {
+    for record in own.iter().filter(|record| inherited.get(&record.key) != Some(record)) {
         if let Outcome::Done(text) = &record.outcome
             && let Ok(response) = serde_json::from_str::<Response>(text)
         {
@@ -319,5 +322,5 @@ fn another_model(run: &str, before: (&str, &str), now: (&str, &str)) -> Failure 
 
 /// The events of one run.
 pub fn of(run: &Run) -> EventQuery {
-    EventQuery { run: Some(run.id.clone()), ..EventQuery::default() }
+    EventQuery { runs: vec![run.id.clone()], ..EventQuery::default() }
 }

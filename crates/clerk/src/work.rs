@@ -48,7 +48,7 @@ pub struct Input {
     pub work: Work,
     /// What the gate goes by, as it was when the run began.
     policy: Policy,
-    /// The walls that were asked for: weaker ones will not do later, either.
+    /// The walls that were asked for: they count when it goes on, too, unless others are asked for then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub provider: String,

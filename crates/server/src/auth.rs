@@ -116,9 +116,6 @@ impl Guard {
             if !local || [80, 443].contains(&port) {
                 hosts.push(name.clone());
             }
-            if !local {
-                hosts.push(format!("{name}:443"));
-            }
             hosts.push(if name.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
                 name
             } else {
@@ -174,10 +171,16 @@ impl Guard {
         self.token.as_ref().map(|token| token.scoped(scope))
     }
 
+    /// A name without the port that goes without saying.
+    fn plain<'a>(&self, host: &'a str) -> &'a str {
+        host.strip_suffix(":443").filter(|_| !self.local).unwrap_or(host)
+    }
+
     /// Whether we are called by a name of ours: a page elsewhere that has its own name point to us cannot.
     fn knows_host(&self, headers: &HeaderMap) -> bool {
         let mut all = headers.get_all(HOST).iter();
         let host = all.next().and_then(|host| host.to_str().ok()).filter(|_| all.next().is_none());
+        let host = host.map(|host| self.plain(host));
         host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
     }
 
@@ -192,7 +195,8 @@ impl Guard {
                 // In clear only where we speak so ourselves.
                 origin.strip_prefix("http://").filter(|_| self.local)
             });
-            return host_of.is_some_and(|name| name.eq_ignore_ascii_case(host));
+            return host_of
+                .is_some_and(|name| self.plain(name).eq_ignore_ascii_case(self.plain(host)));
         }
         match site {
             Some("same-origin" | "none") => true,

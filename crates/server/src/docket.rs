@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assize_clerk::ended::PAUSED;
+use assize_clerk::ended::{PAUSED, STOPPED};
 use assize_clerk::kept::Holder;
 use assize_clerk::trial::{Trial, take_up};
 use assize_clerk::{Clerk, FailureKind, GoOn, Role, work};
@@ -19,12 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::problem::Problem;
 
-/// What somebody is told who stops a run.
-pub(crate) const STOPPED: &str = "somebody stopped it";
-
 struct Held {
-    /// Which life of the run it is.
-    life: u64,
     cancel: Cancel,
     ledger: Arc<dyn Ledger>,
     pool: Option<Arc<Pool>>,
@@ -131,10 +126,7 @@ impl Docket {
             if state.closed {
                 cancel.cancel(PAUSED);
             }
-            // One that was taken over while it was opened ends by itself.
-            if state.held.get(&id).is_none_or(|held| held.life < life) {
-                state.held.insert(id.clone(), Held { life, cancel: cancel.clone(), ledger, pool });
-            }
+            state.held.insert(id.clone(), Held { cancel: cancel.clone(), ledger, pool });
             *state.begun.entry(kind.clone()).or_default() += 1;
         }
         drop(place);
@@ -145,10 +137,7 @@ impl Docket {
             let ended = futures_util::FutureExt::catch_unwind(held).await;
             let how = match ended {
                 Ok(Ok(())) => "done",
-                Ok(Err(broke)) if broke.failure.message() == PAUSED => {
-                    docket.let_go(&id, life).await;
-                    "paused"
-                }
+                Ok(Err(broke)) if broke.failure.message() == PAUSED => "paused",
                 Ok(Err(broke)) if broke.failure.kind == FailureKind::Interrupted => "cancelled",
                 Ok(Err(broke)) => {
                     tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
@@ -159,10 +148,9 @@ impl Docket {
                     "failed"
                 }
             };
+            docket.let_go(&id, life).await;
             let mut state = docket.state();
-            // Somebody may have taken it over, here, in the meantime.
-            let own = state.held.get(&id).is_some_and(|held| held.life == life);
-            if let Some(held) = own.then(|| state.held.remove(&id)).flatten() {
+            if let Some(held) = state.held.remove(&id) {
                 state.over += &held.ledger.totals();
                 if let Some(pool) = held.pool.map(|pool| pool.metrics()) {
                     state.hits += pool.hits;
@@ -182,21 +170,23 @@ impl Docket {
         self.tasks.spawn(work)
     }
 
-    /// Writes down that nobody works on a run that is to go on: whoever comes next need not guess.
+    /// Writes down that nobody works any more on a run that has not ended, as it is to go on later or its last word
+    /// could not be written: whoever comes next need not guess.
     async fn let_go(&self, id: &RunId, life: u64) {
         let gone = Holder::this_process(Role::Server).released().to_text();
-        if let Err(error) = self.store.claim(id, &gone, Some(life)).await {
-            tracing::warn!(run = %id, %error, "that it was let go could not be written down");
+        let let_go = async {
+            let run = self.store.run(id).await?;
+            if run.status == RunStatus::Running && run.epoch == life {
+                self.store.claim(id, &gone, Some(life)).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        match let_go.await {
+            Ok(()) | Err(StoreError::NoSuchRun(_) | StoreError::Fenced(_)) => {}
+            Err(error) => {
+                tracing::warn!(run = %id, %error, "that it was let go could not be written down");
+            }
         }
-    }
-
-    /// Writes down that a run which nobody works on was stopped: no server goes on with it by itself then.
-    pub(crate) async fn stop_what_was_left(&self, run: &Run) -> Result<(), StoreError> {
-        let reason = STOPPED.to_owned();
-        let told = json!({"status": RunStatus::Cancelled, "error": reason});
-        let told = vec![Event::new("run_ended", told)];
-        let claim = self.store.claim(&run.id, "", Some(run.epoch)).await?;
-        self.store.finish(&claim, Ending::Cancelled { reason }, told).await.map(drop)
     }
 
     /// Writes down that a run ended by a fault of ours: nobody else will.

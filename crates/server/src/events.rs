@@ -85,7 +85,7 @@ pub(crate) async fn of_run(
     let mut stream = Stream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
     if seen.is_some() && run.status != RunStatus::Running {
-        let rest = EventQuery { run: Some(run.id), after, limit: 1 };
+        let rest = EventQuery { runs: vec![run.id], after, limit: 1 };
         if app.store.events(rest).await?.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }

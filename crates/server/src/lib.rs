@@ -126,11 +126,19 @@ impl Shared {
 
 /// What all servers of a store share, and whether there is no other; none, if it cannot be had.
 fn lock(clerk: &Clerk) -> Option<(std::fs::File, bool)> {
-    let mut name = kept::path(&clerk.config, &clerk.around).into_os_string();
-    name.push("-server");
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(name).ok()?;
-    // Had for itself it is held for a moment only, so nobody waits for long.
+    let open = |more: &str| {
+        let mut name = kept::path(&clerk.config, &clerk.around).into_os_string();
+        name.push(more);
+        std::fs::OpenOptions::new().create(true).append(true).open(name).ok()
+    };
+    // One looks at a time: between having it alone and sharing it nobody has it.
+    let turn = open("-server-turn")?;
+    turn.lock().ok()?;
+    let file = open("-server")?;
     let alone = file.try_lock().is_ok();
+    if alone {
+        file.unlock().ok()?;
+    }
     file.lock_shared().ok()?;
     Some((file, alone))
 }

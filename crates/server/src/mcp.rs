@@ -5,8 +5,8 @@ use assize_draft::{GATE, HANDOFF};
 use assize_mcp::{CodeServer, DraftServer, Sessions, over_http};
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 
@@ -50,26 +50,41 @@ async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    let known = request.headers().contains_key("mcp-session-id");
-    if !known && request.method() == Method::POST && open.count().await >= MOST_SESSIONS {
-        let detail = format!("{MOST_SESSIONS} clients are here, which is as many as may be");
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
-        return problem
-            .hint("end sessions that are not used any more, with DELETE")
-            .into_response();
-    }
-    let longest = if known { longest } else { longest.min(LONGEST_GREETING) };
     let (parts, body) = request.into_parts();
-    let read = tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, longest)).await;
-    let refused = match read {
-        Ok(Ok(bytes)) => return next.run(Request::from_parts(parts, bytes.into())).await,
-        Ok(Err(_)) => {
-            let detail = format!("the message is longer than {longest} bytes, or was cut off");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-        }
-        Err(_) => Problem::new(StatusCode::REQUEST_TIMEOUT, "the rest of the message never came"),
+    let too_long = |longest: usize| {
+        let detail = format!("the message is longer than {longest} bytes, or was cut off");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response()
     };
-    refused.into_response()
+    let bytes = match tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, longest)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => return too_long(longest),
+        Err(_) => {
+            let detail = "the rest of the message never came";
+            return Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response();
+        }
+    };
+    if is_greeting(&bytes) {
+        if bytes.len() > LONGEST_GREETING {
+            return too_long(LONGEST_GREETING);
+        }
+        if open.count().await >= MOST_SESSIONS {
+            let detail = format!("{MOST_SESSIONS} clients are here, which is as many as may be");
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
+            let hint = "end sessions that are not used any more, with DELETE";
+            return problem.hint(hint).into_response();
+        }
+    }
+    next.run(Request::from_parts(parts, bytes.into())).await
+}
+
+/// Whether somebody begins to speak with us.
+fn is_greeting(message: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Called<'a> {
+        #[serde(borrow, default)]
+        method: std::borrow::Cow<'a, str>,
+    }
+    serde_json::from_slice::<Called<'_>>(message).is_ok_and(|called| called.method == "initialize")
 }
 
 /// What is refused in plain text becomes a problem like all others.
@@ -80,9 +95,14 @@ async fn in_our_words(response: Response) -> Response {
     if !plain || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
-    let bytes = axum::body::to_bytes(response.into_body(), LONGEST_REFUSAL).await;
+    let (parts, body) = response.into_parts();
+    let bytes = axum::body::to_bytes(body, LONGEST_REFUSAL).await;
     let said = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-    Problem::new(status, said).into_response()
+    let mut problem = Problem::new(status, said).into_response();
+    if let Some(allow) = parts.headers.get(ALLOW) {
+        problem.headers_mut().insert(ALLOW, allow.clone());
+    }
+    problem
 }
 
 /// Puts away what is old, and has decided what an earlier process left.

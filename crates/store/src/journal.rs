@@ -7,7 +7,7 @@ use assize_graph::{Appended, Event, Journal, JournalError, Key, Record};
 use async_trait::async_trait;
 
 use crate::error::StoreError;
-use crate::run::Claim;
+use crate::run::{Claim, Run};
 use crate::{Ending, Store};
 
 /// The journal of a claimed run.
@@ -43,6 +43,11 @@ impl RunJournal {
     /// Which life of the run this is, from 1.
     pub fn life(&self) -> u64 {
         self.claim.epoch
+    }
+
+    /// The run as it stands now, whoever has it.
+    pub async fn run(&self) -> Result<Run, StoreError> {
+        self.store.run(&self.claim.run).await
     }
 
     /// Says how the run ended.

@@ -42,8 +42,8 @@ pub struct StoredEvent {
 /// Which events are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventQuery {
-    /// Of this run, or of all.
-    pub run: Option<RunId>,
+    /// Of these runs, as far as they are there; of all, if none is named.
+    pub runs: Vec<RunId>,
     /// With ids above this one.
     pub after: u64,
     /// At most so many, the earliest first; 0 for all of them.
@@ -111,10 +111,14 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         events: Vec<Event>,
     ) -> Result<Vec<u64>, StoreError>;
 
+    /// Ends a run that is under way, whoever has it, if nobody has claimed it since it was seen like this: what they
+    /// write from then on is refused.
+    async fn stop(&self, seen: &Claim, reason: &str, events: Vec<Event>) -> Result<(), StoreError>;
+
     /// Events in the order of their ids.
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// The id of the last event there is; 0 if there is none.
+    /// An id that no event there is, or was, is above; 0 if there never was one.
     async fn last_event(&self) -> Result<u64, StoreError>;
 
     /// Waits until there is something with an id above `beyond`, whoever wrote it.

@@ -117,6 +117,11 @@ pub(crate) enum RunsCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Stop a run, whichever process works on it: there it ends with its next step, and can be taken up again
+    Cancel {
+        /// Its name, the beginning of it, or `latest`
+        run: String,
+    },
     /// Remove runs with all that belongs to them
     Rm {
         /// Their names, or the beginnings of them

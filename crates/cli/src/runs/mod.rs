@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_store::{Claim, Run, RunFilter, Store};
+use assize_clerk::ended;
+use assize_clerk::kept::Holder;
+use assize_store::{Claim, Run, RunFilter, RunStatus, Store};
 use assize_types::text::{one_line, shorten};
 use serde_json::{Value, json};
 
@@ -49,6 +51,10 @@ pub(crate) async fn run(
             let store = named(&run)?;
             let run = kept::find(&*store, &run).await?;
             export(&*store, run, output).await
+        }
+        RunsCommand::Cancel { run } => {
+            named(&run)?;
+            cancel(&*kept::open(config, around)?, &run).await
         }
         RunsCommand::Rm { runs, force } => {
             named(runs.first().map_or("", String::as_str))?;
@@ -243,6 +249,20 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
         }
         Err(error) => Err(failed(&error.error)),
     }
+}
+
+async fn cancel(store: &dyn Store, name: &str) -> Result<(), Failure> {
+    let run = kept::find(store, name).await?;
+    if run.status != RunStatus::Running {
+        let message = format!("nobody works on `{}`: it is {}", run.id, kept::status(&run));
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    let holder = Holder::of(&run);
+    ended::cancel(store, &run).await?;
+    if let Some(holder) = holder {
+        note(&format!("{holder} finds out with its next step"));
+    }
+    out_line(&format!("stopped {}", run.id))
 }
 
 async fn remove(store: Arc<dyn Store>, names: &[String], force: bool) -> Result<(), Failure> {

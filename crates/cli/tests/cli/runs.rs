@@ -1,6 +1,7 @@
 //! What was kept: listed, shown, exported, removed, and what a store can get wrong.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -92,6 +93,29 @@ fn a_run_is_shown_exported_and_removed() {
     let Ran { code, out, .. } = home.run(&["runs", "rm", &id, &id]);
     assert_eq!((code, out), (0, format!("removed {id}\n")));
     assert_eq!(home.run(&["runs", "list", "--json"]).out, "[]\n");
+}
+
+#[test]
+fn a_run_is_stopped_from_another_terminal() {
+    let home = Home::new().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
+    home.write("move.md", MOVE);
+    let mut child = home.command(&["debate", "move.md"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("round 1 of 10")));
+    let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
+    let stopped = home.run(&["runs", "cancel", "latest"]);
+    assert_eq!(stopped.code, 0, "{}", stopped.err);
+    assert!(stopped.err.contains("finds out with its next step"), "{}", stopped.err);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let said = rest.join().unwrap().join("\n");
+    assert!(said.contains("somebody stopped it") && said.contains("--resume"), "{said}");
+    let listed = home.run(&["runs", "list", "--status", "cancelled"]);
+    assert!(listed.out.contains("debate-"), "{}", listed.out);
+    let again = home.run(&["runs", "cancel", "latest"]);
+    assert_eq!(again.code, 2, "{}", again.err);
+    assert!(again.err.contains("it is cancelled"), "{}", again.err);
+    let resumed = home.run(&["runs", "resume", "latest", "--quiet"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
 }
 
 #[test]

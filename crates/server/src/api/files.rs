@@ -36,7 +36,7 @@ pub(crate) struct Artifacts {
     given: Vec<FileInfo>,
     /// What its last program left
     left: Vec<FileInfo>,
-    /// What else is kept with the run, such as its task, and what earlier programs left
+    /// What else is kept with the run, such as its task, and what programs left, attempt by attempt
     kept: Vec<FileInfo>,
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 use assize_clerk::kept::{self, Holder};
-use assize_clerk::{code, consult, debate, eval, reading, work};
+use assize_clerk::{code, consult, debate, ended, eval, reading, work};
 use assize_debate::conversation_logs;
 use assize_gateway::{REHEARSAL_LABEL, Totals};
-use assize_store::{Claim, Run, RunFilter, RunId, RunStatus};
+use assize_store::{Claim, Run, RunFilter, RunId, RunStatus, StoreError};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -145,7 +145,7 @@ impl Shown {
             summary: RunSummary::new(run),
             input,
             result: run.result.clone(),
-            held_here: app.docket.holds(&run.id),
+            held_here: run.status == RunStatus::Running && app.docket.holds(&run.id),
         }
     }
 }
@@ -163,6 +163,11 @@ impl RunView {
     pub(crate) async fn new(app: &App, run: &Run) -> Result<RunView, Problem> {
         Ok(RunView { shown: Shown::new(app, run), spent: app.spent(run).await? })
     }
+
+    /// One of which nothing is known to have been spent.
+    pub(crate) fn unspent(app: &App, run: &Run) -> RunView {
+        RunView { shown: Shown::new(app, run), spent: Totals::default().into() }
+    }
 }
 
 impl App {
@@ -176,8 +181,11 @@ impl App {
     pub(crate) async fn spent(&self, run: &Run) -> Result<Spent, Problem> {
         let own = self.store.records(&run.id).await?;
         let inherited = match &run.parent {
-            // Removed in the meantime, it cannot be told apart any more.
-            Some(parent) => self.store.records(parent).await.unwrap_or_default(),
+            Some(parent) => match self.store.records(parent).await {
+                // It cannot be told apart any more.
+                Err(StoreError::NoSuchRun(_)) => Vec::new(),
+                records => records?,
+            },
             None => Vec::new(),
         };
         Ok(kept::answered(&own, &inherited).into())
@@ -297,7 +305,7 @@ pub(crate) async fn show(
 
 /// Stop a run
 ///
-/// It can be taken up again. One that nobody works on, as its process was killed, does not go on by itself then.
+/// Whoever works on it, here or in another process: there it ends with its next step. It can be taken up again.
 #[utoipa::path(
     post, path = "/api/runs/{id}/cancel", tag = "runs", params(("id" = String, Path, description = "The run")),
     responses((status = 202, description = "It is being stopped", body = RunView)),
@@ -307,22 +315,15 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
-    if app.docket.cancel(&run.id) {
-        let view = RunView::new(&app, &run).await?;
-        return Ok((StatusCode::ACCEPTED, Json(view)).into_response());
+    if run.status != RunStatus::Running {
+        let detail = format!("nobody works on `{}`: it is {}", run.id, kept::status(&run));
+        return Err(Problem::conflict(detail));
     }
-    if Status::of(&run) == Status::Stopped {
-        app.docket.stop_what_was_left(&run).await?;
-        let view = RunView::new(&app, &app.run(&id).await?).await?;
-        return Ok((StatusCode::ACCEPTED, Json(view)).into_response());
+    if !app.docket.cancel(&run.id) {
+        ended::cancel(&*app.store, &run).await?;
     }
-    Err(match Holder::of(&run) {
-        Some(holder) => Problem::conflict(format!("{holder} works on it, and not this server"))
-            .hint("stop it there, or take the run over: resume it with `take_over`"),
-        None => {
-            Problem::conflict(format!("nobody works on `{}`: it is {}", run.id, kept::status(&run)))
-        }
-    })
+    let view = RunView::new(&app, &app.run(&id).await?).await?;
+    Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 
 /// Remove a run with all that belongs to it
@@ -350,7 +351,8 @@ pub(crate) async fn export(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
-    let whole = reading::export(&*app.store, &run).await?;
+    let mut whole = reading::export(&*app.store, &run).await?;
+    whole["run"]["input"] = Shown::new(&app, &run).input;
     let bytes = serde_json::to_vec_pretty(&whole).unwrap_or_default();
     Ok(attachment(&format!("{}.json", run.id), bytes))
 }

@@ -137,6 +137,29 @@ pub(crate) struct LogEntry {
     hash: String,
 }
 
+/// Whether a log is whole.
+#[derive(ToSchema)]
+pub(crate) struct Whole {
+    /// Whether nothing in the log was changed, removed or moved
+    intact: bool,
+    /// What is wrong with it
+    wrong: Vec<String>,
+    /// In the store, of all workspaces
+    entries: u64,
+    of_workspace: u64,
+    /// What the log comes to now; note it somewhere else to see later whether it is still in it
+    head: Option<String>,
+    /// Where the log in the workspace ended early and was completed from the store
+    completed: Vec<Completed>,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct Completed {
+    entry: u64,
+    lines_there: u64,
+    lines_added: u64,
+}
+
 /// What was put away.
 #[derive(ToSchema)]
 pub(crate) struct Cleared {

@@ -88,7 +88,9 @@ impl App {
     /// Says where a run is, and how it stands.
     async fn begun(&self, status: StatusCode, run: &Run) -> Result<Response, Problem> {
         let at = [(LOCATION, format!("/api/runs/{}", run.id))];
-        Ok((status, at, Json(RunView::new(self, run).await?)).into_response())
+        // It is begun, whatever is known of it.
+        let view = RunView::new(self, run).await.unwrap_or_else(|_| RunView::unspent(self, run));
+        Ok((status, at, Json(view)).into_response())
     }
 
     /// The run that the same was asked for with before.

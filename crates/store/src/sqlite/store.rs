@@ -106,7 +106,7 @@ impl Store for SqliteStore {
             let values = named_params! {
                 ":kind": filter.kind, ":status": filter.status.map(RunStatus::name),
                 ":prefix": filter.prefix, ":title": filter.title, ":limit": limit,
-                ":before": filter.before,
+                ":before": filter.before.map(|before| before.min(LAST_ID)),
             };
             let mut select = db.prepare_cached(
                 "SELECT * FROM runs WHERE (:kind IS NULL OR kind = :kind) \
@@ -240,19 +240,43 @@ impl Store for SqliteStore {
         self.writer()?.ask(body).await
     }
 
+    async fn stop(&self, seen: &Claim, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
+        let (seen, reason) = (seen.clone(), reason.to_owned());
+        let body = move |db: &Connection| {
+            let run = held(db, &seen)?;
+            let stopped = db
+                .prepare_cached(
+                    "UPDATE runs SET epoch = epoch + 1, status = 'cancelled', error = ?, holder = NULL, \
+                     updated = ? WHERE number = ? AND status = 'running'",
+                )?
+                .execute(params![reason, now(), run])?;
+            if stopped == 0 {
+                return Err(StoreError::Fenced(seen.run.clone()).into());
+            }
+            write_events(db, run, &events)?;
+            Ok(())
+        };
+        self.writer()?.ask(body).await
+    }
+
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
         let body = move |db: &Connection| {
-            let run = query.run.as_ref().map(|id| number(db, id)).transpose()?;
             let most = if query.limit == 0 { usize::MAX } else { query.limit };
+            let runs = serde_json::to_string(&query.runs).unwrap_or_default();
             // Two statements, so that each can use its index.
-            let which = if run.is_some() { "j.run = :run" } else { ":run IS NULL" };
+            let which = match query.runs.is_empty() {
+                false => {
+                    "j.run IN (SELECT number FROM runs WHERE id IN (SELECT value FROM json_each(:runs)))"
+                }
+                true => ":runs IS NOT NULL",
+            };
             let mut select = db.prepare_cached(&format!(
                 "SELECT j.number, r.id AS run, j.at, j.events FROM journal j \
                  JOIN runs r ON r.number = j.run \
                  WHERE {which} AND j.events IS NOT NULL AND j.number >= :from ORDER BY j.number"
             ))?;
             let from = query.after / EVENTS_OF_A_ROW as u64;
-            let mut rows = select.query(named_params! { ":run": run, ":from": from })?;
+            let mut rows = select.query(named_params! { ":runs": runs, ":from": from })?;
             let mut found = Vec::new();
             while found.len() < most
                 && let Some(row) = rows.next()?
@@ -275,8 +299,8 @@ impl Store for SqliteStore {
         let body = move |db: &Connection| {
             let last = db
                 .prepare_cached(
-                    "SELECT number, json_array_length(events) FROM journal \
-                     WHERE events IS NOT NULL ORDER BY number DESC LIMIT 1",
+                    "SELECT number, coalesce(json_array_length(events), 1000) FROM journal \
+                     ORDER BY number DESC LIMIT 1",
                 )?
                 .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;

@@ -56,7 +56,7 @@ async fn event_names(store: &Any, query: EventQuery) -> Vec<String> {
 }
 
 fn of(run: &RunId) -> EventQuery {
-    EventQuery { run: Some(run.clone()), ..EventQuery::default() }
+    EventQuery { runs: vec![run.clone()], ..EventQuery::default() }
 }
 
 async fn runs_are_kept_and_found(store: Any) {
@@ -176,7 +176,7 @@ async fn what_is_not_there_is_said_so(store: Any) {
     missing(store.run(&nobody).await.unwrap_err());
     missing(store.claim(&nobody, "me", None).await.unwrap_err());
     missing(store.records(&nobody).await.unwrap_err());
-    missing(store.events(of(&nobody)).await.unwrap_err());
+    assert_eq!(store.events(of(&nobody)).await.unwrap(), []);
     missing(store.remove_run(&claim).await.unwrap_err());
     missing(store.artifacts(&nobody).await.unwrap_err());
     missing(store.put_artifact(&nobody, "a", vec![]).await.unwrap_err());
@@ -291,13 +291,19 @@ async fn event_ids_increase_over_all_runs(store: Any) {
     assert_eq!(event_names(&store, of(&two.run)).await, ["a1", "b1", "a3", "b3"]);
     let after = EventQuery { after: all[2], ..of(&two.run) };
     assert_eq!(event_names(&store, after).await, ["b1", "a3", "b3"]);
+    let nobody = "debate-aaaaaaaa".parse().unwrap();
+    let both = EventQuery { runs: vec![one.run.clone(), nobody, two.run.clone()], ..whole() };
+    assert_eq!(event_names(&store, both).await, names);
+    assert_eq!(store.last_event().await.unwrap(), all[7]);
     let some = EventQuery { after: all[1], limit: 3, ..whole() };
     assert_eq!(event_names(&store, some).await, ["a1", "b1", "a2"]);
     let first = &store.events(EventQuery { limit: 1, ..whole() }).await.unwrap()[0];
     assert_eq!((&first.run, &first.payload), (&one.run, &json!({"name": "a0"})));
     // Ids are never used again.
     for claim in [one, two] {
+        let last = store.last_event().await.unwrap();
         store.remove_run(&claim).await.unwrap();
+        assert!(store.last_event().await.unwrap() >= last);
         let more = claimed(&store, "more").await;
         let appended = store.append(&more, record("k", "x"), vec![event("z")]).await.unwrap();
         all.extend(ids(appended));
@@ -305,6 +311,24 @@ async fn event_ids_increase_over_all_runs(store: Any) {
     }
     assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
     assert!(store.events(whole()).await.unwrap().is_empty());
+}
+
+async fn a_run_is_stopped_whoever_has_it(store: Any) {
+    let claim = claimed(&store, "one").await;
+    let stopped = store.stop(&claim, "enough", vec![event("end")]).await;
+    stopped.unwrap();
+    let run = store.run(&claim.run).await.unwrap();
+    assert_eq!((run.status, run.error.as_deref()), (RunStatus::Cancelled, Some("enough")));
+    let late = store.append(&claim, record("k", "x"), vec![]).await;
+    assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
+    // Not twice, and not what has ended otherwise.
+    let again = Claim { epoch: run.epoch, ..claim.clone() };
+    assert!(matches!(store.stop(&again, "more", vec![]).await, Err(StoreError::Fenced(_))));
+    let other = claimed(&store, "two").await;
+    store.finish(&other, Ending::Failed { error: "it broke".into() }, vec![]).await.unwrap();
+    assert!(matches!(store.stop(&other, "late", vec![]).await, Err(StoreError::Fenced(_))));
+    assert_eq!(store.run(&other.run).await.unwrap().error.as_deref(), Some("it broke"));
+    assert_eq!(event_names(&store, EventQuery::default()).await, ["end"]);
 }
 
 async fn a_step_can_have_many_events(store: Any) {
@@ -513,6 +537,7 @@ macro_rules! every_behaviour {
                 a_key_is_written_once,
                 records_come_back_as_they_were,
                 event_ids_increase_over_all_runs,
+                a_run_is_stopped_whoever_has_it,
                 a_step_can_have_many_events,
                 many_writers_lose_nothing,
                 artifacts_are_kept_by_content,

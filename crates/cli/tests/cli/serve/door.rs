@@ -377,7 +377,8 @@ fn behind_a_proxy_it_is_called_by_its_name() {
     let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
     for (origin, status) in [
         ("https://assize.example", 201),
-        ("https://assize.example:443", 403),
+        ("https://assize.example:443", 201),
+        ("https://assize.example:444", 403),
         ("http://assize.example", 403),
         ("https://evil.example", 403),
     ] {
@@ -388,6 +389,8 @@ fn behind_a_proxy_it_is_called_by_its_name() {
     }
     let with_port = [("cookie", cookie.as_str()), ("host", "assize.example:443")];
     assert_eq!(serving.raw(Method::GET, "/api/runs", &with_port, "").status, 200);
+    let headers = [with_port[0], with_port[1], ("origin", "https://assize.example")];
+    assert_eq!(serving.raw(Method::GET, "/api/runs", &headers, "").status, 200);
     // What is said of the way here changes nothing.
     let token = format!("Bearer {}", serving.token);
     let headers = [

@@ -204,4 +204,9 @@ fn the_gate_can_be_made_stricter_for_one_run_and_never_looser() {
     }
     let run = serving.begin(work(json!({"review": "always"})));
     assert_eq!(serving.end_of(&run)["result"]["outcome"], "escalated");
+    drop(serving);
+    // What is rejected in doubt is not to be accepted by whoever asks to look.
+    let home = home.set("ASSIZE_DRAFT_REVIEW", "never");
+    let serving = Serving::start(&home, &["--root", "mine=."]);
+    serving.post("/api/runs", work(json!({"review": "always"}))).refused(422);
 }

@@ -345,7 +345,7 @@ fn a_run_that_is_removed_takes_no_other_with_it() {
     let serving = Serving::start(&home, &[]);
     let (one, two) = (serving.begin(debate()), serving.begin(debate()));
     let whole = serving.told(&one, None);
-    serving.end_of(&two);
+    let end = serving.told(&two, None).last().unwrap().id.unwrap();
     serving.block_on(async {
         let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
@@ -359,7 +359,10 @@ fn a_run_that_is_removed_takes_no_other_with_it() {
             }
         }
         assert_eq!(own, whole[1..]);
-        // And whoever calls again hears the rest of the others.
+        // And whoever calls again hears the rest of the others: what was seen of the other counts, too.
+        let after = format!("/api/events?runs={one},{two}");
+        let mut stream = serving.follow(&after, Some(end)).await;
+        assert_eq!(stream.next().await.unwrap().data["missing"], json!([two]));
         let last = whole[whole.len() - 3].id;
         let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), last).await;
         let snapshot = stream.next().await.unwrap();

@@ -34,6 +34,7 @@ fn runs_are_listed_page_by_page() {
     let titled = serving.get("/api/runs?title=BAKERY").good();
     assert_eq!(titled["runs"][0]["id"], json!(other), "{titled}");
     assert_eq!(serving.get("/api/runs?status=running").good()["runs"], json!([]));
+    assert_eq!(serving.get("/api/runs?before=18446744073709551615").status, 200);
     for wrong in ["kind=nothing", "status=nothing", "limit=0", "limit=201", "before=x", "other=1"] {
         serving.get(&format!("/api/runs?{wrong}")).refused(400);
     }
