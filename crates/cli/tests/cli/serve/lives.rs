@@ -138,7 +138,7 @@ fn a_run_of_a_command_that_was_killed_is_left_to_its_user() {
 
 #[test]
 fn two_servers_on_one_store_do_not_disturb_each_other() {
-    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
     let one = Serving::start(&home, &[]);
     let run = one.begin(debate());
     let two = Serving::start(&home, &[]);
