@@ -29,9 +29,19 @@ use crate::exit::EXIT_CODES;
 use crate::failure::{Failure, FailureKind};
 use crate::input;
 
+/// The version, and whether something is missing in this program.
+fn version() -> &'static str {
+    match assize_page::missing() {
+        None => env!("CARGO_PKG_VERSION"),
+        Some(_) => {
+            concat!(env!("CARGO_PKG_VERSION"), " (built without the page of `assize serve`)")
+        }
+    }
+}
+
 /// Puts what models propose on trial, in a sandbox, before it touches anything you care about.
 #[derive(Debug, Parser)]
-#[command(name = "assize", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "assize", version = version(), after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,

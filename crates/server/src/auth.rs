@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -18,7 +18,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
-use crate::{App, mcp};
+use crate::{App, mcp, pages};
 
 /// How long a link can be followed.
 const LINK_LIVES: Duration = Duration::from_secs(15 * 60);
@@ -245,7 +245,7 @@ enum Shown {
 
 /// What everybody may see, by its path.
 fn is_open(path: &str) -> bool {
-    matches!(path, "/healthz" | "/readyz" | "/enter")
+    matches!(path, "/healthz" | "/readyz" | "/enter" | "/assets/plain.css")
 }
 
 /// Looks at every request before anything else does.
@@ -271,6 +271,14 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
             Shown::Wrong => Problem::new(StatusCode::UNAUTHORIZED, "the token is wrong"),
             _ => Problem::new(StatusCode::UNAUTHORIZED, "there is no token"),
         };
+        let looks = headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).unwrap_or_default();
+        if looks.contains("text/html") && !path.starts_with("/api/") {
+            let words = "<p>This server asks everybody to show that they may come in. Follow the link that \
+                         <code>assize serve</code> printed where it was started; it works once. Another one is made by \
+                         starting it again, or by <code>POST /api/links</code>.</p>";
+            let page = pages::page("Who is there?", words);
+            return (StatusCode::UNAUTHORIZED, page).into_response();
+        }
         let hint =
             "follow the link that `assize serve` printed, or send `Authorization: Bearer TOKEN`";
         let mut response = problem.hint(hint).into_response();

@@ -1,10 +1,14 @@
-//! The pages that need no script: the first one, and the description of the API.
+//! The page that is built of `ui/`, and those that need no script, such as the description of the API.
 
 use std::fmt::Write as _;
 
-use axum::http::header::CONTENT_TYPE;
+use axum::body::Body;
+use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::{Html, IntoResponse, Response};
 use serde_json::Value;
+
+use crate::problem::Problem;
 
 /// Text that is no markup.
 fn escaped(text: &str) -> String {
@@ -33,15 +37,53 @@ pub(crate) fn page(title: &str, body: &str) -> Html<String> {
     ))
 }
 
-pub(crate) async fn index() -> Html<String> {
-    page(
-        "Assize",
-        "<p>This server puts what models propose on trial.</p>\n<ul>\n\
+/// The page; or where it is not part of this program, why, and what is there instead.
+pub(crate) async fn index(headers: HeaderMap) -> Response {
+    if let Some(file) = assize_page::file("index.html") {
+        return sent(file, &headers);
+    }
+    let why = escaped(assize_page::missing().unwrap_or_default());
+    let note = format!(
+        "<p>This program was built without its page: {why}. Build it where npm is (Node.js 20.19 or newer), and \
+         it has one.</p>"
+    );
+    let links = "<ul>\n\
          <li><a href=\"/api/docs\">What can be asked for</a> (<a href=\"/api/openapi.json\">OpenAPI</a>)</li>\n\
          <li><a href=\"/api/runs\">Runs</a></li>\n<li><a href=\"/api/workspaces\">Workspaces</a></li>\n\
          <li><a href=\"/api/sandboxes\">Sandboxes</a></li>\n<li><a href=\"/api/doctor\">This machine</a></li>\n\
-         <li><a href=\"/metrics\">Figures</a></li>\n</ul>",
-    )
+         <li><a href=\"/metrics\">Figures</a></li>\n</ul>";
+    page("Assize", &format!("{note}\n{links}")).into_response()
+}
+
+/// A file of the page, by its name; what has a hash in its name never changes.
+pub(crate) async fn asset(uri: Uri, headers: HeaderMap) -> Response {
+    let name = uri.path().trim_start_matches('/');
+    let Some(file) = assize_page::file(name) else {
+        return Problem::not_found("there is nothing at this address").into_response();
+    };
+    let mut response = sent(file, &headers);
+    let kept = if name.starts_with("assets/") {
+        "private, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    response
+}
+
+/// A file of the page, packed for those who can unpack it.
+fn sent(file: assize_page::File, headers: &HeaderMap) -> Response {
+    let takes =
+        headers.get(ACCEPT_ENCODING).and_then(|takes| takes.to_str().ok()).unwrap_or_default();
+    let packs = takes.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
+    let mut response = Response::new(Body::from(if packs { file.packed } else { file.bytes }));
+    let own = response.headers_mut();
+    own.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
+    own.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if packs {
+        own.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
 }
 
 pub(crate) async fn style() -> Response {

@@ -168,6 +168,12 @@ pub(crate) fn router(app: &App) -> Router {
     router
         .merge(mcp::routes(app))
         .route("/", get(pages::index))
+        .route("/runs/{*place}", get(pages::index))
+        .route("/drafts", get(pages::index))
+        .route("/drafts/{*place}", get(pages::index))
+        .route("/system", get(pages::index))
+        .route("/icon.svg", get(pages::asset))
+        .route("/assets/{*name}", get(pages::asset))
         .route("/assets/plain.css", get(pages::style))
         .route("/enter", get(machine::enter))
         .route("/api/openapi.json", get(move || async move { Json(&*whole).into_response() }))

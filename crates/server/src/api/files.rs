@@ -3,7 +3,7 @@
 use assize_clerk::code::INPUTS;
 use assize_clerk::consult::DOCUMENTS;
 use assize_clerk::reading;
-use assize_store::{ArtifactId, Run};
+use assize_store::{ArtifactId, ArtifactUse, Run};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -147,10 +147,20 @@ pub(crate) async fn document(
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
-    let documents = documents_of(&app, &run).await?;
     // A move is known by its own name, wherever it is kept.
     let moved = format!("moves/{name}");
-    let found = documents.into_iter().find(|(known, _)| *known == name || *known == moved);
+    let is_it = |known: &str| known == name || known == moved;
+    if run.kind == "consult" && run.result.is_none() {
+        // Only the one: it may be asked for often while the others are being written.
+        let all = app.store.artifacts(&run.id).await?;
+        let kept = |one: &&ArtifactUse| one.name.strip_prefix(DOCUMENTS).is_some_and(is_it);
+        let found = all.iter().find(kept);
+        let found =
+            found.ok_or_else(|| Problem::not_found("there is no such document, or not yet"))?;
+        return Ok(attachment(&found.name, app.store.artifact(found.id).await?));
+    }
+    let documents = documents_of(&app, &run).await?;
+    let found = documents.into_iter().find(|(known, _)| is_it(known));
     match found {
         Some((name, bytes)) => Ok(attachment(&name, bytes)),
         None => Err(Problem::not_found("there is no such document, or not yet")),

@@ -357,23 +357,38 @@ pub(crate) async fn export(
     Ok(attachment(&format!("{}.json", run.id), bytes))
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfMove {
+    /// Of a consultation: the debate of this move alone, such as `m3`
+    r#move: Option<String>,
+}
+
 /// What was said and done in a run
 ///
 /// Of debates and consultations the conversations, of programs every attempt with its code and output, of workers
 /// every step.
 #[utoipa::path(
-    get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "The run")),
+    get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "The run"), OfMove),
     responses((status = 200, description = "So far", body = Object)),
 )]
 pub(crate) async fn transcripts(
     State(app): State<App>,
     Path(id): Path<String>,
+    Query(of): Query<OfMove>,
 ) -> Result<Json<Value>, Problem> {
     let run = app.run(&id).await?;
     let records = app.store.records(&run.id).await?;
     Ok(Json(match run.kind.as_str() {
         "debate" => json!({"conversation_logs": conversation_logs(&records)}),
-        "consult" => json!({"moves": reading::moves_logs(&records)}),
+        "consult" => {
+            let mut moves = reading::moves_logs(&records);
+            if let (Some(wanted), Some(all)) = (of.r#move, moves.as_object_mut()) {
+                all.retain(|name, _| *name == wanted);
+            }
+            json!({"moves": moves})
+        }
         "run" => json!({"attempts": assize_code::history(&records)}),
         _ => json!({"records": reading::records(&records)}),
     }))

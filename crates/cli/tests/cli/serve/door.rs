@@ -401,3 +401,34 @@ fn behind_a_proxy_it_is_called_by_its_name() {
     ];
     serving.raw(Method::GET, "/api/runs", &headers, "").refused(421);
 }
+
+#[test]
+fn the_page_is_part_of_the_program() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let index = serving.get("/");
+    assert_eq!(index.header("content-type"), "text/html; charset=utf-8");
+    if index.text.contains("built without its page") {
+        // CI looks for it.
+        return;
+    }
+    // Wherever in it somebody is: the page itself knows.
+    for place in ["/runs/consult-aaaaaaaa", "/drafts", "/drafts/mine/3", "/system"] {
+        assert_eq!(serving.get(place).text, index.text, "{place}");
+    }
+    let script = index.text.split('"').find(|part| part.ends_with(".js")).unwrap().to_owned();
+    let plain = serving.get(&script);
+    assert_eq!(plain.header("content-type"), "text/javascript; charset=utf-8");
+    assert!(plain.header("cache-control").contains("immutable"), "{:?}", plain.headers);
+    let token = format!("Bearer {}", serving.token);
+    let takes = [("authorization", token.as_str()), ("accept-encoding", "br, gzip;q=0.5")];
+    let packed = serving.raw(Method::GET, &script, &takes, "");
+    assert_eq!(packed.header("content-encoding"), "gzip");
+    assert!(packed.text.len() < plain.text.len());
+    serving.get("/assets/../Cargo.toml").refused(404);
+    serving.get("/assets/nothing.js").refused(404);
+    // A person who has no cookie is told what to do, and a program in its own way.
+    let person = serving.raw(Method::GET, "/", &[("accept", "text/html,*/*")], "");
+    assert_eq!((person.status, person.text.contains("assize serve")), (401, true), "{person:?}");
+    serving.raw(Method::GET, &script, &[], "").refused(401);
+}

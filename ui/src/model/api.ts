@@ -1,0 +1,134 @@
+// What the server can be asked for, and what goes wrong.
+
+/** Problem details, as the server answers them (RFC 9457). */
+export interface Problem {
+  title: string;
+  status: number;
+  detail: string;
+  hint?: string;
+}
+
+/** The server has said no, or could not be reached. */
+export class Refused extends Error {
+  constructor(readonly problem: Problem) {
+    super(problem.detail);
+  }
+}
+
+const GONE: Problem = {
+  title: "the server does not answer",
+  status: 0,
+  detail: "The server does not answer.",
+  hint: "Is `assize serve` still running? What it was working on goes on when it is started again.",
+};
+
+async function send(path: string, init?: RequestInit): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, init);
+  } catch {
+    throw new Refused(GONE);
+  }
+  if (response.ok) return response;
+  const text = await response.text();
+  let problem: Problem;
+  try {
+    problem = JSON.parse(text) as Problem;
+  } catch {
+    problem = { title: response.statusText, status: response.status, detail: text || response.statusText };
+  }
+  throw new Refused(problem);
+}
+
+export async function get<T>(path: string): Promise<T> {
+  return (await send(path)).json() as Promise<T>;
+}
+
+export async function getText(path: string): Promise<string> {
+  return (await send(path)).text();
+}
+
+export async function post<T>(path: string, body: unknown = {}, headers: Record<string, string> = {}): Promise<T> {
+  const init = {
+    method: "POST",
+    headers: { "Content-Type": "application/json", ...headers },
+    body: JSON.stringify(body),
+  };
+  return (await send(path, init)).json() as Promise<T>;
+}
+
+export async function remove(path: string): Promise<void> {
+  await send(path, { method: "DELETE" });
+}
+
+/** Of which kind a run is. */
+export type Kind = "run" | "consult" | "debate" | "work" | "eval";
+
+export type Status = "running" | "stopped" | "done" | "failed" | "cancelled";
+
+/** A run in a list. */
+export interface RunSummary {
+  id: string;
+  kind: Kind;
+  title: string;
+  status: Status;
+  parent: string | null;
+  created: number;
+  updated: number;
+  error: string | null;
+  /** What must be known of it, such as that no model was asked. */
+  label: string | null;
+}
+
+export interface Spent {
+  calls: number;
+  input_tokens: number;
+  cached_input_tokens: number;
+  output_tokens: number;
+  cost_usd: number | null;
+}
+
+export interface Run extends RunSummary {
+  input: Record<string, unknown>;
+  result: unknown;
+  held_here: boolean;
+  spent?: Spent;
+}
+
+/** What a trial is likely to take. */
+export interface Estimate {
+  calls: number;
+  calls_in_a_row: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost_usd: number | null;
+  cost_cached_usd: number | null;
+  rehearsal: boolean;
+}
+
+/** What the machine offers. */
+export interface Doctor {
+  version: string;
+  used: string;
+  why: string;
+  providers: Provider[];
+  sandboxes: { used: string | null; why: string; backends: Backend[]; interpreters: Record<string, string | null> };
+}
+
+export interface Provider {
+  provider: string;
+  model: string;
+  base_url: string;
+  key: { masked: string; from: string } | null;
+  state: "answers" | "fails" | "no_key" | "not_tried";
+  detail: string | null;
+}
+
+export interface Backend {
+  isolation: string;
+  available: boolean;
+  made_in_ms: number | null;
+  why_not: string | null;
+  hint: string | null;
+  enforcement: Record<string, string> | null;
+}

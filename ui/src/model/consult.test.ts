@@ -1,0 +1,45 @@
+import { describe, expect, it } from "vitest";
+
+import { empty, moves, reduce, share, type Consult } from "./consult";
+import type { Told } from "./stream";
+
+let last = 0;
+const told = (name: string, data: Record<string, unknown>): Told => ({ id: (last += 1), name, at: 0, data });
+const after = (...all: [string, Record<string, unknown>][]): Consult =>
+  all.map(([name, data]) => told(name, data)).reduce(reduce, empty());
+
+describe("a consultation by its events", () => {
+  it("knows layers, agents and documents", () => {
+    const state = after(
+      ["layer_start", { layer: 2 }],
+      ["agent_start", { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
+      ["agent_start", { layer: 2, agent_id: "analyst_2", persona: "Contrarian" }],
+      ["agent_complete", { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m10.md", "m2.md"] }],
+    );
+    expect(state.layers["2"]).toBe("running");
+    expect(share(state, "2", 10)).toBe(0.5);
+    expect(moves(state)).toEqual(["m1", "m2", "m10"]);
+    expect(reduce(state, told("layer_complete", { layer: 2, artifacts: ["m1.md"] })).layers["2"]).toBe("done");
+  });
+
+  it("follows each conversation of a debate", () => {
+    const state = after(
+      ["layer_start", { layer: "sandbox" }],
+      ["sandbox_round", { move: "m1", round: 1, status: "critic_responded", next: "dm_responding" }],
+      ["sandbox_round", { move: "m1", round: 1, status: "dm_responded", next: "critic_responding", log: "i2" }],
+      ["sandbox_round", { move: "m1", round: 2, status: "failed", error: "too long", log: "i3" }],
+    );
+    const { conversations } = state.debates.m1!;
+    expect(conversations.i1).toMatchObject({ critic: 1, judge: 0, next: "judge" });
+    expect(conversations.i2).toMatchObject({ critic: 1, judge: 1, next: "critic" });
+    expect(conversations.i3.failed).toBe("too long");
+    expect(share(state, "sandbox", 2)).toBeGreaterThan(0);
+    const scored = reduce(state, told("sandbox_scored", { move: "m1", score: 77, breakdown: {} }));
+    expect(share(scored, "sandbox", 2)).toBe(1);
+  });
+
+  it("takes what it does not know for nothing", () => {
+    const state = after(["layer_start", { layer: "attic" }], ["sandbox_round", {}], ["warning", { message: "mind this" }], ["new", {}]);
+    expect(state).toEqual({ ...empty(), warnings: ["mind this"] });
+  });
+});

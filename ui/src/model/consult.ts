@@ -1,0 +1,192 @@
+// A consultation as it happens: made of its events alone, so that whoever comes late sees the same.
+
+import type { Told } from "./stream";
+
+export type Progress = "waiting" | "running" | "done" | "failed";
+
+export type LayerId = "0" | "1" | "2" | "sandbox";
+
+export const LAYERS: readonly { id: LayerId; name: string; about: string }[] = [
+  { id: "0", name: "Gather", about: "what is known of the company" },
+  { id: "1", name: "Infer", about: "what the figures and the news say" },
+  { id: "2", name: "Propose", about: "five analysts, each with moves" },
+  { id: "sandbox", name: "Debate", about: "each move against a critic, before three judges" },
+];
+
+export interface Agent {
+  id: string;
+  layer: LayerId;
+  persona: string;
+  progress: Progress;
+  /** The documents that it wrote. */
+  output: string[];
+}
+
+/** The conversations of a debate: one for each judge. */
+export const LOGS = ["i1", "i2", "i3"] as const;
+export type Log = (typeof LOGS)[number];
+
+export interface Conversation {
+  /** Rounds in which the critic has spoken, and in which the judge has. */
+  critic: number;
+  judge: number;
+  /** Who speaks now. */
+  next: "critic" | "judge" | "scoring" | null;
+  failed: string | null;
+}
+
+export interface Debate {
+  move: string;
+  conversations: Record<Log, Conversation>;
+  score: number | null;
+  breakdown: Record<string, Record<string, unknown>>;
+  warnings: string[];
+}
+
+export interface Consult {
+  layers: Record<LayerId, Progress>;
+  agents: Agent[];
+  documents: string[];
+  debates: Record<string, Debate>;
+  warnings: string[];
+  /** Moves in the order of their rank, once there is one. */
+  recommended: string[];
+  other: string[];
+}
+
+export function empty(): Consult {
+  return {
+    layers: { "0": "waiting", "1": "waiting", "2": "waiting", sandbox: "waiting" },
+    agents: [],
+    documents: [],
+    debates: {},
+    warnings: [],
+    recommended: [],
+    other: [],
+  };
+}
+
+const strings = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((one): one is string => typeof one === "string") : [];
+
+const layerOf = (value: unknown): LayerId | null => {
+  const id = String(value);
+  return LAYERS.some((layer) => layer.id === id) ? (id as LayerId) : null;
+};
+
+const quiet = (): Conversation => ({ critic: 0, judge: 0, next: null, failed: null });
+
+function debateOf(state: Consult, move: string): Debate {
+  return (
+    state.debates[move] ?? {
+      move,
+      conversations: { i1: quiet(), i2: quiet(), i3: quiet() },
+      score: null,
+      breakdown: {},
+      warnings: [],
+    }
+  );
+}
+
+const SPEAKS: Record<string, Conversation["next"]> = {
+  critic_responding: "critic",
+  dm_responding: "judge",
+  scoring: "scoring",
+};
+
+function spoken(debate: Debate, data: Record<string, unknown>): Debate {
+  const round = Number(data.round) || 0;
+  const named = LOGS.find((log) => log === data.log);
+  const conversations = { ...debate.conversations };
+  // The critic opens all of them with the same words.
+  for (const log of named ? [named] : LOGS) {
+    const before = conversations[log];
+    const after: Conversation = { ...before, next: SPEAKS[String(data.next)] ?? null };
+    if (data.status === "critic_responded") after.critic = Math.max(before.critic, round);
+    if (data.status === "dm_responded") after.judge = Math.max(before.judge, round);
+    if (data.status === "failed") {
+      after.failed = String(data.error ?? "it could not go on");
+      after.next = null;
+    }
+    conversations[log] = after;
+  }
+  return { ...debate, conversations };
+}
+
+/** What is known once this was told. */
+export function reduce(state: Consult, { name, data }: Told): Consult {
+  const layer = layerOf(data.layer);
+  const move = typeof data.move === "string" ? data.move : null;
+  switch (name) {
+    case "layer_start":
+      return layer ? { ...state, layers: { ...state.layers, [layer]: "running" } } : state;
+    case "layer_complete": {
+      if (!layer) return state;
+      const written = layer === "sandbox" ? [] : strings(data.artifacts);
+      return {
+        ...state,
+        layers: { ...state.layers, [layer]: "done" },
+        documents: [...new Set([...state.documents, ...written])],
+      };
+    }
+    case "agent_start": {
+      if (!layer) return state;
+      const id = String(data.agent_id);
+      const agent: Agent = { id, layer, persona: String(data.persona ?? id), progress: "running", output: [] };
+      return { ...state, agents: [...state.agents.filter((one) => one.id !== id), agent] };
+    }
+    case "agent_complete": {
+      const id = String(data.agent_id);
+      const output = strings(data.output);
+      const agents = state.agents.map((one): Agent => (one.id === id ? { ...one, progress: "done", output } : one));
+      return { ...state, agents, documents: [...new Set([...state.documents, ...output])] };
+    }
+    case "sandbox_round":
+      return move ? { ...state, debates: { ...state.debates, [move]: spoken(debateOf(state, move), data) } } : state;
+    case "sandbox_scored": {
+      if (!move) return state;
+      const breakdown = (data.breakdown ?? {}) as Debate["breakdown"];
+      const debate: Debate = { ...debateOf(state, move), score: Number(data.score), breakdown };
+      return { ...state, debates: { ...state.debates, [move]: debate } };
+    }
+    case "warning": {
+      const message = String(data.message);
+      if (!move) return { ...state, warnings: [...state.warnings, message] };
+      const debate = debateOf(state, move);
+      const warned: Debate = { ...debate, warnings: [...debate.warnings, message] };
+      return { ...state, debates: { ...state.debates, [move]: warned } };
+    }
+    case "pipeline_complete":
+      return { ...state, recommended: strings(data.recommended), other: strings(data.other) };
+    default:
+      return state;
+  }
+}
+
+/** The moves there are, in the order of their numbers. */
+export function moves(state: Consult): string[] {
+  const written = state.documents.filter((name) => /^m\d+\.md$/.test(name)).map((name) => name.slice(0, -3));
+  const all = new Set([...written, ...Object.keys(state.debates)]);
+  return [...all].sort((one, other) => Number(one.slice(1)) - Number(other.slice(1)));
+}
+
+/** How far a layer is, from 0 to 1. */
+export function share(state: Consult, layer: LayerId, rounds: number): number {
+  const progress = state.layers[layer];
+  if (progress === "done") return 1;
+  if (progress !== "running") return 0;
+  if (layer !== "sandbox") {
+    const own = state.agents.filter((agent) => agent.layer === layer);
+    return own.length === 0 ? 0 : own.filter((agent) => agent.progress === "done").length / own.length;
+  }
+  const all = moves(state);
+  const each = all.map((move) => {
+    const debate = state.debates[move];
+    if (!debate) return 0;
+    if (debate.score !== null) return 1;
+    // A little is left for the scores.
+    const turns = LOGS.reduce((sum, log) => sum + debate.conversations[log].critic + debate.conversations[log].judge, 0);
+    return (turns / (LOGS.length * 2 * Math.max(rounds, 1))) * 0.95;
+  });
+  return each.length === 0 ? 0 : each.reduce((sum, one) => sum + one, 0) / each.length;
+}

@@ -1,0 +1,131 @@
+// What is asked of the server, as parts of the page use it.
+
+import { useCallback, useEffect, useReducer, useRef, useState } from "react";
+
+import { get, Refused, type Problem, type Run, type RunSummary } from "./api";
+import { follow, type Line, type Told } from "./stream";
+
+export interface Asked<T> {
+  value: T | null;
+  problem: Problem | null;
+  /** Asks once more. */
+  again: () => void;
+}
+
+const asProblem = (error: unknown): Problem =>
+  error instanceof Refused
+    ? error.problem
+    : { title: "something is wrong in the page", status: 0, detail: String(error) };
+
+/** Asks for something, and once more whenever its address changes. */
+export function useAsked<T>(path: string | null): Asked<T> {
+  const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null }>({
+    path: null,
+    value: null,
+    problem: null,
+  });
+  const [turn, again] = useReducer((count: number) => count + 1, 0);
+  useEffect(() => {
+    if (path === null) return;
+    let wanted = true;
+    get<T>(path).then(
+      (value) => wanted && setState({ path, value, problem: null }),
+      (error: unknown) =>
+        wanted && setState((before) => ({ path, value: before.path === path ? before.value : null, problem: asProblem(error) })),
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [path, turn]);
+  // What was asked for under another address is not shown under this one.
+  const own = state.path === path;
+  return { value: own ? state.value : null, problem: own ? state.problem : null, again };
+}
+
+/** Does something that somebody asked for; what goes wrong is shown. */
+export function useDoing(): { doing: boolean; problem: Problem | null; perform: (work: () => Promise<void>) => Promise<void> } {
+  const [doing, setDoing] = useState(false);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const perform = useCallback(async (work: () => Promise<void>) => {
+    setDoing(true);
+    setProblem(null);
+    try {
+      await work();
+    } catch (error) {
+      setProblem(asProblem(error));
+    } finally {
+      setDoing(false);
+    }
+  }, []);
+  return { doing, problem, perform };
+}
+
+/** A run with what was told of it, as it happens. */
+export interface Followed<S> {
+  run: Run | null;
+  problem: Problem | null;
+  state: S;
+  line: Line;
+  /** When the last event was told. */
+  latest: number | null;
+}
+
+/** Follows a run; its events are taken in one by one. */
+export function useRun<S>(id: string, start: () => S, reduce: (state: S, told: Told) => S): Followed<S> {
+  const path = `/api/runs/${encodeURIComponent(id)}`;
+  const asked = useAsked<Run>(path);
+  const [state, take] = useReducer(
+    (before: { id: string; value: S; latest: number | null }, step: { id: string; told: Told[] }) => ({
+      id: step.id,
+      value: step.told.reduce(reduce, before.id === step.id ? before.value : start()),
+      latest: step.told.at(-1)?.at ?? (before.id === step.id ? before.latest : null),
+    }),
+    null,
+    () => ({ id, value: start(), latest: null as number | null }),
+  );
+  const [line, setLine] = useState<Line>("connecting");
+  const again = useRef(asked.again);
+  again.current = asked.again;
+  useEffect(() => {
+    take({ id, told: [] });
+    return follow(`${path}/events`, {
+      snapshot: () => {},
+      line: setLine,
+      told: (told) => {
+        take({ id, told });
+        // How it stands has changed.
+        if (told.some((one) => one.name === "run_ended")) again.current();
+      },
+    });
+  }, [id, path]);
+  // What it took is asked for now and then, as long as it takes more.
+  const running = asked.value?.status === "running";
+  useEffect(() => {
+    if (!running) return;
+    const timer = setInterval(() => again.current(), 3000);
+    return () => clearInterval(timer);
+  }, [running, id]);
+  return { run: asked.value, problem: asked.problem, state: state.value, line, latest: state.latest };
+}
+
+/** The latest runs; asked for anew whenever one begins, ends or is told of for the first time. */
+export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number | null }> {
+  const asked = useAsked<{ runs: RunSummary[]; next: number | null }>(`/api/runs?limit=${limit}`);
+  const known = useRef(new Set<string>());
+  known.current = new Set(asked.value?.runs.map((run) => run.id));
+  const again = useRef(asked.again);
+  again.current = asked.again;
+  useEffect(
+    () =>
+      follow("/api/events", {
+        snapshot: () => again.current(),
+        line: () => {},
+        told: (told) => {
+          const news = (one: Told) => one.name === "run_ended" || (one.run !== undefined && !known.current.has(one.run));
+          if (told.some(news)) again.current();
+        },
+      }),
+    [],
+  );
+  return asked;
+}

@@ -1,0 +1,140 @@
+// Events as they happen: told once each, in order, however often the line breaks.
+
+/** The names of all events there are; a browser passes on only those that are asked for by name. */
+const NAMES = [
+  "run_ended",
+  "code_generated",
+  "execution_started",
+  "execution_complete",
+  "code_criticised",
+  "code_finished",
+  "layer_start",
+  "layer_complete",
+  "agent_start",
+  "agent_complete",
+  "warning",
+  "pipeline_complete",
+  "pipeline_failed",
+  "pipeline_cancelled",
+  "sandbox_round",
+  "sandbox_scored",
+  "tool_called",
+  "mode_changed",
+  "work_finished",
+  "DRAFT_READY",
+  "DRAFT_ACCEPTED",
+  "DRAFT_REJECTED",
+  "DRAFT_ESCALATED",
+  "DRAFT_UNDONE",
+  "requested",
+  "decided",
+  "not_applied",
+  "undoing",
+  "refused",
+  "told",
+  "switched",
+  "expired",
+  "swept",
+] as const;
+
+/** One event. */
+export interface Told {
+  id: number;
+  name: string;
+  run?: string;
+  at: number;
+  data: Record<string, unknown>;
+}
+
+/** How the line to the server is. */
+export type Line = "connecting" | "open" | "lost" | "over";
+
+export interface Listener {
+  snapshot(data: Record<string, unknown>): void;
+  /** Those that came together. */
+  told(events: Told[]): void;
+  line(line: Line): void;
+}
+
+/** How long it is waited before the server is called again, at first and at most, in milliseconds. */
+const WAIT = 500;
+const LONGEST_WAIT = 8000;
+
+/** Follows a stream until it is told to stop; its end, or a lost line, is told, too. */
+export function follow(path: string, listener: Listener): () => void {
+  let source: EventSource | null = null;
+  let last = 0;
+  let wait = WAIT;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let waiting: Told[] = [];
+  let frame = 0;
+  let stopped = false;
+
+  const flush = () => {
+    frame = 0;
+    const events = waiting;
+    waiting = [];
+    if (events.length > 0 && !stopped) listener.told(events);
+  };
+
+  const hear = (name: string) => (event: MessageEvent<string>) => {
+    const id = Number(event.lastEventId);
+    // Whatever is told twice is heard once.
+    if (!(id > last)) return;
+    last = id;
+    const data = JSON.parse(event.data) as Record<string, unknown>;
+    const told: Told = { id, name, at: Number(data.at), data };
+    if (typeof data.run === "string") told.run = data.run;
+    waiting.push(told);
+    // Many at once are shown at once.
+    frame ||= requestAnimationFrame(flush);
+  };
+
+  const connect = () => {
+    listener.line("connecting");
+    const mark = path.includes("?") ? "&" : "?";
+    source = new EventSource(last > 0 ? `${path}${mark}after=${last}` : path);
+    source.onopen = () => {
+      wait = WAIT;
+      listener.line("open");
+    };
+    source.addEventListener("snapshot", (event) => {
+      listener.snapshot(JSON.parse((event as MessageEvent<string>).data) as Record<string, unknown>);
+    });
+    for (const name of NAMES) source.addEventListener(name, hear(name) as EventListener);
+    source.onerror = () => {
+      source?.close();
+      if (stopped) return;
+      flush();
+      void again();
+    };
+  };
+
+  /** A line that ended may be over: the server then has nothing more to tell. */
+  const again = async () => {
+    try {
+      const mark = path.includes("?") ? "&" : "?";
+      const abort = new AbortController();
+      const response = await fetch(`${path}${mark}after=${last}`, { signal: abort.signal });
+      abort.abort();
+      if (response.status === 204 || response.status === 404) {
+        if (!stopped) listener.line("over");
+        return;
+      }
+    } catch {
+      // Nobody is there: it is tried again.
+    }
+    if (stopped) return;
+    listener.line("lost");
+    timer = setTimeout(connect, wait);
+    wait = Math.min(wait * 2, LONGEST_WAIT);
+  };
+
+  connect();
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+    cancelAnimationFrame(frame);
+    source?.close();
+  };
+}

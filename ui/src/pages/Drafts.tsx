@@ -1,0 +1,268 @@
+// Drafts: what waits for a person, what was decided, what each would change, and the log of it all.
+
+import { Check, Undo2, X } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
+
+import { post } from "../model/api";
+import { useAsked, useDoing } from "../model/hooks";
+import { follow } from "../model/stream";
+import { ago, count } from "../model/words";
+import { Said } from "../parts/Said";
+import { Badge, Button, Card, cn, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
+import { go, Link } from "../route";
+import { Unified } from "./drafts/Unified";
+
+interface Workspaces {
+  workspaces: { name: string; tools_on: boolean; waiting: number; open_drafts: number; blocked: string | null }[];
+}
+
+type Stage = "submitted" | "escalated" | "accepting" | "accepted" | "rejected" | "undoing" | "undone";
+
+interface Reason {
+  effect: "escalate" | "reject";
+  rule: string;
+  file: string;
+  line?: number;
+  message: string;
+  what_to_do: string;
+}
+
+interface Submission {
+  id: number;
+  at: number;
+  task: string;
+  summary: string;
+  worker: string;
+  stage: Stage;
+  by: string | null;
+  files: { path: string; added: number; removed: number; before: string | null }[];
+  reasons: Reason[];
+  verified: { command: string; passed: boolean; outcome: string; output: string } | null;
+  swept: boolean;
+  diffs?: { path: string; diff: string | null; changed_meanwhile: string | null }[];
+}
+
+interface LogEntry {
+  id: number;
+  at: number;
+  actor: string;
+  action: string;
+  detail: Record<string, unknown>;
+}
+
+const TONES: Record<Stage, Tone> = {
+  submitted: "accent",
+  escalated: "doubt",
+  accepting: "accent",
+  accepted: "good",
+  rejected: "bad",
+  undoing: "accent",
+  undone: "plain",
+};
+
+export function Drafts({ workspace, submission }: { workspace: string | null; submission: string | null }) {
+  const { value, problem } = useAsked<Workspaces>("/api/workspaces");
+  if (problem) return <Said problem={problem} />;
+  if (!value) return <p className="text-sm text-soft">Looking…</p>;
+  const chosen = value.workspaces.find((one) => one.name === workspace) ?? value.workspaces[0];
+  if (!chosen) {
+    return (
+      <Empty title="No folder was allowed on this server">
+        Start it with <code className="font-mono">assize serve --root NAME=FOLDER</code>: models then propose changes to
+        that folder’s files, and you decide here.
+      </Empty>
+    );
+  }
+  return (
+    <div className="grid gap-5">
+      <div className="flex flex-wrap items-center gap-2">
+        <h1 className="mr-2 text-xl font-semibold">Drafts</h1>
+        {value.workspaces.map((one) => (
+          <Link
+            key={one.name}
+            href={`/drafts/${encodeURIComponent(one.name)}`}
+            aria-current={one === chosen ? "page" : undefined}
+            className={cn("rounded-md border border-line px-3 py-1 text-sm", one === chosen && "bg-sunken font-medium")}
+          >
+            {one.name}
+            {one.waiting > 0 && <span className="ml-2 text-doubt">{one.waiting}</span>}
+          </Link>
+        ))}
+      </div>
+      {!chosen.tools_on && <Notice tone="doubt" title="The draft tools are switched off here: no model can propose anything." />}
+      {chosen.blocked && <Notice tone="bad" title={chosen.blocked} />}
+      <Inbox key={chosen.name} workspace={chosen.name} open={submission} />
+    </div>
+  );
+}
+
+function Inbox({ workspace, open }: { workspace: string; open: string | null }) {
+  const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
+  const { value, problem, again } = useAsked<{ submissions: Submission[] }>(`${path}/submissions?all=true`);
+  const anew = useRef(again);
+  anew.current = again;
+  useEffect(() => follow(`${path}/events`, { snapshot: () => {}, line: () => {}, told: () => anew.current() }), [path]);
+  if (problem) return <Said problem={problem} />;
+  if (!value) return null;
+  const waiting = value.submissions.filter((one) => one.stage === "escalated");
+  const settled = value.submissions.filter((one) => one.stage !== "escalated");
+  if (value.submissions.length === 0) {
+    return (
+      <Empty title="Nothing was handed in yet">
+        <code className="font-mono">assize work "…"</code> has a model change files here; whatever speaks MCP can, too.
+      </Empty>
+    );
+  }
+  const chosen = open ?? String(waiting[0]?.id ?? "");
+  const list = (title: string, all: Submission[]) =>
+    all.length > 0 && (
+      <section className="grid grid-cols-1 gap-1">
+        <Heading>{title}</Heading>
+        <ul className="grid grid-cols-1 gap-1">
+          {all.map((one) => (
+            <li key={one.id}>
+              <Link
+                href={`/drafts/${encodeURIComponent(workspace)}/${one.id}`}
+                aria-current={String(one.id) === chosen ? "true" : undefined}
+                className={cn("grid gap-0.5 rounded-md border border-transparent px-3 py-2 text-sm hover:bg-sunken", String(one.id) === chosen && "border-line bg-raised")}
+              >
+                <span className="flex items-center gap-2">
+                  <span className="min-w-0 flex-1 truncate font-medium" dir="auto">
+                    {one.summary || one.task}
+                  </span>
+                  <Badge tone={TONES[one.stage]}>{one.stage}</Badge>
+                </span>
+                <span className="truncate text-xs text-soft">
+                  {one.files.map((file) => file.path).join(", ")} · {ago(one.at)}
+                </span>
+              </Link>
+            </li>
+          ))}
+        </ul>
+      </section>
+    );
+  return (
+    <div className="grid gap-5 lg:grid-cols-[20rem_1fr]">
+      <div className={cn("grid grid-cols-1 content-start gap-4", open !== null && "max-lg:hidden")}>
+        {list("Waiting for you", waiting)}
+        {list("Settled", settled)}
+      </div>
+      <div className="min-w-0">
+        {open !== null && (
+          <Button look="quiet" className="mb-2 lg:hidden" onClick={() => go(`/drafts/${encodeURIComponent(workspace)}`)}>
+            All drafts
+          </Button>
+        )}
+        {chosen !== "" && <One key={chosen} path={path} id={chosen} />}
+      </div>
+    </div>
+  );
+}
+
+function One({ path, id }: { path: string; id: string }) {
+  const at = `${path}/submissions/${encodeURIComponent(id)}`;
+  const { value, problem, again } = useAsked<Submission>(at);
+  const { doing, problem: refused, perform } = useDoing();
+  const [reason, setReason] = useState("");
+  if (problem) return <Said problem={problem} />;
+  if (!value) return null;
+  const decide = (what: string, body: unknown = {}) =>
+    perform(async () => {
+      await post(`${at}/${what}`, body);
+      again();
+    });
+  const changed = value.diffs?.some((one) => one.changed_meanwhile) ?? false;
+  return (
+    <div className="grid gap-4">
+      <Card className="grid gap-3">
+        <div className="flex flex-wrap items-start gap-2">
+          <h2 className="min-w-0 flex-1 font-medium" dir="auto">
+            {value.summary || value.task}
+          </h2>
+          <Badge tone={TONES[value.stage]}>{value.stage}</Badge>
+        </div>
+        <p className="text-xs text-soft">
+          {value.worker} · task {value.task} · {count(value.files.length, "file")} · {ago(value.at)}
+          {value.by && <> · decided by {value.by}</>}
+        </p>
+        {value.reasons.length > 0 && (
+          <ul className="grid gap-2">
+            {value.reasons.map((one, index) => (
+              <li key={index} className={cn("border-l-2 pl-3 text-sm", one.effect === "reject" ? "border-bad" : "border-doubt")}>
+                <p dir="auto">
+                  <code className="font-mono text-xs text-soft">
+                    {one.file}
+                    {one.line !== undefined && `:${one.line}`} [{one.rule}]
+                  </code>{" "}
+                  {one.message}
+                </p>
+                <p className="text-xs text-soft" dir="auto">
+                  {one.what_to_do}
+                </p>
+              </li>
+            ))}
+          </ul>
+        )}
+        {value.verified && (
+          <details className="text-sm">
+            <summary className="cursor-pointer">
+              <Badge tone={value.verified.passed ? "good" : "bad"}>{value.verified.outcome}</Badge> {value.verified.command}
+            </summary>
+            <pre className="mt-2 max-h-60 overflow-auto rounded-md bg-sunken p-3 text-xs" dir="auto">
+              {value.verified.output}
+            </pre>
+          </details>
+        )}
+        {changed && <Notice tone="doubt" title="A file has changed since its draft was asked for">Accepting puts the draft in its place; undoing brings it back.</Notice>}
+        {value.stage === "escalated" && (
+          <div className="flex flex-wrap items-center gap-2">
+            <Button look="primary" disabled={doing} onClick={() => void decide("accept", changed ? { force: true } : {})}>
+              <Check aria-hidden className="size-4" />
+              {changed ? "Accept all the same" : "Accept"}
+            </Button>
+            <Input aria-label="What the worker is told" placeholder="What the worker is told" value={reason} onChange={(event) => setReason(event.target.value)} className="max-w-72 flex-1" />
+            <Button look="danger" disabled={doing} onClick={() => void decide("reject", { reason })}>
+              <X aria-hidden className="size-4" />
+              Reject
+            </Button>
+          </div>
+        )}
+        {value.stage === "accepted" && !value.swept && (
+          <Button className="justify-self-start" disabled={doing} onClick={() => void decide("undo")}>
+            <Undo2 aria-hidden className="size-4" />
+            Undo
+          </Button>
+        )}
+        {refused && <Said problem={refused} />}
+      </Card>
+      {value.diffs?.map((one) => (
+        <Card key={one.path} className="min-w-0">
+          <h3 className="mb-2 font-mono text-sm">{one.path}</h3>
+          {one.diff === null ? <p className="text-sm text-soft">Its copies were put away.</p> : <Unified diff={one.diff} reasons={value.reasons.filter((reason) => reason.file === one.path)} />}
+        </Card>
+      ))}
+      <Log path={path} task={value.task} />
+    </div>
+  );
+}
+
+/** What happened to the drafts of a task. */
+function Log({ path, task }: { path: string; task: string }) {
+  const { value } = useAsked<{ entries: LogEntry[] }>(`${path}/audit?task=${encodeURIComponent(task)}`);
+  if (!value || value.entries.length === 0) return null;
+  return (
+    <details>
+      <summary className="cursor-pointer text-sm text-soft">What happened in this task, from the log</summary>
+      <ol className="mt-2 grid gap-1 text-xs">
+        {value.entries.map((entry) => (
+          <li key={entry.id} className="flex gap-3">
+            <span className="w-10 shrink-0 text-right text-soft tabular-nums">{entry.id}</span>
+            <time className="shrink-0 text-soft">{new Date(entry.at).toLocaleString()}</time>
+            <span className="shrink-0">{entry.action}</span>
+            <span className="truncate text-soft">{entry.actor}</span>
+          </li>
+        ))}
+      </ol>
+    </details>
+  );
+}

@@ -1,0 +1,146 @@
+// The machine: who answers, which walls there are and what they rest on, and the sandboxes that stay.
+
+import { RefreshCw, Trash2 } from "lucide-react";
+
+import { remove, type Backend, type Doctor, type Provider } from "../model/api";
+import { useAsked, useDoing } from "../model/hooks";
+import { Said } from "../parts/Said";
+import { Badge, Button, Card, Empty, Heading, type Tone } from "../parts/ui";
+import { Link } from "../route";
+
+interface Sandboxes {
+  sandboxes: { name: string; run: string | null; isolation: string; expires: number; labels: Record<string, string> }[];
+}
+
+export function System() {
+  const doctor = useAsked<Doctor>("/api/doctor");
+  return (
+    <div className="grid gap-6">
+      <div className="flex items-center gap-3">
+        <h1 className="flex-1 text-xl font-semibold">System</h1>
+        <Button onClick={doctor.again}>
+          <RefreshCw aria-hidden className="size-4" />
+          Look again
+        </Button>
+      </div>
+      {doctor.problem && <Said problem={doctor.problem} />}
+      {!doctor.value && !doctor.problem && <p className="text-sm text-soft">A sandbox of each kind is made, and every provider asked…</p>}
+      {doctor.value && (
+        <>
+          <section aria-labelledby="walls" className="grid gap-3">
+            <Heading id="walls">Walls around code: {doctor.value.sandboxes.why}</Heading>
+            <ul className="grid gap-3 lg:grid-cols-3">
+              {doctor.value.sandboxes.backends.map((backend) => (
+                <li key={backend.isolation}>
+                  <Walls backend={backend} used={backend.isolation === doctor.value?.sandboxes.used} />
+                </li>
+              ))}
+            </ul>
+          </section>
+          <section aria-labelledby="providers" className="grid gap-3">
+            <Heading id="providers">
+              Who answers: {doctor.value.used} ({doctor.value.why})
+            </Heading>
+            <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
+              {doctor.value.providers.map((provider) => (
+                <Row key={provider.provider} provider={provider} used={provider.provider === doctor.value?.used} />
+              ))}
+            </ul>
+          </section>
+        </>
+      )}
+      <Staying />
+    </div>
+  );
+}
+
+function Walls({ backend, used }: { backend: Backend; used: boolean }) {
+  return (
+    <Card className="h-full">
+      <p className="flex items-center gap-2 font-medium">
+        <span className="flex-1">{backend.isolation}</span>
+        {used && <Badge tone="accent">in use</Badge>}
+        <Badge tone={backend.available ? "good" : "plain"}>
+          {backend.available ? `made in ${Math.round(backend.made_in_ms ?? 0)} ms` : "not here"}
+        </Badge>
+      </p>
+      {backend.why_not && <p className="mt-2 text-sm text-soft">{backend.why_not}</p>}
+      {backend.hint && <p className="mt-1 text-sm">{backend.hint}</p>}
+      {backend.enforcement && (
+        <dl className="mt-3 grid grid-cols-[auto_1fr] gap-x-3 gap-y-1 text-xs">
+          {Object.entries(backend.enforcement).map(([name, by]) => (
+            <div key={name} className="contents">
+              <dt className="text-soft">{name.replaceAll("_", " ")}</dt>
+              <dd>{by}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </Card>
+  );
+}
+
+const STATES: Record<Provider["state"], { tone: Tone; word: string }> = {
+  answers: { tone: "good", word: "answers" },
+  fails: { tone: "bad", word: "fails" },
+  no_key: { tone: "plain", word: "no key" },
+  not_tried: { tone: "plain", word: "not tried" },
+};
+
+function Row({ provider, used }: { provider: Provider; used: boolean }) {
+  const { tone, word } = STATES[provider.state];
+  return (
+    <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5 text-sm">
+      <span className="w-28 font-medium">{provider.provider}</span>
+      <span className="min-w-0 flex-1 truncate text-soft">{provider.model}</span>
+      {used && <Badge tone="accent">in use</Badge>}
+      <Badge tone={tone}>{word}</Badge>
+      <span className="w-full text-xs text-soft sm:w-auto">{provider.detail}</span>
+    </li>
+  );
+}
+
+/** Sandboxes that stay for a while. */
+function Staying() {
+  const { value, problem, again } = useAsked<Sandboxes>("/api/sandboxes");
+  const { doing, problem: refused, perform } = useDoing();
+  return (
+    <section aria-labelledby="staying" className="grid gap-3">
+      <Heading id="staying">Sandboxes that stay for a while</Heading>
+      {(problem ?? refused) && <Said problem={(problem ?? refused)!} />}
+      {value?.sandboxes.length === 0 && (
+        <Empty title="There are none">
+          <code className="font-mono">assize sandbox create NAME</code> makes one, and so do debates while they last.
+        </Empty>
+      )}
+      <ul className="divide-y divide-line rounded-lg border border-line bg-raised empty:hidden">
+        {value?.sandboxes.map((one) => (
+          <li key={`${one.run ?? ""}/${one.name}`} className="flex items-center gap-3 px-4 py-2 text-sm">
+            <span className="font-mono">{one.name}</span>
+            <Badge>{one.isolation}</Badge>
+            {one.run && (
+              <Link href={`/runs/${one.run}`} className="truncate text-xs text-accent underline">
+                {one.run}
+              </Link>
+            )}
+            <span className="flex-1" />
+            <Button
+              look="danger"
+              disabled={doing}
+              aria-label={`Remove ${one.name}`}
+              onClick={() =>
+                void perform(async () => {
+                  const of = one.run ? `?run=${encodeURIComponent(one.run)}` : "";
+                  await remove(`/api/sandboxes/${encodeURIComponent(one.name)}${of}`);
+                  again();
+                })
+              }
+            >
+              <Trash2 aria-hidden className="size-4" />
+            </Button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,45 @@
+// A debate as a strip: rounds from left to right, one row for each judge, the critic above and the judge below.
+
+import { LOGS, type Debate, type Log } from "../../model/consult";
+import { cn } from "../../parts/ui";
+
+const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
+
+export function Strip({ debate, rounds, onRound }: { debate: Debate | null; rounds: number; onRound?: (log: Log, round: number) => void }) {
+  const all = Array.from({ length: rounds }, (_, index) => index + 1);
+  return (
+    <div className="grid gap-1">
+      {LOGS.map((log) => {
+        const told = debate?.conversations[log];
+        const through = Math.min(told?.critic ?? 0, told?.judge ?? 0);
+        return (
+          <div key={log} className="flex items-center gap-1.5">
+            <span className="w-5 shrink-0 font-mono text-[10px] text-soft">{JUDGES[log]}</span>
+            <div
+              role="img"
+              aria-label={`${JUDGES[log]}: ${through} of ${rounds} rounds${told?.failed ? `, ended early: ${told.failed}` : ""}`}
+              className="flex flex-1 gap-0.5"
+            >
+              {all.map((round) => {
+                const critic = (told?.critic ?? 0) >= round;
+                const judge = (told?.judge ?? 0) >= round;
+                const now = told?.next === "critic" && told.critic + 1 === round;
+                const answering = told?.next === "judge" && told.judge + 1 === round;
+                return (
+                  <span
+                    key={round}
+                    onClick={onRound && critic ? () => onRound(log, round) : undefined}
+                    className={cn("grid h-4 flex-1 gap-px", onRound && critic && "cursor-pointer")}
+                  >
+                    <span className={cn("rounded-t-xs bg-sunken", critic && "bg-doubt", now && "animate-pulse bg-doubt/40")} />
+                    <span className={cn("rounded-b-xs bg-sunken", judge && "bg-accent", answering && "animate-pulse bg-accent/40")} />
+                  </span>
+                );
+              })}
+            </div>
+          </div>
+        );
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,33 @@
+import { expect, it } from "vitest";
+
+import { lines } from "../../model/diff";
+import { guess } from "../Home";
+import { parse } from "./parse";
+
+it("numbers the lines of both sides", () => {
+  const rows = parse("--- a/x\n+++ b/x\n@@ -3,3 +3,4 @@\n a\n-b\n+c\n+d\n e\n\\ No newline at end of file\n");
+  expect(rows.map(({ kind, old, now, text }) => [kind, old, now, text])).toEqual([
+    ["hunk", null, null, "@@ -3,3 +3,4 @@"],
+    ["same", 3, 3, "a"],
+    ["removed", 4, null, "b"],
+    ["added", null, 4, "c"],
+    ["added", null, 5, "d"],
+    ["same", 5, 6, "e"],
+    ["hunk", null, null, "\\ No newline at end of file"],
+  ]);
+  expect(parse("")).toEqual([]);
+});
+
+it("marks what changed between two programs", () => {
+  expect(lines("a\nb\nc", "a\nx\nc").map(({ kind, text }) => `${kind} ${text}`)).toEqual(["same a", "removed b", "added x", "same c"]);
+  expect(lines("", "a")).toEqual([
+    { kind: "removed", text: "" },
+    { kind: "added", text: "a" },
+  ]);
+});
+
+it("guesses what somebody wants", () => {
+  expect(["NVDA", "brk.b", " aapl "].map(guess)).toEqual(["consult", "consult", "consult"]);
+  expect(["Calculate fibonacci(10)", "sort words"].map(guess)).toEqual(["run", "run"]);
+  expect(["# A move\n\nWe should.", "a\nb\nc\nd"].map(guess)).toEqual(["debate", "debate"]);
+});

@@ -1,0 +1,32 @@
+// The lines of a unified diff, with their numbers on both sides.
+
+export interface Row {
+  kind: "same" | "added" | "removed" | "hunk";
+  text: string;
+  old: number | null;
+  now: number | null;
+}
+
+/** Reads a unified diff of one file. */
+export function parse(diff: string): Row[] {
+  const rows: Row[] = [];
+  let [old, now] = [0, 0];
+  let within = false;
+  for (const line of diff.split("\n")) {
+    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/.exec(line);
+    if (hunk) {
+      within = true;
+      [old, now] = [Number(hunk[1]), Number(hunk[2])];
+      rows.push({ kind: "hunk", text: line, old: null, now: null });
+      continue;
+    }
+    // What stands before the first is about the file.
+    if (!within || line === "") continue;
+    const [sign, text] = [line[0], line.slice(1)];
+    if (sign === "+") rows.push({ kind: "added", text, old: null, now: now++ });
+    else if (sign === "-") rows.push({ kind: "removed", text, old: old++, now: null });
+    else if (sign === " ") rows.push({ kind: "same", text, old: old++, now: now++ });
+    else rows.push({ kind: "hunk", text: line, old: null, now: null });
+  }
+  return rows;
+}

@@ -1,0 +1,141 @@
+// The small parts that everything is made of.
+
+import { clsx, type ClassValue } from "clsx";
+import { Slot } from "radix-ui";
+import type { ButtonHTMLAttributes, HTMLAttributes, InputHTMLAttributes, ReactNode, TextareaHTMLAttributes } from "react";
+import { twMerge } from "tailwind-merge";
+
+import type { Status } from "../model/api";
+
+/** Class names, of which the later ones win. */
+export function cn(...all: ClassValue[]): string {
+  return twMerge(clsx(all));
+}
+
+const LOOKS = {
+  primary: "bg-accent text-on-accent hover:opacity-90",
+  plain: "border border-line bg-raised hover:bg-sunken",
+  quiet: "hover:bg-sunken",
+  danger: "border border-line bg-raised text-bad hover:bg-sunken",
+} as const;
+
+interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
+  look?: keyof typeof LOOKS;
+  /** Lends its looks to the link within. */
+  asChild?: boolean;
+}
+
+export function Button({ look = "plain", asChild = false, className, ...rest }: ButtonProps) {
+  const Part = asChild ? Slot.Root : "button";
+  return (
+    <Part
+      {...(asChild ? {} : { type: "button" as const })}
+      className={cn(
+        "inline-flex min-h-9 cursor-pointer items-center justify-center gap-2 rounded-md px-3 py-1.5 text-sm font-medium transition-colors disabled:cursor-not-allowed disabled:opacity-50",
+        LOOKS[look],
+        className,
+      )}
+      {...rest}
+    />
+  );
+}
+
+export function Card({ className, ...rest }: HTMLAttributes<HTMLElement>) {
+  return <section className={cn("rounded-lg border border-line bg-raised p-4", className)} {...rest} />;
+}
+
+export function Heading({ className, ...rest }: HTMLAttributes<HTMLHeadingElement>) {
+  return <h2 className={cn("text-sm font-semibold tracking-wide text-soft", className)} {...rest} />;
+}
+
+const FIELD = "w-full rounded-md border border-line bg-raised px-3 py-2 text-base placeholder:text-soft sm:text-sm";
+
+export function Input({ className, ...rest }: InputHTMLAttributes<HTMLInputElement>) {
+  return <input className={cn(FIELD, "min-h-9", className)} {...rest} />;
+}
+
+export function Textarea({ className, ...rest }: TextareaHTMLAttributes<HTMLTextAreaElement>) {
+  return <textarea className={cn(FIELD, "min-h-24 leading-relaxed", className)} {...rest} />;
+}
+
+const TONES = {
+  plain: "border-line text-soft",
+  accent: "border-accent/40 text-accent",
+  good: "border-good/40 text-good",
+  bad: "border-bad/40 text-bad",
+  doubt: "border-doubt/50 text-doubt",
+} as const;
+
+export type Tone = keyof typeof TONES;
+
+export function Badge({ tone = "plain", className, ...rest }: HTMLAttributes<HTMLSpanElement> & { tone?: Tone }) {
+  return (
+    <span
+      className={cn(
+        "inline-flex items-center gap-1 rounded-full border px-2 py-0.5 text-xs font-medium whitespace-nowrap",
+        TONES[tone],
+        className,
+      )}
+      {...rest}
+    />
+  );
+}
+
+const STATUS: Record<Status, { tone: Tone; word: string }> = {
+  running: { tone: "accent", word: "running" },
+  stopped: { tone: "doubt", word: "stopped" },
+  done: { tone: "good", word: "done" },
+  failed: { tone: "bad", word: "failed" },
+  cancelled: { tone: "doubt", word: "cancelled" },
+};
+
+export function StatusBadge({ status }: { status: Status }) {
+  const { tone, word } = STATUS[status];
+  return (
+    <Badge tone={tone}>
+      {status === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
+      {word}
+    </Badge>
+  );
+}
+
+/** Something that must be known. */
+export function Notice({ tone = "plain", title, children }: { tone?: Tone; title: string; children?: ReactNode }) {
+  const urgent = tone === "bad";
+  return (
+    <div
+      role={urgent ? "alert" : "note"}
+      className={cn("rounded-lg border bg-raised px-4 py-3 text-sm", TONES[tone])}
+    >
+      <p className="font-medium">{title}</p>
+      {children && <div className="mt-1 text-ink/80">{children}</div>}
+    </div>
+  );
+}
+
+/** What is shown where there is nothing yet, and what to do about it. */
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="rounded-lg border border-dashed border-line px-4 py-8 text-center text-sm text-soft">
+      <p className="font-medium text-ink">{title}</p>
+      {children && <div className="mt-1">{children}</div>}
+    </div>
+  );
+}
+
+/** How far something is. */
+export function Meter({ value, label, className }: { value: number; label: string; className?: string }) {
+  const percent = Math.round(Math.min(Math.max(value, 0), 1) * 100);
+  return (
+    <div
+      role="progressbar"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={percent}
+      className={cn("h-1.5 overflow-hidden rounded-full bg-sunken", className)}
+    >
+      <div className="h-full rounded-full bg-accent transition-[width] duration-300" style={{ width: `${percent}%` }} />
+    </div>
+  );
+}
