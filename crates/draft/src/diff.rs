@@ -27,7 +27,7 @@ impl Diff {
     /// Of two texts; the original of a new file is empty.
     pub fn between(original: &str, draft: &str) -> Diff {
         let diff = TextDiff::configure()
-            .algorithm(Algorithm::Patience)
+            .algorithm(Algorithm::Histogram)
             .timeout(LONGEST)
             .diff_lines(original, draft);
         let lines: Vec<&str> = draft.split_inclusive('\n').collect();
@@ -86,7 +86,7 @@ impl Diff {
     /// As people read it: a unified diff with three lines around each change.
     pub fn unified(name: &str, original: &str, draft: &str) -> String {
         let diff = TextDiff::configure()
-            .algorithm(Algorithm::Patience)
+            .algorithm(Algorithm::Histogram)
             .timeout(LONGEST)
             .diff_lines(original, draft);
         let side = |letter: &str, text: &str| match text {
