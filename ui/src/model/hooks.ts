@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 
-import { get, Refused, type Problem, type Run, type RunSummary } from "./api";
+import { get, getText, Refused, type Problem, type Run, type RunSummary } from "./api";
 import { follow, type Line, type Told } from "./stream";
 
 export interface Asked<T> {
@@ -40,6 +40,23 @@ export function useAsked<T>(path: string | null): Asked<T> {
   // What was asked for under another address is not shown under this one.
   const own = state.path === path;
   return { value: own ? state.value : null, problem: own ? state.problem : null, again };
+}
+
+/** The text at an address: not known yet, or not there. */
+export function useText(path: string | null): string | null | undefined {
+  const [state, setState] = useState<{ path: string | null; text: string | null | undefined }>({ path, text: undefined });
+  useEffect(() => {
+    if (path === null) return;
+    let wanted = true;
+    getText(path).then(
+      (text) => wanted && setState({ path, text }),
+      () => wanted && setState({ path, text: null }),
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [path]);
+  return state.path === path ? state.text : undefined;
 }
 
 /** Does something that somebody asked for; what goes wrong is shown. */

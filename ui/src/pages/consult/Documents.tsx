@@ -1,10 +1,10 @@
 // Every document of a consultation, to be read or kept.
 
 import { Download } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef } from "react";
 
-import { getText, type Run } from "../../model/api";
-import { useAsked } from "../../model/hooks";
+import type { Run } from "../../model/api";
+import { useAsked, useText } from "../../model/hooks";
 import { Markdown } from "../../parts/Markdown";
 import { Said } from "../../parts/Said";
 import { Button, Card, cn, Empty } from "../../parts/ui";
@@ -59,16 +59,9 @@ export function Documents({ run, told, name, onOpen }: Props) {
 }
 
 function Document({ run, name }: { run: Run; name: string }) {
-  const [text, setText] = useState<string | null>(null);
   const readable = name.endsWith(".md");
   const path = at(run, name);
-  useEffect(() => {
-    let wanted = true;
-    if (readable) getText(path).then((found) => wanted && setText(found), () => wanted && setText(null));
-    return () => {
-      wanted = false;
-    };
-  }, [path, readable]);
+  const text = useText(readable ? path : null);
   return (
     <Card className="min-w-0">
       <div className="mb-2 flex items-center gap-3">
@@ -80,7 +73,7 @@ function Document({ run, name }: { run: Run; name: string }) {
           </a>
         </Button>
       </div>
-      {text !== null ? <Markdown text={text} /> : <p className="text-sm text-soft">{readable ? "Looking…" : "This is to be downloaded."}</p>}
+      {text != null ? <Markdown text={text} /> : <p className="text-sm text-soft">{readable ? "Looking…" : "This is to be downloaded."}</p>}
     </Card>
   );
 }

@@ -2,11 +2,11 @@
 
 import { X } from "lucide-react";
 import { Dialog, Tabs } from "radix-ui";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef } from "react";
 
-import { getText, type Run } from "../../model/api";
+import type { Run } from "../../model/api";
 import { LOGS, type Debate, type Log } from "../../model/consult";
-import { useAsked } from "../../model/hooks";
+import { useAsked, useText } from "../../model/hooks";
 import { Markdown } from "../../parts/Markdown";
 import { Said } from "../../parts/Said";
 import { Badge, Button, cn, Empty } from "../../parts/ui";
@@ -134,17 +134,7 @@ function Rounds({ entries, current, onRound }: { entries: Entry[]; current: numb
 
 /** The document of a move. */
 function Move({ path, move }: { path: string; move: string }) {
-  const [text, setText] = useState<string | null | undefined>(undefined);
-  useEffect(() => {
-    let wanted = true;
-    getText(`${path}/documents/${encodeURIComponent(move)}.md`).then(
-      (found) => wanted && setText(found),
-      () => wanted && setText(null),
-    );
-    return () => {
-      wanted = false;
-    };
-  }, [path, move]);
+  const text = useText(`${path}/documents/${encodeURIComponent(move)}.md`);
   if (text === undefined) return <p className="text-xs">Looking…</p>;
   return text === null ? <p className="text-xs">The move is not written yet.</p> : <Markdown text={text} />;
 }
