@@ -153,13 +153,14 @@ function Inbox({ workspace, open }: { workspace: string; open: string | null }) 
             All drafts
           </Button>
         )}
-        {chosen !== "" && <One key={chosen} path={path} id={chosen} />}
+        {chosen !== "" && <One key={chosen} workspace={workspace} id={chosen} />}
       </div>
     </div>
   );
 }
 
-function One({ path, id }: { path: string; id: string }) {
+function One({ workspace, id }: { workspace: string; id: string }) {
+  const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
   const at = `${path}/submissions/${encodeURIComponent(id)}`;
   const { value, problem, again } = useAsked<Submission>(at);
   const { doing, problem: refused, perform } = useDoing();
@@ -169,6 +170,8 @@ function One({ path, id }: { path: string; id: string }) {
   const decide = (what: string, body: unknown = {}) =>
     perform(async () => {
       await post(`${at}/${what}`, body);
+      // It stays in view, though it waits no more.
+      go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
       again();
     });
   const changed = value.diffs?.some((one) => one.changed_meanwhile) ?? false;
