@@ -68,7 +68,7 @@ pub fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {
 }
 
 /// Chooses, asking for a local Ollama if it comes to that.
-async fn choose(config: &Config) -> Result<Choice, Failure> {
+pub async fn choose(config: &Config) -> Result<Choice, Failure> {
     if let Some(choice) = from_settings(config)? {
         return Ok(choice);
     }

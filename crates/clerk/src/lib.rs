@@ -22,6 +22,7 @@ pub mod failure;
 pub mod fork;
 pub mod kept;
 pub mod reading;
+pub mod scorecards;
 pub mod text;
 pub mod trial;
 pub mod walls;

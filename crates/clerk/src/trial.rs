@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use assize_code::Live;
 use assize_gateway::Gateway;
 use assize_sandbox::Pool;
 use assize_store::{Run, Store};
@@ -25,12 +26,15 @@ pub trait Trial: Send {
     /// The sandboxes that wait for its programs, if any do.
     fn pool(&self) -> Option<&Arc<Pool>>;
 
+    /// What its programs write while they run, if it is told.
+    fn live(&self) -> Option<&Arc<Live>>;
+
     /// Runs it to its end, which is written down.
     async fn hold(&mut self, cancel: Cancel) -> Result<(), Broke>;
 }
 
 macro_rules! any_trial {
-    ($($room:ident: $pool:expr),*) => {$(
+    ($($room:ident: $pool:expr, $live:expr;)*) => {$(
         #[async_trait]
         impl Trial for $room::Trial {
             fn run(&self) -> &Run {
@@ -46,6 +50,11 @@ macro_rules! any_trial {
                 pool(self)
             }
 
+            fn live(&self) -> Option<&Arc<Live>> {
+                let live: fn(&$room::Trial) -> Option<&Arc<Live>> = $live;
+                live(self)
+            }
+
             async fn hold(&mut self, cancel: Cancel) -> Result<(), Broke> {
                 // What could not be written down is as if it had not come to its end: it can be taken up again.
                 let held = $room::Trial::hold(self, None, cancel).await?;
@@ -56,11 +65,11 @@ macro_rules! any_trial {
 }
 
 any_trial!(
-    code: |trial| Some(&trial.pool),
-    eval: |trial| Some(&trial.pool),
-    consult: |_| None,
-    debate: |_| None,
-    work: |_| None
+    code: |trial| Some(&trial.pool), |trial| Some(&trial.live);
+    eval: |trial| Some(&trial.pool), |_| None;
+    consult: |_| None, |_| None;
+    debate: |_| None, |_| None;
+    work: |_| None, |_| None;
 );
 
 /// How many problems of an evaluation are solved at once, unless somebody says.

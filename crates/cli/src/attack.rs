@@ -1,8 +1,10 @@
 //! `assize attack`: the sandboxes themselves on trial.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use assize_attack::{Attack, AttackError, Finding, Group, Options, Outcome, Scorecard};
+use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
+use assize_clerk::scorecards::{self, Counted, Escaped};
 use assize_sandbox::{Isolation, Language, Manager, SandboxError, Wanted};
 use serde_json::{Value, json};
 
@@ -57,6 +59,12 @@ pub(crate) async fn run(
         terminal::draw(&[]);
         if !args.json {
             out_line(&as_text(&card, args.verbose))?;
+        }
+        // Only what tried everything says something about all of it.
+        if args.only.is_none()
+            && let Err(failure) = scorecards::keep(around, scored(&card))
+        {
+            warn(failure.message());
         }
         cards.push(card);
     }
@@ -172,6 +180,32 @@ fn as_text(card: &Scorecard, verbose: bool) -> String {
     };
     lines.push(format!("  {verdict}, {} not applicable here", count.not_applicable));
     lines.join("\n")
+}
+
+/// What is kept of an attack, for whoever asks later.
+fn scored(card: &Scorecard) -> scorecards::Scorecard {
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let counted = |title: &str, count: &Count| Counted {
+        title: title.to_owned(),
+        blocked: count.blocked,
+        escaped: count.escaped,
+        not_applicable: count.not_applicable,
+        broke: count.broke,
+    };
+    let groups = card.by_group();
+    let escaped = card.escaped().map(|one| Escaped {
+        name: one.name.clone(),
+        what: one.what.clone(),
+        detail: one.detail.clone(),
+    });
+    scorecards::Scorecard {
+        isolation: card.backend.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        at: at.as_millis() as u64,
+        seconds: card.took.as_secs_f64(),
+        groups: groups.iter().map(|(group, count)| counted(group.title(), count)).collect(),
+        escaped: escaped.collect(),
+    }
 }
 
 fn as_json(cards: &[Scorecard], skipped: &[(Isolation, String)]) -> Value {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use assize_llm::{Model, Request};
 use assize_sandbox::{
-    Command, Finished, Harvest, Language, Layer, Pool, Sandbox, SandboxError, Spec, WORKSPACE,
+    Command, Finished, Harvest, Language, Layer, Output, Pool, Sandbox, SandboxError, Spec,
+    WORKSPACE,
 };
 use assize_types::{Fingerprint, trail};
 use async_trait::async_trait;
@@ -15,6 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge, judge_tests};
 use crate::harness;
+use crate::live::Live;
 use crate::nodes::Place;
 use crate::packages::{self, NotHad, Packages, Python, Requirement};
 use crate::session::{self, Session, SessionError};
@@ -80,6 +82,8 @@ pub struct Court {
     keep: Option<Arc<dyn Keep>>,
     packages: Option<Packages>,
     session: Option<Session>,
+    /// Told what programs write while they run.
+    live: Arc<Live>,
     /// What was found out about the sandboxes, by language.
     facts: Mutex<BTreeMap<Language, Facts>>,
 }
@@ -124,8 +128,17 @@ impl Trouble {
 
 impl Court {
     pub fn new(model: Arc<dyn Model>, provider: &str, pool: Arc<Pool>, options: Options) -> Court {
-        let (provider, facts) = (provider.to_owned(), Mutex::default());
-        Court { model, provider, options, pool, keep: None, packages: None, session: None, facts }
+        Court {
+            model,
+            provider: provider.to_owned(),
+            options,
+            pool,
+            keep: None,
+            packages: None,
+            session: None,
+            live: Arc::default(),
+            facts: Mutex::default(),
+        }
     }
 
     /// Keeps the files that programs leave, where a task wants them.
@@ -139,6 +152,13 @@ impl Court {
     #[must_use]
     pub fn with_packages(mut self, packages: Packages) -> Court {
         self.packages = Some(packages);
+        self
+    }
+
+    /// Tells what programs write while they run.
+    #[must_use]
+    pub fn watched(mut self, live: Arc<Live>) -> Court {
+        self.live = live;
         self
     }
 
@@ -238,7 +258,9 @@ impl Court {
             let ran = match &sandbox {
                 Ok(sandbox) => {
                     trail::execution_started(&format!("{}/{place}", sandbox.isolation()));
-                    run_in(sandbox, task, program.code, &carried, takes).await
+                    self.live.begin(place);
+                    let tell = |output, bytes: &[u8]| self.live.wrote(place, output, bytes);
+                    run_in(sandbox, task, program.code, &carried, takes, tell).await
                 }
                 Err(error) => Err(error.clone()),
             };
@@ -375,6 +397,7 @@ async fn run_in(
     code: &str,
     carried: &[(String, Vec<u8>)],
     takes: bool,
+    tell: impl FnMut(Output, &[u8]),
 ) -> Result<Ran, SandboxError> {
     for (name, bytes) in carried.iter().filter(|(name, _)| !is_hidden(task, name)) {
         sandbox.write(&format!("{WORKSPACE}/{name}"), bytes).await?;
@@ -393,7 +416,8 @@ async fn run_in(
     let mut ran = if task.only_tests {
         Ran::default()
     } else {
-        let finished = sandbox.run(task.language, code.as_bytes(), command).await?.finish().await?;
+        let running = sandbox.run(task.language, code.as_bytes(), command).await?;
+        let finished = running.finish_telling(tell).await?;
         let failure = judge(task.expect.as_ref(), limits, &finished);
         Ran { finished, failure, ..Ran::default() }
     };

@@ -21,7 +21,7 @@ use crate::state::{Attempt, CodeState, Update};
 type Updates = Result<Vec<Update>, NodeError>;
 
 /// Which program is meant: of which attempt, and which of several side by side.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) number: u32,
     pub(crate) candidate: Option<u32>,

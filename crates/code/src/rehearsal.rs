@@ -16,7 +16,7 @@ struct Scene {
     critiques: &'static [(&'static str, &'static str)],
 }
 
-static SCENES: [Scene; 4] = [
+static SCENES: [Scene; 5] = [
     Scene {
         task: "Calculate fibonacci(10)",
         programs: &[(
@@ -70,6 +70,15 @@ static SCENES: [Scene; 4] = [
             "import math\n\npoints = \" \".join(f\"{x},{60 - 50 * math.sin(x / 20):.1f}\" for x in range(0, 400, 4))\nsvg = (\n    '<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 400 120\">'\n    f'<polyline points=\"{points}\" fill=\"none\" stroke=\"black\"/></svg>'\n)\nwith open(\"sine.svg\", \"w\") as file:\n    file.write(svg)\nprint(f\"sine.svg, {len(svg)} bytes\")\n",
             "An SVG is text, so no drawing library is needed.",
             0.95,
+        )],
+        critiques: &[],
+    },
+    Scene {
+        task: "Count down from ten",
+        programs: &[(
+            "import time\n\nfor number in range(10, 0, -1):\n    print(number, flush=True)\n    time.sleep(0.2)\nprint(\"done\")\n",
+            "Each number is written at once, so that whoever watches sees it.",
+            0.97,
         )],
         critiques: &[],
     },

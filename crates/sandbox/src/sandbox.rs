@@ -479,12 +479,28 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::next`].
-    pub async fn finish(mut self) -> Result<Finished, SandboxError> {
+    pub async fn finish(self) -> Result<Finished, SandboxError> {
+        self.finish_telling(|_, _| {}).await
+    }
+
+    /// The same, and tells what it writes as it comes.
+    ///
+    /// # Errors
+    /// As [`Running::finish`].
+    pub async fn finish_telling(
+        mut self,
+        mut tell: impl FnMut(Output, &[u8]),
+    ) -> Result<Finished, SandboxError> {
         let mut finished = Finished::default();
         loop {
             match self.next().await? {
-                Event::Wrote(Output::Stdout, bytes) => finished.stdout.extend_from_slice(&bytes),
-                Event::Wrote(Output::Stderr, bytes) => finished.stderr.extend_from_slice(&bytes),
+                Event::Wrote(output, bytes) => {
+                    tell(output, &bytes);
+                    match output {
+                        Output::Stdout => finished.stdout.extend_from_slice(&bytes),
+                        Output::Stderr => finished.stderr.extend_from_slice(&bytes),
+                    }
+                }
                 Event::Said(_) => {}
                 Event::Ended(outcome) => {
                     finished.outcome = outcome;

@@ -8,6 +8,7 @@ use assize_clerk::ended::{PAUSED, STOPPED};
 use assize_clerk::kept::Holder;
 use assize_clerk::trial::{Trial, take_up};
 use assize_clerk::{Clerk, FailureKind, GoOn, Role, work};
+use assize_code::Live;
 use assize_gateway::{Ledger, Totals};
 use assize_graph::Event;
 use assize_sandbox::{Pool, PoolMetrics};
@@ -23,6 +24,7 @@ struct Held {
     cancel: Cancel,
     ledger: Arc<dyn Ledger>,
     pool: Option<Arc<Pool>>,
+    live: Option<Arc<Live>>,
 }
 
 #[derive(Default)]
@@ -120,13 +122,15 @@ impl Docket {
         let (id, kind, life) = (run.id.clone(), run.kind.clone(), run.epoch);
         let cancel = Cancel::new();
         let (ledger, pool) = (trial.gateway().ledger().clone(), trial.pool().cloned());
+        let live = trial.live().cloned();
         {
             let mut state = self.state();
             // The server began to stop in the meantime.
             if state.closed {
                 cancel.cancel(PAUSED);
             }
-            state.held.insert(id.clone(), Held { cancel: cancel.clone(), ledger, pool });
+            let held = Held { cancel: cancel.clone(), ledger, pool, live };
+            state.held.insert(id.clone(), held);
             *state.begun.entry(kind.clone()).or_default() += 1;
         }
         drop(place);
@@ -210,11 +214,21 @@ impl Docket {
         state.held.contains_key(id) || state.taking_up.contains(id)
     }
 
+    /// What the programs of a trial write while they run, if it is being held here.
+    pub(crate) fn live(&self, id: &RunId) -> Option<Arc<Live>> {
+        self.state().held.get(id)?.live.clone()
+    }
+
     /// Stops a trial; whether it was being held here.
     pub(crate) fn cancel(&self, id: &RunId) -> bool {
         let state = self.state();
         let held = state.held.get(id);
         held.inspect(|held| held.cancel.cancel(STOPPED)).is_some()
+    }
+
+    /// The most trials that are held at once.
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     pub(crate) fn figures(&self) -> Figures {

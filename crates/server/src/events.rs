@@ -1,8 +1,10 @@
 //! Live events, as browsers and programs follow them: server-sent events.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use assize_code::Live;
 use assize_store::{EventQuery, RunId, RunStatus};
 use axum::body::Body;
 use axum::extract::State;
@@ -13,6 +15,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
@@ -27,6 +30,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How soon somebody whose line broke is to call again, in milliseconds.
 const RETRY: u64 = 1000;
+
+/// The most often that is told what a program writes.
+const PACE: Duration = Duration::from_millis(100);
 
 /// The most runs that can be named for one stream.
 const MOST_RUNS: usize = 100;
@@ -60,8 +66,9 @@ pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 /// Follow a run
 ///
 /// A stream of server-sent events. The first, `snapshot`, is the run as it stands. After it come all events of the run,
-/// or those after the last that was seen, each with its id; then those that happen. The stream ends with the run. To
-/// whoever then calls again the answer is 204, at which browsers stop calling.
+/// or those after the last that was seen, each with its id; then those that happen. What a program writes is told while
+/// it runs, as `execution_output`, without an id: it is not kept, but as part of the outcome. The stream ends with the
+/// run. To whoever then calls again the answer is 204, at which browsers stop calling.
 #[utoipa::path(
     get, path = "/api/runs/{id}/events", tag = "events",
     params(("id" = String, Path, description = "The run"), After,
@@ -84,6 +91,7 @@ pub(crate) async fn of_run(
     let snapshot = json!({"run": Shown::new(&app, &run), "last_event_id": newest});
     let mut stream = Stream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
+    stream.live = app.docket.live(&run.id).map(Watched::new);
     if seen.is_some() && run.status != RunStatus::Running {
         let rest = EventQuery { runs: vec![run.id], after, limit: 1 };
         if app.store.events(rest).await?.is_empty() {
@@ -157,6 +165,7 @@ pub(crate) struct Stream {
     first: Option<Bytes>,
     /// With whose end it ends.
     run: Option<RunId>,
+    live: Option<Watched>,
     /// Whether it was looked whether that is over, since there was reason to.
     looked: bool,
     /// When something is sent though there is nothing to tell.
@@ -172,6 +181,7 @@ impl Stream {
             follower,
             first: Some(first.into()),
             run: None,
+            live: None,
             looked: false,
             quiet_until: Instant::now(),
         }
@@ -213,6 +223,7 @@ impl Stream {
             }
             tokio::select! {
                 () = self.follower.more() => {}
+                told = written(self.live.as_mut(), self.run.as_ref()) => return Some(Ok(told)),
                 () = tokio::time::sleep_until(self.quiet_until) => {
                     // It may be gone without a word.
                     self.looked = false;
@@ -232,6 +243,41 @@ impl Stream {
             Err(_) => true,
         }
     }
+}
+
+/// The programs of a run, as somebody watches them.
+struct Watched {
+    live: Arc<Live>,
+    last: watch::Receiver<u64>,
+    seen: u64,
+    /// Nothing is told before.
+    next: Instant,
+}
+
+impl Watched {
+    fn new(live: Arc<Live>) -> Watched {
+        let last = live.last();
+        Watched { live, last, seen: 0, next: Instant::now() }
+    }
+}
+
+/// What programs have written since it was last told, once there is something.
+async fn written(watched: Option<&mut Watched>, run: Option<&RunId>) -> Bytes {
+    let Some(watched) = watched else { return std::future::pending().await };
+    if watched.last.wait_for(|last| *last > watched.seen).await.is_err() {
+        return std::future::pending().await;
+    }
+    // What comes in many pieces is told in few.
+    tokio::time::sleep_until(watched.next).await;
+    watched.next = Instant::now() + PACE;
+    let mut frames = Vec::new();
+    for wrote in watched.live.after(watched.seen) {
+        watched.seen = wrote.number;
+        let mut data = json!(wrote);
+        data["run"] = json!(run);
+        frames.extend_from_slice(&frame(None, "execution_output", &data));
+    }
+    frames.into()
 }
 
 impl IntoResponse for Stream {

@@ -75,6 +75,8 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::read, sandboxes::write))
         .routes(routes!(machine::examine))
         .routes(routes!(machine::version))
+        .routes(routes!(machine::about))
+        .routes(routes!(machine::attacks))
         .routes(routes!(machine::link))
         .routes(routes!(machine::token))
 }

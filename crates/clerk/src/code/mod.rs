@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use assize_code::packages::Packages;
-use assize_code::{CannotKeep, CodeState, Court, Keep, Options, Session, Task, Verdict, graph};
+use assize_code::{
+    CannotKeep, CodeState, Court, Keep, Live, Options, Session, Task, Verdict, graph,
+};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_sandbox::{Language, Pool, Spec};
@@ -40,6 +42,8 @@ pub struct Trial {
     task: Task,
     store: Arc<dyn Store>,
     pub(crate) pool: Arc<Pool>,
+    /// What its programs write while they run.
+    pub(crate) live: Arc<Live>,
     packages: Option<Packages>,
     session: Option<Session>,
     journal: Arc<RunJournal>,
@@ -91,6 +95,7 @@ impl Trial {
             task: plan.task,
             store,
             pool,
+            live: Arc::default(),
             packages,
             session,
             journal: Arc::new(journal),
@@ -137,7 +142,7 @@ impl Trial {
         let keep = WithTheRun { store: self.store.clone(), run: self.run.id.clone() };
         let court =
             Court::new(self.gateway.clone(), self.gateway.name().0, self.pool.clone(), options);
-        let court = court.keeping(Arc::new(keep));
+        let court = court.keeping(Arc::new(keep)).watched(self.live.clone());
         let court = match &self.packages {
             Some(packages) => court.with_packages(packages.clone()),
             None => court,

@@ -5,11 +5,14 @@ mod sandboxes;
 use std::time::{Duration, Instant};
 
 use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, Provider, probe};
+use assize_sandbox::Isolation;
 use serde_json::{Value, json};
 
 use crate::choose::{self, Choice, ORDER};
+use crate::config::settings::REHEARSAL;
 use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
+use crate::walls;
 
 pub use sandboxes::Sandboxes;
 
@@ -39,6 +42,33 @@ pub struct Examined {
     pub providers: Vec<Finding>,
     pub choice: Choice,
     pub sandboxes: Sandboxes,
+}
+
+/// What a trial would be held with that began now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InUse {
+    /// A provider, or `rehearsal`.
+    pub provider: &'static str,
+    pub model: Option<String>,
+    pub why: String,
+    /// The walls around code and why they are these, or why there are none.
+    pub walls: Result<(Isolation, String), String>,
+}
+
+/// Looks at what is used, and at nothing else.
+pub async fn in_use(config: &Config, around: &Surroundings) -> Result<InUse, Failure> {
+    let (provider, model, why) = match choose::choose(config).await? {
+        Choice::Rehearsal { why } => (REHEARSAL, None, why),
+        Choice::Provider { provider, why } => {
+            let own = || choose::endpoint(config, provider).model;
+            let model = config.text("model").map_or_else(own, str::to_owned);
+            (provider.name(), Some(model), why)
+        }
+    };
+    let walls = walls::choose(config, around, &[]).await;
+    let walls = walls.map(|chosen| (chosen.backend.isolation(), chosen.why));
+    let walls = walls.map_err(|failure| failure.message().to_owned());
+    Ok(InUse { provider, model, why, walls })
 }
 
 /// Looks at everything; at what is elsewhere unless that is not wanted.
@@ -152,7 +182,7 @@ fn as_json(config: &Config, findings: &[Finding], choice: &Choice, sandboxes: &S
         .collect();
     let (used, why) = match choice {
         Choice::Provider { provider, why } => (provider.name(), why),
-        Choice::Rehearsal { why } => ("rehearsal", why),
+        Choice::Rehearsal { why } => (REHEARSAL, why),
     };
     let withheld: Vec<Value> = config
         .withheld

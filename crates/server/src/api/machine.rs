@@ -1,7 +1,10 @@
 //! The machine that this runs on, and the server itself.
 
-use assize_clerk::{Failure, FailureKind, code, doctor};
+use assize_clerk::doctor::InUse;
+use assize_clerk::scorecards::{self, Scorecard};
+use assize_clerk::{Failure, FailureKind, code, doctor, kept};
 use assize_code::Session;
+use assize_sandbox::Isolation;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{REFRESH, SET_COOKIE};
@@ -55,6 +58,95 @@ pub(crate) struct Version {
 )]
 pub(crate) async fn version() -> Json<Version> {
     Json(Version { name: "assize", version: env!("CARGO_PKG_VERSION") })
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct About {
+    version: &'static str,
+    /// Who answers: a provider, or `rehearsal`
+    provider: &'static str,
+    model: Option<String>,
+    /// Why it is this one
+    why: String,
+    /// The walls around code; null, if there are none to be had
+    #[schema(value_type = Option<String>)]
+    isolation: Option<Isolation>,
+    /// Why they are these, or why there are none
+    isolation_why: String,
+    /// The file that runs are kept in
+    store: String,
+    trials: Trials,
+    pool: PoolInfo,
+    /// The tasks for programs that the rehearsal model knows, if it is the one that answers
+    rehearsed: Vec<&'static str>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Trials {
+    running: usize,
+    /// As many as may be at once
+    most: usize,
+}
+
+/// Sandboxes that wait for programs
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PoolInfo {
+    waiting: usize,
+    /// How often one was waiting, since the server was started, and how often one had to be made first
+    taken_waiting: u64,
+    taken_made: u64,
+}
+
+/// What a trial would be held with that began now
+#[utoipa::path(
+    get, path = "/api/about", tag = "machine",
+    responses((status = 200, description = "Who answers, behind which walls code runs, and where runs are kept", body = About)),
+)]
+pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem> {
+    let (config, around) = (&app.clerk.config, &app.clerk.around);
+    let InUse { provider, model, why, walls } = doctor::in_use(config, around).await?;
+    let (isolation, isolation_why) = match walls {
+        Ok((isolation, why)) => (Some(isolation), why),
+        Err(why) => (None, why),
+    };
+    let figures = app.docket.figures();
+    let rehearsed = match model {
+        None => assize_code::rehearsal::tasks(),
+        Some(_) => Vec::new(),
+    };
+    Ok(Json(About {
+        version: env!("CARGO_PKG_VERSION"),
+        provider,
+        model,
+        why,
+        isolation,
+        isolation_why,
+        store: kept::path(config, around).display().to_string(),
+        trials: Trials { running: figures.running, most: app.docket.most() },
+        pool: PoolInfo {
+            waiting: figures.pool.depth,
+            taken_waiting: figures.pool.hits,
+            taken_made: figures.pool.misses,
+        },
+        rehearsed,
+    }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Attacks {
+    #[schema(value_type = Vec<super::shapes::AttackInfo>)]
+    attacks: Vec<Scorecard>,
+}
+
+/// What became of the last attack on each kind of sandbox
+///
+/// `assize attack` makes them, on this machine.
+#[utoipa::path(
+    get, path = "/api/attacks", tag = "machine",
+    responses((status = 200, description = "By isolation; none, if nobody attacked yet", body = Attacks)),
+)]
+pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<Attacks>, Problem> {
+    Ok(Json(Attacks { attacks: scorecards::kept(&app.clerk.around)? }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

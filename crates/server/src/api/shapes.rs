@@ -221,3 +221,34 @@ pub(crate) struct BackendFound {
     #[schema(value_type = Option<Object>)]
     enforcement: Option<String>,
 }
+
+/// An attack with all probes on one kind of sandbox
+#[derive(ToSchema)]
+pub(crate) struct AttackInfo {
+    isolation: String,
+    /// Of the program that attacked
+    version: String,
+    /// Milliseconds since 1970
+    at: u64,
+    seconds: f64,
+    groups: Vec<AttackGroup>,
+    /// Whatever got out
+    escaped: Vec<EscapedProbe>,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct AttackGroup {
+    title: String,
+    blocked: usize,
+    escaped: usize,
+    not_applicable: usize,
+    /// Which say nothing, as the trial itself failed
+    broke: usize,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct EscapedProbe {
+    name: String,
+    what: String,
+    detail: String,
+}

@@ -140,6 +140,36 @@ fn a_program_is_followed_to_its_end() {
 }
 
 #[test]
+fn what_a_program_writes_is_told_while_it_runs() {
+    let home = home();
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(json!({"kind": "run", "task": "Count down from ten"}));
+    let path = format!("/api/runs/{run}/events");
+    serving.block_on(async {
+        let mut stream = serving.follow(&path, None).await;
+        let mut text = String::new();
+        while !text.contains("9\n") {
+            let one = stream.next().await.unwrap();
+            assert_ne!(one.name, "execution_complete", "it was over before anything was told");
+            if one.name == "execution_output" {
+                assert_eq!((one.id, &one.data["run"]), (None, &json!(run)));
+                text.push_str(one.data["text"].as_str().unwrap());
+            }
+        }
+        // Whoever comes late hears what was written before.
+        let mut late = serving.follow(&path, None).await;
+        let mut first = late.next().await.unwrap();
+        while first.data["stream"] != "stdout" {
+            first = late.next().await.unwrap();
+        }
+        assert!(first.data["text"].as_str().unwrap().starts_with("10\n"), "{first:?}");
+        let told = stream.rest().await;
+        assert_eq!(told.last().unwrap().name, "run_ended");
+        assert_eq!(late.rest().await.last().unwrap().name, "run_ended");
+    });
+}
+
+#[test]
 fn whoever_calls_again_hears_the_rest_and_nothing_twice() {
     let home = home();
     let serving = Serving::start(&home, &[]);

@@ -282,9 +282,9 @@ pub(crate) fn client() -> ClientBuilder {
 /// Where interpreters are.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The names of events, in order.
+/// The names of events, in order, but for those that come in as many pieces as it happens.
 pub(crate) fn names(told: &[Told]) -> Vec<&str> {
-    told.iter().map(|told| told.name.as_str()).collect()
+    told.iter().map(|told| told.name.as_str()).filter(|name| *name != "execution_output").collect()
 }
 
 /// A small consultation.

@@ -328,6 +328,22 @@ fn the_machine_and_its_figures() {
     let found = serving.get("/api/doctor?offline=true").good();
     assert_eq!(found["sandboxes"]["used"], "jail", "{found}");
     assert_eq!(serving.get("/api/version").good()["name"], "assize");
+    let about = serving.get("/api/about").good();
+    let used = ["provider", "model", "isolation"].map(|name| about[name].clone());
+    assert_eq!(used, [json!("rehearsal"), Value::Null, json!("jail")], "{about}");
+    assert_eq!(about["rehearsed"][0], "Calculate fibonacci(10)", "{about}");
+    assert_eq!((&about["pool"]["waiting"], &about["trials"]["running"]), (&json!(0), &json!(0)));
+    // What was kept of attacks is shown, and what cannot be read is said.
+    assert_eq!(serving.get("/api/attacks").good(), json!({"attacks": []}));
+    let kept = "../.local/state/assize/attacks.json";
+    let group =
+        json!({"title": "Files", "blocked": 9, "escaped": 0, "not_applicable": 1, "broke": 0});
+    let card = json!({"isolation": "jail", "version": "0", "at": 1, "seconds": 2.5, "groups": [group], "escaped": []});
+    home.write(kept, &json!({"jail": card}).to_string());
+    assert_eq!(serving.get("/api/attacks").good(), json!({"attacks": [card]}));
+    home.write(kept, "{");
+    let problem = serving.get("/api/attacks").refused(503);
+    assert!(problem["hint"].as_str().unwrap().contains("attack again"), "{problem}");
     until("the end of the run in the figures", || {
         serving
             .get("/metrics")

@@ -1,0 +1,129 @@
+//! What became of the last attack on each kind of sandbox, kept for whoever asks.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Surroundings;
+use crate::failure::{Failure, FailureKind};
+
+/// An attack with all probes on one kind of sandbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scorecard {
+    pub isolation: String,
+    /// Of the program that attacked.
+    pub version: String,
+    /// Milliseconds since 1970.
+    pub at: u64,
+    pub seconds: f64,
+    pub groups: Vec<Counted>,
+    /// Whatever got out.
+    pub escaped: Vec<Escaped>,
+}
+
+/// The probes of one group, by how they ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    pub title: String,
+    pub blocked: usize,
+    pub escaped: usize,
+    pub not_applicable: usize,
+    /// Which say nothing, as the trial itself failed.
+    pub broke: usize,
+}
+
+/// A probe that got out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escaped {
+    pub name: String,
+    pub what: String,
+    pub detail: String,
+}
+
+type Cards = BTreeMap<String, Scorecard>;
+
+fn path(around: &Surroundings) -> PathBuf {
+    around.state_folder.join("attacks.json")
+}
+
+/// The last of each kind of sandbox.
+pub fn kept(around: &Surroundings) -> Result<Vec<Scorecard>, Failure> {
+    let path = path(around);
+    let failed = |why: String| {
+        let message = format!("the last attacks cannot be read from `{}`: {why}", path.display());
+        Failure::new(FailureKind::Environment, message).hint("remove the file, and attack again")
+    };
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let cards: Cards =
+                serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+            Ok(cards.into_values().collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// Keeps one, in place of the last of its kind.
+pub fn keep(around: &Surroundings, card: Scorecard) -> Result<(), Failure> {
+    let path = path(around);
+    // What cannot be read is of no use to anybody.
+    let cards = kept(around).unwrap_or_default();
+    let mut cards: Cards = cards.into_iter().map(|card| (card.isolation.clone(), card)).collect();
+    cards.insert(card.isolation.clone(), card);
+    let write = || {
+        std::fs::create_dir_all(&around.state_folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(&around.state_folder)?;
+        serde_json::to_writer_pretty(&mut file, &cards)?;
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    write().map_err(|error: io::Error| {
+        let message = format!("what was found cannot be kept in `{}`: {error}", path.display());
+        Failure::new(FailureKind::Environment, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(isolation: &str, blocked: usize) -> Scorecard {
+        let group =
+            Counted { title: "Files".to_owned(), blocked, escaped: 0, not_applicable: 0, broke: 0 };
+        Scorecard {
+            isolation: isolation.to_owned(),
+            version: "1".to_owned(),
+            at: 5,
+            seconds: 1.5,
+            groups: vec![group],
+            escaped: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_last_of_each_kind_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().to_path_buf();
+        let around = Surroundings {
+            environment: BTreeMap::new(),
+            working_folder: here.clone(),
+            home: here.clone(),
+            user_file: here.join("none"),
+            state_folder: here.join("state"),
+            cache_folder: here.clone(),
+        };
+        assert_eq!(kept(&around).unwrap(), []);
+        for card in [card("jail", 1), card("docker", 2), card("jail", 3)] {
+            keep(&around, card).unwrap();
+        }
+        assert_eq!(kept(&around).unwrap(), [card("docker", 2), card("jail", 3)]);
+        // What is damaged is said, and is in nobody's way.
+        std::fs::write(path(&around), "{").unwrap();
+        assert!(kept(&around).unwrap_err().message().contains("attacks.json"));
+        keep(&around, card("jail", 4)).unwrap();
+        assert_eq!(kept(&around).unwrap(), [card("jail", 4)]);
+    }
+}
