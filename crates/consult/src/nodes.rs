@@ -47,8 +47,9 @@ fn agent_start(layer: u32, agent_id: &str, persona: &str) -> Event {
     Event::new("agent_start", json!({"layer": layer, "agent_id": agent_id, "persona": persona}))
 }
 
-fn agent_complete(layer: u32, agent_id: &str, output: &[String]) -> Event {
-    Event::new("agent_complete", json!({"layer": layer, "agent_id": agent_id, "output": output}))
+fn agent_complete(layer: u32, agent_id: &str, output: &[String], titles: &[String]) -> Event {
+    let payload = json!({"layer": layer, "agent_id": agent_id, "output": output, "titles": titles});
+    Event::new("agent_complete", payload)
 }
 
 fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Update {
@@ -163,7 +164,7 @@ impl Chamber {
         let (document, unsupported) = documents::inference(name, &title, &inference, &known);
         let document = documents::labelled(state.gathered.synthetic, &documents::short(document));
         self.shelve(&format!("{name}.md"), &document).await?;
-        context.emit(agent_complete(1, agent, &[format!("{name}.md")]));
+        context.emit(agent_complete(1, agent, &[format!("{name}.md")], &[title]));
         let (inference, document) = (Arc::new(inference), Arc::from(document));
         let mut updates =
             vec![Update::Spent(spent), Update::Inferred { side, inference, document }];
@@ -238,7 +239,7 @@ impl Chamber {
             return Err(Trouble::NoItem.into());
         };
         let library = Library { inferences: [("F1", f1), ("F2", f2)], known: &known };
-        let mut outputs = Vec::new();
+        let (mut outputs, mut titles) = (Vec::new(), Vec::new());
         for (place, proposed) in moves.into_iter().enumerate() {
             // Its number is its place, whoever else gives fewer.
             let move_id = format!("m{}", index * self.moves + place + 1);
@@ -248,9 +249,10 @@ impl Chamber {
             self.shelve(&format!("moves/{move_id}.md"), &suggestion.content).await?;
             updates.extend(complaints(&suggestion));
             outputs.push(format!("{move_id}.md"));
+            titles.push(suggestion.proposed.title.clone());
             updates.push(Update::Suggested(Arc::new(suggestion)));
         }
-        context.emit(agent_complete(2, &agent, &outputs));
+        context.emit(agent_complete(2, &agent, &outputs, &titles));
         Ok(updates)
     }
 

@@ -190,8 +190,8 @@ impl<S: State> Context<S> {
         &self.cancel
     }
 
-    /// Tells of something. It is written with the next effect that is begun in this node, or when
-    /// the node is done; so a run that is taken up again tells nothing twice.
+    /// Tells of something. It is written when the next effect is begun in this node, or when the node is done; a run that
+    /// is taken up again tells nothing twice.
     pub fn emit(&self, event: Event) {
         self.told.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
@@ -250,6 +250,7 @@ impl<S: State> Context<S> {
             }
         }
         self.still_going()?;
+        events = self.tell_before(&key, events).await?;
         signal(EffectStage::Started);
         let value = match call.await {
             Ok(value) => value,
@@ -276,6 +277,27 @@ impl<S: State> Context<S> {
                 EffectError::Failed(failed.because(error))
             }),
         }
+    }
+
+    /// Writes what was told before an effect, so that whoever watches need not wait for its outcome; a mark beside it in
+    /// the journal says so to the next life of the run. Gives back what is still to be told.
+    async fn tell_before(&self, key: &Key, events: Vec<Event>) -> Result<Vec<Event>, RunError> {
+        if events.is_empty() || !self.run.is_heard() {
+            return Ok(events);
+        }
+        // Where its name has become too long, it is told with the outcome.
+        let Ok(mark) = Key::new(&format!("{key}.begun")) else { return Ok(events) };
+        let known = match self.run.journal() {
+            Some(journal) => journal.find(&mark).await.map_err(RunError::from)?,
+            None => None,
+        };
+        if known.is_none() {
+            let outcome = Outcome::Done("null".to_owned());
+            self.run
+                .append(Record { key: mark, request: Fingerprint::NONE, outcome }, events)
+                .await?;
+        }
+        Ok(Vec::new())
     }
 
     /// Goes on from a failed effect: the failure is recorded, so that the run goes the same way

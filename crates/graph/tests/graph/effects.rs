@@ -72,8 +72,35 @@ async fn an_effect_is_done_once_and_told_once() {
     assert_eq!(names(&journal), ["asking", "answered", "done"]);
     let records = journal.records();
     let keys: Vec<&str> = records.iter().map(|record| record.key.as_str()).collect();
-    assert_eq!(keys, ["ask", "graph", "only.1/events"]);
+    assert_eq!(keys, ["ask", "ask.begun", "graph", "only.1/events"]);
     assert_eq!(records[0].outcome, Outcome::Done("\"answer to why\"".to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_told_before_an_effect_need_not_wait_for_it() {
+    let journal = Arc::new(MemoryJournal::new());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (kept, heard) = (journal.clone(), seen.clone());
+    let graph = one(move |context| {
+        let (kept, heard) = (kept.clone(), heard.clone());
+        async move {
+            context.emit(Event::new("asking", json!(null)));
+            let call = async {
+                let mut heard = heard.lock().unwrap();
+                heard.push(names(&kept));
+                // The first life ends here.
+                if heard.len() == 1 { Err(Broken("gone".to_owned())) } else { Ok(1) }
+            };
+            let tell = |_: &i32| vec![Event::new("answered", json!(null))];
+            context.effect("ask", || print("x"), call, tell).await?;
+            Ok(vec![])
+        }
+    });
+    let options = || RunOptions::with_journal(journal.clone());
+    graph.run(Log::default(), options()).await.unwrap_err();
+    graph.run(Log::default(), options()).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [["asking"], ["asking"]]);
+    assert_eq!(names(&journal), ["asking", "answered"]);
 }
 
 #[tokio::test]
@@ -219,10 +246,11 @@ async fn the_winner_of_a_race_stays_the_winner() {
     // Now the other one would be faster.
     assert_eq!(run(50).await.unwrap().0, ["second after 5"]);
     assert_eq!(*finished.lock().unwrap(), ["second"]);
-    assert_eq!(names(&journal), ["running", "arrived"]);
+    assert_eq!(names(&journal), ["running", "running", "arrived"]);
     let records = journal.records();
     let keys: Vec<&str> = records.iter().map(|record| record.key.as_str()).collect();
-    assert_eq!(keys, ["graph", "race", "race/second/walk"]);
+    let begun = ["race/first/walk.begun", "race/second/walk", "race/second/walk.begun"];
+    assert_eq!(keys, [&["graph", "race"][..], &begun].concat());
 }
 
 #[tokio::test(start_paused = true)]
