@@ -1,4 +1,5 @@
 import { Scale } from "lucide-react";
+import { LazyMotion, MotionConfig } from "motion/react";
 import type { ReactNode } from "react";
 
 import { Drafts } from "./pages/Drafts";
@@ -19,44 +20,48 @@ export function App() {
   const { path } = useRoute();
   const here = path[0] ?? "";
   return (
-    <div className="flex min-h-dvh flex-col">
-      <a
-        href="#content"
-        className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:m-2 focus:rounded-md focus:bg-raised focus:p-2"
-      >
-        To the content
-      </a>
-      <header className="border-b border-line bg-raised">
-        <nav aria-label="Main" className="mx-auto flex max-w-7xl items-center gap-1 px-3 py-2 sm:px-4">
-          <Link href="/" className="mr-2 flex items-center gap-2 rounded-md px-1 py-1 font-semibold">
-            <Scale aria-hidden className="size-5 text-accent" />
-            Assize
-          </Link>
-          {PLACES.map(({ href, name }) => {
-            const current = href === "/" ? here === "" || here === "runs" : here === href.slice(1);
-            return (
-              <Link
-                key={href}
-                href={href}
-                aria-current={current ? "page" : undefined}
-                className={cn(
-                  "rounded-md px-2.5 py-1.5 text-sm text-soft hover:bg-sunken hover:text-ink",
-                  current && "bg-sunken font-medium text-ink",
-                )}
-              >
-                {name}
+    <LazyMotion strict features={() => import("./parts/motion").then((motion) => motion.default)}>
+      <MotionConfig reducedMotion="user" transition={{ duration: 0.35 }}>
+        <div className="flex min-h-dvh flex-col">
+          <a
+            href="#content"
+            className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:m-2 focus:rounded-md focus:bg-raised focus:p-2"
+          >
+            To the content
+          </a>
+          <header className="border-b border-line bg-raised print:hidden">
+            <nav aria-label="Main" className="mx-auto flex max-w-7xl items-center gap-1 px-3 py-2 sm:px-4">
+              <Link href="/" className="mr-2 flex items-center gap-2 rounded-md px-1 py-1 font-semibold">
+                <Scale aria-hidden className="size-5 text-accent" />
+                Assize
               </Link>
-            );
-          })}
-          <div className="ml-auto">
-            <Scheme />
-          </div>
-        </nav>
-      </header>
-      <main id="content" tabIndex={-1} className="mx-auto flex w-full max-w-7xl flex-1 flex-col px-3 py-5 outline-none sm:px-4">
-        {place(path)}
-      </main>
-    </div>
+              {PLACES.map(({ href, name }) => {
+                const current = href === "/" ? here === "" || here === "runs" : here === href.slice(1);
+                return (
+                  <Link
+                    key={href}
+                    href={href}
+                    aria-current={current ? "page" : undefined}
+                    className={cn(
+                      "rounded-md px-2.5 py-1.5 text-sm text-soft hover:bg-sunken hover:text-ink",
+                      current && "bg-sunken font-medium text-ink",
+                    )}
+                  >
+                    {name}
+                  </Link>
+                );
+              })}
+              <div className="ml-auto">
+                <Scheme />
+              </div>
+            </nav>
+          </header>
+          <main id="content" tabIndex={-1} className="mx-auto flex w-full max-w-7xl flex-1 flex-col px-3 py-5 outline-none sm:px-4">
+            {place(path)}
+          </main>
+        </div>
+      </MotionConfig>
+    </LazyMotion>
   );
 }
 
@@ -67,7 +72,7 @@ function place(path: string[]): ReactNode {
   if (room === "drafts") return <Drafts workspace={id ?? null} submission={path[2] ?? null} />;
   if (room === "system") return <System />;
   return (
-    <Empty title="There is nothing at this address">
+    <Empty page title="There is nothing at this address">
       <Link href="/" className="text-accent underline">
         To the trials
       </Link>

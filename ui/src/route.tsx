@@ -16,10 +16,11 @@ function subscribe(listener: () => void): () => void {
 /** Goes somewhere else in the page; `replace` leaves no step to come back to. */
 export function go(to: string, replace = false): void {
   if (to === location.pathname + location.search) return;
+  const elsewhere = new URL(to, location.origin).pathname !== location.pathname;
   if (replace) history.replaceState(null, "", to);
   else history.pushState(null, "", to);
   for (const listener of listeners) listener();
-  if (!replace) window.scrollTo(0, 0);
+  if (elsewhere) window.scrollTo(0, 0);
 }
 
 /** The path and what stands behind the question mark. */
@@ -39,4 +40,15 @@ export function Link({ href, onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchor
     go(href);
   };
   return <a href={href} onClick={follow} {...rest} />;
+}
+
+/** This address, with some of what stands behind the question mark changed. */
+export function withQuery(change: Record<string, string | null>): string {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(change)) {
+    if (value === null) query.delete(name);
+    else query.set(name, value);
+  }
+  const text = query.toString();
+  return location.pathname + (text === "" ? "" : `?${text}`);
 }

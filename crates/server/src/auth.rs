@@ -245,7 +245,7 @@ enum Shown {
 
 /// What everybody may see, by its path.
 fn is_open(path: &str) -> bool {
-    matches!(path, "/healthz" | "/readyz" | "/enter" | "/assets/plain.css")
+    matches!(path, "/healthz" | "/readyz" | "/enter" | "/assets/plain.css" | "/icon.svg")
 }
 
 /// Looks at every request before anything else does.

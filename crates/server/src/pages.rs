@@ -33,6 +33,7 @@ pub(crate) fn page(title: &str, body: &str) -> Html<String> {
     Html(format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\">\n<title>{title} · Assize</title>\n\
+         <link rel=\"icon\" href=\"/icon.svg\" type=\"image/svg+xml\">\n\
          <link rel=\"stylesheet\" href=\"/assets/plain.css\">\n<main>\n<h1>{title}</h1>\n{body}\n</main>\n</html>\n"
     ))
 }

@@ -106,6 +106,31 @@ export interface Estimate {
   rehearsal: boolean;
 }
 
+/** What a trial would be held with that began now. */
+export interface About {
+  version: string;
+  provider: string;
+  model: string | null;
+  why: string;
+  isolation: string | null;
+  isolation_why: string;
+  store: string;
+  trials: { running: number; most: number };
+  pool: { waiting: number; taken_waiting: number; taken_made: number };
+  /** The tasks for programs that the rehearsal model knows. */
+  rehearsed: string[];
+}
+
+/** How an attack on one kind of sandbox went. */
+export interface Attack {
+  isolation: string;
+  version: string;
+  at: number;
+  seconds: number;
+  groups: { title: string; blocked: number; escaped: number; not_applicable: number; broke: number }[];
+  escaped: { name: string; what: string; detail: string }[];
+}
+
 /** What the machine offers. */
 export interface Doctor {
   version: string;

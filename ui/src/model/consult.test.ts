@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { empty, moves, reduce, share, type Consult } from "./consult";
+import { empty, moves, reduce, share, standing, type Consult } from "./consult";
 import type { Told } from "./stream";
 
 let last = 0;
@@ -42,4 +42,19 @@ describe("a consultation by its events", () => {
     const state = after(["layer_start", { layer: "attic" }], ["sandbox_round", {}], ["warning", { message: "mind this" }], ["new", {}]);
     expect(state).toEqual({ ...empty(), warnings: ["mind this"] });
   });
+});
+
+it("knows the titles of moves, and how they stand before they are ranked", () => {
+  const state = after(
+    ["layer_start", { layer: 0 }],
+    ["layer_complete", { layer: 0, artifacts: ["news_data_raw.md"] }],
+    ["agent_start", { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
+    ["agent_complete", { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m2.md"], titles: ["Grow", "Wait"] }],
+    ["sandbox_scored", { move: "m1", score: 40, breakdown: {} }],
+    ["sandbox_scored", { move: "m2", score: 70, breakdown: {} }],
+  );
+  expect(state.titles).toEqual({ m1: "Grow", m2: "Wait" });
+  expect(state.agents.map(({ id, progress }) => `${id} ${progress}`)).toEqual(["gatherer done", "analyst_1 done"]);
+  expect(standing(state)).toEqual(["m2", "m1"]);
+  expect(standing(reduce(state, told("pipeline_complete", { recommended: ["m1"], other: ["m2"] })))).toEqual(["m1", "m2"]);
 });

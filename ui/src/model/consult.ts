@@ -47,6 +47,8 @@ export interface Consult {
   layers: Record<LayerId, Progress>;
   agents: Agent[];
   documents: string[];
+  /** Of moves, by their ids. */
+  titles: Record<string, string>;
   debates: Record<string, Debate>;
   warnings: string[];
   /** Moves in the order of their rank, once there is one. */
@@ -59,6 +61,7 @@ export function empty(): Consult {
     layers: { "0": "waiting", "1": "waiting", "2": "waiting", sandbox: "waiting" },
     agents: [],
     documents: [],
+    titles: {},
     debates: {},
     warnings: [],
     recommended: [],
@@ -113,21 +116,26 @@ function spoken(debate: Debate, data: Record<string, unknown>): Debate {
   return { ...debate, conversations };
 }
 
+/** In the first layer nobody is asked by name: whatever gathers there is shown as one. */
+function withGatherer(state: Consult, layer: LayerId, progress: Progress, output: string[]): Consult {
+  if (layer !== "0") return state;
+  const gatherer: Agent = { id: "gatherer", layer, persona: "Filings and news", progress, output };
+  return { ...state, agents: [...state.agents.filter((one) => one.id !== gatherer.id), gatherer] };
+}
+
 /** What is known once this was told. */
 export function reduce(state: Consult, { name, data }: Told): Consult {
   const layer = layerOf(data.layer);
   const move = typeof data.move === "string" ? data.move : null;
   switch (name) {
     case "layer_start":
-      return layer ? { ...state, layers: { ...state.layers, [layer]: "running" } } : state;
+      if (!layer) return state;
+      return withGatherer({ ...state, layers: { ...state.layers, [layer]: "running" } }, layer, "running", []);
     case "layer_complete": {
       if (!layer) return state;
       const written = layer === "sandbox" ? [] : strings(data.artifacts);
-      return {
-        ...state,
-        layers: { ...state.layers, [layer]: "done" },
-        documents: [...new Set([...state.documents, ...written])],
-      };
+      const documents = [...new Set([...state.documents, ...written])];
+      return withGatherer({ ...state, layers: { ...state.layers, [layer]: "done" }, documents }, layer, "done", written);
     }
     case "agent_start": {
       if (!layer) return state;
@@ -139,7 +147,14 @@ export function reduce(state: Consult, { name, data }: Told): Consult {
       const id = String(data.agent_id);
       const output = strings(data.output);
       const agents = state.agents.map((one): Agent => (one.id === id ? { ...one, progress: "done", output } : one));
-      return { ...state, agents, documents: [...new Set([...state.documents, ...output])] };
+      const titles = strings(data.titles);
+      const titled = output.map((name, index) => [name.replace(/\.md$/, ""), titles[index] ?? ""] as const);
+      return {
+        ...state,
+        agents,
+        documents: [...new Set([...state.documents, ...output])],
+        titles: { ...state.titles, ...Object.fromEntries(titled.filter(([, title]) => title !== "")) },
+      };
     }
     case "sandbox_round":
       return move ? { ...state, debates: { ...state.debates, [move]: spoken(debateOf(state, move), data) } } : state;
@@ -168,6 +183,13 @@ export function moves(state: Consult): string[] {
   const written = state.documents.filter((name) => /^m\d+\.md$/.test(name)).map((name) => name.slice(0, -3));
   const all = new Set([...written, ...Object.keys(state.debates)]);
   return [...all].sort((one, other) => Number(one.slice(1)) - Number(other.slice(1)));
+}
+
+/** The moves by how they stand: as they were ranked, or by what they have scored so far. */
+export function standing(state: Consult): string[] {
+  if (state.recommended.length > 0) return [...state.recommended, ...state.other];
+  const scored = Object.values(state.debates).filter((debate) => debate.score !== null);
+  return scored.sort((one, other) => (other.score ?? 0) - (one.score ?? 0)).map((debate) => debate.move);
 }
 
 /** How far a layer is, from 0 to 1. */

@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 
 import { get, getText, Refused, type Problem, type Run, type RunSummary } from "./api";
-import { follow, type Line, type Told } from "./stream";
+import { follow, type Following, type Line, type Told, type Wrote } from "./stream";
 
 export interface Asked<T> {
   value: T | null;
@@ -77,52 +77,59 @@ export function useDoing(): { doing: boolean; problem: Problem | null; perform: 
   return { doing, problem, perform };
 }
 
-/** A run with what was told of it, as it happens. */
+/** What programs of a run write at the moment, by attempt and candidate. */
+export type Live = Record<string, Wrote[]>;
+
+export const liveKey = (attempt: number, candidate: number | null): string => `${attempt}/${candidate ?? ""}`;
+
+function heard(before: Live, wrote: Wrote): Live {
+  const key = liveKey(wrote.attempt, wrote.candidate);
+  if (wrote.stream === null) return { ...before, [key]: [] };
+  return { ...before, [key]: [...(before[key] ?? []), wrote] };
+}
+
+/** A run, and what asks for it anew. */
+export interface Watched {
+  run: Run;
+  again: () => void;
+}
+
 export interface Followed<S> {
-  run: Run | null;
-  problem: Problem | null;
   state: S;
   line: Line;
-  /** When the last event was told. */
-  latest: number | null;
+  live: Live;
 }
 
 /** Follows a run; its events are taken in one by one. */
-export function useRun<S>(id: string, start: () => S, reduce: (state: S, told: Told) => S): Followed<S> {
-  const path = `/api/runs/${encodeURIComponent(id)}`;
-  const asked = useAsked<Run>(path);
-  const [state, take] = useReducer(
-    (before: { id: string; value: S; latest: number | null }, step: { id: string; told: Told[] }) => ({
-      id: step.id,
-      value: step.told.reduce(reduce, before.id === step.id ? before.value : start()),
-      latest: step.told.at(-1)?.at ?? (before.id === step.id ? before.latest : null),
-    }),
-    null,
-    () => ({ id, value: start(), latest: null as number | null }),
-  );
+export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: (state: S, told: Told) => S): Followed<S> {
+  const [state, take] = useReducer((before: S, told: Told[]) => told.reduce(reduce, before), null, start);
+  const [live, write] = useReducer((before: Live, wrote: Wrote | null) => (wrote ? heard(before, wrote) : {}), {});
   const [line, setLine] = useState<Line>("connecting");
-  const again = useRef(asked.again);
-  again.current = asked.again;
+  const anew = useRef(again);
+  anew.current = again;
+  const following = useRef<Following | null>(null);
   useEffect(() => {
-    take({ id, told: [] });
-    return follow(`${path}/events`, {
-      snapshot: () => {},
+    following.current = follow(`/api/runs/${encodeURIComponent(run.id)}/events`, {
+      snapshot: () => write(null),
+      wrote: write,
       line: setLine,
       told: (told) => {
-        take({ id, told });
+        take(told);
         // How it stands has changed.
-        if (told.some((one) => one.name === "run_ended")) again.current();
+        if (told.some((one) => one.name === "run_ended")) anew.current();
       },
     });
-  }, [id, path]);
+    return () => following.current?.stop();
+  }, [run.id]);
   // What it took is asked for now and then, as long as it takes more.
-  const running = asked.value?.status === "running";
+  const running = run.status === "running";
   useEffect(() => {
     if (!running) return;
-    const timer = setInterval(() => again.current(), 3000);
+    following.current?.goOn();
+    const timer = setInterval(() => anew.current(), 3000);
     return () => clearInterval(timer);
-  }, [running, id]);
-  return { run: asked.value, problem: asked.problem, state: state.value, line, latest: state.latest };
+  }, [running]);
+  return { state, line, live };
 }
 
 /** The latest runs; asked for anew whenever one begins, ends or is told of for the first time. */
@@ -141,7 +148,7 @@ export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number
           const news = (one: Told) => one.name === "run_ended" || (one.run !== undefined && !known.current.has(one.run));
           if (told.some(news)) again.current();
         },
-      }),
+      }).stop,
     [],
   );
   return asked;

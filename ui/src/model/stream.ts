@@ -49,8 +49,21 @@ export interface Told {
 /** How the line to the server is. */
 export type Line = "connecting" | "open" | "lost" | "over";
 
+/** What a program writes while it runs; it is not kept, and told anew to whoever calls again. */
+export interface Wrote {
+  attempt: number;
+  candidate: number | null;
+  /** Nowhere yet: it begins, or begins anew. */
+  stream: "stdout" | "stderr" | null;
+  text: string;
+  /** Whether the rest of it is told only when it is over. */
+  cut: boolean;
+}
+
 export interface Listener {
+  /** The first thing that is told, whenever the line is opened. */
   snapshot(data: Record<string, unknown>): void;
+  wrote?(wrote: Wrote): void;
   /** Those that came together. */
   told(events: Told[]): void;
   line(line: Line): void;
@@ -60,8 +73,14 @@ export interface Listener {
 const WAIT = 500;
 const LONGEST_WAIT = 8000;
 
+export interface Following {
+  stop(): void;
+  /** Goes on with a stream that was over: there may be more by now. */
+  goOn(): void;
+}
+
 /** Follows a stream until it is told to stop; its end, or a lost line, is told, too. */
-export function follow(path: string, listener: Listener): () => void {
+export function follow(path: string, listener: Listener): Following {
   let source: EventSource | null = null;
   let last = 0;
   let wait = WAIT;
@@ -69,6 +88,7 @@ export function follow(path: string, listener: Listener): () => void {
   let waiting: Told[] = [];
   let frame = 0;
   let stopped = false;
+  let over = false;
 
   const flush = () => {
     frame = 0;
@@ -102,6 +122,9 @@ export function follow(path: string, listener: Listener): () => void {
       listener.snapshot(JSON.parse((event as MessageEvent<string>).data) as Record<string, unknown>);
     });
     for (const name of NAMES) source.addEventListener(name, hear(name) as EventListener);
+    source.addEventListener("execution_output", (event) => {
+      listener.wrote?.(JSON.parse((event as MessageEvent<string>).data) as Wrote);
+    });
     source.onerror = () => {
       source?.close();
       if (stopped) return;
@@ -118,6 +141,7 @@ export function follow(path: string, listener: Listener): () => void {
       const response = await fetch(`${path}${mark}after=${last}`, { signal: abort.signal });
       abort.abort();
       if (response.status === 204 || response.status === 404) {
+        over = true;
         if (!stopped) listener.line("over");
         return;
       }
@@ -131,10 +155,17 @@ export function follow(path: string, listener: Listener): () => void {
   };
 
   connect();
-  return () => {
-    stopped = true;
-    clearTimeout(timer);
-    cancelAnimationFrame(frame);
-    source?.close();
+  return {
+    stop() {
+      stopped = true;
+      clearTimeout(timer);
+      cancelAnimationFrame(frame);
+      source?.close();
+    },
+    goOn() {
+      if (!over || stopped) return;
+      over = false;
+      connect();
+    },
   };
 }

@@ -30,7 +30,8 @@ export function ago(then: number, now = Date.now()): string {
 
 /** How long something took. */
 export function lasting(milliseconds: number): string {
-  const seconds = Math.max(0, Math.round(milliseconds / 1000));
+  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
+  const seconds = Math.round(milliseconds / 1000);
   if (seconds < 60) return `${seconds} s`;
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }

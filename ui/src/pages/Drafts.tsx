@@ -1,9 +1,9 @@
 // Drafts: what waits for a person, what was decided, what each would change, and the log of it all.
 
 import { Check, Undo2, X } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type FormEvent } from "react";
 
-import { post } from "../model/api";
+import { post, type Run } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
 import { follow } from "../model/stream";
 import { ago, count } from "../model/words";
@@ -67,7 +67,7 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
   const chosen = value.workspaces.find((one) => one.name === workspace) ?? value.workspaces[0];
   if (!chosen) {
     return (
-      <Empty title="No folder was allowed on this server">
+      <Empty page title="No folder was allowed on this server">
         Start it with <code className="font-mono">assize serve --root NAME=FOLDER</code>: models then propose changes to
         that folder’s files, and you decide here.
       </Empty>
@@ -91,8 +91,31 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
       </div>
       {!chosen.tools_on && <Notice tone="doubt" title="The draft tools are switched off here: no model can propose anything." />}
       {chosen.blocked && <Notice tone="bad" title={chosen.blocked} />}
+      {chosen.tools_on && submission === null && <Ask key={`ask ${chosen.name}`} workspace={chosen.name} />}
       <Inbox key={chosen.name} workspace={chosen.name} open={submission} />
     </div>
+  );
+}
+
+/** Has a model change files of a workspace, as drafts. */
+function Ask({ workspace }: { workspace: string }) {
+  const [task, setTask] = useState("");
+  const { doing, problem, perform } = useDoing();
+  const begin = (event: FormEvent) => {
+    event.preventDefault();
+    if (task.trim() === "") return;
+    void perform(async () => go(`/runs/${(await post<Run>("/api/runs", { kind: "work", workspace, task: task.trim() })).id}`));
+  };
+  return (
+    <form onSubmit={begin} className="grid gap-2">
+      <div className="flex flex-wrap gap-2">
+        <Input aria-label="What is to be changed" placeholder="What is to be changed in these files? A model drafts it, and the gate decides or asks you." value={task} onChange={(event) => setTask(event.target.value)} className="flex-1 basis-64" />
+        <Button type="submit" look="primary" disabled={doing || task.trim() === ""}>
+          {doing ? "Beginning…" : "Have it drafted"}
+        </Button>
+      </div>
+      {problem && <Said problem={problem} />}
+    </form>
   );
 }
 
@@ -101,7 +124,7 @@ function Inbox({ workspace, open }: { workspace: string; open: string | null }) 
   const { value, problem, again } = useAsked<{ submissions: Submission[] }>(`${path}/submissions?all=true`);
   const anew = useRef(again);
   anew.current = again;
-  useEffect(() => follow(`${path}/events`, { snapshot: () => {}, line: () => {}, told: () => anew.current() }), [path]);
+  useEffect(() => follow(`${path}/events`, { snapshot: () => {}, line: () => {}, told: () => anew.current() }).stop, [path]);
   if (problem) return <Said problem={problem} />;
   if (!value) return null;
   const waiting = value.submissions.filter((one) => one.stage === "escalated");
@@ -113,7 +136,7 @@ function Inbox({ workspace, open }: { workspace: string; open: string | null }) 
       </Empty>
     );
   }
-  const chosen = open ?? String(waiting[0]?.id ?? "");
+  const chosen = open ?? String((waiting[0] ?? settled[0])?.id ?? "");
   const list = (title: string, all: Submission[]) =>
     all.length > 0 && (
       <section className="grid grid-cols-1 gap-1">
@@ -244,7 +267,7 @@ function One({ workspace, id }: { workspace: string; id: string }) {
           {one.diff === null ? <p className="text-sm text-soft">Its copies were put away.</p> : <Unified diff={one.diff} reasons={value.reasons.filter((reason) => reason.file === one.path)} />}
         </Card>
       ))}
-      <Log path={path} task={value.task} />
+      <Log key={value.stage} path={path} task={value.task} />
     </div>
   );
 }

@@ -1,9 +1,10 @@
 // One field to begin a trial with, and the trials there were.
 
 import { ArrowRight, FlaskConical, Gavel, TerminalSquare } from "lucide-react";
+import * as m from "motion/react-m";
 import { useEffect, useId, useState, type FormEvent } from "react";
 
-import { post, type Doctor, type Estimate, type Kind, type Problem, type Run, type RunSummary } from "../model/api";
+import { post, type About, type Estimate, type Kind, type Problem, type Run, type RunSummary } from "../model/api";
 import { useAsked, useDoing, useRuns } from "../model/hooks";
 import { ago, count, dollars, tokens } from "../model/words";
 import { Said } from "../parts/Said";
@@ -32,23 +33,27 @@ function body(kind: Asking, text: string): Record<string, unknown> {
 }
 
 export function Home() {
-  const doctor = useAsked<Doctor>("/api/doctor?offline=true");
+  const about = useAsked<About>("/api/about");
   return (
     <div className="grid gap-6">
       <div className="mx-auto w-full max-w-3xl">
         <h1 className="mb-1 text-2xl font-semibold text-balance">Put it on trial</h1>
-        <p className="mb-4 text-sm text-soft">
+        <p className="mb-4 text-sm text-balance text-soft">
           A company’s options are debated and scored; a program is written, run in a sandbox and mended until it works.
         </p>
-        <Begin />
-        <div className="mt-4">{doctor.value && <InUse doctor={doctor.value} />}</div>
+        <Begin rehearsed={about.value?.rehearsed ?? []} />
+        <div className="mt-4">
+          {about.value && <InUse about={about.value} />}
+          {about.problem && <Said problem={about.problem} />}
+        </div>
       </div>
       <Recent />
     </div>
   );
 }
 
-function Begin() {
+/** Begins a trial; where only some tasks are known by heart, these are offered. */
+function Begin({ rehearsed }: { rehearsed: string[] }) {
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState<Asking | null>(null);
   const kind = chosen ?? guess(text);
@@ -101,6 +106,7 @@ function Begin() {
             }
           }}
         />
+        {rehearsed.length > 0 && <Examples kind={kind} tasks={rehearsed} onChoose={setText} />}
         <div className="flex flex-wrap items-center gap-3">
           <p id={hint} className="min-w-0 flex-1 text-sm text-soft" aria-live="polite">
             <Cost kind={kind} text={text} />
@@ -118,6 +124,21 @@ function Begin() {
         )}
       </Card>
     </form>
+  );
+}
+
+/** What can be tried without a model. */
+function Examples({ kind, tasks, onChoose }: { kind: Asking; tasks: string[]; onChoose: (text: string) => void }) {
+  const examples: Record<Asking, string[]> = { consult: ["NVDA", "AAPL", "MSFT"], run: tasks, debate: ["# Open a second plant\n\nWe should build where our customers are."] };
+  return (
+    <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
+      <span>{kind === "run" ? "Known by heart:" : "Such as:"}</span>
+      {examples[kind].map((text) => (
+        <button key={text} type="button" className="cursor-pointer rounded-full border border-line px-2.5 py-1 hover:bg-sunken hover:text-ink" onClick={() => onChoose(text)}>
+          {text.split("\n")[0]?.replace(/^# /, "")}
+        </button>
+      ))}
+    </p>
   );
 }
 
@@ -154,10 +175,9 @@ function Cost({ kind, text }: { kind: Asking; text: string }) {
   );
 }
 
-/** Who answers, and behind which walls code runs. */
-function InUse({ doctor }: { doctor: Doctor }) {
-  const rehearsal = doctor.used === "rehearsal";
-  const provider = doctor.providers.find((one) => one.provider === doctor.used);
+/** Who answers, behind which walls code runs, and where runs are kept. */
+function InUse({ about }: { about: About }) {
+  const rehearsal = about.provider === "rehearsal";
   return (
     <div className="grid gap-3">
       {rehearsal && (
@@ -167,9 +187,15 @@ function InUse({ doctor }: { doctor: Doctor }) {
           <code className="font-mono">OPENAI_API_KEY</code>, or run Ollama; then start the server again.
         </Notice>
       )}
+      {about.isolation === null && (
+        <Notice tone="bad" title="There is no sandbox here, so no program can be run">
+          {about.isolation_why}
+        </Notice>
+      )}
       <p className="flex flex-wrap items-center gap-2 text-xs text-soft">
-        <Badge>{rehearsal ? "rehearsal" : `${doctor.used} · ${provider?.model ?? ""}`}</Badge>
-        <Badge>code in: {doctor.sandboxes.used ?? "no sandbox"}</Badge>
+        <Badge title={about.why}>{rehearsal ? "rehearsal" : `${about.provider} · ${about.model ?? ""}`}</Badge>
+        <Badge title={about.isolation_why}>code in: {about.isolation ?? "no sandbox"}</Badge>
+        <Badge title={about.store}>kept in: {about.store.split("/").at(-1)}</Badge>
         <Link href="/system" className="underline">
           why these
         </Link>
@@ -204,7 +230,7 @@ function Recent() {
 
 function RunRow({ run }: { run: RunSummary }) {
   return (
-    <li>
+    <m.li layout="position" initial={{ opacity: 0 }} animate={{ opacity: 1 }}>
       <Link href={`/runs/${run.id}`} className="flex items-center gap-3 px-4 py-2.5 hover:bg-sunken">
         <span className="w-16 shrink-0 text-xs text-soft">{NAMES[run.kind]}</span>
         <span className="min-w-0 flex-1 truncate text-sm" dir="auto">
@@ -214,6 +240,6 @@ function RunRow({ run }: { run: RunSummary }) {
         <StatusBadge status={run.status} />
         <span className="w-24 shrink-0 text-right text-xs text-soft max-sm:hidden">{ago(run.created)}</span>
       </Link>
-    </li>
+    </m.li>
   );
 }

@@ -2,7 +2,8 @@
 
 import { RefreshCw, Trash2 } from "lucide-react";
 
-import { remove, type Backend, type Doctor, type Provider } from "../model/api";
+import { remove, type About, type Attack, type Backend, type Doctor, type Provider } from "../model/api";
+import { ago, count, lasting } from "../model/words";
 import { useAsked, useDoing } from "../model/hooks";
 import { Said } from "../parts/Said";
 import { Badge, Button, Card, Empty, Heading, type Tone } from "../parts/ui";
@@ -23,6 +24,7 @@ export function System() {
           Look again
         </Button>
       </div>
+      <InUse />
       {doctor.problem && <Said problem={doctor.problem} />}
       {!doctor.value && !doctor.problem && <p className="text-sm text-soft">A sandbox of each kind is made, and every provider asked…</p>}
       {doctor.value && (
@@ -50,7 +52,114 @@ export function System() {
         </>
       )}
       <Staying />
+      <Attacks />
     </div>
+  );
+}
+
+/** What is at work now. */
+function InUse() {
+  const { value, problem } = useAsked<About>("/api/about");
+  if (problem) return <Said problem={problem} />;
+  if (!value) return null;
+  const { trials, pool, store, version } = value;
+  const taken = pool.taken_waiting + pool.taken_made;
+  const figures = [
+    { name: "Trials under way", figure: `${trials.running} of ${trials.most}`, about: "as many as may be held at once" },
+    { name: "Sandboxes that wait", figure: String(pool.waiting), about: "made before a program needs one" },
+    {
+      name: "Taken from those that wait",
+      figure: taken === 0 ? "none yet" : `${Math.round((pool.taken_waiting / taken) * 100)} %`,
+      about: taken === 0 ? "since the server was started" : `${pool.taken_waiting} of ${count(taken, "program")} did not wait for theirs`,
+    },
+    { name: "Version", figure: version, about: store },
+  ];
+  return (
+    <dl className="grid gap-3 sm:grid-cols-2 lg:grid-cols-4">
+      {figures.map(({ name, figure, about }) => (
+        <div key={name} className="rounded-lg border border-line bg-raised p-4">
+          <dt className="text-xs text-soft">{name}</dt>
+          <dd className="text-lg font-semibold tabular-nums">{figure}</dd>
+          <dd className="truncate text-xs text-soft" title={about}>
+            {about}
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** How the last attacks on the sandboxes went. */
+function Attacks() {
+  const { value, problem } = useAsked<{ attacks: Attack[] }>("/api/attacks");
+  return (
+    <section aria-labelledby="attacks" className="grid gap-3">
+      <Heading id="attacks">The last attack on each kind of sandbox</Heading>
+      {problem && <Said problem={problem} />}
+      {value?.attacks.length === 0 && (
+        <Empty title="Nobody has attacked them here yet">
+          <code className="font-mono">assize attack</code> tries to break out of each, in some 250 ways, and what it finds is shown here.
+        </Empty>
+      )}
+      <ul className="grid gap-3 empty:hidden lg:grid-cols-2">
+        {value?.attacks.map((attack) => (
+          <li key={attack.isolation}>
+            <Scorecard attack={attack} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Scorecard({ attack: { isolation, version, at, seconds, groups, escaped } }: { attack: Attack }) {
+  const blocked = groups.reduce((sum, group) => sum + group.blocked, 0);
+  return (
+    <Card className="h-full">
+      <p className="mb-2 flex flex-wrap items-center gap-2 font-medium">
+        <span className="flex-1">{isolation}</span>
+        {escaped.length > 0 ? <Badge tone="bad">{escaped.length} got out</Badge> : <Badge tone="good">nothing got out of {blocked}</Badge>}
+      </p>
+      <p className="mb-3 text-xs text-soft">
+        {ago(at)}, in {lasting(seconds * 1000)}, by version {version}
+      </p>
+      <table className="w-full text-xs">
+        <thead className="text-soft">
+          <tr>
+            <th scope="col" className="text-left font-normal">
+              What was tried
+            </th>
+            <th scope="col" className="px-2 text-right font-normal">
+              blocked
+            </th>
+            <th scope="col" className="px-2 text-right font-normal">
+              got out
+            </th>
+            <th scope="col" className="text-right font-normal">
+              not applicable
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {groups.map((group) => (
+            <tr key={group.title}>
+              <th scope="row" className="py-0.5 text-left font-normal">
+                {group.title}
+                {group.broke > 0 && <span className="text-doubt"> ({group.broke} could not be tried)</span>}
+              </th>
+              <td className="px-2 text-right tabular-nums">{group.blocked}</td>
+              <td className={group.escaped > 0 ? "px-2 text-right font-semibold text-bad tabular-nums" : "px-2 text-right tabular-nums"}>{group.escaped}</td>
+              <td className="text-right text-soft tabular-nums">{group.not_applicable}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {escaped.map(({ name, what, detail }) => (
+        <p key={name} className="mt-2 border-l-2 border-bad pl-2 text-xs">
+          <span className="font-mono">{name}</span>: {what} ({detail})
+        </p>
+      ))}
+    </Card>
   );
 }
 

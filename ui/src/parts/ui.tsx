@@ -48,7 +48,11 @@ export function Heading({ className, ...rest }: HTMLAttributes<HTMLHeadingElemen
   return <h2 className={cn("text-sm font-semibold tracking-wide text-soft", className)} {...rest} />;
 }
 
-const FIELD = "w-full rounded-md border border-line bg-raised px-3 py-2 text-base placeholder:text-soft sm:text-sm";
+/** How something looks that shows another view. */
+export const TAB =
+  "-mb-px cursor-pointer border-b-2 border-transparent px-3 py-2 text-sm text-soft hover:text-ink data-[state=active]:border-accent data-[state=active]:font-medium data-[state=active]:text-ink";
+
+export const FIELD = "w-full rounded-md border border-line bg-raised px-3 py-2 text-base placeholder:text-soft sm:text-sm";
 
 export function Input({ className, ...rest }: InputHTMLAttributes<HTMLInputElement>) {
   return <input className={cn(FIELD, "min-h-9", className)} {...rest} />;
@@ -114,10 +118,11 @@ export function Notice({ tone = "plain", title, children }: { tone?: Tone; title
 }
 
 /** What is shown where there is nothing yet, and what to do about it. */
-export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+export function Empty({ title, page = false, children }: { title: string; /** There is nothing else on the page. */ page?: boolean; children?: ReactNode }) {
+  const Title = page ? "h1" : "p";
   return (
     <div className="rounded-lg border border-dashed border-line px-4 py-8 text-center text-sm text-soft">
-      <p className="font-medium text-ink">{title}</p>
+      <Title className="font-medium text-ink">{title}</Title>
       {children && <div className="mt-1">{children}</div>}
     </div>
   );

@@ -1,33 +1,35 @@
-// A code run: attempts as a time line, each with its program, what changed in it, what it printed, and the critique.
+// A code run: attempts as a time line, each with its program, what changed in it, what it prints, and the critique.
 
-import { useEffect, useRef } from "react";
+import { Check, LoaderCircle, X } from "lucide-react";
+import { useEffect, useRef, type ReactNode } from "react";
 
 import type { Run } from "../../model/api";
-import { useAsked, useRun } from "../../model/hooks";
-import type { Told } from "../../model/stream";
-import { lasting } from "../../model/words";
-import { lines } from "../../model/diff";
-import { Said } from "../../parts/Said";
+import { liveKey, useAsked, useFollowed, useText, type Watched } from "../../model/hooks";
+import type { Told, Wrote } from "../../model/stream";
+import { count, lasting } from "../../model/words";
 import { Badge, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
-import { Head } from "../Run";
+import { Head } from "../Head";
+import { Program } from "./Program";
 
 interface Execution {
-  stdout?: string;
-  stderr?: string;
-  exit_code?: number | null;
-  duration_ms?: number;
-  timed_out?: boolean;
-  error?: string | null;
+  failure: { kind: string } | null;
+  exit_code: number | null;
+  signal: number | null;
+  timed_out: boolean;
+  out_of_memory: boolean;
+  output_cut: boolean;
+  duration_ms: number;
+  stdout: string;
+  stderr: string;
 }
 
 interface Attempt {
-  number: number;
-  code?: string | null;
-  reasoning?: string | null;
-  confidence?: number | null;
-  success?: boolean;
-  execution?: Execution | null;
-  critique?: { issues?: string[]; suggested_fixes?: string[] } | null;
+  attempt: number;
+  code: string | null;
+  reasoning: string | null;
+  confidence: number | null;
+  execution: Execution | null;
+  critique: { issues: string[]; suggested_fixes: string[] } | null;
 }
 
 interface Artifacts {
@@ -37,9 +39,10 @@ interface Artifacts {
 const none = (): Told[] => [];
 const add = (all: Told[], told: Told): Told[] => [...all, told];
 
-export default function CodeRun({ id }: { id: string }) {
-  const { run, problem, state, line } = useRun(id, none, add);
-  const path = `/api/runs/${encodeURIComponent(id)}`;
+export default function CodeRun(watched: Watched) {
+  const { run } = watched;
+  const { state, line, live } = useFollowed(watched, none, add);
+  const path = `/api/runs/${encodeURIComponent(run.id)}`;
   const said = useAsked<{ attempts: Attempt[] }>(`${path}/transcripts`);
   const left = useAsked<Artifacts>(`${path}/artifacts`);
   const again = useRef({ said: said.again, left: left.again });
@@ -48,90 +51,153 @@ export default function CodeRun({ id }: { id: string }) {
     again.current.said();
     again.current.left();
   }, [state.length]);
-  if (problem && !run) return <Said problem={problem} />;
-  if (!run) return null;
   const attempts = said.value?.attempts ?? [];
-  const started = state.findLast((told) => told.name === "execution_started");
-  const over = state.findLast((told) => told.name === "execution_complete");
-  const running = run.status === "running" && started !== undefined && (over === undefined || over.id < started.id);
+  const running = run.status === "running";
+  const last = state.at(-1)?.name;
   return (
     <>
-      <Head run={run} line={line} />
+      <Head {...watched} line={line} />
       <Verdict run={run} />
-      {attempts.length === 0 && <Empty title="A program is being written">It is shown as soon as it is there.</Empty>}
       <ol className="grid gap-4">
         {attempts.map((attempt, index) => (
-          <li key={index}>
-            <One attempt={attempt} number={index + 1} before={attempts[index - 1] ?? null} />
-          </li>
+          <One
+            key={index}
+            attempt={attempt}
+            number={index + 1}
+            before={attempts[index - 1]?.code ?? null}
+            language={String(run.input.language)}
+            live={attempt.execution === null && running ? live[liveKey(index + 1, null)] : undefined}
+          />
         ))}
+        {running && (attempts.length === 0 || last === "code_criticised") && (
+          <Place number={attempts.length + 1} mark={<LoaderCircle className="size-4 animate-spin" />}>
+            <Empty title={attempts.length === 0 ? "A program is being written" : "The next one is being written"}>It is shown as soon as it is there.</Empty>
+          </Place>
+        )}
       </ol>
-      {running && <p className="mt-3 animate-pulse text-sm text-accent">It runs in a sandbox…</p>}
       <Files path={path} files={left.value?.left ?? []} />
     </>
   );
 }
 
+const howSoon = (attempts: number) => (attempts === 1 ? "It works, at the first attempt" : `It works, after ${count(attempts, "attempt")}`);
+
 function Verdict({ run }: { run: Run }) {
-  const came = run.result as { success?: boolean; output?: string; answer?: string } | null;
+  const came = run.result as { success?: boolean; attempts?: number } | null;
   if (!came || run.status !== "done") return null;
   return (
-    <div className="mb-4">
-      <Notice tone={came.success ? "good" : "bad"} title={came.success ? "It works" : "It was not solved"} />
+    <div className="mb-4 animate-arrive">
+      <Notice tone={came.success ? "good" : "bad"} title={came.success ? howSoon(came.attempts ?? 1) : "It was not solved"}>
+        {!came.success && "What was tried is below. Say more in the task, or allow more attempts, and begin anew."}
+      </Notice>
     </div>
   );
 }
 
-function One({ attempt, number, before }: { attempt: Attempt; number: number; before: Attempt | null }) {
-  const ran = attempt.execution;
-  const good = ran?.exit_code === 0 && !ran.error;
+/** A place in the time line. */
+function Place({ number, mark, tone, children }: { number: number; mark: ReactNode; tone?: string; children: ReactNode }) {
   return (
-    <Card className="grid gap-3">
-      <div className="flex flex-wrap items-center gap-2">
-        <h2 className="font-medium">Attempt {number}</h2>
-        {ran && <Badge tone={good ? "good" : "bad"}>{good ? "succeeded" : (ran.error ?? `exit code ${ran.exit_code}`)}</Badge>}
-        {ran?.duration_ms !== undefined && <span className="text-xs text-soft">{lasting(ran.duration_ms)}</span>}
+    <li className="relative grid animate-arrive grid-cols-[1.75rem_minmax(0,1fr)] gap-3">
+      <div aria-hidden className="flex flex-col items-center">
+        <span className={cn("flex size-7 items-center justify-center rounded-full border-2 border-line bg-raised text-soft", tone)}>{mark}</span>
+        <span className="w-0.5 flex-1 bg-line" />
       </div>
-      {attempt.code != null && <Program code={attempt.code} before={before?.code ?? null} />}
-      {ran?.stdout && <Output name="Output" text={ran.stdout} />}
-      {ran?.stderr && <Output name="Errors" text={ran.stderr} />}
-      {attempt.critique && (
-        <div className="border-l-2 border-doubt pl-3 text-sm">
-          <Heading>The critic</Heading>
-          <ul className="list-disc pl-5">
-            {[...(attempt.critique.issues ?? []), ...(attempt.critique.suggested_fixes ?? [])].map((words, index) => (
-              <li key={index} dir="auto">
-                {words}
-              </li>
-            ))}
-          </ul>
-        </div>
-      )}
-    </Card>
+      <section aria-label={`Attempt ${number}`}>{children}</section>
+    </li>
   );
 }
 
-/** A program; where there was one before it, what changed is marked. */
-function Program({ code, before }: { code: string; before: string | null }) {
+function howItWent(ran: Execution): string {
+  if (!ran.failure) return "succeeded";
+  if (ran.timed_out) return "took too long";
+  if (ran.out_of_memory) return "out of memory";
+  if (ran.signal !== null) return `ended by signal ${ran.signal}`;
+  if (ran.exit_code !== null && ran.exit_code !== 0) return `exit code ${ran.exit_code}`;
+  return ran.failure.kind.replaceAll("_", " ");
+}
+
+interface OneProps {
+  attempt: Attempt;
+  number: number;
+  before: string | null;
+  language: string;
+  /** What it has written so far, while it runs. */
+  live: Wrote[] | undefined;
+}
+
+function One({ attempt, number, before, language, live }: OneProps) {
+  const ran = attempt.execution;
+  const good = ran !== null && ran.failure === null;
+  const mark = ran === null ? <LoaderCircle className="size-4 animate-spin" /> : good ? <Check className="size-4" /> : <X className="size-4" />;
   return (
-    <pre className="max-h-96 overflow-auto rounded-md bg-sunken p-3 text-xs leading-relaxed" tabIndex={0} aria-label="The program">
-      {(before === null ? code.split("\n").map((text) => ({ kind: "same" as const, text })) : lines(before, code)).map(({ kind, text }, index) => (
-        <span key={index} className={cn("block", kind === "added" && "bg-good/15", kind === "removed" && "bg-bad/15 line-through opacity-70")}>
-          <span aria-hidden className="mr-2 inline-block w-3 text-soft select-none">
-            {kind === "added" ? "+" : kind === "removed" ? "−" : ""}
-          </span>
-          {text || " "}
-        </span>
-      ))}
-    </pre>
+    <Place number={number} mark={mark} {...(ran === null ? {} : { tone: good ? "border-good text-good" : "border-bad text-bad" })}>
+      <Card className="grid gap-3">
+        <div className="flex flex-wrap items-center gap-2">
+          <h2 className="font-medium">Attempt {number}</h2>
+          {ran && <Badge tone={good ? "good" : "bad"}>{howItWent(ran)}</Badge>}
+          {ran && <span className="text-xs text-soft">{lasting(ran.duration_ms)}</span>}
+          {attempt.confidence !== null && <span className="text-xs text-soft">the model was {Math.round(attempt.confidence * 100)} % sure</span>}
+        </div>
+        {attempt.reasoning && (
+          <p className="text-sm text-soft" dir="auto">
+            {attempt.reasoning}
+          </p>
+        )}
+        {attempt.code !== null && <Program code={attempt.code.trimEnd()} before={before?.trimEnd() ?? null} language={language} />}
+        {live && <Writing wrote={live} />}
+        {ran?.stdout && <Output name="Output" text={ran.stdout} />}
+        {ran?.stderr && <Output name="Errors" text={ran.stderr} bad />}
+        {ran?.output_cut && <p className="text-xs text-doubt">It wrote more than may be kept; the rest is gone.</p>}
+        {attempt.critique && (
+          <div className="border-l-2 border-doubt pl-3 text-sm">
+            <Heading>The critic</Heading>
+            <ul className="list-disc pl-5">
+              {[...attempt.critique.issues, ...attempt.critique.suggested_fixes].map((words, index) => (
+                <li key={index} dir="auto">
+                  {words}
+                </li>
+              ))}
+            </ul>
+          </div>
+        )}
+      </Card>
+    </Place>
   );
 }
 
-function Output({ name, text }: { name: string; text: string }) {
+const PRE = "max-h-72 overflow-auto rounded-md bg-sunken p-3 text-xs whitespace-pre-wrap print:max-h-none";
+
+/** What a program writes, as it does. */
+function Writing({ wrote }: { wrote: Wrote[] }) {
+  const end = useRef<HTMLPreElement>(null);
+  useEffect(() => {
+    if (end.current) end.current.scrollTop = end.current.scrollHeight;
+  }, [wrote.length]);
+  return (
+    <div>
+      <Heading className="mb-1 flex items-center gap-2 text-accent">
+        <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />
+        It runs in a sandbox
+      </Heading>
+      {wrote.length > 0 && (
+        <pre ref={end} className={PRE} tabIndex={0} aria-label="What it writes" dir="auto">
+          {wrote.map(({ stream, text }, index) => (
+            <span key={index} className={stream === "stderr" ? "text-bad" : undefined}>
+              {text}
+            </span>
+          ))}
+        </pre>
+      )}
+      {wrote.at(-1)?.cut && <p className="mt-1 text-xs text-soft">It writes more than is shown while it runs.</p>}
+    </div>
+  );
+}
+
+function Output({ name, text, bad = false }: { name: string; text: string; bad?: boolean }) {
   return (
     <div>
       <Heading className="mb-1">{name}</Heading>
-      <pre className="max-h-72 overflow-auto rounded-md bg-sunken p-3 text-xs whitespace-pre-wrap" tabIndex={0} aria-label={name} dir="auto">
+      <pre className={cn(PRE, bad && "text-bad")} tabIndex={0} aria-label={name} dir="auto">
         {text}
       </pre>
     </div>
@@ -139,6 +205,17 @@ function Output({ name, text }: { name: string; text: string }) {
 }
 
 const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
+const PICTURE_LOOK = "mt-2 max-h-96 max-w-full rounded-md border border-line bg-white";
+
+/** The largest drawing that is shown, in bytes. */
+const LARGEST = 1 << 20;
+
+/** A drawing as text, which the server sends as nothing but text. As a picture it runs no script and fetches nothing. */
+function Drawing({ at, name }: { at: string; name: string }) {
+  const text = useText(at);
+  if (text == null) return null;
+  return <img src={`data:image/svg+xml,${encodeURIComponent(text)}`} alt={name} className={PICTURE_LOOK} />;
+}
 
 function Files({ path, files }: { path: string; files: { name: string; bytes: number }[] }) {
   if (files.length === 0) return null;
@@ -149,11 +226,12 @@ function Files({ path, files }: { path: string; files: { name: string; bytes: nu
       <ul className="grid gap-3">
         {files.map(({ name, bytes }) => (
           <li key={name} className="text-sm">
-            <a href={at(name)} download className="text-accent underline">
+            <a href={at(name)} download className="text-accent underline" dir="auto">
               {name}
             </a>{" "}
             <span className="text-xs text-soft">{bytes.toLocaleString("en")} bytes</span>
-            {PICTURE.test(name) && <img src={at(name)} alt={name} className="mt-2 max-h-96 max-w-full rounded-md border border-line bg-white" />}
+            {PICTURE.test(name) && <img src={at(name)} alt={name} className={PICTURE_LOOK} />}
+            {name.endsWith(".svg") && bytes <= LARGEST && <Drawing at={at(name)} name={name} />}
           </li>
         ))}
       </ul>

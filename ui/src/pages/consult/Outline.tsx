@@ -1,16 +1,19 @@
 // The pipeline as a list: the same as the drawing, for those who would rather read.
 
-import { LAYERS, moves, share, type Consult, type Progress } from "../../model/consult";
-import type { Run } from "../../model/api";
-import { Badge, Card, Empty, Meter, type Tone } from "../../parts/ui";
-import { report } from "./report";
-import { Strip } from "./Strip";
+import * as m from "motion/react-m";
 
-const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accent", done: "good", failed: "bad" };
+import { LAYERS, moves, share, standing } from "../../model/consult";
+import { Badge, Card, Empty, Meter } from "../../parts/ui";
+import { Strip } from "../debate/Strip";
+import { TONES, useConsultation } from "./consultation";
 
-export function Outline({ run, state, rounds, onOpen }: { run: Run; state: Consult; rounds: number; onOpen: (move: string) => void }) {
-  const came = report(run.result);
-  const title = (move: string) => came?.move_suggestions.find((one) => one.move_id === move)?.title;
+interface Props {
+  onOpen: (move: string) => void;
+  onDocument: (name: string) => void;
+}
+
+export function Outline({ onOpen, onDocument }: Props) {
+  const { state, rounds, titleOf } = useConsultation();
   return (
     <ol className="grid gap-4">
       {LAYERS.map(({ id, name, about }) => (
@@ -22,21 +25,25 @@ export function Outline({ run, state, rounds, onOpen }: { run: Run; state: Consu
               <span className="text-sm text-soft">{about}</span>
             </div>
             <Meter value={share(state, id, rounds)} label={`${name}: how far it is`} />
-            <ul className="mt-3 grid gap-2 text-sm sm:grid-cols-2 lg:grid-cols-3">
+            <ul className="mt-3 grid gap-2 text-sm empty:hidden sm:grid-cols-2 lg:grid-cols-3">
               {state.agents
                 .filter((agent) => agent.layer === id)
                 .map((agent) => (
-                  <li key={agent.id} className="flex items-center gap-2">
+                  <li key={agent.id} className="flex flex-wrap items-center gap-2">
                     <Badge tone={TONES[agent.progress]}>{agent.progress}</Badge>
                     <span className="truncate" dir="auto">
                       {agent.persona}
                     </span>
-                    <span className="truncate text-xs text-soft">{agent.output.join(", ")}</span>
+                    {agent.output.map((document) => (
+                      <button key={document} type="button" className="cursor-pointer text-xs text-accent underline" onClick={() => onDocument(document)}>
+                        {document}
+                      </button>
+                    ))}
                   </li>
                 ))}
             </ul>
             {id === "sandbox" && (
-              <ul className="mt-3 grid gap-3 md:grid-cols-2 xl:grid-cols-3">
+              <ul className="mt-3 grid gap-3 empty:hidden md:grid-cols-2 xl:grid-cols-3">
                 {moves(state).map((move) => {
                   const debate = state.debates[move] ?? null;
                   return (
@@ -44,16 +51,21 @@ export function Outline({ run, state, rounds, onOpen }: { run: Run; state: Consu
                       <button
                         type="button"
                         onClick={() => onOpen(move)}
-                        className="grid w-full cursor-pointer gap-2 rounded-md border border-line p-3 text-left hover:bg-sunken"
+                        className="grid w-full cursor-pointer grid-cols-1 gap-2 rounded-md border border-line p-3 text-left hover:bg-sunken"
                       >
                         <span className="flex items-baseline gap-2 text-sm">
                           <span className="font-mono text-xs text-soft">{move}</span>
-                          <span className="min-w-0 flex-1 truncate font-medium" dir="auto">
-                            {title(move) ?? "Read the debate"}
+                          <span className="flex-1 truncate font-medium" dir="auto">
+                            {titleOf(move) ?? "Read the debate"}
                           </span>
                           {debate?.score != null && <span className="tabular-nums">{debate.score}</span>}
                         </span>
                         <Strip debate={debate} rounds={rounds} />
+                        {debate?.warnings.map((warning) => (
+                          <span key={warning} className="text-xs text-doubt" dir="auto">
+                            {warning}
+                          </span>
+                        ))}
                       </button>
                     </li>
                   );
@@ -63,8 +75,27 @@ export function Outline({ run, state, rounds, onOpen }: { run: Run; state: Consu
           </Card>
         </li>
       ))}
+      <li>
+        <Card>
+          <h2 className="mb-2 font-medium">{state.recommended.length > 0 ? "Rank" : "Rank so far"}</h2>
+          {standing(state).length === 0 && <p className="text-sm text-soft">Moves are here in the order of their scores, as soon as one is scored.</p>}
+          <ol className="grid gap-1 text-sm empty:hidden">
+            {standing(state).map((move, index) => (
+              <m.li key={move} layout="position" className="flex gap-3">
+                <span className="w-6 shrink-0 text-right text-soft tabular-nums">{index + 1}</span>
+                <span className="flex-1 truncate" dir="auto">
+                  {titleOf(move) ?? move}
+                </span>
+                <span className="tabular-nums">{state.debates[move]?.score}</span>
+              </m.li>
+            ))}
+          </ol>
+        </Card>
+      </li>
       {state.agents.length === 0 && state.layers["0"] === "waiting" && (
-        <Empty title="It has just begun">What happens is shown as it does.</Empty>
+        <li>
+          <Empty title="It has just begun">What happens is shown as it does.</Empty>
+        </li>
       )}
     </ol>
   );

@@ -3,12 +3,14 @@
 import { Download, Printer } from "lucide-react";
 import { useState } from "react";
 
-import type { Run } from "../../model/api";
-import { Badge, Button, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
-import { METRICS, sum, type Placed, type Report, type Scored, type Suggested } from "./report";
+import { Button, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
+import { Bars, METRICS, sum, Words, type Scored } from "../debate/Scores";
+import { useConsultation } from "./consultation";
+import type { Placed, Report } from "./report";
 
-export function Results({ run, report, onOpen }: { run: Run; report: Report | null; onOpen: (move: string) => void }) {
-  if (!report) {
+export function Results({ onOpen }: { onOpen: (move: string) => void }) {
+  const { run, came } = useConsultation();
+  if (!came) {
     return (
       <Empty title={run.status === "running" ? "It is still being debated" : "It has not come to its end"}>
         The recommendations are here once every move was scored.
@@ -16,8 +18,7 @@ export function Results({ run, report, onOpen }: { run: Run; report: Report | nu
     );
   }
   const path = `/api/runs/${encodeURIComponent(run.id)}`;
-  const scored = (move: string) => report.policy_scores.find((one) => one.move_id === move);
-  const suggested = (move: string) => report.move_suggestions.find((one) => one.move_id === move);
+  const scored = (move: string) => came.policy_scores.find((one) => one.move_id === move);
   return (
     <div className="grid gap-5">
       <div className="flex flex-wrap gap-2 print:hidden">
@@ -34,133 +35,128 @@ export function Results({ run, report, onOpen }: { run: Run; report: Report | nu
           Print
         </Button>
       </div>
-      {report.flags.map((flag) => (
-        <Notice key={`${flag.kind} ${flag.move ?? ""}`} tone="doubt" title={flag.message} />
-      ))}
-      <ol className="grid gap-4 lg:grid-cols-3">
-        {report.recommended_moves.map((placed) => (
-          <li key={placed.move_id}>
-            <Recommended placed={placed} scored={scored(placed.move_id)} suggested={suggested(placed.move_id)} onOpen={onOpen} />
-          </li>
-        ))}
-      </ol>
-      <Others placed={report.other_moves} scored={scored} onOpen={onOpen} />
-      <p className="text-xs text-soft">Ties: {report.tie_rule}.</p>
+      <ToKnow came={came} />
+      <section aria-labelledby="recommended" className="grid gap-2">
+        <Heading id="recommended">Recommended</Heading>
+        <ol className="grid gap-4 lg:grid-cols-3 print:grid-cols-1">
+          {came.recommended_moves.map((placed) => (
+            <li key={placed.move_id}>
+              <Recommended placed={placed} came={came} onOpen={onOpen} />
+            </li>
+          ))}
+        </ol>
+      </section>
+      <All came={came} scored={scored} />
+      <Others placed={came.other_moves} scored={scored} onOpen={onOpen} />
+      <p className="text-xs text-soft">Ties: {came.tie_rule}.</p>
     </div>
   );
 }
 
-interface One {
-  placed: Placed;
-  scored: Scored | undefined;
-  suggested: Suggested | undefined;
-  onOpen: (move: string) => void;
+/** What must be known before anything of it is believed. */
+function ToKnow({ came }: { came: Report }) {
+  // What is about one move stands with it, where it is shown at length.
+  const shown = new Set(came.recommended_moves.map((placed) => placed.move_id));
+  const flags = came.flags.filter((flag) => flag.move === undefined || !shown.has(flag.move));
+  if (flags.length === 0) return null;
+  return (
+    <Notice tone="doubt" title={flags.length === 1 ? "One thing to know" : `${flags.length} things to know`}>
+      <ul className="list-disc pl-5">
+        {flags.map((flag) => (
+          <li key={`${flag.kind} ${flag.move ?? ""}`} dir="auto">
+            {flag.move && <span className="font-mono">{flag.move} </span>}
+            {flag.message}
+          </li>
+        ))}
+      </ul>
+    </Notice>
+  );
 }
 
-function Recommended({ placed, scored, suggested, onOpen }: One) {
+function Recommended({ placed, came, onOpen }: { placed: Placed; came: Report; onOpen: (move: string) => void }) {
+  const id = placed.move_id;
+  const scored = came.policy_scores.find((one) => one.move_id === id);
+  const suggested = came.move_suggestions.find((one) => one.move_id === id);
+  const flags = came.flags.filter((flag) => flag.move === id);
   return (
     <Card className="flex h-full flex-col gap-3 break-inside-avoid">
       <div className="flex items-start gap-3">
         <span className="text-2xl font-semibold text-accent tabular-nums">{placed.rank}</span>
-        <div className="min-w-0 flex-1">
+        <div className="flex-1">
           <h3 className="font-medium text-balance" dir="auto">
             {placed.title}
           </h3>
           <p className="text-xs text-soft">
-            {placed.move_id}
+            {id}
             {suggested && <> · {suggested.persona}</>}
           </p>
         </div>
-        <p className="text-right tabular-nums">
+        <p className="shrink-0 text-right tabular-nums">
           <span className="text-lg font-semibold">{placed.total_score}</span>
           <span className="text-xs text-soft"> of {placed.out_of}</span>
         </p>
       </div>
+      {flags.map((flag) => (
+        <p key={flag.kind} className="border-l-2 border-doubt pl-2 text-xs text-doubt" dir="auto">
+          {flag.message}
+        </p>
+      ))}
       {suggested && (
         <p className="text-sm" dir="auto">
           {suggested.thesis}
         </p>
       )}
       {scored && <Bars scored={scored} />}
-      {scored && <Objections scored={scored} />}
+      {scored && <Words scored={scored} of="reasoning" title="Why" />}
+      {scored && <Words scored={scored} of="unanswered" title="Not answered" />}
       {suggested && suggested.cited.length > 0 && (
-        <p className="text-xs text-soft">
+        <p className="text-xs text-soft" dir="auto">
           Rests on {suggested.cited.map((one) => `${one.finding} (${one.title})`).join(", ")}
         </p>
       )}
-      <Button className="mt-auto self-start print:hidden" onClick={() => onOpen(placed.move_id)}>
+      <Button className="mt-auto self-start print:hidden" onClick={() => onOpen(id)}>
         Read the debate
       </Button>
     </Card>
   );
 }
 
-/** By metric, and within it by judge. */
-function Bars({ scored }: { scored: Scored }) {
-  const judges = Object.entries(scored.scores_by_agent);
+/** How the metrics are told apart. */
+const SHADES = ["bg-accent", "bg-accent/75", "bg-accent/50", "bg-accent/30"] as const;
+
+/** All moves beside each other, each as the sum of its metrics. */
+function All({ came, scored }: { came: Report; scored: (move: string) => Scored | undefined }) {
+  const placed = [...came.recommended_moves, ...came.other_moves];
+  const most = placed[0]?.out_of ?? 120;
   return (
-    <table className="w-full text-xs">
-      <caption className="sr-only">Scores by metric and judge</caption>
-      <thead>
-        <tr className="text-soft">
-          <th scope="col" className="text-left font-normal">
-            of 10 each
-          </th>
-          {judges.map(([id]) => (
-            <th key={id} scope="col" className="px-1 text-right font-normal" title={scored.agents[id]}>
-              {id}
-            </th>
+    <section aria-labelledby="all" className="break-inside-avoid">
+      <div className="mb-2 flex flex-wrap items-baseline gap-x-4 gap-y-1">
+        <Heading id="all">All {placed.length}, by metric</Heading>
+        <ul aria-hidden className="flex flex-wrap gap-3 text-xs text-soft">
+          {METRICS.map(({ key, name }, index) => (
+            <li key={key} className="flex items-center gap-1.5">
+              <span className={cn("size-2.5 rounded-xs", SHADES[index])} />
+              {name}
+            </li>
           ))}
-          <th scope="col" className="w-2/5 text-right font-normal">
-            together
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {METRICS.map(({ key, name }) => {
-          const total = sum(scored, key);
-          const most = judges.length * 10;
+        </ul>
+      </div>
+      <ol className="grid gap-1 rounded-lg border border-line bg-raised p-3">
+        {placed.map((one) => {
+          const own = scored(one.move_id);
+          const words = own ? METRICS.map(({ key, name }) => `${name} ${sum(own, key)}`).join(", ") : "not scored";
           return (
-            <tr key={key}>
-              <th scope="row" className="py-0.5 text-left font-normal">
-                {name}
-              </th>
-              {judges.map(([id, card]) => (
-                <td key={id} className="px-1 text-right tabular-nums">
-                  {card[key] ?? "–"}
-                </td>
-              ))}
-              <td className="pl-2">
-                <span className="flex items-center gap-2">
-                  <span aria-hidden className="h-2 flex-1 overflow-hidden rounded-full bg-sunken">
-                    <span className="block h-full bg-accent" style={{ width: `${(total / most) * 100}%` }} />
-                  </span>
-                  <span className="w-5 text-right tabular-nums">{total}</span>
-                </span>
-              </td>
-            </tr>
+            <li key={one.move_id} className="flex items-center gap-2 text-xs">
+              <span className="w-8 shrink-0 font-mono text-soft">{one.move_id}</span>
+              <span role="img" aria-label={`${one.title}: ${words}, ${one.total_score} of ${most}`} title={words} className="flex h-3 flex-1 overflow-hidden rounded-xs bg-sunken">
+                {own && METRICS.map(({ key }, index) => <span key={key} className={cn("border-r border-raised", SHADES[index])} style={{ width: `${(sum(own, key) / most) * 100}%` }} />)}
+              </span>
+              <span className="w-7 shrink-0 text-right tabular-nums">{one.total_score}</span>
+            </li>
           );
         })}
-      </tbody>
-    </table>
-  );
-}
-
-function Objections({ scored }: { scored: Scored }) {
-  const open = Object.entries(scored.scores_by_agent).filter(([, card]) => card.unanswered);
-  if (open.length === 0) return null;
-  return (
-    <div>
-      <Heading>Not answered</Heading>
-      <ul className="mt-1 grid gap-1 text-xs text-soft">
-        {open.map(([id, card]) => (
-          <li key={id} dir="auto">
-            <Badge className="mr-1">{id}</Badge>
-            {card.unanswered}
-          </li>
-        ))}
-      </ul>
-    </div>
+      </ol>
+    </section>
   );
 }
 

@@ -1,29 +1,13 @@
 // What a consultation came to, as far as the page shows it.
 
+import type { Scored } from "../debate/Scores";
+
 export interface Placed {
   rank: number;
   move_id: string;
   title: string;
   total_score: number;
   out_of: number;
-}
-
-export interface Card {
-  reasoning?: string;
-  unanswered?: string;
-  impact?: number;
-  feasibility?: number;
-  risk_adjusted_return?: number;
-  strategic_alignment?: number;
-  provenance?: string;
-}
-
-export interface Scored {
-  move_id: string;
-  total_score: number;
-  out_of: number;
-  agents: Record<string, string>;
-  scores_by_agent: Record<string, Card>;
 }
 
 export interface Suggested {
@@ -48,20 +32,8 @@ export interface Report {
   tie_rule: string;
 }
 
-export const METRICS = [
-  { key: "impact", name: "Impact" },
-  { key: "feasibility", name: "Feasibility" },
-  { key: "risk_adjusted_return", name: "Risk-adjusted return" },
-  { key: "strategic_alignment", name: "Strategic alignment" },
-] as const;
-
 /** The result of a consultation that is done. */
 export function report(result: unknown): Report | null {
   if (typeof result !== "object" || result === null || !("recommended_moves" in result)) return null;
   return result as Report;
-}
-
-/** What all judges gave for a metric. */
-export function sum(scored: Scored, metric: (typeof METRICS)[number]["key"]): number {
-  return Object.values(scored.scores_by_agent).reduce((total, card) => total + (card[metric] ?? 0), 0);
 }

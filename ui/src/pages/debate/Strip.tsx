@@ -31,8 +31,8 @@ export function Strip({ debate, rounds, onRound }: { debate: Debate | null; roun
                     onClick={onRound && critic ? () => onRound(log, round) : undefined}
                     className={cn("grid h-4 flex-1 gap-px", onRound && critic && "cursor-pointer")}
                   >
-                    <span className={cn("rounded-t-xs bg-sunken", critic && "bg-doubt", now && "animate-pulse bg-doubt/40")} />
-                    <span className={cn("rounded-b-xs bg-sunken", judge && "bg-accent", answering && "animate-pulse bg-accent/40")} />
+                    <span className={cn("rounded-t-xs bg-sunken", critic && "bg-doubt/70", now && "animate-pulse bg-doubt/40")} />
+                    <span className={cn("rounded-b-xs bg-sunken", judge && "bg-accent/80", answering && "animate-pulse bg-accent/40")} />
                   </span>
                 );
               })}

@@ -1,0 +1,95 @@
+// What stands over every run: how it stands, what it took, and what can be done with it.
+
+import { Ban, Play } from "lucide-react";
+
+import { post, type Run } from "../model/api";
+import { useDoing, type Watched } from "../model/hooks";
+import type { Line } from "../model/stream";
+import { ago, count, dollars, tokens } from "../model/words";
+import { Said } from "../parts/Said";
+import { Badge, Button, Notice, StatusBadge } from "../parts/ui";
+import { Link } from "../route";
+import { Fork } from "./Fork";
+
+interface Props extends Watched {
+  line: Line;
+  /** Of what can be forked: the rounds that there are, and the moves. */
+  rounds?: number;
+  moves?: string[];
+}
+
+export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
+  const { doing, problem, perform } = useDoing();
+  const path = `/api/runs/${encodeURIComponent(run.id)}`;
+  const ended = run.status === "stopped" || run.status === "failed" || run.status === "cancelled";
+  const ask = (what: string) =>
+    void perform(async () => {
+      await post(`${path}/${what}`);
+      again();
+    });
+  return (
+    <header className="mb-4 grid gap-3">
+      <div className="flex flex-wrap items-start gap-x-3 gap-y-2">
+        <div className="flex-1 basis-64">
+          <h1 className="text-xl font-semibold" dir="auto">
+            {run.title}
+          </h1>
+          <p className="mt-1 flex flex-wrap items-center gap-2 text-xs text-soft" aria-live="polite">
+            <StatusBadge status={run.status} />
+            {run.label && <Badge tone="doubt">{run.label}</Badge>}
+            <span className="font-mono">{run.id}</span>
+            <span>begun {ago(run.created)}</span>
+            {run.spent && <Took run={run} />}
+            {run.parent && (
+              <span>
+                forked from{" "}
+                <Link href={`/runs/${run.parent}`} className="text-accent underline">
+                  {run.parent}
+                </Link>
+              </span>
+            )}
+          </p>
+        </div>
+        <div className="flex flex-wrap gap-2 print:hidden">
+          {run.status === "running" && (
+            <Button look="danger" disabled={doing} onClick={() => ask("cancel")}>
+              <Ban aria-hidden className="size-4" />
+              Stop
+            </Button>
+          )}
+          {ended && (
+            <Button look="primary" disabled={doing} onClick={() => ask("resume")}>
+              <Play aria-hidden className="size-4" />
+              Go on
+            </Button>
+          )}
+          {rounds > 0 && run.status === "done" && (
+            <Fork path={path} rounds={rounds} moves={moves} />
+          )}
+        </div>
+      </div>
+      {line === "lost" && (
+        <Notice tone="doubt" title="The line to the server is lost">
+          It is being called again. Nothing is missed: what happens meanwhile is told then.
+        </Notice>
+      )}
+      {run.error && (
+        <Notice tone={run.status === "failed" ? "bad" : "doubt"} title={run.error}>
+          What was answered is kept: it can go on.
+        </Notice>
+      )}
+      {problem && <Said problem={problem} />}
+    </header>
+  );
+}
+
+function Took({ run: { spent } }: { run: Run }) {
+  if (!spent) return null;
+  const { calls, input_tokens, cached_input_tokens, output_tokens, cost_usd } = spent;
+  const cached = input_tokens > 0 ? Math.round((cached_input_tokens / input_tokens) * 100) : 0;
+  return (
+    <span>
+      {count(calls, "call")} · {tokens(input_tokens)} tokens in ({cached} % cached), {tokens(output_tokens)} out · {dollars(cost_usd)}
+    </span>
+  );
+}

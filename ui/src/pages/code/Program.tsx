@@ -1,0 +1,59 @@
+// A program; where there was one before it, what changed is marked.
+
+import { useMemo } from "react";
+
+import { lines } from "../../model/diff";
+import { highlighted, type Token } from "../../model/highlight";
+import { cn } from "../../parts/ui";
+
+const KINDS: Record<string, string> = {
+  "hljs-keyword": "text-accent",
+  "hljs-built_in": "text-accent",
+  "hljs-literal": "text-accent",
+  "hljs-string": "text-good",
+  "hljs-number": "text-doubt",
+  "hljs-comment": "text-soft italic",
+  "hljs-title": "font-semibold",
+};
+
+interface Props {
+  code: string;
+  before: string | null;
+  language: string;
+}
+
+export function Program({ code, before, language }: Props) {
+  const rows = useMemo(() => {
+    const now = highlighted(code, language);
+    if (before === null) return now.map((tokens) => ({ kind: "same" as const, tokens }));
+    const old = highlighted(before, language);
+    let [nth, nthOld] = [0, 0];
+    return lines(before, code).map(({ kind }) => {
+      const tokens = (kind === "removed" ? old[nthOld] : now[nth]) ?? [];
+      if (kind !== "removed") nth += 1;
+      if (kind !== "added") nthOld += 1;
+      return { kind, tokens };
+    });
+  }, [code, before, language]);
+  return (
+    <pre className="max-h-96 overflow-auto rounded-md bg-sunken py-3 text-xs leading-relaxed print:max-h-none" tabIndex={0} aria-label={before === null ? "The program" : "The program, and what changed in it"} dir="ltr">
+      {rows.map(({ kind, tokens }, index) => (
+        <span key={index} className={cn("block w-max min-w-full px-3", kind === "added" && "bg-good/12", kind === "removed" && "bg-bad/12 line-through decoration-bad/50")}>
+          <span aria-hidden className="mr-2 inline-block w-3 text-soft select-none">
+            {kind === "added" ? "+" : kind === "removed" ? "−" : ""}
+          </span>
+          <Words tokens={tokens} />
+        </span>
+      ))}
+    </pre>
+  );
+}
+
+function Words({ tokens }: { tokens: Token[] }) {
+  if (tokens.length === 0) return <> </>;
+  return tokens.map(({ text, kind }, index) => (
+    <span key={index} className={kind === null ? undefined : KINDS[kind]}>
+      {text}
+    </span>
+  ));
+}

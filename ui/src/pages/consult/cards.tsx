@@ -1,0 +1,185 @@
+// What is drawn in the pipeline: a layer, an agent, a debate, the ranking.
+
+import { Handle, Position, type NodeProps } from "@xyflow/react";
+import { createContext, useContext } from "react";
+
+import { LOGS, share, standing, type Conversation, type Debate, type Log } from "../../model/consult";
+import { count } from "../../model/words";
+import { Badge, cn } from "../../parts/ui";
+import { METRICS } from "../debate/Scores";
+import { Strip } from "../debate/Strip";
+import { Transcript } from "../debate/Transcript";
+import { TONES, useConsultation } from "./consultation";
+import { DEBATE, PLACE, type AgentNode, type DebateNode, type LayerNode, type Level } from "./layout";
+
+/** From how near it is looked at, and at what. */
+export interface View {
+  level: Level;
+  at: string | null;
+  log: string | null;
+  round: number | null;
+  onPlace: (log: Log, round: number | null) => void;
+  onShow: (move: string) => void;
+}
+
+export const Seen = createContext<View>({ level: "far", at: null, log: null, round: null, onPlace: () => {}, onShow: () => {} });
+
+function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
+  const { state, rounds } = useConsultation();
+  const far = useContext(Seen).level === "far";
+  const progress = layer === "rank" ? (state.recommended.length > 0 ? "done" : "waiting") : state.layers[layer];
+  const part = layer === "rank" ? (progress === "done" ? 1 : 0) : share(state, layer, rounds);
+  return (
+    <div className={cn("relative size-full rounded-2xl border-2 border-line bg-raised/60 transition-colors", progress === "running" && "border-accent")}>
+      <Handle type="target" position={Position.Left} className="opacity-0!" isConnectable={false} />
+      <Handle type="source" position={Position.Right} className="opacity-0!" isConnectable={false} />
+      <div className={cn("absolute inset-x-0 top-0 flex items-center gap-3 px-9 py-5 transition-opacity", far && "opacity-0")}>
+        <h2 className="text-xl font-semibold">{name}</h2>
+        <span className="truncate text-sm text-soft">{about}</span>
+      </div>
+      {/* From afar the words keep their size, however small the drawing. */}
+      <div
+        className={cn("absolute inset-0 flex flex-col justify-center gap-[0.6em] rounded-2xl bg-raised text-center text-[min(calc(14px/var(--zoom)),68px)] opacity-0 transition-opacity", far && "opacity-100")}
+        aria-hidden={!far}
+      >
+        <span className="font-semibold">{name}</span>
+        <span className={cn("text-[0.8em]", progress === "running" ? "text-accent" : progress === "done" ? "text-good" : "text-soft")}>
+          {progress === "running" ? `${Math.round(part * 100)} %` : progress}
+        </span>
+      </div>
+      <div className="absolute inset-x-9 bottom-3 h-1.5 overflow-hidden rounded-full bg-sunken">
+        <div className="h-full bg-accent transition-[width] duration-300" style={{ width: `${part * 100}%` }} />
+      </div>
+    </div>
+  );
+}
+
+function AgentCard({ data }: NodeProps<AgentNode>) {
+  const { state } = useConsultation();
+  const agent = state.agents.find((one) => one.id === data.agent);
+  if (!agent || useContext(Seen).level === "far") return null;
+  return (
+    <div className={cn("grid size-full animate-arrive content-center gap-1 rounded-xl border border-line bg-raised px-4 transition-colors", agent.progress === "running" && "border-accent")}>
+      <p className="truncate font-medium" dir="auto">
+        {agent.persona}
+      </p>
+      <p className="flex items-center gap-2 text-xs text-soft">
+        <Badge tone={TONES[agent.progress]}>
+          {agent.progress === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
+          {agent.progress}
+        </Badge>
+        <span className="truncate">{agent.output.join(", ")}</span>
+      </p>
+    </div>
+  );
+}
+
+function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
+  const { state, rounds, titleOf, sourceOf, agents } = useConsultation();
+  const { level, at, log, round, onPlace } = useContext(Seen);
+  const debate = state.debates[move] ?? null;
+  if (level === "far") return null;
+  const speaking = debate !== null && debate.score === null && LOGS.some((one) => debate.conversations[one].next);
+  const head = (
+    <p className="flex items-baseline gap-2">
+      <span className="font-mono text-xs text-soft">{move}</span>
+      <span className="flex-1 truncate text-sm font-medium" dir="auto">
+        {titleOf(move) ?? (debate ? "being debated" : "waiting")}
+      </span>
+      {debate?.score != null && <span className="animate-arrive text-lg font-semibold tabular-nums">{debate.score}</span>}
+    </p>
+  );
+  const look = cn("rounded-xl border border-line bg-raised transition-colors", speaking && "border-accent");
+  if (at === move && level === "near") {
+    // As large as it is on the screen, with words of the usual size.
+    return (
+      <div
+        className={cn(look, "flex origin-top-left flex-col overflow-hidden")}
+        style={{ width: `calc(${DEBATE.width}px * var(--zoom))`, height: `calc(${DEBATE.height}px * var(--zoom))`, transform: "scale(calc(1 / var(--zoom)))" }}
+      >
+        <div className="px-4 pt-3">{head}</div>
+        <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} />
+      </div>
+    );
+  }
+  return (
+    <div className={cn(look, "flex size-full animate-arrive flex-col gap-3 p-4")}>
+      {head}
+      <Strip debate={debate} rounds={rounds} />
+      {debate?.score != null ? <Given debate={debate} /> : <p className="text-xs text-soft">{debate ? whoSpeaks(debate, rounds) : "not begun"}</p>}
+      {debate?.warnings.length ? (
+        <p className="mt-auto truncate text-xs text-doubt" dir="auto">
+          {debate.warnings.at(-1)}
+        </p>
+      ) : null}
+    </div>
+  );
+}
+
+/** Who is about to say something, and in which round. */
+function whoSpeaks(debate: Debate, rounds: number): string {
+  const all = LOGS.map((log) => debate.conversations[log]);
+  const round = Math.max(1, ...all.map((one) => one.critic));
+  const next = (who: Conversation["next"]) => all.filter((one) => one.next === who).length;
+  const words = [next("critic") > 0 && "the critic", next("judge") > 0 && count(next("judge"), "judge"), next("scoring") > 0 && "scoring"].filter(Boolean);
+  return `round ${round} of ${rounds}${words.length > 0 ? ` · ${words.join(", ")}` : ""}`;
+}
+
+/** What the judges gave, metric by metric. */
+function Given({ debate }: { debate: Debate }) {
+  const cards = Object.values(debate.breakdown);
+  return (
+    <div className="mt-auto grid animate-arrive grid-cols-4 gap-2">
+      {METRICS.map(({ key, name }) => {
+        const given = cards.reduce((sum, card) => sum + (Number(card[key]) || 0), 0);
+        return (
+          <div key={key} className="text-[10px] text-soft">
+            <p className="truncate" title={name}>
+              {name}
+            </p>
+            <div className="mt-0.5 h-1.5 overflow-hidden rounded-full bg-sunken">
+              <div className="h-full bg-accent" style={{ width: `${(given / Math.max(cards.length * 10, 1)) * 100}%` }} />
+            </div>
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+function RankCard() {
+  const { state, titleOf } = useConsultation();
+  const { level, onShow } = useContext(Seen);
+  if (level === "far") return null;
+  const order = standing(state);
+  const settled = state.recommended.length > 0;
+  if (order.length === 0) return <p className="text-sm text-soft">Moves are here in the order of their scores, as soon as one is scored.</p>;
+  return (
+    <>
+      <p className="mb-2 text-sm text-soft">{settled ? "By rank" : "So far"}</p>
+      <ol className="relative w-full text-sm">
+        {/* In one order always, so that each moves from its old place to the new one. */}
+        {[...order].sort().map((move) => {
+          const place = order.indexOf(move);
+          return (
+            <li key={move} className="absolute inset-x-0 animate-arrive transition-transform duration-500" style={{ transform: `translateY(${place * PLACE}px)` }}>
+              <button
+                type="button"
+                onClick={() => onShow(move)}
+                className={cn("nodrag nopan flex w-full cursor-pointer gap-2 rounded-lg border border-line bg-raised px-3 py-2 text-left", place < 3 && "border-accent")}
+              >
+                <span className="w-5 text-soft tabular-nums">{place + 1}</span>
+                <span className="flex-1 truncate" dir="auto">
+                  {titleOf(move) ?? move}
+                </span>
+                <span className="tabular-nums">{state.debates[move]?.score}</span>
+              </button>
+            </li>
+          );
+        })}
+      </ol>
+    </>
+  );
+}
+
+export const CARDS = { layer: LayerBox, agent: AgentCard, debate: DebateCard, rank: RankCard };

@@ -1,0 +1,36 @@
+import { expect, it } from "vitest";
+
+import { empty, reduce } from "../../model/consult";
+import { layout, lookedAt } from "./layout";
+
+const output = Array.from({ length: 15 }, (_, index) => `m${index + 1}.md`);
+const state = reduce(reduce(empty(), { id: 1, name: "agent_start", at: 0, data: { layer: 2, agent_id: "a", persona: "A" } }), {
+  id: 2,
+  name: "agent_complete",
+  at: 0,
+  data: { layer: 2, agent_id: "a", output },
+});
+
+it("knows what is looked at", () => {
+  const drawn = layout(state);
+  const debate = drawn.debates.find((box) => box.id === "m7");
+  if (!debate) throw new Error("m7 is not drawn");
+  const centred = (zoom: number) => [500 - (debate.x + debate.width / 2) * zoom, 300 - (debate.y + debate.height / 2) * zoom, zoom] as const;
+  expect(lookedAt(drawn, centred(2), 1000, 600)).toBe("m7");
+  expect(lookedAt(drawn, centred(1), 1000, 600)).toBe("sandbox");
+  expect(lookedAt(drawn, centred(0.2), 1000, 600)).toBe(null);
+  expect(lookedAt(drawn, [0, 0, 0.5], 5000, 3000)).toBe(null);
+});
+
+it("lets nothing lie over anything else", () => {
+  const { layers, debates } = layout(state);
+  for (const boxes of [layers, debates]) {
+    for (const [index, one] of boxes.entries()) {
+      for (const other of boxes.slice(index + 1)) {
+        const apart = one.x + one.width <= other.x || other.x + other.width <= one.x || one.y + one.height <= other.y || other.y + other.height <= one.y;
+        expect(apart, `${one.id} and ${other.id}`).toBe(true);
+      }
+    }
+  }
+  expect(debates.map((box) => box.id)).toEqual(output.map((name) => name.slice(0, -3)));
+});

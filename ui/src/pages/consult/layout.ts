@@ -1,0 +1,99 @@
+// Where everything in the drawing is: by what there is, and not by how far it is.
+
+import type { Edge, Node } from "@xyflow/react";
+
+import { LAYERS, moves, type Consult, type LayerId } from "../../model/consult";
+
+/** Sizes, in the units of the drawing. */
+export const CARD = { width: 260, height: 96 };
+export const DEBATE = { width: 360, height: 216 };
+/** The height of a place in the ranking. */
+export const PLACE = 46;
+const GAP = 36;
+const HEAD = 72;
+
+export type LayerNode = Node<{ layer: LayerId | "rank"; name: string; about: string }, "layer">;
+export type AgentNode = Node<{ agent: string }, "agent">;
+export type DebateNode = Node<{ move: string }, "debate">;
+export type RankNode = Node<Record<string, never>, "rank">;
+export type Drawn = LayerNode | AgentNode | DebateNode | RankNode;
+
+/** The last layer, which nobody is asked for. */
+export const RANK = { id: "rank", name: "Rank", about: "what is recommended" } as const;
+
+export interface Box {
+  id: string;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+export interface Layout {
+  nodes: Drawn[];
+  edges: Edge[];
+  layers: Box[];
+  debates: Box[];
+}
+
+export function layout(state: Consult): Layout {
+  const all = moves(state);
+  const columns = Math.max(1, Math.min(3, Math.ceil(all.length / 5)));
+  const rows = Math.max(5, Math.ceil(all.length / columns));
+  const tallest = HEAD + rows * (DEBATE.height + GAP) + GAP;
+  const drawn: Layout = { nodes: [], edges: [], layers: [], debates: [] };
+  let x = 0;
+  for (const { id, name, about } of [...LAYERS, RANK]) {
+    const width = id === "sandbox" ? columns * (DEBATE.width + GAP) + GAP : CARD.width + 2 * GAP;
+    const agents = state.agents.filter((agent) => agent.layer === id);
+    const cards = HEAD + Math.max(agents.length, 1) * (CARD.height + GAP) + GAP;
+    const height = id === "sandbox" ? tallest : id === "rank" ? HEAD + Math.max(all.length, 5) * PLACE + 2 * GAP : cards;
+    const y = (tallest - height) / 2;
+    const own = `layer-${id}`;
+    const before = drawn.layers.at(-1);
+    const label = { ariaLabel: `${name}: ${about}` };
+    drawn.nodes.push({ id: own, type: "layer", position: { x, y }, data: { layer: id, name, about }, width, height, selectable: false, zIndex: 0, ...label });
+    drawn.layers.push({ id, x, y, width, height });
+    if (before) {
+      const animated = id !== "rank" && state.layers[id] === "running";
+      drawn.edges.push({ id: `${before.id}-${id}`, source: `layer-${before.id}`, target: own, animated });
+    }
+    const within = { parentId: own, zIndex: 1, selectable: false } as const;
+    if (id === "sandbox") {
+      all.forEach((move, index) => {
+        const position = { x: GAP + (index % columns) * (DEBATE.width + GAP), y: HEAD + Math.floor(index / columns) * (DEBATE.height + GAP) };
+        const ariaLabel = `${move}: ${state.titles[move] ?? "debate"}`;
+        drawn.nodes.push({ ...within, id: move, type: "debate", position, data: { move }, ...DEBATE, ariaLabel });
+        drawn.debates.push({ id: move, x: x + position.x, y: position.y, ...DEBATE });
+      });
+    } else if (id === "rank") {
+      const position = { x: GAP, y: HEAD };
+      drawn.nodes.push({ ...within, id: "rank", type: "rank", position, data: {}, width: CARD.width, height: height - HEAD - GAP, focusable: false });
+    } else {
+      agents.forEach((agent, index) => {
+        const position = { x: GAP, y: HEAD + index * (CARD.height + GAP) };
+        drawn.nodes.push({ ...within, id: agent.id, type: "agent", position, data: { agent: agent.id }, ...CARD, ariaLabel: `${agent.persona}: ${agent.progress}` });
+      });
+    }
+    x += width + 2 * GAP;
+  }
+  return drawn;
+}
+
+/** From how near agents and debates are shown, and from how near what they say. */
+const MIDDLE = 0.34;
+const NEAR = 1.5;
+
+export type Level = "far" | "middle" | "near";
+
+export const levelOf = (zoom: number): Level => (zoom < MIDDLE ? "far" : zoom < NEAR ? "middle" : "near");
+
+/** What somebody looks at: a layer from the middle, a debate from near, nothing in particular who sees all of it. */
+export function lookedAt({ layers, debates }: Layout, [x, y, zoom]: readonly [number, number, number], width: number, height: number): string | null {
+  const level = levelOf(zoom);
+  const whole = Math.max(...layers.map((box) => box.x + box.width)) * zoom <= width && Math.max(...layers.map((box) => box.height)) * zoom <= height;
+  if (level === "far" || whole) return null;
+  const [across, down] = [(width / 2 - x) / zoom, (height / 2 - y) / zoom];
+  const under = (box: Box) => across >= box.x && across <= box.x + box.width && down >= box.y && down <= box.y + box.height;
+  return (level === "near" ? debates.find(under)?.id : undefined) ?? layers.find(under)?.id ?? null;
+}

@@ -1,0 +1,55 @@
+// A debate: the strip as it fills, what is said, and what the judges made of it.
+
+import type { Watched } from "../../model/hooks";
+import { useFollowed } from "../../model/hooks";
+import { empty, reduce, type Log } from "../../model/consult";
+import { Card, Heading } from "../../parts/ui";
+import { go, useRoute, withQuery } from "../../route";
+import { Head } from "../Head";
+import { Bars, Words, type Scored } from "./Scores";
+import { Transcript, type Logs } from "./Transcript";
+
+export default function DebateRun(watched: Watched) {
+  const { run } = watched;
+  const { state, line } = useFollowed(watched, empty, reduce);
+  const { query } = useRoute();
+  const rounds = Number(run.input.rounds) || 10;
+  const scored = run.status === "done" ? (run.result as Scored) : null;
+  const path = `/api/runs/${encodeURIComponent(run.id)}`;
+  const source = {
+    words: `${path}/transcripts`,
+    logs: (answer: unknown) => (answer as { conversation_logs: Logs }).conversation_logs,
+    move: `${path}/artifacts/move.md`,
+  };
+  const place = (to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true);
+  return (
+    <>
+      <Head {...watched} line={line} rounds={rounds} />
+      {scored && (
+        <Card className="mb-4 grid animate-arrive gap-4 lg:grid-cols-3">
+          <div>
+            <p className="mb-2 tabular-nums">
+              <span className="text-2xl font-semibold text-accent">{scored.total_score}</span>
+              <span className="text-sm text-soft"> of {scored.out_of}</span>
+            </p>
+            <Bars scored={scored} />
+          </div>
+          <Words scored={scored} of="reasoning" title="Why" />
+          <Words scored={scored} of="unanswered" title="Not answered" />
+        </Card>
+      )}
+      <Heading className="mb-2">What is said</Heading>
+      <Card className="flex h-[70dvh] flex-col p-0">
+        <Transcript
+          source={source}
+          debate={Object.values(state.debates)[0] ?? null}
+          rounds={rounds}
+          agents={scored?.agents ?? {}}
+          log={query.get("log")}
+          round={Number(query.get("round")) || null}
+          onPlace={place}
+        />
+      </Card>
+    </>
+  );
+}

@@ -1,0 +1,105 @@
+// What the judges of a debate gave, why, and what they would still have answered.
+
+import { Badge, Heading } from "../../parts/ui";
+
+export interface Card {
+  reasoning?: string;
+  unanswered?: string;
+  impact?: number;
+  feasibility?: number;
+  risk_adjusted_return?: number;
+  strategic_alignment?: number;
+  provenance?: string;
+}
+
+export interface Scored {
+  move_id: string;
+  total_score: number;
+  out_of: number;
+  agents: Record<string, string>;
+  scores_by_agent: Record<string, Card>;
+}
+
+export const METRICS = [
+  { key: "impact", name: "Impact" },
+  { key: "feasibility", name: "Feasibility" },
+  { key: "risk_adjusted_return", name: "Risk-adjusted return" },
+  { key: "strategic_alignment", name: "Strategic alignment" },
+] as const;
+
+/** What all judges gave for a metric. */
+export function sum(scored: Scored, metric: (typeof METRICS)[number]["key"]): number {
+  return Object.values(scored.scores_by_agent).reduce((total, card) => total + (card[metric] ?? 0), 0);
+}
+
+/** By metric, and within it by judge. */
+export function Bars({ scored }: { scored: Scored }) {
+  const judges = Object.entries(scored.scores_by_agent);
+  return (
+    <table className="w-full text-xs">
+      <caption className="sr-only">Scores by metric and judge</caption>
+      <thead>
+        <tr className="text-soft">
+          <th scope="col" className="text-left font-normal">
+            of 10 each
+          </th>
+          {judges.map(([id]) => (
+            <th key={id} scope="col" className="px-1 text-right font-normal" title={scored.agents[id]}>
+              {id}
+            </th>
+          ))}
+          <th scope="col" className="w-2/5 text-right font-normal">
+            together
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {METRICS.map(({ key, name }) => {
+          const total = sum(scored, key);
+          const most = judges.length * 10;
+          return (
+            <tr key={key}>
+              <th scope="row" className="py-0.5 text-left font-normal">
+                {name}
+              </th>
+              {judges.map(([id, card]) => (
+                <td key={id} className="px-1 text-right tabular-nums">
+                  {card[key] ?? "–"}
+                </td>
+              ))}
+              <td className="pl-2">
+                <span className="flex items-center gap-2">
+                  <span aria-hidden className="h-2 flex-1 overflow-hidden rounded-full bg-sunken">
+                    <span className="block h-full bg-accent" style={{ width: `${(total / most) * 100}%` }} />
+                  </span>
+                  <span className="w-5 text-right tabular-nums">{total}</span>
+                </span>
+              </td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+/** What the judges said of it, in their own words. */
+export function Words({ scored, of, title }: { scored: Scored; of: "reasoning" | "unanswered"; title: string }) {
+  const said = Object.entries(scored.scores_by_agent).filter(([, card]) => card[of]);
+  if (said.length === 0) return null;
+  return (
+    <div>
+      <Heading>{title}</Heading>
+      <ul className="mt-1 grid gap-1 text-xs text-soft">
+        {said.map(([id, card]) => (
+          <li key={id} dir="auto">
+            <Badge className="mr-1" title={scored.agents[id]}>
+              {id}
+            </Badge>
+            {card[of]}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,174 @@
+// What is said in a debate, round by round, with the move beside it. It grows while they speak.
+
+import { ArrowDown } from "lucide-react";
+import { Tabs } from "radix-ui";
+import { useEffect, useLayoutEffect, useRef, useState } from "react";
+
+import { LOGS, type Debate, type Log } from "../../model/consult";
+import { useAsked, useText } from "../../model/hooks";
+import { Markdown } from "../../parts/Markdown";
+import { Said } from "../../parts/Said";
+import { Button, cn, Empty, TAB } from "../../parts/ui";
+import { Strip } from "./Strip";
+
+export interface Entry {
+  role: string;
+  content: string;
+  round: number;
+}
+
+export type Logs = Partial<Record<Log, Entry[]>>;
+
+/** Where the words of a debate are. */
+export interface Source {
+  words: string;
+  /** The conversations in what is answered there. */
+  logs: (answer: unknown) => Logs | undefined;
+  move: string;
+}
+
+export const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
+
+interface Props {
+  source: Source;
+  debate: Debate | null;
+  rounds: number;
+  /** The names of the judges, where they are known. */
+  agents: Record<string, string>;
+  log: string | null;
+  round: number | null;
+  onPlace: (log: Log, round: number | null) => void;
+}
+
+/** How near the end somebody is who wants to see what comes next, in pixels. */
+const AT_THE_END = 48;
+
+export function Transcript({ source, debate, rounds, agents, log, round, onPlace }: Props) {
+  const chosen = LOGS.find((one) => one === log) ?? "i1";
+  const { value, problem, again } = useAsked<unknown>(source.words);
+  // Whenever somebody has spoken, the words are fetched.
+  const turns = debate ? LOGS.reduce((sum, one) => sum + debate.conversations[one].critic + debate.conversations[one].judge, 0) : 0;
+  const anew = useRef(again);
+  anew.current = again;
+  useEffect(() => {
+    const timer = setTimeout(() => anew.current(), 150);
+    return () => clearTimeout(timer);
+  }, [turns, debate?.score]);
+  const entries = (value === null ? undefined : source.logs(value))?.[chosen] ?? [];
+  const area = useRef<HTMLDivElement>(null);
+  const show = (to: number, behavior: ScrollBehavior) =>
+    area.current?.querySelector(`[data-round="${to}"]`)?.scrollIntoView({ block: "start", behavior });
+  // Whoever comes by a link is taken to the round that it names.
+  const arrived = useRef<string | null>(null);
+  const wanted = round === null ? null : `${chosen} ${round}`;
+  useEffect(() => {
+    if (wanted === null || round === null || arrived.current === wanted || entries.length === 0) return;
+    arrived.current = wanted;
+    show(round, "auto");
+  }, [wanted, round, entries.length]);
+  const [atEnd, setAtEnd] = useState(true);
+  const growing = debate !== null && debate.score === null;
+  useLayoutEffect(() => {
+    if (growing && atEnd && round === null && area.current) area.current.scrollTop = area.current.scrollHeight;
+  }, [growing, atEnd, round, entries.length, chosen]);
+  return (
+    <Tabs.Root value={chosen} onValueChange={(next) => onPlace(next as Log, null)} className="flex min-h-0 flex-1 flex-col">
+      <div className="border-b border-line px-4 py-3">
+        <Strip debate={debate} rounds={rounds} onRound={(to, at) => onPlace(to, at)} />
+      </div>
+      <Tabs.List aria-label="Conversations" className="flex gap-1 border-b border-line px-3">
+        {LOGS.map((one) => (
+          <Tabs.Trigger key={one} value={one} className={cn(TAB, "px-2")}>
+            {JUDGES[one]} <span className="max-sm:hidden">{agents[JUDGES[one]]}</span>
+          </Tabs.Trigger>
+        ))}
+      </Tabs.List>
+      <Tabs.Content value={chosen} className="relative flex min-h-0 flex-1 flex-col outline-none [container-type:size]">
+        <div
+          ref={area}
+          tabIndex={0}
+          aria-label="What is said"
+          onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => setAtEnd(scrollTop + clientHeight >= scrollHeight - AT_THE_END)}
+          className="nowheel nodrag nopan grid min-h-0 flex-1 cursor-auto grid-cols-1 content-start gap-4 overflow-y-auto p-4 select-text md:grid-cols-[minmax(0,1fr)_minmax(0,16rem)]"
+        >
+          <div>
+            <Rounds
+              entries={entries}
+              current={round}
+              onRound={(to) => {
+                arrived.current = `${chosen} ${to}`;
+                onPlace(chosen, to);
+                show(to, "smooth");
+              }}
+            />
+            {problem && <Said problem={problem} />}
+            {entries.length === 0 && !problem && <Empty title="Nobody has spoken yet">What is said is here as soon as it is.</Empty>}
+            <ol className="grid gap-3">
+              {entries.map((entry, index) => (
+                <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-4">
+                  <p className={cn("text-xs font-medium", entry.role === "critic" ? "text-doubt" : "text-accent")}>
+                    {entry.role === "critic" ? "Critic" : `${entry.role} ${agents[entry.role] ?? ""}`} · round {entry.round}
+                  </p>
+                  <Markdown text={entry.content} />
+                </li>
+              ))}
+            </ol>
+            <Speaking debate={debate} log={chosen} />
+          </div>
+          <aside aria-label="The move" className="text-soft md:sticky md:top-0 md:max-h-[calc(100cqh-2rem)] md:overflow-y-auto md:border-l md:border-line md:pl-4">
+            <Move path={source.move} />
+          </aside>
+        </div>
+        {growing && !atEnd && (
+          <Button
+            className="absolute bottom-3 left-4 shadow-lg"
+            onClick={() => {
+              onPlace(chosen, null);
+              area.current?.scrollTo({ top: area.current.scrollHeight, behavior: "smooth" });
+            }}
+          >
+            <ArrowDown aria-hidden className="size-4" />
+            To what is said now
+          </Button>
+        )}
+      </Tabs.Content>
+    </Tabs.Root>
+  );
+}
+
+/** Who is about to speak. */
+function Speaking({ debate, log }: { debate: Debate | null; log: Log }) {
+  const next = debate?.score === null ? debate.conversations[log].next : null;
+  if (!next) return null;
+  const words = { critic: "The critic is thinking…", judge: `${JUDGES[log]} is thinking…`, scoring: `${JUDGES[log]} is scoring…` };
+  return <p className="mt-3 animate-pulse text-xs text-soft">{words[next]}</p>;
+}
+
+function Rounds({ entries, current, onRound }: { entries: Entry[]; current: number | null; onRound: (round: number) => void }) {
+  const rounds = [...new Set(entries.map((entry) => entry.round))];
+  if (rounds.length < 2) return null;
+  return (
+    <nav aria-label="Rounds" className="mb-3 flex flex-wrap items-center gap-1">
+      <span className="text-xs text-soft">Round</span>
+      {rounds.map((round) => (
+        <Button
+          key={round}
+          look={round === current ? "plain" : "quiet"}
+          aria-label={`Round ${round}`}
+          aria-current={round === current ? "true" : undefined}
+          className="min-h-7 px-2 py-0.5 text-xs"
+          onClick={() => onRound(round)}
+        >
+          {round}
+        </Button>
+      ))}
+    </nav>
+  );
+}
+
+/** The document of a move. */
+function Move({ path }: { path: string }) {
+  const text = useText(path);
+  if (text === undefined) return <p className="text-xs">Looking…</p>;
+  return text === null ? <p className="text-xs">The move is not written yet.</p> : <Markdown text={text} />;
+}

@@ -1,0 +1,114 @@
+// A worker that drafts: what it did, step by step, and what became of its drafts.
+
+import { useFollowed, type Watched } from "../../model/hooks";
+import type { Told } from "../../model/stream";
+import { Badge, Card, cn, Empty, Heading, Notice, type Tone } from "../../parts/ui";
+import { Link } from "../../route";
+import { Head } from "../Head";
+
+interface Reason {
+  file: string;
+  line?: number;
+  rule: string;
+  message: string;
+}
+
+interface Result {
+  outcome: string;
+  said?: string;
+  steps: number;
+  limit_reached: boolean;
+}
+
+/** The most steps that are shown. */
+const MOST = 1000;
+
+const none = (): Told[] => [];
+const add = (all: Told[], told: Told): Told[] => [...all, told].slice(-MOST);
+
+const VERDICTS: Record<string, { tone: Tone; words: string }> = {
+  DRAFT_READY: { tone: "accent", words: "handed in" },
+  DRAFT_ACCEPTED: { tone: "good", words: "accepted" },
+  DRAFT_REJECTED: { tone: "bad", words: "sent back" },
+  DRAFT_ESCALATED: { tone: "doubt", words: "waits for you" },
+};
+
+export default function WorkRun(watched: Watched) {
+  const { run } = watched;
+  const { state, line } = useFollowed(watched, none, add);
+  const workspace = typeof run.input.workspace === "string" ? run.input.workspace : null;
+  const came = run.status === "done" ? (run.result as Result) : null;
+  return (
+    <>
+      <Head {...watched} line={line} />
+      {came && (
+        <div className="mb-4">
+          <Notice tone={came.outcome === "accepted" ? "good" : "doubt"} title={`It came to: ${came.outcome.replaceAll("_", " ")}`}>
+            {came.said && <span dir="auto">{came.said}</span>}
+            {came.limit_reached && <span> It had no more steps.</span>}
+          </Notice>
+        </div>
+      )}
+      <Heading className="mb-2">What it did</Heading>
+      {state.length === 0 && <Empty title="It has just begun">Each step is shown as it is done.</Empty>}
+      <ol className="grid gap-1.5 text-sm">
+        {state.map((told) => (
+          <li key={told.id} className="animate-arrive">
+            <Step told={told} workspace={workspace} />
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function Step({ told: { name, data }, workspace }: { told: Told; workspace: string | null }) {
+  if (name === "tool_called") {
+    return (
+      <p className="flex gap-3 px-2">
+        <span className="w-8 shrink-0 text-right text-soft tabular-nums">{String(data.step)}</span>
+        <span className={cn("shrink-0 font-mono text-xs leading-5", data.failed === true && "text-bad")}>{String(data.tool)}</span>
+        <span className="truncate text-soft" dir="auto">
+          {typeof data.path === "string" && data.path}
+          {data.failed === true && " refused"}
+        </span>
+      </p>
+    );
+  }
+  const verdict = VERDICTS[name];
+  if (verdict) {
+    const number = String(data.submission ?? data.message_id ?? "").replace("msg_", "");
+    const reasons = Array.isArray(data.reasons) ? (data.reasons as Reason[]) : [];
+    return (
+      <Card className="px-3 py-2">
+        <p className="flex flex-wrap items-center gap-2">
+          <Badge tone={verdict.tone}>{verdict.words}</Badge>
+          {workspace ? (
+            <Link href={`/drafts/${encodeURIComponent(workspace)}/${encodeURIComponent(number)}`} className="text-accent underline">
+              draft {number}
+            </Link>
+          ) : (
+            <span>draft {number}</span>
+          )}
+        </p>
+        {reasons.map((reason, index) => (
+          <p key={index} className="mt-1 text-xs" dir="auto">
+            <code className="font-mono text-soft">
+              {reason.file}
+              {reason.line !== undefined && `:${reason.line}`} [{reason.rule}]
+            </code>{" "}
+            {reason.message}
+          </p>
+        ))}
+      </Card>
+    );
+  }
+  if (name === "mode_changed") {
+    return (
+      <p className="px-2 text-doubt" dir="auto">
+        It goes on as {String(data.mode)}: {String(data.why)}
+      </p>
+    );
+  }
+  return null;
+}
