@@ -57,14 +57,14 @@ export function Results({ onOpen }: { onOpen: (move: string) => void }) {
 function ToKnow({ came }: { came: Report }) {
   // What is about one move stands with it, where it is shown at length.
   const shown = new Set(came.recommended_moves.map((placed) => placed.move_id));
-  const flags = came.flags.filter((flag) => flag.move === undefined || !shown.has(flag.move));
+  const flags = came.flags.filter((flag) => flag.move_id === undefined || !shown.has(flag.move_id));
   if (flags.length === 0) return null;
   return (
     <Notice tone="doubt" title={flags.length === 1 ? "One thing to know" : `${flags.length} things to know`}>
       <ul className="list-disc pl-5">
         {flags.map((flag) => (
-          <li key={`${flag.kind} ${flag.move ?? ""}`} dir="auto">
-            {flag.move && <span className="font-mono">{flag.move} </span>}
+          <li key={`${flag.kind} ${flag.move_id ?? ""} ${flag.message}`} dir="auto">
+            {flag.move_id && <span className="font-mono">{flag.move_id} </span>}
             {flag.message}
           </li>
         ))}
@@ -77,7 +77,7 @@ function Recommended({ placed, came, onOpen }: { placed: Placed; came: Report; o
   const id = placed.move_id;
   const scored = came.policy_scores.find((one) => one.move_id === id);
   const suggested = came.move_suggestions.find((one) => one.move_id === id);
-  const flags = came.flags.filter((flag) => flag.move === id);
+  const flags = came.flags.filter((flag) => flag.move_id === id);
   return (
     <Card className="flex h-full flex-col gap-3 break-inside-avoid">
       <div className="flex items-start gap-3">
@@ -97,7 +97,7 @@ function Recommended({ placed, came, onOpen }: { placed: Placed; came: Report; o
         </p>
       </div>
       {flags.map((flag) => (
-        <p key={flag.kind} className="border-l-2 border-doubt pl-2 text-xs text-doubt" dir="auto">
+        <p key={flag.message} className="border-l-2 border-doubt pl-2 text-xs text-doubt" dir="auto">
           {flag.message}
         </p>
       ))}
@@ -179,7 +179,7 @@ function Others({ placed, scored, onOpen }: { placed: Placed[]; scored: (move: s
         The other {placed.length}
       </Heading>
       <div className="overflow-x-auto rounded-lg border border-line bg-raised">
-        <table className="w-full text-sm">
+        <table className="w-full text-sm print:text-xs">
           <thead className="text-xs text-soft">
             <tr>
               <th scope="col" className="px-3 py-2 text-left font-normal">
@@ -201,14 +201,14 @@ function Others({ placed, scored, onOpen }: { placed: Placed[]; scored: (move: s
           </thead>
           <tbody className="divide-y divide-line">
             {rows.map((one) => (
-              <tr key={one.move_id} className="hover:bg-sunken">
-                <th scope="row" className="px-3 py-2 text-left font-normal">
+              <tr key={one.move_id} className="break-inside-avoid hover:bg-sunken">
+                <th scope="row" className="px-3 py-2 text-left font-normal print:py-1">
                   <button type="button" className="cursor-pointer text-left underline-offset-2 hover:underline" onClick={() => onOpen(one.move_id)} dir="auto">
                     <span className="font-mono text-xs text-soft">{one.move_id}</span> {one.title}
                   </button>
                 </th>
                 {COLUMNS.map(({ key }) => (
-                  <td key={key} className="px-3 py-2 text-right tabular-nums">
+                  <td key={key} className="px-3 py-2 text-right tabular-nums print:py-1">
                     {value(one, key)}
                   </td>
                 ))}

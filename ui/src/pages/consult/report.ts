@@ -28,7 +28,7 @@ export interface Report {
   other_moves: Placed[];
   policy_scores: Scored[];
   move_suggestions: Suggested[];
-  flags: { kind: string; move?: string; message: string }[];
+  flags: { kind: string; move_id?: string; message: string }[];
   tie_rule: string;
 }
 
