@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -271,8 +271,7 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
             Shown::Wrong => Problem::new(StatusCode::UNAUTHORIZED, "the token is wrong"),
             _ => Problem::new(StatusCode::UNAUTHORIZED, "there is no token"),
         };
-        let looks = headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).unwrap_or_default();
-        if looks.contains("text/html") && !path.starts_with("/api/") {
+        if pages::is_for_people(path, headers) {
             let words = "<p>This server asks everybody to show that they may come in. Follow the link that \
                          <code>assize serve</code> printed where it was started; it works once. Another one is made by \
                          starting it again, or by <code>POST /api/links</code>.</p>";

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use axum::body::Body;
-use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{Html, IntoResponse, Response};
 use serde_json::Value;
 
@@ -90,6 +92,22 @@ fn sent(file: assize_page::File, headers: &HeaderMap) -> Response {
 pub(crate) async fn style() -> Response {
     let style = include_str!("plain.css");
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
+}
+
+/// Whether somebody looks who reads pages, and not a program.
+pub(crate) fn is_for_people(path: &str, headers: &HeaderMap) -> bool {
+    let wanted = headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).unwrap_or_default();
+    wanted.contains("text/html") && !path.starts_with("/api/")
+}
+
+/// There is nothing at this address: a browser is told so by the page, which shows the way back.
+pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
+    match assize_page::file("index.html") {
+        Some(file) if is_for_people(uri.path(), &headers) => {
+            (StatusCode::NOT_FOUND, sent(file, &headers)).into_response()
+        }
+        _ => Problem::not_found("there is nothing at this address").into_response(),
+    }
 }
 
 /// The description of the API, as people read it.

@@ -180,7 +180,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/enter", get(machine::enter))
         .route("/api/openapi.json", get(move || async move { Json(&*whole).into_response() }))
         .route("/api/docs", get(move || async move { Html(page.clone()) }))
-        .fallback(async || Problem::not_found("there is nothing at this address"))
+        .fallback(pages::nowhere)
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this address knows other methods")
         })

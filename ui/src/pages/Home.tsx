@@ -230,7 +230,7 @@ function Recent() {
 
 function RunRow({ run }: { run: RunSummary }) {
   return (
-    <m.li layout="position" initial={{ opacity: 0 }} animate={{ opacity: 1 }}>
+    <m.li layout="position" className="animate-arrive">
       <Link href={`/runs/${run.id}`} className="flex items-center gap-3 px-4 py-2.5 hover:bg-sunken">
         <span className="w-16 shrink-0 text-xs text-soft">{NAMES[run.kind]}</span>
         <span className="min-w-0 flex-1 truncate text-sm" dir="auto">

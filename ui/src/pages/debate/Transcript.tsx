@@ -115,7 +115,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
             </ol>
             <Speaking debate={debate} log={chosen} />
           </div>
-          <aside aria-label="The move" className="text-soft md:sticky md:top-0 md:max-h-[calc(100cqh-2rem)] md:overflow-y-auto md:border-l md:border-line md:pl-4">
+          <aside aria-label="The move" tabIndex={0} className="text-soft md:sticky md:top-0 md:max-h-[calc(100cqh-2rem)] md:overflow-y-auto md:border-l md:border-line md:pl-4">
             <Move path={source.move} />
           </aside>
         </div>

@@ -427,6 +427,12 @@ fn the_page_is_part_of_the_program() {
     assert!(packed.text.len() < plain.text.len());
     serving.get("/assets/../Cargo.toml").refused(404);
     serving.get("/assets/nothing.js").refused(404);
+    // Where nothing is, the page says so to people, and programs hear it in their own way.
+    serving.get("/nowhere").refused(404);
+    let looks = [("authorization", token.as_str()), ("accept", "text/html,*/*")];
+    let nowhere = serving.raw(Method::GET, "/nowhere", &looks, "");
+    assert_eq!((nowhere.status, &nowhere.text), (404, &index.text));
+    serving.raw(Method::GET, "/api/nowhere", &looks, "").refused(404);
     // A person who has no cookie is told what to do, and a program in its own way.
     let person = serving.raw(Method::GET, "/", &[("accept", "text/html,*/*")], "");
     assert_eq!((person.status, person.text.contains("assize serve")), (401, true), "{person:?}");
