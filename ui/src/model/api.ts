@@ -61,6 +61,16 @@ export async function remove(path: string): Promise<void> {
   await send(path, { method: "DELETE" });
 }
 
+/** Why a draft was not simply accepted. */
+export interface Reason {
+  effect: "escalate" | "reject";
+  rule: string;
+  file: string;
+  line?: number;
+  message: string;
+  what_to_do: string;
+}
+
 /** Of which kind a run is. */
 export type Kind = "run" | "consult" | "debate" | "work" | "eval";
 

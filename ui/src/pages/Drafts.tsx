@@ -3,11 +3,11 @@
 import { Check, Undo2, X } from "lucide-react";
 import { useEffect, useRef, useState, type FormEvent } from "react";
 
-import { post, type Run } from "../model/api";
+import { post, type Reason, type Run } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
 import { follow } from "../model/stream";
 import { ago, count } from "../model/words";
-import { Said } from "../parts/Said";
+import { Because, Said } from "../parts/Said";
 import { Badge, Button, Card, cn, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
 import { go, Link } from "../route";
 import { Unified } from "./drafts/Unified";
@@ -17,15 +17,6 @@ interface Workspaces {
 }
 
 type Stage = "submitted" | "escalated" | "accepting" | "accepted" | "rejected" | "undoing" | "undone";
-
-interface Reason {
-  effect: "escalate" | "reject";
-  rule: string;
-  file: string;
-  line?: number;
-  message: string;
-  what_to_do: string;
-}
 
 interface Submission {
   id: number;
@@ -216,11 +207,7 @@ function One({ workspace, id }: { workspace: string; id: string }) {
             {value.reasons.map((one, index) => (
               <li key={index} className={cn("border-l-2 pl-3 text-sm", one.effect === "reject" ? "border-bad" : "border-doubt")}>
                 <p dir="auto">
-                  <code className="font-mono text-xs text-soft">
-                    {one.file}
-                    {one.line !== undefined && `:${one.line}`} [{one.rule}]
-                  </code>{" "}
-                  {one.message}
+                  <Because reason={one} />
                 </p>
                 <p className="text-xs text-soft" dir="auto">
                   {one.what_to_do}

@@ -1,6 +1,6 @@
 // What went wrong, and what to do about it.
 
-import type { Problem } from "../model/api";
+import type { Problem, Reason } from "../model/api";
 import { Notice } from "./ui";
 
 export function Said({ problem }: { problem: Problem }) {
@@ -8,5 +8,18 @@ export function Said({ problem }: { problem: Problem }) {
     <Notice tone="bad" title={problem.detail}>
       {problem.hint}
     </Notice>
+  );
+}
+
+/** Why a draft was not simply accepted, and where. */
+export function Because({ reason: { file, line, rule, message } }: { reason: Reason }) {
+  return (
+    <>
+      <code className="font-mono text-xs text-soft">
+        {file}
+        {line !== undefined && `:${line}`} [{rule}]
+      </code>{" "}
+      {message}
+    </>
   );
 }

@@ -87,7 +87,11 @@ function Drawing({ at, log, round, onAt, onPlace, onRead, onDocument }: Props) {
     }
   };
   const level = levelOf(zoom);
-  const outward = () => show(level === "near" ? "sandbox" : null);
+  const outward = () => {
+    // What is read goes away, and with it the focus, if that is in it.
+    if (level === "near" && seen !== null) document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(seen)}"]`)?.focus({ preventScroll: true });
+    show(level === "near" ? "sandbox" : null);
+  };
   const keys: Record<string, () => void> = {
     "+": () => void flow.zoomIn({ duration }),
     "=": () => void flow.zoomIn({ duration }),

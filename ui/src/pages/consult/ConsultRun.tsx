@@ -57,18 +57,18 @@ export default function ConsultRun(watched: Watched) {
               </Tabs.Trigger>
             ))}
           </Tabs.List>
-          <Tabs.Content value="pipeline" className="flex min-h-[32rem] flex-1 outline-none">
+          <Tabs.Content value="pipeline" className="flex min-h-[32rem] flex-1">
             <Suspense fallback={<p className="text-sm text-soft">Drawing…</p>}>
               <Canvas at={query.get("at")} log={log} round={round} onAt={look} onPlace={place} onRead={read} onDocument={show} />
             </Suspense>
           </Tabs.Content>
-          <Tabs.Content value="list" className="outline-none">
+          <Tabs.Content value="list" className="rounded-md">
             <Outline onOpen={read} onDocument={show} />
           </Tabs.Content>
-          <Tabs.Content value="results" className="outline-none">
+          <Tabs.Content value="results" className="rounded-md">
             <Results onOpen={read} />
           </Tabs.Content>
-          <Tabs.Content value="documents" className="outline-none">
+          <Tabs.Content value="documents" className="rounded-md">
             <Documents run={run} told={state.documents.length} name={query.get("document")} onOpen={show} />
           </Tabs.Content>
         </Tabs.Root>

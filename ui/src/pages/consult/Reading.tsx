@@ -2,6 +2,7 @@
 
 import { X } from "lucide-react";
 import { Dialog } from "radix-ui";
+import { useState } from "react";
 
 import type { Log } from "../../model/consult";
 import { Badge, Button } from "../../parts/ui";
@@ -19,11 +20,17 @@ interface Props {
 export function Reading({ move, log, round, onPlace, onClose }: Props) {
   const { state, rounds, agents, titleOf, sourceOf } = useConsultation();
   const debate = state.debates[move] ?? null;
+  // Who opened it has the focus again when it is closed.
+  const [opener] = useState(() => document.activeElement);
   return (
     <Dialog.Root open modal={false} onOpenChange={(open) => !open && onClose()}>
       <Dialog.Content
         aria-describedby={undefined}
         onInteractOutside={(event) => event.preventDefault()}
+        onCloseAutoFocus={(event) => {
+          event.preventDefault();
+          if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+        }}
         className="fixed inset-y-0 right-0 z-40 flex w-full animate-arrive flex-col border-l border-line bg-raised shadow-2xl md:w-[min(48rem,92vw)]"
       >
         <div className="flex items-center gap-3 border-b border-line px-4 py-3">

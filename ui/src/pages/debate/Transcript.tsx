@@ -83,7 +83,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
           </Tabs.Trigger>
         ))}
       </Tabs.List>
-      <Tabs.Content value={chosen} className="relative flex min-h-0 flex-1 flex-col outline-none [container-type:size]">
+      <Tabs.Content value={chosen} className="relative flex min-h-0 flex-1 flex-col [container-type:size]">
         <div
           ref={area}
           tabIndex={0}

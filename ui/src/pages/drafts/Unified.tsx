@@ -2,14 +2,9 @@
 
 import { useState } from "react";
 
+import type { Reason } from "../../model/api";
 import { Button, cn } from "../../parts/ui";
 import { parse, type Row } from "./parse";
-
-interface Reason {
-  line?: number;
-  message: string;
-  rule: string;
-}
 
 const LOOKS: Record<Row["kind"], string> = {
   same: "",

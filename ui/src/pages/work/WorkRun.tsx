@@ -1,17 +1,12 @@
 // A worker that drafts: what it did, step by step, and what became of its drafts.
 
+import type { Reason } from "../../model/api";
 import { useFollowed, type Watched } from "../../model/hooks";
 import type { Told } from "../../model/stream";
+import { Because } from "../../parts/Said";
 import { Badge, Card, cn, Empty, Heading, Notice, type Tone } from "../../parts/ui";
 import { Link } from "../../route";
 import { Head } from "../Head";
-
-interface Reason {
-  file: string;
-  line?: number;
-  rule: string;
-  message: string;
-}
 
 interface Result {
   outcome: string;
@@ -93,11 +88,7 @@ function Step({ told: { name, data }, workspace }: { told: Told; workspace: stri
         </p>
         {reasons.map((reason, index) => (
           <p key={index} className="mt-1 text-xs" dir="auto">
-            <code className="font-mono text-soft">
-              {reason.file}
-              {reason.line !== undefined && `:${reason.line}`} [{reason.rule}]
-            </code>{" "}
-            {reason.message}
+            <Because reason={reason} />
           </p>
         ))}
       </Card>
