@@ -34,8 +34,10 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
           <h1 className="text-xl font-semibold" dir="auto">
             {run.title}
           </h1>
-          <p className="mt-1 flex flex-wrap items-center gap-2 text-xs text-soft" aria-live="polite">
-            <StatusBadge status={run.status} />
+          <p className="mt-1 flex flex-wrap items-center gap-2 text-xs text-soft">
+            <span aria-live="polite">
+              <StatusBadge status={run.status} />
+            </span>
             {run.label && <Badge tone="doubt">{run.label}</Badge>}
             <span className="font-mono">{run.id}</span>
             <span>begun {ago(run.created)}</span>
@@ -63,7 +65,7 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
               Go on
             </Button>
           )}
-          {rounds > 0 && run.status === "done" && (
+          {rounds > 0 && run.status !== "running" && (
             <Fork path={path} rounds={rounds} moves={moves} />
           )}
         </div>

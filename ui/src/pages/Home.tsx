@@ -8,7 +8,7 @@ import { post, type About, type Estimate, type Kind, type Problem, type Run, typ
 import { useAsked, useDoing, useRuns } from "../model/hooks";
 import { ago, count, dollars, tokens } from "../model/words";
 import { Said } from "../parts/Said";
-import { Badge, Button, Card, cn, Empty, Heading, Notice, StatusBadge, Textarea } from "../parts/ui";
+import { Badge, Button, Card, cn, Empty, Heading, Input, Notice, StatusBadge, Textarea } from "../parts/ui";
 import { go, Link } from "../route";
 
 type Asking = "consult" | "run" | "debate";
@@ -26,10 +26,16 @@ export function guess(text: string): Asking {
   return plain.startsWith("#") || plain.split("\n").length > 3 ? "debate" : "run";
 }
 
-function body(kind: Asking, text: string): Record<string, unknown> {
+/** As many rounds as are debated unless somebody says, and the most. */
+const ROUNDS = 10;
+const MOST_ROUNDS = 50;
+
+function body(kind: Asking, text: string, rounds: number): Record<string, unknown> {
   const plain = text.trim();
-  if (kind === "consult") return { kind, ticker: plain.toUpperCase() };
-  return kind === "run" ? { kind, task: plain } : { kind, document: plain };
+  if (kind === "run") return { kind, task: plain };
+  // What is usual is left to the server.
+  const more = rounds === ROUNDS ? {} : { rounds };
+  return kind === "consult" ? { kind, ticker: plain.toUpperCase(), ...more } : { kind, document: plain, ...more };
 }
 
 export function Home() {
@@ -56,6 +62,7 @@ export function Home() {
 function Begin({ rehearsed }: { rehearsed: string[] }) {
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState<Asking | null>(null);
+  const [rounds, setRounds] = useState(ROUNDS);
   const kind = chosen ?? guess(text);
   const { doing, problem, perform } = useDoing();
   const hint = useId();
@@ -63,7 +70,7 @@ function Begin({ rehearsed }: { rehearsed: string[] }) {
   const begin = (event?: FormEvent, yes = false) => {
     event?.preventDefault();
     if (text.trim() === "" || doing) return;
-    const asked = { ...body(kind, text), ...(yes ? { yes } : {}) };
+    const asked = { ...body(kind, text, rounds), ...(yes ? { yes } : {}) };
     void perform(async () => {
       // Sent twice, it is begun once.
       const run = await post<Run>("/api/runs", asked, { "Idempotency-Key": `${key}-${String(yes)}` });
@@ -108,9 +115,22 @@ function Begin({ rehearsed }: { rehearsed: string[] }) {
         />
         {rehearsed.length > 0 && <Examples kind={kind} tasks={rehearsed} onChoose={setText} />}
         <div className="flex flex-wrap items-center gap-3">
-          <p id={hint} className="min-w-0 flex-1 text-sm text-soft" aria-live="polite">
-            <Cost kind={kind} text={text} />
+          <p id={hint} className="flex-1 basis-full text-sm text-soft sm:basis-0" aria-live="polite">
+            <Cost kind={kind} text={text} rounds={rounds} />
           </p>
+          {kind !== "run" && (
+            <label className="flex items-center gap-2 text-sm text-soft">
+              Rounds
+              <Input
+                type="number"
+                min={1}
+                max={MOST_ROUNDS}
+                value={rounds}
+                className="w-18"
+                onChange={(event) => setRounds(Math.min(Math.max(Math.round(event.target.valueAsNumber) || 1, 1), MOST_ROUNDS))}
+              />
+            </label>
+          )}
           <Button type="submit" look="primary" disabled={text.trim() === "" || doing}>
             {doing ? "Beginning…" : "Begin"}
             <ArrowRight aria-hidden className="size-4" />
@@ -143,14 +163,14 @@ function Examples({ kind, tasks, onChoose }: { kind: Asking; tasks: string[]; on
 }
 
 /** What a trial will cost, as far as that can be known before. */
-function Cost({ kind, text }: { kind: Asking; text: string }) {
+function Cost({ kind, text, rounds }: { kind: Asking; text: string; rounds: number }) {
   const [likely, setLikely] = useState<Estimate | Problem | null>(null);
   useEffect(() => {
     setLikely(null);
     if (text.trim() === "" || kind === "run") return;
     let wanted = true;
     const timer = setTimeout(() => {
-      post<Estimate>("/api/estimates", body(kind, text)).then(
+      post<Estimate>("/api/estimates", body(kind, text, rounds)).then(
         (estimate) => wanted && setLikely(estimate),
         (error: { problem?: Problem }) => wanted && setLikely(error.problem ?? null),
       );
@@ -159,9 +179,9 @@ function Cost({ kind, text }: { kind: Asking; text: string }) {
       wanted = false;
       clearTimeout(timer);
     };
-  }, [kind, text]);
+  }, [kind, text, rounds]);
   if (text.trim() === "") return <>Enter begins it; nothing is spent before.</>;
-  if (kind === "run") return <>How often it is tried is not known before: at most five programs.</>;
+  if (kind === "run") return <>How often it is tried is not known before: three programs at most, with a critique of each that fails.</>;
   if (likely === null) return <>…</>;
   if ("detail" in likely) return <>{likely.detail}</>;
   const said = `${count(likely.calls, "call")}, about ${tokens(likely.input_tokens + likely.output_tokens)} tokens`;
