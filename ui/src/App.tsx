@@ -30,7 +30,7 @@ export function App() {
             To the content
           </a>
           <header className="border-b border-line bg-raised print:hidden">
-            <nav aria-label="Main" className="mx-auto flex max-w-7xl items-center gap-1 px-3 py-2 sm:px-4">
+            <nav aria-label="Main" className="mx-auto flex max-w-[96rem] items-center gap-1 px-3 py-2 sm:px-4">
               <Link href="/" className="mr-2 flex items-center gap-2 rounded-md px-1 py-1 font-semibold">
                 <Scale aria-hidden className="size-5 text-accent" />
                 Assize
@@ -56,7 +56,7 @@ export function App() {
               </div>
             </nav>
           </header>
-          <main id="content" tabIndex={-1} className="mx-auto flex w-full max-w-7xl flex-1 flex-col px-3 py-5 outline-none sm:px-4">
+          <main id="content" tabIndex={-1} className="mx-auto flex w-full max-w-[96rem] flex-1 flex-col px-3 py-5 outline-none sm:px-4">
             {place(path)}
           </main>
         </div>

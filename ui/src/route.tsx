@@ -1,6 +1,6 @@
 // Where in the page somebody is: its address says so, and can be sent to others.
 
-import { useSyncExternalStore, type AnchorHTMLAttributes, type MouseEvent } from "react";
+import { useEffect, useSyncExternalStore, type AnchorHTMLAttributes, type MouseEvent } from "react";
 
 const listeners = new Set<() => void>();
 
@@ -23,11 +23,20 @@ export function go(to: string, replace = false): void {
   if (elsewhere) window.scrollTo(0, 0);
 }
 
+/** A part of an address; what cannot be read stays as it is. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** The path and what stands behind the question mark. */
 export function useRoute(): { path: string[]; query: URLSearchParams } {
   const whole = useSyncExternalStore(subscribe, () => location.pathname + location.search);
   const url = new URL(whole, location.origin);
-  const path = url.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  const path = url.pathname.split("/").filter(Boolean).map(decoded);
   return { path, query: url.searchParams };
 }
 
@@ -51,4 +60,11 @@ export function withQuery(change: Record<string, string | null>): string {
   }
   const text = query.toString();
   return location.pathname + (text === "" ? "" : `?${text}`);
+}
+
+/** What the window is called. */
+export function useTitle(title: string | null): void {
+  useEffect(() => {
+    document.title = title === null ? "Assize" : `${title} · Assize`;
+  }, [title]);
 }

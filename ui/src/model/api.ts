@@ -129,6 +129,8 @@ export interface About {
   pool: { waiting: number; taken_waiting: number; taken_made: number };
   /** The tasks for programs that the rehearsal model knows. */
   rehearsed: string[];
+  /** And the changes of files. */
+  rehearsed_changes: string[];
 }
 
 /** How an attack on one kind of sandbox went. */

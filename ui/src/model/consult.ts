@@ -2,7 +2,7 @@
 
 import type { Told } from "./stream";
 
-export type Progress = "waiting" | "running" | "done" | "failed";
+export type Progress = "waiting" | "running" | "stopped" | "done";
 
 export type LayerId = "0" | "1" | "2" | "sandbox";
 
@@ -178,6 +178,22 @@ export function reduce(state: Consult, { name, data }: Told): Consult {
   }
 }
 
+/** The same, where nobody works on it any more: nothing is under way. */
+export function halted(state: Consult): Consult {
+  const still = (progress: Progress): Progress => (progress === "running" ? "stopped" : progress);
+  const quieted = (debate: Debate): Debate => {
+    const { i1, i2, i3 } = debate.conversations;
+    const [one, two, three] = [i1, i2, i3].map((each) => ({ ...each, next: null })) as [Conversation, Conversation, Conversation];
+    return { ...debate, conversations: { i1: one, i2: two, i3: three } };
+  };
+  return {
+    ...state,
+    layers: { "0": still(state.layers["0"]), "1": still(state.layers["1"]), "2": still(state.layers["2"]), sandbox: still(state.layers.sandbox) },
+    agents: state.agents.map((agent) => ({ ...agent, progress: still(agent.progress) })),
+    debates: Object.fromEntries(Object.entries(state.debates).map(([move, debate]) => [move, quieted(debate)])),
+  };
+}
+
 /** The moves there are, in the order of their numbers. */
 export function moves(state: Consult): string[] {
   const written = state.documents.filter((name) => /^m\d+\.md$/.test(name)).map((name) => name.slice(0, -3));
@@ -196,7 +212,7 @@ export function standing(state: Consult): string[] {
 export function share(state: Consult, layer: LayerId, rounds: number): number {
   const progress = state.layers[layer];
   if (progress === "done") return 1;
-  if (progress !== "running") return 0;
+  if (progress === "waiting") return 0;
   if (layer !== "sandbox") {
     const own = state.agents.filter((agent) => agent.layer === layer);
     return own.length === 0 ? 0 : own.filter((agent) => agent.progress === "done").length / own.length;

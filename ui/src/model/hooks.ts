@@ -60,7 +60,15 @@ export function useText(path: string | null): string | null | undefined {
 }
 
 /** Does something that somebody asked for; what goes wrong is shown. */
-export function useDoing(): { doing: boolean; problem: Problem | null; perform: (work: () => Promise<void>) => Promise<void> } {
+export interface Doing {
+  doing: boolean;
+  problem: Problem | null;
+  perform: (work: () => Promise<void>) => Promise<void>;
+  /** What went wrong is of no interest any more. */
+  forget: () => void;
+}
+
+export function useDoing(): Doing {
   const [doing, setDoing] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
   const perform = useCallback(async (work: () => Promise<void>) => {
@@ -74,7 +82,8 @@ export function useDoing(): { doing: boolean; problem: Problem | null; perform: 
       setDoing(false);
     }
   }, []);
-  return { doing, problem, perform };
+  const forget = useCallback(() => setProblem(null), []);
+  return { doing, problem, perform, forget };
 }
 
 /** What programs of a run write at the moment, by attempt and candidate. */
@@ -121,22 +130,23 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
     });
     return () => following.current?.stop();
   }, [run.id]);
-  // What it took is asked for now and then, as long as it takes more.
-  const running = run.status === "running";
+  // What it took is asked for now and then, as long as it takes more; and whether somebody has it go on.
+  const { status } = run;
   useEffect(() => {
-    if (!running) return;
-    following.current?.goOn();
-    const timer = setInterval(() => anew.current(), 3000);
+    if (status === "running") following.current?.goOn();
+    if (status === "done") return;
+    const timer = setInterval(() => anew.current(), status === "running" ? 3000 : 10_000);
     return () => clearInterval(timer);
-  }, [running]);
+  }, [status]);
   return { state, line, live };
 }
 
 /** The latest runs; asked for anew whenever one begins, ends or is told of for the first time. */
 export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number | null }> {
   const asked = useAsked<{ runs: RunSummary[]; next: number | null }>(`/api/runs?limit=${limit}`);
+  // Of those that are under way nothing but the end changes how they are shown.
   const known = useRef(new Set<string>());
-  known.current = new Set(asked.value?.runs.map((run) => run.id));
+  known.current = new Set(asked.value?.runs.filter((run) => run.status === "running").map((run) => run.id));
   const again = useRef(asked.again);
   again.current = asked.again;
   useEffect(

@@ -1,15 +1,15 @@
 // Drafts: what waits for a person, what was decided, what each would change, and the log of it all.
 
 import { Check, Undo2, X } from "lucide-react";
-import { useEffect, useRef, useState, type FormEvent } from "react";
+import { useEffect, useReducer, useRef, useState, type FormEvent } from "react";
 
-import { post, type Reason, type Run } from "../model/api";
+import { post, type About, type Reason, type Run } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
 import { follow } from "../model/stream";
 import { ago, count } from "../model/words";
 import { Because, Said } from "../parts/Said";
-import { Badge, Button, Card, cn, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
-import { go, Link } from "../route";
+import { Badge, Button, Card, Chip, cn, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
+import { go, Link, useTitle } from "../route";
 import { Unified } from "./drafts/Unified";
 
 interface Workspaces {
@@ -52,10 +52,20 @@ const TONES: Record<Stage, Tone> = {
 };
 
 export function Drafts({ workspace, submission }: { workspace: string | null; submission: string | null }) {
-  const { value, problem } = useAsked<Workspaces>("/api/workspaces");
+  useTitle("Drafts");
+  const { value, problem, again } = useAsked<Workspaces>("/api/workspaces");
   if (problem) return <Said problem={problem} />;
   if (!value) return <p className="text-sm text-soft">Looking…</p>;
-  const chosen = value.workspaces.find((one) => one.name === workspace) ?? value.workspaces[0];
+  const chosen = workspace === null ? value.workspaces[0] : value.workspaces.find((one) => one.name === workspace);
+  if (!chosen && workspace !== null) {
+    return (
+      <Empty page title={`No folder called ${workspace} was allowed on this server`}>
+        <Link href="/drafts" className="text-accent underline">
+          To those that were
+        </Link>
+      </Empty>
+    );
+  }
   if (!chosen) {
     return (
       <Empty page title="No folder was allowed on this server">
@@ -83,7 +93,7 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
       {!chosen.tools_on && <Notice tone="doubt" title="The draft tools are switched off here: no model can propose anything." />}
       {chosen.blocked && <Notice tone="bad" title={chosen.blocked} />}
       {chosen.tools_on && submission === null && <Ask key={`ask ${chosen.name}`} workspace={chosen.name} />}
-      <Inbox key={chosen.name} workspace={chosen.name} open={submission} />
+      <Inbox key={chosen.name} workspace={chosen.name} open={submission} onNews={again} />
     </div>
   );
 }
@@ -91,6 +101,7 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
 /** Has a model change files of a workspace, as drafts. */
 function Ask({ workspace }: { workspace: string }) {
   const [task, setTask] = useState("");
+  const about = useAsked<About>("/api/about");
   const { doing, problem, perform } = useDoing();
   const begin = (event: FormEvent) => {
     event.preventDefault();
@@ -105,29 +116,48 @@ function Ask({ workspace }: { workspace: string }) {
           {doing ? "Beginning…" : "Have it drafted"}
         </Button>
       </div>
+      {about.value && about.value.rehearsed_changes.length > 0 && (
+        <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
+          <span>No model is asked here; known by heart:</span>
+          {about.value.rehearsed_changes.map((text) => (
+            <Chip key={text} onClick={() => setTask(text)}>
+              {text}
+            </Chip>
+          ))}
+        </p>
+      )}
       {problem && <Said problem={problem} />}
     </form>
   );
 }
 
-function Inbox({ workspace, open }: { workspace: string; open: string | null }) {
+function Inbox({ workspace, open, onNews }: { workspace: string; open: string | null; onNews: () => void }) {
   const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
   const { value, problem, again } = useAsked<{ submissions: Submission[] }>(`${path}/submissions?all=true`);
-  const anew = useRef(again);
-  anew.current = again;
+  // Whatever happens here, whoever does it.
+  const [news, hear] = useReducer((before: number) => before + 1, 0);
+  const anew = useRef(() => {});
+  anew.current = () => {
+    again();
+    onNews();
+    hear();
+  };
   useEffect(() => follow(`${path}/events`, { snapshot: () => {}, line: () => {}, told: () => anew.current() }).stop, [path]);
+  // What is shown stays, though others come in: nobody accepts what they have not seen.
+  const shown = useRef<string | null>(null);
   if (problem) return <Said problem={problem} />;
   if (!value) return null;
   const waiting = value.submissions.filter((one) => one.stage === "escalated");
   const settled = value.submissions.filter((one) => one.stage !== "escalated");
-  if (value.submissions.length === 0) {
+  if (value.submissions.length === 0 && open === null) {
     return (
       <Empty title="Nothing was handed in yet">
         <code className="font-mono">assize work "…"</code> has a model change files here; whatever speaks MCP can, too.
       </Empty>
     );
   }
-  const chosen = open ?? String((waiting[0] ?? settled[0])?.id ?? "");
+  if (!value.submissions.some((one) => String(one.id) === shown.current)) shown.current = String((waiting[0] ?? settled[0])?.id ?? "");
+  const chosen = open ?? shown.current ?? "";
   const list = (title: string, all: Submission[]) =>
     all.length > 0 && (
       <section className="grid grid-cols-1 gap-1">
@@ -167,16 +197,21 @@ function Inbox({ workspace, open }: { workspace: string; open: string | null }) 
             All drafts
           </Button>
         )}
-        {chosen !== "" && <One key={chosen} workspace={workspace} id={chosen} />}
+        {chosen !== "" && <One key={chosen} workspace={workspace} id={chosen} news={news} />}
       </div>
     </div>
   );
 }
 
-function One({ workspace, id }: { workspace: string; id: string }) {
+function One({ workspace, id, news }: { workspace: string; id: string; news: number }) {
   const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
   const at = `${path}/submissions/${encodeURIComponent(id)}`;
   const { value, problem, again } = useAsked<Submission>(at);
+  const anew = useRef(again);
+  anew.current = again;
+  useEffect(() => {
+    if (news > 0) anew.current();
+  }, [news]);
   const { doing, problem: refused, perform } = useDoing();
   const [reason, setReason] = useState("");
   if (problem) return <Said problem={problem} />;
@@ -200,7 +235,12 @@ function One({ workspace, id }: { workspace: string; id: string }) {
         </div>
         <p className="text-xs text-soft">
           {value.worker} · task {value.task} · {count(value.files.length, "file")} · {ago(value.at)}
-          {value.by && <> · decided by {value.by}</>}
+          {value.by && (
+            <>
+              {" "}
+              · {value.stage === "escalated" ? "passed on" : "decided"} by {value.by}
+            </>
+          )}
         </p>
         {value.reasons.length > 0 && (
           <ul className="grid gap-2">
@@ -271,7 +311,10 @@ function Log({ path, task }: { path: string; task: string }) {
           <li key={entry.id} className="flex gap-3">
             <span className="w-10 shrink-0 text-right text-soft tabular-nums">{entry.id}</span>
             <time className="shrink-0 text-soft">{new Date(entry.at).toLocaleString()}</time>
-            <span className="shrink-0">{entry.action}</span>
+            <span className="shrink-0">
+              {entry.action}
+              {typeof entry.detail.verdict === "string" && `: ${entry.detail.verdict}`}
+            </span>
             <span className="truncate text-soft">{entry.actor}</span>
           </li>
         ))}

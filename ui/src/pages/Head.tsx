@@ -1,6 +1,7 @@
 // What stands over every run: how it stands, what it took, and what can be done with it.
 
 import { Ban, Play } from "lucide-react";
+import { useEffect } from "react";
 
 import { post, type Run } from "../model/api";
 import { useDoing, type Watched } from "../model/hooks";
@@ -8,7 +9,7 @@ import type { Line } from "../model/stream";
 import { ago, count, dollars, tokens } from "../model/words";
 import { Said } from "../parts/Said";
 import { Badge, Button, Notice, StatusBadge } from "../parts/ui";
-import { Link } from "../route";
+import { Link, useTitle } from "../route";
 import { Fork } from "./Fork";
 
 interface Props extends Watched {
@@ -19,8 +20,13 @@ interface Props extends Watched {
 }
 
 export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
-  const { doing, problem, perform } = useDoing();
+  const { doing, problem, perform, forget } = useDoing();
+  // Whoever could not be reached is there again.
+  useEffect(() => {
+    if (line === "open") forget();
+  }, [line, forget]);
   const path = `/api/runs/${encodeURIComponent(run.id)}`;
+  useTitle(run.status === "done" ? run.title : `${run.title} (${run.status})`);
   const ended = run.status === "stopped" || run.status === "failed" || run.status === "cancelled";
   const ask = (what: string) =>
     void perform(async () => {
@@ -48,6 +54,7 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
                 <Link href={`/runs/${run.parent}`} className="text-accent underline">
                   {run.parent}
                 </Link>
+                {typeof run.input.at === "string" && `, from ${run.input.at.replaceAll("-", " ").replace("/", ", ")} on`}
               </span>
             )}
           </p>

@@ -8,8 +8,8 @@ import { post, type About, type Estimate, type Kind, type Problem, type Run, typ
 import { useAsked, useDoing, useRuns } from "../model/hooks";
 import { ago, count, dollars, tokens } from "../model/words";
 import { Said } from "../parts/Said";
-import { Badge, Button, Card, cn, Empty, Heading, Input, Notice, StatusBadge, Textarea } from "../parts/ui";
-import { go, Link } from "../route";
+import { Badge, Button, Card, Chip, cn, Empty, Heading, Input, Notice, StatusBadge, Textarea } from "../parts/ui";
+import { go, Link, useTitle } from "../route";
 
 type Asking = "consult" | "run" | "debate";
 
@@ -39,6 +39,7 @@ function body(kind: Asking, text: string, rounds: number): Record<string, unknow
 }
 
 export function Home() {
+  useTitle(null);
   const about = useAsked<About>("/api/about");
   return (
     <div className="grid gap-6">
@@ -154,9 +155,9 @@ function Examples({ kind, tasks, onChoose }: { kind: Asking; tasks: string[]; on
     <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
       <span>{kind === "run" ? "Known by heart:" : "Such as:"}</span>
       {examples[kind].map((text) => (
-        <button key={text} type="button" className="cursor-pointer rounded-full border border-line px-2.5 py-1 hover:bg-sunken hover:text-ink" onClick={() => onChoose(text)}>
+        <Chip key={text} onClick={() => onChoose(text)}>
           {text.split("\n")[0]?.replace(/^# /, "")}
-        </button>
+        </Chip>
       ))}
     </p>
   );

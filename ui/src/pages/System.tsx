@@ -6,14 +6,15 @@ import { remove, type About, type Attack, type Backend, type Doctor, type Provid
 import { ago, count, lasting } from "../model/words";
 import { useAsked, useDoing } from "../model/hooks";
 import { Said } from "../parts/Said";
-import { Badge, Button, Card, Empty, Heading, type Tone } from "../parts/ui";
-import { Link } from "../route";
+import { Badge, Button, Card, Coded, Empty, Heading, type Tone } from "../parts/ui";
+import { Link, useTitle } from "../route";
 
 interface Sandboxes {
   sandboxes: { name: string; run: string | null; isolation: string; expires: number; labels: Record<string, string> }[];
 }
 
 export function System() {
+  useTitle("System");
   const doctor = useAsked<Doctor>("/api/doctor");
   return (
     <div className="grid gap-6">
@@ -173,8 +174,16 @@ function Walls({ backend, used }: { backend: Backend; used: boolean }) {
           {backend.available ? `made in ${Math.round(backend.made_in_ms ?? 0)} ms` : "not here"}
         </Badge>
       </p>
-      {backend.why_not && <p className="mt-2 text-sm text-soft">{backend.why_not}</p>}
-      {backend.hint && <p className="mt-1 text-sm">{backend.hint}</p>}
+      {backend.why_not && (
+        <p className="mt-2 text-sm text-soft">
+          <Coded text={backend.why_not} />
+        </p>
+      )}
+      {backend.hint && (
+        <p className="mt-1 text-sm">
+          <Coded text={backend.hint} />
+        </p>
+      )}
       {backend.enforcement && (
         <dl className="mt-3 grid grid-cols-[auto_1fr] gap-x-3 gap-y-1 text-xs">
           {Object.entries(backend.enforcement).map(([name, by]) => (

@@ -55,7 +55,7 @@ export function Markdown({ text }: { text: string }) {
     );
   }
   return (
-    <div className="text-sm break-words" dir="auto">
+    <div className="max-w-[80ch] text-sm wrap-anywhere" dir="auto">
       <ReactMarkdown skipHtml remarkPlugins={[remarkGfm]} urlTransform={harmless} components={PARTS}>
         {text}
       </ReactMarkdown>

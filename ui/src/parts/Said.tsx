@@ -1,12 +1,12 @@
 // What went wrong, and what to do about it.
 
 import type { Problem, Reason } from "../model/api";
-import { Notice } from "./ui";
+import { Coded, Notice } from "./ui";
 
 export function Said({ problem }: { problem: Problem }) {
   return (
     <Notice tone="bad" title={problem.detail}>
-      {problem.hint}
+      {problem.hint && <Coded text={problem.hint} />}
     </Notice>
   );
 }

@@ -40,6 +40,11 @@ export function Button({ look = "plain", asChild = false, className, ...rest }: 
   );
 }
 
+/** Something that could be asked for. */
+export function Chip({ className, ...rest }: ButtonHTMLAttributes<HTMLButtonElement>) {
+  return <button type="button" className={cn("cursor-pointer rounded-full border border-line px-2.5 py-1 hover:bg-sunken hover:text-ink", className)} {...rest} />;
+}
+
 export function Card({ className, ...rest }: HTMLAttributes<HTMLElement>) {
   return <section className={cn("rounded-lg border border-line bg-raised p-4", className)} {...rest} />;
 }
@@ -103,6 +108,19 @@ export function StatusBadge({ status }: { status: Status }) {
   );
 }
 
+/** A sentence of ours, with what is to be typed as such. */
+export function Coded({ text }: { text: string }) {
+  return text.split(/`([^`]+)`/).map((part, index) =>
+    index % 2 === 1 ? (
+      <code key={index} className="rounded bg-sunken px-1 font-mono text-[0.9em]">
+        {part}
+      </code>
+    ) : (
+      part
+    ),
+  );
+}
+
 /** Something that must be known. */
 export function Notice({ tone = "plain", title, children }: { tone?: Tone; title: string; children?: ReactNode }) {
   const urgent = tone === "bad";
@@ -111,7 +129,9 @@ export function Notice({ tone = "plain", title, children }: { tone?: Tone; title
       role={urgent ? "alert" : "note"}
       className={cn("rounded-lg border bg-raised px-4 py-3 text-sm", TONES[tone])}
     >
-      <p className="font-medium">{title}</p>
+      <p className="font-medium" dir="auto">
+        <Coded text={title} />
+      </p>
       {children && <div className="mt-1 text-ink/80">{children}</div>}
     </div>
   );

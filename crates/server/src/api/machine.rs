@@ -79,6 +79,8 @@ pub(crate) struct About {
     pool: PoolInfo,
     /// The tasks for programs that the rehearsal model knows, if it is the one that answers
     rehearsed: Vec<&'static str>,
+    /// And the changes of files
+    rehearsed_changes: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -110,9 +112,9 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         Err(why) => (None, why),
     };
     let figures = app.docket.figures();
-    let rehearsed = match model {
-        None => assize_code::rehearsal::tasks(),
-        Some(_) => Vec::new(),
+    let (rehearsed, rehearsed_changes) = match model {
+        None => (assize_code::rehearsal::tasks(), vec![assize_draft::work::rehearsal::TASK]),
+        Some(_) => (Vec::new(), Vec::new()),
     };
     Ok(Json(About {
         version: env!("CARGO_PKG_VERSION"),
@@ -129,6 +131,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
             taken_made: figures.pool.misses,
         },
         rehearsed,
+        rehearsed_changes,
     }))
 }
 

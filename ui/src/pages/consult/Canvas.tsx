@@ -3,13 +3,13 @@
 import { Background, BackgroundVariant, MiniMap, Panel, ReactFlow, ReactFlowProvider, useOnViewportChange, useReactFlow, useStore } from "@xyflow/react";
 import "@xyflow/react/dist/style.css";
 import { Crosshair, Maximize, Minus, Plus } from "lucide-react";
-import { useCallback, useEffect, useMemo, useRef, useState, type CSSProperties, type KeyboardEvent } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState, type CSSProperties } from "react";
 
 import { LAYERS, type Log } from "../../model/consult";
 import { Button, cn } from "../../parts/ui";
 import { CARDS, Seen, type View } from "./cards";
 import { useConsultation } from "./consultation";
-import { layout, levelOf, lookedAt, RANK, type Drawn } from "./layout";
+import { DEBATE, layout, levelOf, lookedAt, RANK, type Drawn } from "./layout";
 
 /** The narrowest window in which words fit into the drawing, in pixels. */
 const ROOM = 640;
@@ -22,7 +22,10 @@ interface Props {
   at: string | null;
   log: string | null;
   round: number | null;
-  onAt: (at: string | null) => void;
+  /** Whether something else is read over it, which has the keys. */
+  covered: boolean;
+  /** Somebody went elsewhere: by a step, which can be gone back, or by moving the drawing. */
+  onAt: (at: string | null, step: boolean) => void;
   onPlace: (log: Log, round: number | null) => void;
   /** Reads a debate, or a document. */
   onRead: (move: string) => void;
@@ -32,14 +35,18 @@ interface Props {
 /** The name of a layer or a move in the drawing. */
 const nodeOf = (at: string) => ([...LAYERS, RANK].some((layer) => layer.id === at) ? `layer-${at}` : at);
 
-function Drawing({ at, log, round, onAt, onPlace, onRead, onDocument }: Props) {
+/** Where keys mean something else. */
+const TYPED = "input, textarea, select, [contenteditable], dialog, [role=tablist]";
+
+function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }: Props) {
   const { run, state } = useConsultation();
   const drawn = useMemo(() => layout(state), [state]);
   const zoom = useStore((store) => store.transform[2]);
   const seen = useStore((store) => lookedAt(drawn, store.transform, store.width, store.height));
-  const wide = useStore((store) => store.width >= ROOM);
-  const flow = useReactFlow();
+  const [width, height] = useStore((store) => [store.width, store.height] as const, (one, other) => one[0] === other[0] && one[1] === other[1]);
   const ready = useStore((store) => store.width > 0 && store.panZoom !== null);
+  const wide = width >= ROOM;
+  const flow = useReactFlow();
   const [following, setFollowing] = useState(run.status === "running" && at === null);
   const duration = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 500;
   const fit = useCallback(
@@ -50,73 +57,96 @@ function Drawing({ at, log, round, onAt, onPlace, onRead, onDocument }: Props) {
     },
     [flow, duration],
   );
+  // Whether somebody has moved the drawing with their hands, and what the address says by our own doing.
+  const moved = useRef(false);
+  const own = useRef(at);
   const show = useCallback(
     (to: string | null) => {
-      untouched.current = false;
+      moved.current = false;
+      own.current = to;
       setFollowing(false);
+      onAt(to, true);
       fit(to);
     },
-    [fit],
+    [fit, onAt],
   );
   // The camera goes where something happens, until somebody moves it.
   const active = LAYERS.findLast(({ id }) => state.layers[id] === "running")?.id ?? null;
   useEffect(() => {
     if (ready && following) fit(active);
   }, [ready, following, active, fit]);
-  // Until somebody goes elsewhere, what the address names is looked at, and all of it where it names nothing.
+  // Whoever comes by a link, or goes back, is taken to what the address names, as soon as that is there.
   const wanted = at === null || drawn.nodes.some((node) => node.id === nodeOf(at)) ? at : undefined;
-  const untouched = useRef(true);
+  useEffect(() => {
+    if (at === own.current) return;
+    own.current = at;
+    moved.current = false;
+    setFollowing(false);
+  }, [at]);
   const size = drawn.nodes.length;
   useEffect(() => {
-    if (ready && untouched.current && !following && wanted !== undefined) fit(wanted);
-  }, [ready, wanted, size, following, fit]);
+    if (ready && !moved.current && !following && wanted !== undefined) fit(wanted);
+  }, [ready, wanted, size, width, height, following, fit]);
   // The address says what is looked at, wherever somebody has gone.
   useOnViewportChange({
     onEnd: () => {
-      if (!untouched.current && !following && seen !== at) onAt(seen);
+      if (!moved.current || seen === at) return;
+      own.current = seen;
+      onAt(seen, false);
     },
   });
-  const choose = (node: Drawn) => {
-    if (node.type === "layer") show(node.data.layer);
-    else if (node.type === "debate" && !wide) onRead(node.id);
-    // Whoever reads is left alone.
-    else if (node.type === "debate" && node.id !== seen) show(node.id);
-    else if (node.type === "agent") {
-      const document = state.agents.find((agent) => agent.id === node.id)?.output[0];
-      if (document) onDocument(document);
-    }
-  };
   const level = levelOf(zoom);
-  const outward = () => {
-    // What is read goes away, and with it the focus, if that is in it.
-    if (level === "near" && seen !== null) document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(seen)}"]`)?.focus({ preventScroll: true });
-    show(level === "near" ? "sandbox" : null);
-  };
   const keys: Record<string, () => void> = {
     "+": () => void flow.zoomIn({ duration }),
     "=": () => void flow.zoomIn({ duration }),
     "-": () => void flow.zoomOut({ duration }),
     "0": () => show(null),
-    Escape: outward,
+    Escape: () => {
+      // What is read goes away, and with it the focus, if that is in it.
+      if (level === "near" && seen !== null) document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(seen)}"]`)?.focus({ preventScroll: true });
+      show(level === "near" ? "sandbox" : null);
+    },
   };
   const step = (key: string): boolean => {
     const work = keys[key];
     if (!work) return false;
-    untouched.current = false;
+    moved.current = true;
     setFollowing(false);
     work();
     return true;
   };
+  const choose = (node: Drawn) => {
+    if (node.type === "layer") show(node.data.layer);
+    else if (node.type === "debate" && !wide) onRead(node.id);
+    // Whoever reads is left alone.
+    else if (node.type === "debate" && !(level === "near" && node.id === seen)) show(node.id);
+    else if (node.type === "agent") {
+      const document = state.agents.find((agent) => agent.id === node.id)?.output[0];
+      if (document) onDocument(document);
+    }
+  };
   const press = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (covered || !plain || event.defaultPrevented || target.closest(TYPED)) return;
     const node = drawn.nodes.find((one) => one.id === target.dataset.id);
     if (node && (event.key === "Enter" || event.key === " ")) choose(node);
     else if (!step(event.key)) return;
     event.preventDefault();
   };
+  // Wherever on the page the focus is.
+  const pressed = useRef(press);
+  pressed.current = press;
+  useEffect(() => {
+    const listener = (event: KeyboardEvent) => pressed.current(event);
+    window.addEventListener("keydown", listener);
+    return () => window.removeEventListener("keydown", listener);
+  }, []);
+  const near = Math.min(width / DEBATE.width, height / DEBATE.height);
+  const filled = zoom >= near * 0.75;
   const view = useMemo<View>(
-    () => ({ level: level === "near" && !wide ? "middle" : level, at: seen, log, round, onPlace, onShow: (move) => (wide ? show(move) : onRead(move)) }),
-    [level, wide, seen, log, round, onPlace, onRead, show],
+    () => ({ level: level === "near" && !wide ? "middle" : level, at: seen, filled, log, round, onPlace, onShow: (move) => (wide ? show(move) : onRead(move)) }),
+    [level, wide, seen, filled, log, round, onPlace, onRead, show],
   );
   return (
     <Seen.Provider value={view}>
@@ -134,10 +164,9 @@ function Drawing({ at, log, round, onAt, onPlace, onRead, onDocument }: Props) {
         onNodeClick={(_, node) => choose(node)}
         onMoveStart={(event) => {
           if (!event) return;
-          untouched.current = false;
+          moved.current = true;
           setFollowing(false);
         }}
-        onKeyDown={press}
         aria-label="The pipeline"
         style={{ "--zoom": zoom } as CSSProperties}
         className="rounded-lg border border-line bg-sunken!"
@@ -146,9 +175,14 @@ function Drawing({ at, log, round, onAt, onPlace, onRead, onDocument }: Props) {
         <MiniMap
           pannable
           zoomable
+          onClick={(_, { x, y }) => {
+            moved.current = true;
+            setFollowing(false);
+            void flow.setCenter(x, y, { zoom, duration });
+          }}
           ariaLabel="Where in the drawing you are"
           className={cn("max-md:hidden", level === "near" && "hidden")}
-          style={{ width: 160, height: 104 }}
+          style={{ width: 160, height: 72 }}
           bgColor="var(--raised)"
           maskColor="color-mix(in srgb, var(--sunken) 70%, transparent)"
           nodeColor={(node) => (node.type === "layer" ? "var(--line)" : "var(--accent)")}
@@ -163,13 +197,13 @@ function Drawing({ at, log, round, onAt, onPlace, onRead, onDocument }: Props) {
               {following ? "Following" : "Follow"}
             </Button>
           )}
-          <Button aria-label="Nearer" onClick={() => step("+")}>
+          <Button aria-label="Nearer" title="Nearer (+)" onClick={() => step("+")}>
             <Plus aria-hidden className="size-4" />
           </Button>
-          <Button aria-label="Farther" onClick={() => step("-")}>
+          <Button aria-label="Farther" title="Farther (−)" onClick={() => step("-")}>
             <Minus aria-hidden className="size-4" />
           </Button>
-          <Button aria-label="All of it" onClick={() => show(null)}>
+          <Button aria-label="All of it" title="All of it (0)" onClick={() => show(null)}>
             <Maximize aria-hidden className="size-4" />
           </Button>
         </Panel>
@@ -201,7 +235,7 @@ function Crumbs({ at, onShow }: { at: string | null; onShow: (at: string | null)
 
 export default function Canvas(props: Props) {
   return (
-    <div className="relative w-full flex-1">
+    <div className="relative w-full flex-1 print:hidden">
       <ReactFlowProvider>
         <Drawing {...props} />
       </ReactFlowProvider>

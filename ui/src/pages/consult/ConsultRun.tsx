@@ -38,7 +38,7 @@ export default function ConsultRun(watched: Watched) {
   const round = Number(query.get("round")) || null;
   const read = useCallback((move: string | null) => go(withQuery({ move, log: null, round: null })), []);
   const place = useCallback((to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true), []);
-  const look = useCallback((at: string | null) => go(withQuery({ at, log: null, round: null }), true), []);
+  const look = useCallback((at: string | null, step: boolean) => go(withQuery({ view: "pipeline", at, log: null, round: null }), !step), []);
   const show = useCallback((document: string) => go(withQuery({ view: "documents", document })), []);
   return (
     <Shared.Provider value={shared}>
@@ -59,14 +59,18 @@ export default function ConsultRun(watched: Watched) {
           </Tabs.List>
           <Tabs.Content value="pipeline" className="flex min-h-[32rem] flex-1">
             <Suspense fallback={<p className="text-sm text-soft">Drawing…</p>}>
-              <Canvas at={query.get("at")} log={log} round={round} onAt={look} onPlace={place} onRead={read} onDocument={show} />
+              <Canvas at={query.get("at")} log={log} round={round} covered={open !== null} onAt={look} onPlace={place} onRead={read} onDocument={show} />
             </Suspense>
+            {/* On paper the drawing is a list. */}
+            <div className="hidden w-full print:block">
+              <Outline onOpen={read} onDocument={show} />
+            </div>
           </Tabs.Content>
           <Tabs.Content value="list" className="rounded-md">
             <Outline onOpen={read} onDocument={show} />
           </Tabs.Content>
           <Tabs.Content value="results" className="rounded-md">
-            <Results onOpen={read} />
+            <Results onOpen={read} onDocument={show} />
           </Tabs.Content>
           <Tabs.Content value="documents" className="rounded-md">
             <Documents run={run} told={state.documents.length} name={query.get("document")} onOpen={show} />

@@ -17,6 +17,15 @@ interface Files {
 const at = (run: Run, name: string) =>
   `/api/runs/${encodeURIComponent(run.id)}/documents/${name.split("/").map(encodeURIComponent).join("/")}`;
 
+/** What it came to first, then as people count: m2 before m10. */
+function order(one: string, other: string): number {
+  const rank = (name: string) => (name === "report.md" ? 0 : name.startsWith("report.") ? 1 : 2);
+  return rank(one) - rank(other) || one.localeCompare(other, "en", { numeric: true });
+}
+
+/** What can be shown as it is; a page is only there to be kept. */
+const SHOWN = /\.(md|json|txt|toml)$/;
+
 interface Props {
   run: Run;
   /** How many were told of so far. */
@@ -33,11 +42,14 @@ export function Documents({ run, told, name, onOpen }: Props) {
   if (problem && !value) return <Said problem={problem} />;
   if (!value) return <p className="text-sm text-soft">Looking…</p>;
   if (value.files.length === 0) return <Empty title="No documents yet">They are here as soon as they are written.</Empty>;
-  const chosen = value.files.find((file) => file.name === name) ?? value.files[0];
+  const files = [...value.files].sort((one, other) => order(one.name, other.name));
+  // Whoever names a move means its document, in whatever folder that is.
+  const named = files.find((file) => file.name === name) ?? files.find((file) => file.name.endsWith(`/${name}`));
+  const chosen = name === null ? files[0] : named;
   return (
     <div className="grid gap-4 md:grid-cols-[16rem_1fr]">
-      <ul className="grid max-h-[70dvh] content-start gap-0.5 overflow-y-auto">
-        {value.files.map((file) => (
+      <ul className="grid max-h-[70dvh] content-start gap-0.5 overflow-y-auto max-md:max-h-48 print:hidden" tabIndex={0} aria-label="Documents">
+        {files.map((file) => (
           <li key={file.name}>
             <button
               type="button"
@@ -53,18 +65,18 @@ export function Documents({ run, told, name, onOpen }: Props) {
           </li>
         ))}
       </ul>
-      {chosen && <Document key={chosen.name} run={run} name={chosen.name} />}
+      {chosen ? <Document key={chosen.name} run={run} name={chosen.name} /> : <Empty title={`There is no document called ${name}`}>Choose one from the list.</Empty>}
     </div>
   );
 }
 
 function Document({ run, name }: { run: Run; name: string }) {
-  const readable = name.endsWith(".md");
+  const readable = SHOWN.test(name);
   const path = at(run, name);
   const text = useText(readable ? path : null);
   return (
     <Card className="min-w-0">
-      <div className="mb-2 flex items-center gap-3">
+      <div className="mb-2 flex flex-wrap items-center gap-3">
         <h2 className="min-w-0 flex-1 truncate font-mono text-sm">{name}</h2>
         <Button asChild>
           <a href={path} download>
@@ -73,7 +85,13 @@ function Document({ run, name }: { run: Run; name: string }) {
           </a>
         </Button>
       </div>
-      {text != null ? <Markdown text={text} /> : <p className="text-sm text-soft">{readable ? "Looking…" : "This is to be downloaded."}</p>}
+      {text != null && name.endsWith(".md") && <Markdown text={text} />}
+      {text != null && !name.endsWith(".md") && (
+        <pre className="max-h-[70dvh] overflow-auto rounded-md bg-sunken p-3 text-xs whitespace-pre-wrap print:max-h-none" tabIndex={0} aria-label={name} dir="auto">
+          {text}
+        </pre>
+      )}
+      {text == null && <p className="text-sm text-soft">{!readable ? "A page for itself, to be downloaded and opened in a browser." : text === null ? "It cannot be read." : "Looking…"}</p>}
     </Card>
   );
 }

@@ -4,8 +4,8 @@ import { X } from "lucide-react";
 import { Dialog } from "radix-ui";
 import { useState } from "react";
 
-import type { Log } from "../../model/consult";
-import { Badge, Button } from "../../parts/ui";
+import { moves, type Log } from "../../model/consult";
+import { Badge, Button, Empty } from "../../parts/ui";
 import { Transcript } from "../debate/Transcript";
 import { useConsultation } from "./consultation";
 
@@ -18,8 +18,9 @@ interface Props {
 }
 
 export function Reading({ move, log, round, onPlace, onClose }: Props) {
-  const { state, rounds, agents, titleOf, sourceOf } = useConsultation();
+  const { run, state, rounds, agents, titleOf, sourceOf } = useConsultation();
   const debate = state.debates[move] ?? null;
+  const unknown = run.status !== "running" && !moves(state).includes(move) && moves(state).length > 0;
   // Who opened it has the focus again when it is closed.
   const [opener] = useState(() => document.activeElement);
   return (
@@ -44,7 +45,13 @@ export function Reading({ move, log, round, onPlace, onClose }: Props) {
             </Button>
           </Dialog.Close>
         </div>
-        <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} />
+        {unknown ? (
+          <div className="p-4">
+            <Empty title={`There is no move ${move}`}>It may be of another consultation.</Empty>
+          </div>
+        ) : (
+          <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} />
+        )}
       </Dialog.Content>
     </Dialog.Root>
   );

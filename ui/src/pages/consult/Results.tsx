@@ -8,8 +8,13 @@ import { Bars, METRICS, sum, Words, type Scored } from "../debate/Scores";
 import { useConsultation } from "./consultation";
 import type { Placed, Report } from "./report";
 
-export function Results({ onOpen }: { onOpen: (move: string) => void }) {
-  const { run, came } = useConsultation();
+interface Props {
+  onOpen: (move: string) => void;
+  onDocument: (name: string) => void;
+}
+
+export function Results({ onOpen, onDocument }: Props) {
+  const { run, came, agents } = useConsultation();
   if (!came) {
     return (
       <Empty title={run.status === "running" ? "It is still being debated" : "It has not come to its end"}>
@@ -37,11 +42,19 @@ export function Results({ onOpen }: { onOpen: (move: string) => void }) {
       </div>
       <ToKnow came={came} />
       <section aria-labelledby="recommended" className="grid gap-2">
-        <Heading id="recommended">Recommended</Heading>
-        <ol className="grid gap-4 lg:grid-cols-3 print:grid-cols-1">
+        <div className="flex flex-wrap items-baseline gap-x-4">
+          <Heading id="recommended">Recommended</Heading>
+          <p className="text-xs text-soft">
+            Judges:{" "}
+            {Object.entries(agents)
+              .map(([id, name]) => `${id} ${name}`)
+              .join(", ")}
+          </p>
+        </div>
+        <ol className="grid gap-4 lg:grid-cols-3 print:block">
           {came.recommended_moves.map((placed) => (
-            <li key={placed.move_id}>
-              <Recommended placed={placed} came={came} onOpen={onOpen} />
+            <li key={placed.move_id} className="break-inside-avoid print:mb-3">
+              <Recommended placed={placed} came={came} onOpen={onOpen} onDocument={onDocument} />
             </li>
           ))}
         </ol>
@@ -73,13 +86,13 @@ function ToKnow({ came }: { came: Report }) {
   );
 }
 
-function Recommended({ placed, came, onOpen }: { placed: Placed; came: Report; onOpen: (move: string) => void }) {
+function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Placed; came: Report }) {
   const id = placed.move_id;
   const scored = came.policy_scores.find((one) => one.move_id === id);
   const suggested = came.move_suggestions.find((one) => one.move_id === id);
   const flags = came.flags.filter((flag) => flag.move_id === id);
   return (
-    <Card className="flex h-full flex-col gap-3 break-inside-avoid">
+    <Card className="flex h-full flex-col gap-3 print:h-auto print:gap-1.5 print:p-3">
       <div className="flex items-start gap-3">
         <span className="text-2xl font-semibold text-accent tabular-nums">{placed.rank}</span>
         <div className="flex-1">
@@ -111,7 +124,16 @@ function Recommended({ placed, came, onOpen }: { placed: Placed; came: Report; o
       {scored && <Words scored={scored} of="unanswered" title="Not answered" />}
       {suggested && suggested.cited.length > 0 && (
         <p className="text-xs text-soft" dir="auto">
-          Rests on {suggested.cited.map((one) => `${one.finding} (${one.title})`).join(", ")}
+          Rests on{" "}
+          {suggested.cited.map((one, index) => (
+            <span key={one.finding}>
+              {index > 0 && ", "}
+              <button type="button" className="cursor-pointer text-accent underline" onClick={() => onDocument(`${one.finding.split(".")[0]}.md`)}>
+                {one.finding}
+              </button>{" "}
+              ({one.title})
+            </span>
+          ))}
         </p>
       )}
       <Button className="mt-auto self-start print:hidden" onClick={() => onOpen(id)}>
@@ -148,6 +170,9 @@ function All({ came, scored }: { came: Report; scored: (move: string) => Scored 
           return (
             <li key={one.move_id} className="flex items-center gap-2 text-xs">
               <span className="w-8 shrink-0 font-mono text-soft">{one.move_id}</span>
+              <span className="w-28 shrink-0 truncate sm:w-56" dir="auto">
+                {one.title}
+              </span>
               <span role="img" aria-label={`${one.title}: ${words}, ${one.total_score} of ${most}`} title={words} className="flex h-3 flex-1 overflow-hidden rounded-xs bg-sunken">
                 {own && METRICS.map(({ key }, index) => <span key={key} className={cn("border-r border-raised", SHADES[index])} style={{ width: `${(sum(own, key) / most) * 100}%` }} />)}
               </span>

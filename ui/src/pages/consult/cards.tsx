@@ -3,7 +3,7 @@
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { createContext, useContext } from "react";
 
-import { LOGS, share, standing, type Conversation, type Debate, type Log } from "../../model/consult";
+import { LOGS, moves, share, standing, type Conversation, type Debate, type LayerId, type Log } from "../../model/consult";
 import { count } from "../../model/words";
 import { Badge, cn } from "../../parts/ui";
 import { METRICS } from "../debate/Scores";
@@ -16,17 +16,20 @@ import { DEBATE, PLACE, type AgentNode, type DebateNode, type LayerNode, type Le
 export interface View {
   level: Level;
   at: string | null;
+  /** Whether what is looked at fills the window: then the wheel moves what is said, and not the drawing. */
+  filled: boolean;
   log: string | null;
   round: number | null;
   onPlace: (log: Log, round: number | null) => void;
   onShow: (move: string) => void;
 }
 
-export const Seen = createContext<View>({ level: "far", at: null, log: null, round: null, onPlace: () => {}, onShow: () => {} });
+export const Seen = createContext<View>({ level: "far", at: null, filled: false, log: null, round: null, onPlace: () => {}, onShow: () => {} });
 
 function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
   const { state, rounds } = useConsultation();
   const far = useContext(Seen).level === "far";
+  const inShort = useInShort();
   const progress = layer === "rank" ? (state.recommended.length > 0 ? "done" : "waiting") : state.layers[layer];
   const part = layer === "rank" ? (progress === "done" ? 1 : 0) : share(state, layer, rounds);
   return (
@@ -34,17 +37,20 @@ function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
       <Handle type="target" position={Position.Left} className="opacity-0!" isConnectable={false} />
       <Handle type="source" position={Position.Right} className="opacity-0!" isConnectable={false} />
       <div className={cn("absolute inset-x-0 top-0 flex items-center gap-3 px-9 py-5 transition-opacity", far && "opacity-0")}>
-        <h2 className="text-xl font-semibold">{name}</h2>
-        <span className="truncate text-sm text-soft">{about}</span>
+        <h2 className="text-2xl font-semibold">{name}</h2>
+        <span className="truncate text-base text-soft">{about}</span>
       </div>
       {/* From afar the words keep their size, however small the drawing. */}
       <div
-        className={cn("absolute inset-0 flex flex-col justify-center gap-[0.6em] rounded-2xl bg-raised text-center text-[min(calc(14px/var(--zoom)),68px)] opacity-0 transition-opacity", far && "opacity-100")}
+        className={cn("absolute inset-0 flex flex-col justify-center gap-[0.2em] rounded-2xl bg-raised text-center text-[min(calc(14px/var(--zoom)),68px)] opacity-0 transition-opacity", far && "opacity-100")}
         aria-hidden={!far}
       >
-        <span className="font-semibold">{name}</span>
-        <span className={cn("text-[0.8em]", progress === "running" ? "text-accent" : progress === "done" ? "text-good" : "text-soft")}>
+        <span className="text-[1.3em] font-semibold">{name}</span>
+        <span className={cn("text-[1em]", progress === "running" ? "text-accent" : progress === "done" ? "text-good" : "text-soft")}>
           {progress === "running" ? `${Math.round(part * 100)} %` : progress}
+        </span>
+        <span className="truncate px-[0.5em] text-[0.85em] text-soft" dir="auto">
+          {inShort(layer)}
         </span>
       </div>
       <div className="absolute inset-x-9 bottom-3 h-1.5 overflow-hidden rounded-full bg-sunken">
@@ -54,16 +60,33 @@ function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
   );
 }
 
+/** What there is of a layer, in a few words. */
+function useInShort(): (layer: LayerId | "rank") => string {
+  const { state, titleOf } = useConsultation();
+  return (layer) => {
+    if (layer === "rank") {
+      const [first] = standing(state);
+      return first === undefined ? "" : `1. ${titleOf(first) ?? first}`;
+    }
+    if (layer === "sandbox") {
+      const all = moves(state);
+      return all.length === 0 ? "" : `${all.filter((move) => state.debates[move]?.score != null).length} of ${all.length} scored`;
+    }
+    const written = state.agents.filter((agent) => agent.layer === layer).flatMap((agent) => agent.output);
+    return written.length === 0 ? "" : count(written.length, layer === "2" ? "move" : "document");
+  };
+}
+
 function AgentCard({ data }: NodeProps<AgentNode>) {
   const { state } = useConsultation();
   const agent = state.agents.find((one) => one.id === data.agent);
   if (!agent || useContext(Seen).level === "far") return null;
   return (
     <div className={cn("grid size-full animate-arrive content-center gap-1 rounded-xl border border-line bg-raised px-4 transition-colors", agent.progress === "running" && "border-accent")}>
-      <p className="truncate font-medium" dir="auto">
+      <p className="truncate text-lg font-medium" dir="auto">
         {agent.persona}
       </p>
-      <p className="flex items-center gap-2 text-xs text-soft">
+      <p className="flex items-center gap-2 text-sm text-soft">
         <Badge tone={TONES[agent.progress]}>
           {agent.progress === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
           {agent.progress}
@@ -76,17 +99,17 @@ function AgentCard({ data }: NodeProps<AgentNode>) {
 
 function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
   const { state, rounds, titleOf, sourceOf, agents } = useConsultation();
-  const { level, at, log, round, onPlace } = useContext(Seen);
+  const { level, at, filled, log, round, onPlace } = useContext(Seen);
   const debate = state.debates[move] ?? null;
   if (level === "far") return null;
   const speaking = debate !== null && debate.score === null && LOGS.some((one) => debate.conversations[one].next);
   const head = (
     <p className="flex items-baseline gap-2">
-      <span className="font-mono text-xs text-soft">{move}</span>
-      <span className="flex-1 truncate text-sm font-medium" dir="auto">
+      <span className="font-mono text-soft">{move}</span>
+      <span className="flex-1 truncate font-medium" dir="auto">
         {titleOf(move) ?? (debate ? "being debated" : "waiting")}
       </span>
-      {debate?.score != null && <span className="animate-arrive text-lg font-semibold tabular-nums">{debate.score}</span>}
+      {debate?.score != null && <span className="animate-arrive text-xl font-semibold tabular-nums">{debate.score}</span>}
     </p>
   );
   const look = cn("rounded-xl border border-line bg-raised transition-colors", speaking && "border-accent");
@@ -98,17 +121,17 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
         style={{ width: `calc(${DEBATE.width}px * var(--zoom))`, height: `calc(${DEBATE.height}px * var(--zoom))`, transform: "scale(calc(1 / var(--zoom)))" }}
       >
         <div className="px-4 pt-3">{head}</div>
-        <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} />
+        <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} scrolls={filled} />
       </div>
     );
   }
   return (
     <div className={cn(look, "flex size-full animate-arrive flex-col gap-3 p-4")}>
       {head}
-      <Strip debate={debate} rounds={rounds} />
-      {debate?.score != null ? <Given debate={debate} /> : <p className="text-xs text-soft">{debate ? whoSpeaks(debate, rounds) : "not begun"}</p>}
+      <Strip tall debate={debate} rounds={rounds} />
+      {debate?.score != null ? <Given debate={debate} /> : <p className="text-sm text-soft">{debate ? whoSpeaks(debate, rounds) : "not begun"}</p>}
       {debate?.warnings.length ? (
-        <p className="mt-auto truncate text-xs text-doubt" dir="auto">
+        <p className="mt-auto truncate text-sm text-doubt" dir="auto">
           {debate.warnings.at(-1)}
         </p>
       ) : null}
@@ -133,7 +156,7 @@ function Given({ debate }: { debate: Debate }) {
       {METRICS.map(({ key, name }) => {
         const given = cards.reduce((sum, card) => sum + (Number(card[key]) || 0), 0);
         return (
-          <div key={key} className="text-[10px] text-soft">
+          <div key={key} className="text-xs text-soft">
             <p className="truncate" title={name}>
               {name}
             </p>

@@ -3,12 +3,12 @@
 import { createContext, useContext } from "react";
 
 import type { Run } from "../../model/api";
-import type { Consult, Progress } from "../../model/consult";
+import { halted, type Consult, type Progress } from "../../model/consult";
 import type { Tone } from "../../parts/ui";
 import type { Logs, Source } from "../debate/Transcript";
 import { report, type Report } from "./report";
 
-export const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accent", done: "good", failed: "bad" };
+export const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accent", stopped: "doubt", done: "good" };
 
 export interface Consultation {
   run: Run;
@@ -21,7 +21,8 @@ export interface Consultation {
   sourceOf: (move: string) => Source;
 }
 
-export function consultation(run: Run, state: Consult): Consultation {
+export function consultation(run: Run, told: Consult): Consultation {
+  const state = run.status === "running" || run.status === "done" ? told : halted(told);
   const came = report(run.result);
   const path = `/api/runs/${encodeURIComponent(run.id)}`;
   return {

@@ -38,8 +38,9 @@ export interface Layout {
 
 export function layout(state: Consult): Layout {
   const all = moves(state);
-  const columns = Math.max(1, Math.min(3, Math.ceil(all.length / 5)));
-  const rows = Math.max(5, Math.ceil(all.length / columns));
+  // About as wide as a window is, so that it fills one.
+  const columns = Math.max(1, Math.min(5, Math.ceil(all.length / 3)));
+  const rows = Math.max(3, Math.ceil(all.length / columns));
   const tallest = HEAD + rows * (DEBATE.height + GAP) + GAP;
   const drawn: Layout = { nodes: [], edges: [], layers: [], debates: [] };
   let x = 0;
@@ -81,7 +82,7 @@ export function layout(state: Consult): Layout {
 }
 
 /** From how near agents and debates are shown, and from how near what they say. */
-const MIDDLE = 0.34;
+const MIDDLE = 0.42;
 const NEAR = 1.5;
 
 export type Level = "far" | "middle" | "near";

@@ -39,7 +39,7 @@ export default function DebateRun(watched: Watched) {
         </Card>
       )}
       <Heading className="mb-2">What is said</Heading>
-      <Card className="flex h-[70dvh] flex-col p-0">
+      <Card className="flex h-[70dvh] flex-col p-0 print:block print:h-auto">
         <Transcript
           source={source}
           debate={Object.values(state.debates)[0] ?? null}

@@ -5,7 +5,14 @@ import { cn } from "../../parts/ui";
 
 const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
 
-export function Strip({ debate, rounds, onRound }: { debate: Debate | null; rounds: number; onRound?: (log: Log, round: number) => void }) {
+interface Props {
+  debate: Debate | null;
+  rounds: number;
+  onRound?: (log: Log, round: number) => void;
+  tall?: boolean;
+}
+
+export function Strip({ debate, rounds, onRound, tall = false }: Props) {
   const all = Array.from({ length: rounds }, (_, index) => index + 1);
   return (
     <div className="grid gap-1">
@@ -29,7 +36,7 @@ export function Strip({ debate, rounds, onRound }: { debate: Debate | null; roun
                   <span
                     key={round}
                     onClick={onRound && critic ? () => onRound(log, round) : undefined}
-                    className={cn("grid h-4 flex-1 gap-px", onRound && critic && "cursor-pointer")}
+                    className={cn("grid flex-1 gap-px", tall ? "h-5" : "h-4", onRound && critic && "cursor-pointer")}
                   >
                     <span className={cn("rounded-t-xs bg-sunken", critic && "bg-doubt/70", now && "animate-pulse bg-doubt/40")} />
                     <span className={cn("rounded-b-xs bg-sunken", judge && "bg-accent/80", answering && "animate-pulse bg-accent/40")} />

@@ -38,12 +38,14 @@ interface Props {
   log: string | null;
   round: number | null;
   onPlace: (log: Log, round: number | null) => void;
+  /** Whether the wheel moves what is said, where there is more of it; else it is for whatever this is part of. */
+  scrolls?: boolean;
 }
 
 /** How near the end somebody is who wants to see what comes next, in pixels. */
 const AT_THE_END = 48;
 
-export function Transcript({ source, debate, rounds, agents, log, round, onPlace }: Props) {
+export function Transcript({ source, debate, rounds, agents, log, round, onPlace, scrolls = true }: Props) {
   const chosen = LOGS.find((one) => one === log) ?? "i1";
   const { value, problem, again } = useAsked<unknown>(source.words);
   // Whenever somebody has spoken, the words are fetched.
@@ -76,20 +78,25 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
       <div className="border-b border-line px-4 py-3">
         <Strip debate={debate} rounds={rounds} onRound={(to, at) => onPlace(to, at)} />
       </div>
-      <Tabs.List aria-label="Conversations" className="flex gap-1 border-b border-line px-3">
+      <Tabs.List aria-label="Conversations" className="flex gap-1 border-b border-line px-3 print:hidden">
         {LOGS.map((one) => (
           <Tabs.Trigger key={one} value={one} className={cn(TAB, "px-2")}>
             {JUDGES[one]} <span className="max-sm:hidden">{agents[JUDGES[one]]}</span>
           </Tabs.Trigger>
         ))}
       </Tabs.List>
-      <Tabs.Content value={chosen} className="relative flex min-h-0 flex-1 flex-col [container-type:size]">
+      <Tabs.Content value={chosen} className="relative flex min-h-0 flex-1 flex-col [container-type:size] print:block print:[container-type:normal]">
         <div
           ref={area}
           tabIndex={0}
           aria-label="What is said"
+          onWheelCapture={({ currentTarget, deltaY }) => {
+            const { scrollTop, clientHeight, scrollHeight } = currentTarget;
+            const more = deltaY < 0 ? scrollTop > 0 : scrollTop + clientHeight < scrollHeight - 1;
+            currentTarget.classList.toggle("nowheel", scrolls && more);
+          }}
           onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => setAtEnd(scrollTop + clientHeight >= scrollHeight - AT_THE_END)}
-          className="nowheel nodrag nopan grid min-h-0 flex-1 cursor-auto grid-cols-1 content-start gap-4 overflow-y-auto p-4 select-text md:grid-cols-[minmax(0,1fr)_minmax(0,16rem)]"
+          className="nodrag nopan grid min-h-0 flex-1 cursor-auto grid-cols-1 content-start gap-4 overflow-y-auto p-4 select-text md:grid-cols-[minmax(0,1fr)_minmax(0,16rem)]"
         >
           <div>
             <Rounds
@@ -105,7 +112,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
             {entries.length === 0 && !problem && <Empty title="Nobody has spoken yet">What is said is here as soon as it is.</Empty>}
             <ol className="grid gap-3">
               {entries.map((entry, index) => (
-                <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-4">
+                <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-8">
                   <p className={cn("text-xs font-medium", entry.role === "critic" ? "text-doubt" : "text-accent")}>
                     {entry.role === "critic" ? "Critic" : `${entry.role} ${agents[entry.role] ?? ""}`} · round {entry.round}
                   </p>
@@ -148,7 +155,7 @@ function Rounds({ entries, current, onRound }: { entries: Entry[]; current: numb
   const rounds = [...new Set(entries.map((entry) => entry.round))];
   if (rounds.length < 2) return null;
   return (
-    <nav aria-label="Rounds" className="mb-3 flex flex-wrap items-center gap-1">
+    <nav aria-label="Rounds" className="sticky -top-4 z-10 -mx-1 mb-2 flex flex-wrap items-center gap-1 bg-raised px-1 py-2 print:hidden">
       <span className="text-xs text-soft">Round</span>
       {rounds.map((round) => (
         <Button

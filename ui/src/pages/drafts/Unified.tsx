@@ -14,7 +14,12 @@ const LOOKS: Record<Row["kind"], string> = {
 };
 
 export function Unified({ diff, reasons }: { diff: string; reasons: Reason[] }) {
-  const [beside, setBeside] = useState(false);
+  const [beside, choose] = useState(() => localStorage.getItem("diff") === "beside");
+  // As somebody likes it, for the next one, too.
+  const setBeside = (next: boolean) => {
+    localStorage.setItem("diff", next ? "beside" : "one");
+    choose(next);
+  };
   const rows = parse(diff);
   if (rows.length === 0) return <p className="text-sm text-soft">It changes nothing.</p>;
   const about = (row: Row) => (row.kind === "added" ? reasons.filter((one) => one.line === row.now) : []);

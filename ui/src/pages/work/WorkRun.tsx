@@ -28,6 +28,16 @@ const VERDICTS: Record<string, { tone: Tone; words: string }> = {
   DRAFT_ESCALATED: { tone: "doubt", words: "waits for you" },
 };
 
+/** What a worker does with the tools that there are. */
+const TOOLS: Record<string, string> = {
+  list_files: "looked at what is there",
+  read_file: "read",
+  ollama_request_draft: "asked for a draft of",
+  ollama_read_draft: "read the draft",
+  ollama_write_draft: "wrote the draft",
+  ollama_submit_draft: "handed in",
+};
+
 export default function WorkRun(watched: Watched) {
   const { run } = watched;
   const { state, line } = useFollowed(watched, none, add);
@@ -62,7 +72,9 @@ function Step({ told: { name, data }, workspace }: { told: Told; workspace: stri
     return (
       <p className="flex gap-3 px-2">
         <span className="w-8 shrink-0 text-right text-soft tabular-nums">{String(data.step)}</span>
-        <span className={cn("shrink-0 font-mono text-xs leading-5", data.failed === true && "text-bad")}>{String(data.tool)}</span>
+        <span className={cn("shrink-0", data.failed === true && "text-bad")} title={String(data.tool)}>
+          {TOOLS[String(data.tool)] ?? String(data.tool)}
+        </span>
         <span className="truncate text-soft" dir="auto">
           {typeof data.path === "string" && data.path}
           {data.failed === true && " refused"}
