@@ -17,6 +17,9 @@ const asProblem = (error: unknown): Problem =>
     ? error.problem
     : { title: "something is wrong in the page", status: 0, detail: String(error) };
 
+/** How often a server is called that is not there, in milliseconds. */
+const AWAY = 2000;
+
 /** Asks for something, and once more whenever its address changes. */
 export function useAsked<T>(path: string | null): Asked<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null }>({
@@ -25,18 +28,30 @@ export function useAsked<T>(path: string | null): Asked<T> {
     problem: null,
   });
   const [turn, again] = useReducer((count: number) => count + 1, 0);
+  const latest = useRef(path);
+  latest.current = path;
+  const newest = useRef(0);
   useEffect(() => {
     if (path === null) return;
-    let wanted = true;
-    get<T>(path).then(
-      (value) => wanted && setState({ path, value, problem: null }),
-      (error: unknown) =>
-        wanted && setState((before) => ({ path, value: before.path === path ? before.value : null, problem: asProblem(error) })),
-    );
-    return () => {
-      wanted = false;
+    // Of several answers the one counts that was asked for last; none is waited for in vain.
+    const counts = () => latest.current === path && turn >= newest.current;
+    const took = (next: { value: T | null; problem: Problem | null } | ((before: T | null) => { value: T | null; problem: Problem | null })) => {
+      if (!counts()) return;
+      newest.current = turn;
+      setState((before) => ({ path, ...(typeof next === "function" ? next(before.path === path ? before.value : null) : next) }));
     };
+    get<T>(path).then(
+      (value) => took({ value, problem: null }),
+      (error: unknown) => took((value) => ({ value, problem: asProblem(error) })),
+    );
   }, [path, turn]);
+  // Nobody was there: they may be by now.
+  const away = state.problem?.status === 0;
+  useEffect(() => {
+    if (!away) return;
+    const timer = setInterval(again, AWAY);
+    return () => clearInterval(timer);
+  }, [away]);
   // What was asked for under another address is not shown under this one.
   const own = state.path === path;
   return { value: own ? state.value : null, problem: own ? state.problem : null, again };
@@ -142,8 +157,9 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
 }
 
 /** The latest runs; asked for anew whenever one begins, ends or is told of for the first time. */
-export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number | null }> {
+export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number | null }> & { line: Line } {
   const asked = useAsked<{ runs: RunSummary[]; next: number | null }>(`/api/runs?limit=${limit}`);
+  const [line, setLine] = useState<Line>("connecting");
   // Of those that are under way nothing but the end changes how they are shown.
   const known = useRef(new Set<string>());
   known.current = new Set(asked.value?.runs.filter((run) => run.status === "running").map((run) => run.id));
@@ -153,7 +169,7 @@ export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number
     () =>
       follow("/api/events", {
         snapshot: () => again.current(),
-        line: () => {},
+        line: setLine,
         told: (told) => {
           const news = (one: Told) => one.name === "run_ended" || (one.run !== undefined && !known.current.has(one.run));
           if (told.some(news)) again.current();
@@ -161,5 +177,5 @@ export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number
       }).stop,
     [],
   );
-  return asked;
+  return { ...asked, line };
 }

@@ -5,10 +5,10 @@ import { useEffect, useReducer, useRef, useState, type FormEvent } from "react";
 
 import { post, type About, type Reason, type Run } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
-import { follow } from "../model/stream";
+import { follow, type Line } from "../model/stream";
 import { ago, count } from "../model/words";
-import { Because, Said } from "../parts/Said";
-import { Badge, Button, Card, Chip, cn, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
+import { Because, Lost, Said } from "../parts/Said";
+import { Badge, Button, Card, Chip, cn, Coded, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
 import { go, Link, useTitle } from "../route";
 import { Unified } from "./drafts/Unified";
 
@@ -134,6 +134,7 @@ function Ask({ workspace }: { workspace: string }) {
 function Inbox({ workspace, open, onNews }: { workspace: string; open: string | null; onNews: () => void }) {
   const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
   const { value, problem, again } = useAsked<{ submissions: Submission[] }>(`${path}/submissions?all=true`);
+  const [line, setLine] = useState<Line>("connecting");
   // Whatever happens here, whoever does it.
   const [news, hear] = useReducer((before: number) => before + 1, 0);
   const anew = useRef(() => {});
@@ -142,7 +143,7 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
     onNews();
     hear();
   };
-  useEffect(() => follow(`${path}/events`, { snapshot: () => {}, line: () => {}, told: () => anew.current() }).stop, [path]);
+  useEffect(() => follow(`${path}/events`, { snapshot: () => {}, line: setLine, told: () => anew.current() }).stop, [path]);
   // What is shown stays, though others come in: nobody accepts what they have not seen.
   const shown = useRef<string | null>(null);
   if (problem) return <Said problem={problem} />;
@@ -187,6 +188,9 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
     );
   return (
     <div className="grid gap-5 lg:grid-cols-[20rem_1fr]">
+      <div className="empty:hidden lg:col-span-2">
+        <Lost line={line} />
+      </div>
       <div className={cn("grid grid-cols-1 content-start gap-4", open !== null && "max-lg:hidden")}>
         {list("Waiting for you", waiting)}
         {list("Settled", settled)}
@@ -250,7 +254,7 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
                   <Because reason={one} />
                 </p>
                 <p className="text-xs text-soft" dir="auto">
-                  {one.what_to_do}
+                  To the worker: <Coded text={one.what_to_do} />
                 </p>
               </li>
             ))}

@@ -7,7 +7,7 @@ import { post, type Run } from "../model/api";
 import { useDoing, type Watched } from "../model/hooks";
 import type { Line } from "../model/stream";
 import { ago, count, dollars, tokens } from "../model/words";
-import { Said } from "../parts/Said";
+import { Lost, Said } from "../parts/Said";
 import { Badge, Button, Notice, StatusBadge } from "../parts/ui";
 import { Link, useTitle } from "../route";
 import { Fork } from "./Fork";
@@ -46,7 +46,8 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
             </span>
             {run.label && <Badge tone="doubt">{run.label}</Badge>}
             <span className="font-mono">{run.id}</span>
-            <span>begun {ago(run.created)}</span>
+            <span className="print:hidden">begun {ago(run.created)}</span>
+            <span className="hidden print:inline">begun {new Date(run.created).toLocaleString()}</span>
             {run.spent && <Took run={run} />}
             {run.parent && (
               <span>
@@ -77,11 +78,7 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
           )}
         </div>
       </div>
-      {line === "lost" && (
-        <Notice tone="doubt" title="The line to the server is lost">
-          It is being called again. Nothing is missed: what happens meanwhile is told then.
-        </Notice>
-      )}
+      <Lost line={line} />
       {run.error && (
         <Notice tone={run.status === "failed" ? "bad" : "doubt"} title={run.error}>
           What was answered is kept: it can go on.

@@ -7,7 +7,7 @@ import { useEffect, useId, useState, type FormEvent } from "react";
 import { post, type About, type Estimate, type Kind, type Problem, type Run, type RunSummary } from "../model/api";
 import { useAsked, useDoing, useRuns } from "../model/hooks";
 import { ago, count, dollars, tokens } from "../model/words";
-import { Said } from "../parts/Said";
+import { Lost, Said } from "../parts/Said";
 import { Badge, Button, Card, Chip, cn, Empty, Heading, Input, Notice, StatusBadge, Textarea } from "../parts/ui";
 import { go, Link, useTitle } from "../route";
 
@@ -23,7 +23,7 @@ const KINDS: readonly { kind: Asking; name: string; icon: typeof Gavel; hint: st
 export function guess(text: string): Asking {
   const plain = text.trim();
   if (plain === "" || /^[A-Za-z]{1,5}([.-][A-Za-z]{1,2})?$/.test(plain)) return "consult";
-  return plain.startsWith("#") || plain.split("\n").length > 3 ? "debate" : "run";
+  return plain.startsWith("#") || plain.endsWith("?") || plain.split("\n").length > 3 ? "debate" : "run";
 }
 
 /** As many rounds as are debated unless somebody says, and the most. */
@@ -65,7 +65,12 @@ function Begin({ rehearsed }: { rehearsed: string[] }) {
   const [chosen, setChosen] = useState<Asking | null>(null);
   const [rounds, setRounds] = useState(ROUNDS);
   const kind = chosen ?? guess(text);
-  const { doing, problem, perform } = useDoing();
+  const { doing, problem, perform, forget } = useDoing();
+  // What was wrong with another text says nothing about this one.
+  const write = (next: string) => {
+    setText(next);
+    forget();
+  };
   const hint = useId();
   const [key, setKey] = useState(() => crypto.randomUUID());
   const begin = (event?: FormEvent, yes = false) => {
@@ -105,7 +110,7 @@ function Begin({ rehearsed }: { rehearsed: string[] }) {
           value={text}
           rows={kind === "debate" ? 8 : 2}
           className={cn(kind !== "debate" && "min-h-14")}
-          onChange={(event) => setText(event.target.value)}
+          onChange={(event) => write(event.target.value)}
           onKeyDown={(event) => {
             const plain = kind !== "debate" && !event.shiftKey;
             if (event.key === "Enter" && (plain || event.metaKey || event.ctrlKey)) {
@@ -114,7 +119,7 @@ function Begin({ rehearsed }: { rehearsed: string[] }) {
             }
           }}
         />
-        {rehearsed.length > 0 && <Examples kind={kind} tasks={rehearsed} onChoose={setText} />}
+        {rehearsed.length > 0 && <Examples kind={kind} tasks={rehearsed} onChoose={write} />}
         <div className="flex flex-wrap items-center gap-3">
           <p id={hint} className="flex-1 basis-full text-sm text-soft sm:basis-0" aria-live="polite">
             <Cost kind={kind} text={text} rounds={rounds} />
@@ -229,12 +234,13 @@ const NAMES: Record<Kind, string> = { run: "Code", consult: "Consult", debate: "
 
 function Recent() {
   const [limit, setLimit] = useState(20);
-  const { value, problem } = useRuns(limit);
+  const { value, problem, line } = useRuns(limit);
   return (
     <section aria-labelledby="recent" className="mx-auto w-full max-w-3xl">
       <Heading id="recent" className="mb-2">
         Recent trials
       </Heading>
+      <Lost line={line} />
       {problem && <Said problem={problem} />}
       {value?.runs.length === 0 && <Empty title="No trials yet">What you begin above is kept, and shown here.</Empty>}
       <ul className="divide-y divide-line overflow-hidden rounded-lg border border-line bg-raised empty:hidden">

@@ -1,12 +1,23 @@
 // What went wrong, and what to do about it.
 
 import type { Problem, Reason } from "../model/api";
+import type { Line } from "../model/stream";
 import { Coded, Notice } from "./ui";
 
 export function Said({ problem }: { problem: Problem }) {
   return (
     <Notice tone="bad" title={problem.detail}>
       {problem.hint && <Coded text={problem.hint} />}
+    </Notice>
+  );
+}
+
+/** That nobody hears what happens, and that this is no harm. */
+export function Lost({ line }: { line: Line }) {
+  if (line !== "lost") return null;
+  return (
+    <Notice tone="doubt" title="The line to the server is lost">
+      It is being called again. Nothing is missed: what happens meanwhile is told then.
     </Notice>
   );
 }
@@ -19,7 +30,7 @@ export function Because({ reason: { file, line, rule, message } }: { reason: Rea
         {file}
         {line !== undefined && `:${line}`} [{rule}]
       </code>{" "}
-      {message}
+      <Coded text={message} />
     </>
   );
 }

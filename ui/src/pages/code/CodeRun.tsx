@@ -7,7 +7,7 @@ import type { Run } from "../../model/api";
 import { liveKey, useAsked, useFollowed, useText, type Watched } from "../../model/hooks";
 import type { Told, Wrote } from "../../model/stream";
 import { count, lasting } from "../../model/words";
-import { Badge, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
+import { Badge, Card, cn, Coded, Empty, Heading, Notice } from "../../parts/ui";
 import { Head } from "../Head";
 import { Program } from "./Program";
 
@@ -154,7 +154,7 @@ function One({ attempt, number, before, language, live }: OneProps) {
             <ul className="list-disc pl-5">
               {[...attempt.critique.issues, ...attempt.critique.suggested_fixes].map((words, index) => (
                 <li key={index} dir="auto">
-                  {words}
+                  <Coded text={words} />
                 </li>
               ))}
             </ul>

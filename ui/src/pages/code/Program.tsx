@@ -25,22 +25,23 @@ interface Props {
 export function Program({ code, before, language }: Props) {
   const rows = useMemo(() => {
     const now = highlighted(code, language);
-    if (before === null) return now.map((tokens) => ({ kind: "same" as const, tokens }));
+    if (before === null) return now.map((tokens, index) => ({ kind: "same" as const, tokens, number: index + 1 }));
     const old = highlighted(before, language);
     let [nth, nthOld] = [0, 0];
     return lines(before, code).map(({ kind }) => {
       const tokens = (kind === "removed" ? old[nthOld] : now[nth]) ?? [];
       if (kind !== "removed") nth += 1;
       if (kind !== "added") nthOld += 1;
-      return { kind, tokens };
+      return { kind, tokens, number: kind === "removed" ? null : nth };
     });
   }, [code, before, language]);
   return (
     <pre className="max-h-96 overflow-auto rounded-md bg-sunken py-3 text-xs leading-relaxed print:max-h-none" tabIndex={0} aria-label={before === null ? "The program" : "The program, and what changed in it"} dir="ltr">
-      {rows.map(({ kind, tokens }, index) => (
+      {rows.map(({ kind, tokens, number }, index) => (
         <span key={index} className={cn("block w-max min-w-full px-3", kind === "added" && "bg-good/12", kind === "removed" && "bg-bad/12 line-through decoration-bad/50")}>
-          <span aria-hidden className="mr-2 inline-block w-3 text-soft select-none">
-            {kind === "added" ? "+" : kind === "removed" ? "−" : ""}
+          <span aria-hidden className="mr-3 inline-block w-10 text-right text-soft select-none">
+            {number}
+            <span className="ml-1 inline-block w-2">{kind === "added" ? "+" : kind === "removed" ? "−" : ""}</span>
           </span>
           <Words tokens={tokens} />
         </span>

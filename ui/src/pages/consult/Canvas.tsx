@@ -9,7 +9,7 @@ import { LAYERS, type Log } from "../../model/consult";
 import { Button, cn } from "../../parts/ui";
 import { CARDS, Seen, type View } from "./cards";
 import { useConsultation } from "./consultation";
-import { DEBATE, layout, levelOf, lookedAt, RANK, type Drawn } from "./layout";
+import { layout, levelOf, lookedAt, nearest, RANK, type Drawn } from "./layout";
 
 /** The narrowest window in which words fit into the drawing, in pixels. */
 const ROOM = 640;
@@ -36,13 +36,13 @@ interface Props {
 const nodeOf = (at: string) => ([...LAYERS, RANK].some((layer) => layer.id === at) ? `layer-${at}` : at);
 
 /** Where keys mean something else. */
-const TYPED = "input, textarea, select, [contenteditable], dialog, [role=tablist]";
+const TYPED = "input, textarea, select, [contenteditable], dialog";
 
 function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }: Props) {
   const { run, state } = useConsultation();
   const drawn = useMemo(() => layout(state), [state]);
   const zoom = useStore((store) => store.transform[2]);
-  const seen = useStore((store) => lookedAt(drawn, store.transform, store.width, store.height));
+  const seen = useStore(({ transform: [x, y, zoom], width, height }) => lookedAt(drawn, { x, y, zoom, width, height }));
   const [width, height] = useStore((store) => [store.width, store.height] as const, (one, other) => one[0] === other[0] && one[1] === other[1]);
   const ready = useStore((store) => store.width > 0 && store.panZoom !== null);
   const wide = width >= ROOM;
@@ -53,7 +53,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     (to: string | null) => {
       const nodes = to === null ? {} : { nodes: [{ id: nodeOf(to) }] };
       // A layer is never as near as what is said.
-      void flow.fitView({ ...nodes, duration, padding: ROOM_AROUND, maxZoom: to === null || to !== nodeOf(to) ? 1.2 : 4 });
+      void flow.fitView({ ...nodes, duration, padding: ROOM_AROUND, maxZoom: to === null || to !== nodeOf(to) ? 1.2 : 8 });
     },
     [flow, duration],
   );
@@ -87,15 +87,23 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   useEffect(() => {
     if (ready && !moved.current && !following && wanted !== undefined) fit(wanted);
   }, [ready, wanted, size, width, height, following, fit]);
+  const level = levelOf({ zoom, width, height });
+  const whole = Math.min(width / Math.max(1, ...drawn.layers.map((box) => box.x + box.width)), 1);
   // The address says what is looked at, wherever somebody has gone.
   useOnViewportChange({
     onEnd: () => {
-      if (!moved.current || seen === at) return;
+      if (!moved.current) return;
+      // Whoever has come so near reads: all of it is in view.
+      const reads = level === "near" && wide && seen !== null && seen === nodeOf(seen);
+      if (reads) {
+        moved.current = false;
+        fit(seen);
+      }
+      if (seen === at) return;
       own.current = seen;
       onAt(seen, false);
     },
   });
-  const level = levelOf(zoom);
   const keys: Record<string, () => void> = {
     "+": () => void flow.zoomIn({ duration }),
     "=": () => void flow.zoomIn({ duration }),
@@ -142,8 +150,8 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     window.addEventListener("keydown", listener);
     return () => window.removeEventListener("keydown", listener);
   }, []);
-  const near = Math.min(width / DEBATE.width, height / DEBATE.height);
-  const filled = zoom >= near * 0.75;
+  const near = nearest(width, height);
+  const filled = zoom >= near * 0.9;
   const view = useMemo<View>(
     () => ({ level: level === "near" && !wide ? "middle" : level, at: seen, filled, log, round, onPlace, onShow: (move) => (wide ? show(move) : onRead(move)) }),
     [level, wide, seen, filled, log, round, onPlace, onRead, show],
@@ -159,8 +167,8 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
         edgesFocusable={false}
         elementsSelectable={false}
         nodesFocusable
-        minZoom={0.08}
-        maxZoom={4}
+        minZoom={whole * 0.6}
+        maxZoom={near}
         onNodeClick={(_, node) => choose(node)}
         onMoveStart={(event) => {
           if (!event) return;
@@ -181,7 +189,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
             void flow.setCenter(x, y, { zoom, duration });
           }}
           ariaLabel="Where in the drawing you are"
-          className={cn("max-md:hidden", level === "near" && "hidden")}
+          className={cn("overflow-hidden rounded-md border border-line shadow-md max-md:hidden", level === "near" && "hidden")}
           style={{ width: 160, height: 72 }}
           bgColor="var(--raised)"
           maskColor="color-mix(in srgb, var(--sunken) 70%, transparent)"

@@ -76,7 +76,7 @@ export default function ConsultRun(watched: Watched) {
             <Documents run={run} told={state.documents.length} name={query.get("document")} onOpen={show} />
           </Tabs.Content>
         </Tabs.Root>
-        {open && <Reading key={open} move={open} log={log} round={round} onPlace={place} onClose={() => read(null)} />}
+        {open && <Reading key={open} move={open} log={log} round={round} onPlace={place} onClose={() => go(withQuery({ move: null, log: null, round: null }), true)} />}
       </div>
     </Shared.Provider>
   );

@@ -92,7 +92,7 @@ function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Pla
   const suggested = came.move_suggestions.find((one) => one.move_id === id);
   const flags = came.flags.filter((flag) => flag.move_id === id);
   return (
-    <Card className="flex h-full flex-col gap-3 print:h-auto print:gap-1.5 print:p-3">
+    <Card className="flex h-full flex-col gap-3 print:h-auto print:gap-1 print:p-3 print:text-xs">
       <div className="flex items-start gap-3">
         <span className="text-2xl font-semibold text-accent tabular-nums">{placed.rank}</span>
         <div className="flex-1">
@@ -207,14 +207,14 @@ function Others({ placed, scored, onOpen }: { placed: Placed[]; scored: (move: s
         <table className="w-full text-sm print:text-xs">
           <thead className="text-xs text-soft">
             <tr>
-              <th scope="col" className="px-3 py-2 text-left font-normal">
+              <th scope="col" className="px-3 py-2 text-left font-normal print:w-2/5">
                 Move
               </th>
               {COLUMNS.map(({ key, name }) => (
-                <th key={key} scope="col" aria-sort={by.column === key ? (by.down ? "descending" : "ascending") : "none"} className="px-3 py-2 text-right font-normal">
+                <th key={key} scope="col" title={name} aria-sort={by.column === key ? (by.down ? "descending" : "ascending") : "none"} className="px-3 py-2 text-right font-normal">
                   <button
                     type="button"
-                    className={cn("cursor-pointer whitespace-nowrap hover:text-ink", by.column === key && "font-medium text-ink")}
+                    className={cn("cursor-pointer whitespace-nowrap hover:text-ink print:whitespace-normal", by.column === key && "font-medium text-ink")}
                     onClick={() => setBy((before) => ({ column: key, down: before.column === key ? !before.down : key !== "rank" }))}
                   >
                     {name}

@@ -45,7 +45,7 @@ function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
         className={cn("absolute inset-0 flex flex-col justify-center gap-[0.2em] rounded-2xl bg-raised text-center text-[min(calc(14px/var(--zoom)),68px)] opacity-0 transition-opacity", far && "opacity-100")}
         aria-hidden={!far}
       >
-        <span className="text-[1.3em] font-semibold">{name}</span>
+        <span className="text-[1.3em] font-semibold whitespace-nowrap">{name}</span>
         <span className={cn("text-[1em]", progress === "running" ? "text-accent" : progress === "done" ? "text-good" : "text-soft")}>
           {progress === "running" ? `${Math.round(part * 100)} %` : progress}
         </span>

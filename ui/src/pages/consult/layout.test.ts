@@ -15,11 +15,12 @@ it("knows what is looked at", () => {
   const drawn = layout(state);
   const debate = drawn.debates.find((box) => box.id === "m7");
   if (!debate) throw new Error("m7 is not drawn");
-  const centred = (zoom: number) => [500 - (debate.x + debate.width / 2) * zoom, 300 - (debate.y + debate.height / 2) * zoom, zoom] as const;
-  expect(lookedAt(drawn, centred(2), 1000, 600)).toBe("m7");
-  expect(lookedAt(drawn, centred(1), 1000, 600)).toBe("sandbox");
-  expect(lookedAt(drawn, centred(0.2), 1000, 600)).toBe(null);
-  expect(lookedAt(drawn, [0, 0, 0.5], 5000, 3000)).toBe(null);
+  const window = { width: 1000, height: 600 };
+  const centred = (zoom: number) => ({ x: 500 - (debate.x + debate.width / 2) * zoom, y: 300 - (debate.y + debate.height / 2) * zoom, zoom, ...window });
+  expect(lookedAt(drawn, centred(2.2))).toBe("m7");
+  expect(lookedAt(drawn, centred(1))).toBe("sandbox");
+  expect(lookedAt(drawn, centred(0.2))).toBe(null);
+  expect(lookedAt(drawn, { x: 0, y: 0, zoom: 0.5, width: 5000, height: 3000 })).toBe(null);
 });
 
 it("lets nothing lie over anything else", () => {

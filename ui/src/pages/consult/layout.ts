@@ -81,20 +81,37 @@ export function layout(state: Consult): Layout {
   return drawn;
 }
 
-/** From how near agents and debates are shown, and from how near what they say. */
-const MIDDLE = 0.42;
-const NEAR = 1.5;
-
 export type Level = "far" | "middle" | "near";
 
-export const levelOf = (zoom: number): Level => (zoom < MIDDLE ? "far" : zoom < NEAR ? "middle" : "near");
+/** What is seen: where the drawing is, how large, and in how large a window. */
+export interface Camera {
+  x: number;
+  y: number;
+  zoom: number;
+  width: number;
+  height: number;
+}
+
+/** From how near agents and debates are shown. */
+const MIDDLE = 0.42;
+
+/** How near a debate fills the window, with some room around it; nobody comes nearer than that. */
+export const nearest = (width: number, height: number): number => Math.max(1.6, Math.min((width - 32) / DEBATE.width, (height - 76) / DEBATE.height));
+
+export function levelOf({ zoom, width, height }: Pick<Camera, "zoom" | "width" | "height">): Level {
+  if (zoom < MIDDLE) return "far";
+  return zoom < Math.min(2, nearest(width, height) * 0.9) ? "middle" : "near";
+}
 
 /** What somebody looks at: a layer from the middle, a debate from near, nothing in particular who sees all of it. */
-export function lookedAt({ layers, debates }: Layout, [x, y, zoom]: readonly [number, number, number], width: number, height: number): string | null {
-  const level = levelOf(zoom);
+export function lookedAt({ layers, debates }: Layout, camera: Camera): string | null {
+  const { x, y, zoom, width, height } = camera;
+  const level = levelOf(camera);
   const whole = Math.max(...layers.map((box) => box.x + box.width)) * zoom <= width && Math.max(...layers.map((box) => box.height)) * zoom <= height;
   if (level === "far" || whole) return null;
-  const [across, down] = [(width / 2 - x) / zoom, (height / 2 - y) / zoom];
-  const under = (box: Box) => across >= box.x && across <= box.x + box.width && down >= box.y && down <= box.y + box.height;
-  return (level === "near" ? debates.find(under)?.id : undefined) ?? layers.find(under)?.id ?? null;
+  const [left, top, right, bottom] = [-x / zoom, -y / zoom, (width - x) / zoom, (height - y) / zoom];
+  const shown = (box: Box) =>
+    Math.max(0, Math.min(right, box.x + box.width) - Math.max(left, box.x)) * Math.max(0, Math.min(bottom, box.y + box.height) - Math.max(top, box.y));
+  const most = (boxes: Box[]) => boxes.reduce<Box | null>((best, box) => (shown(box) > (best ? shown(best) : 0) ? box : best), null);
+  return (level === "near" ? most(debates)?.id : undefined) ?? most(layers)?.id ?? null;
 }

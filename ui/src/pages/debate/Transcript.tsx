@@ -90,13 +90,14 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
           ref={area}
           tabIndex={0}
           aria-label="What is said"
-          onWheelCapture={({ currentTarget, deltaY }) => {
+          onWheelCapture={({ currentTarget, deltaY, ctrlKey }) => {
             const { scrollTop, clientHeight, scrollHeight } = currentTarget;
             const more = deltaY < 0 ? scrollTop > 0 : scrollTop + clientHeight < scrollHeight - 1;
-            currentTarget.classList.toggle("nowheel", scrolls && more);
+            // Two fingers are for the drawing always.
+            currentTarget.classList.toggle("nowheel", scrolls && more && !ctrlKey);
           }}
           onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => setAtEnd(scrollTop + clientHeight >= scrollHeight - AT_THE_END)}
-          className="nodrag nopan grid min-h-0 flex-1 cursor-auto grid-cols-1 content-start gap-4 overflow-y-auto p-4 select-text md:grid-cols-[minmax(0,1fr)_minmax(0,16rem)]"
+          className="nodrag nopan grid min-h-0 flex-1 cursor-auto grid-cols-1 content-start gap-4 overflow-y-auto p-4 select-text md:grid-cols-[minmax(0,80ch)_minmax(14rem,1fr)]"
         >
           <div>
             <Rounds
@@ -112,7 +113,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
             {entries.length === 0 && !problem && <Empty title="Nobody has spoken yet">What is said is here as soon as it is.</Empty>}
             <ol className="grid gap-3">
               {entries.map((entry, index) => (
-                <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-8">
+                <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-14">
                   <p className={cn("text-xs font-medium", entry.role === "critic" ? "text-doubt" : "text-accent")}>
                     {entry.role === "critic" ? "Critic" : `${entry.role} ${agents[entry.role] ?? ""}`} · round {entry.round}
                   </p>

@@ -91,16 +91,26 @@ function pairs(rows: Row[]): Two[] {
   return found;
 }
 
+function Sign({ row }: { row: Row }) {
+  return (
+    <span aria-hidden className="inline-block w-4 text-soft select-none">
+      {SIGN[row.kind]}
+    </span>
+  );
+}
+
 function Pair({ pair: { left, right }, about }: { pair: Two; about: (row: Row) => Reason[] }) {
   return (
     <>
       <tr>
         <td className={NUMBER}>{left?.old ?? ""}</td>
         <td className={cn("w-1/2 pr-3 whitespace-pre-wrap", left && LOOKS[left.kind])} dir="ltr">
+          {left && <Sign row={left} />}
           {left?.text ?? ""}
         </td>
         <td className={NUMBER}>{right?.now ?? ""}</td>
         <td className={cn("w-1/2 pr-3 whitespace-pre-wrap", right && LOOKS[right.kind])} dir="ltr">
+          {right && <Sign row={right} />}
           {right?.text ?? ""}
         </td>
       </tr>
