@@ -1,0 +1,69 @@
+// A worker that proposes changes to files, over MCP, as any model would.
+
+import type { Serving } from "./serving.ts";
+
+export class Worker {
+  private session = "";
+  private sent = 0;
+
+  private constructor(
+    private readonly at: string,
+    private readonly token: string,
+  ) {}
+
+  static async hired(serving: Serving, workspace: string): Promise<Worker> {
+    // It can neither execute nor accept.
+    const { token } = await serving.post<{ token: string }>("/api/tokens", { scope: `drafts/${workspace}` });
+    const worker = new Worker(`${serving.address}/mcp/drafts/${workspace}`, token);
+    const clientInfo = { name: "tester", version: "1" };
+    await worker.ask("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo });
+    await worker.send({ method: "notifications/initialized" });
+    return worker;
+  }
+
+  /** Hands in a file as it should be; the verdict. */
+  async proposes(task: string, files: Record<string, string>, summary: string): Promise<{ verdict: string }> {
+    const paths: [string, string][] = [];
+    for (const [path, content] of Object.entries(files)) {
+      const { draft_path } = await this.call("ollama_request_draft", { source_path: path, task_id: task });
+      await this.call("ollama_write_draft", { draft_path, content });
+      paths.push([path, draft_path]);
+    }
+    const [original_path, draft_path] = paths[0]!;
+    const all = paths.length > 1;
+    return this.call("ollama_submit_draft", { draft_path, original_path, task_id: task, change_summary: summary, include_all_drafts: all });
+  }
+
+  private async call(name: string, args: object): Promise<any> {
+    const result = await this.ask("tools/call", { name, arguments: args });
+    if (result.isError) throw new Error(`${name}: ${JSON.stringify(result.content)}`);
+    return result.structuredContent;
+  }
+
+  private async ask(method: string, params: object): Promise<any> {
+    this.sent += 1;
+    const text = await this.send({ id: this.sent, method, params });
+    // It may come as one event, or as it is.
+    const line = text.startsWith("{") ? text : (text.match(/^data: (\{.*)$/m)?.[1] ?? "");
+    const answer = JSON.parse(line) as { result?: any; error?: unknown };
+    if (answer.error) throw new Error(`${method}: ${JSON.stringify(answer.error)}`);
+    return answer.result;
+  }
+
+  private async send(message: object): Promise<string> {
+    const response = await fetch(this.at, {
+      method: "POST",
+      headers: {
+        Authorization: `Bearer ${this.token}`,
+        "Content-Type": "application/json",
+        Accept: "application/json, text/event-stream",
+        ...(this.session === "" ? {} : { "Mcp-Session-Id": this.session }),
+      },
+      body: JSON.stringify({ jsonrpc: "2.0", ...message }),
+    });
+    this.session = response.headers.get("mcp-session-id") ?? this.session;
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${response.status} ${text}`);
+    return text;
+  }
+}
