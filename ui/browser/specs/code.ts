@@ -23,7 +23,7 @@ test("a program that fails at first is criticised, mended and run again", async 
   // What is new in it is marked, and what stayed is not.
   const changed = await second.getByLabel("The program, and what changed in it").innerText();
   expect(changed).toMatch(/^\d+\+\s*import os$/m);
-  expect(changed).toMatch(/^−\s*with open\("users\.json"\) as file:$/m);
+  expect(changed).toMatch(/^\d*\s*−\s*with open\("users\.json"\) as file:$/m);
   expect(changed).toMatch(/^\d+\s*import json$/m);
   await expect(second.getByLabel("Output")).toHaveText(/these are sample data:\s*ada\s*grace\s*linus/);
 });
