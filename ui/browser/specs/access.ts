@@ -51,9 +51,10 @@ for (const { name, path, ready } of VIEWS) {
 
 test("nothing moves for those who want no motion, also while much happens", async ({ page, serve }) => {
   const serving = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
-  const id = await serving.begun({ kind: "consult", ticker: "NVDA" });
-  await enter(page, serving, `/runs/${id}?view=pipeline&at=sandbox`);
-  await expect(page.getByRole("application").getByText(/^round \d+ of 10/).first()).toBeVisible();
+  await enter(page, serving);
+  const id = await serving.begun({ kind: "consult", ticker: "NVDA", rounds: 20 });
+  await page.goto(`${serving.address}/runs/${id}?view=pipeline&at=sandbox`);
+  await expect(page.getByRole("application").getByText(/^round \d+ of 20/).first()).toBeVisible();
   // For others something does.
   await expect.poll(() => moving(page)).not.toEqual([]);
   await page.emulateMedia({ reducedMotion: "reduce" });

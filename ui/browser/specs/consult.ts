@@ -123,8 +123,9 @@ test("a consultation is begun, watched and read", async ({ page, serve }) => {
 
 test("a page that is loaded anew in the middle shows all that was there, and goes on", async ({ page, serve }) => {
   const serving = await serve(slow(500));
-  const id = await serving.begun({ kind: "consult", ticker: "NVDA", rounds: 5 });
-  await enter(page, serving, `/runs/${id}?view=list`);
+  await enter(page, serving);
+  const id = await serving.begun({ kind: "consult", ticker: "NVDA", rounds: 8 });
+  await page.goto(`${serving.address}/runs/${id}?view=list`);
   await expect.poll(() => debated(page)).toBeGreaterThan(20);
   const before = await conversations(page);
   await page.reload();
@@ -133,7 +134,7 @@ test("a page that is loaded anew in the middle shows all that was there, and goe
   expect(after.every((count, index) => count >= (before[index] ?? 0)), `${before} and then ${after}`).toBe(true);
   expect((await serving.run(id)).status).toBe("running");
   await stands(page, "done");
-  expect(await conversations(page)).toEqual(Array(45).fill(5));
+  expect(await conversations(page)).toEqual(Array(45).fill(8));
   // Whoever comes when all is over sees the same.
   const shown = await page.getByRole("tabpanel").innerText();
   await page.reload();

@@ -3,14 +3,16 @@
 import { conversations, debated, head, scores, scoresOf, stands, view } from "../harness/consultation.ts";
 import { enter, expect, type Run, test } from "../harness/test.ts";
 
-const SLOW = { env: { ASSIZE_REHEARSAL_LATENCY_MS: "250" } };
-const CONSULT = { kind: "consult", ticker: "NVDA", rounds: 4 };
+const SLOW = { env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } };
+const ROUNDS = 8;
+const CONSULT = { kind: "consult", ticker: "NVDA", rounds: ROUNDS };
 
 test("a server that is killed and started again loses nothing", async ({ page, serve, kept, faults }) => {
   const calm: Run = await kept.serving.through(CONSULT);
   const serving = await serve(SLOW);
+  await enter(page, serving);
   const id = await serving.begun(CONSULT);
-  await enter(page, serving, `/runs/${id}?view=list`);
+  await page.goto(`${serving.address}/runs/${id}?view=list`);
   await expect.poll(() => debated(page)).toBeGreaterThan(15);
   // Nobody answers meanwhile, and the browser says so.
   faults.forgive(/ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING)/);
@@ -22,7 +24,7 @@ test("a server that is killed and started again loses nothing", async ({ page, s
   await serving.again();
   await expect(lost).toBeHidden();
   await stands(page, "done");
-  expect(await conversations(page)).toEqual(Array(45).fill(4));
+  expect(await conversations(page)).toEqual(Array(45).fill(ROUNDS));
   await view(page, "Results").click();
   expect(await scores(page)).toEqual(scoresOf(calm));
   // Whoever was let in before still is.
@@ -32,17 +34,18 @@ test("a server that is killed and started again loses nothing", async ({ page, s
 
 test("a consultation is stopped, goes on, and is forked", async ({ page, serve }) => {
   const serving = await serve(SLOW);
+  await enter(page, serving);
   const id = await serving.begun(CONSULT);
-  await enter(page, serving, `/runs/${id}?view=list`);
+  await page.goto(`${serving.address}/runs/${id}?view=list`);
   await expect.poll(() => debated(page)).toBeGreaterThan(10);
   await page.getByRole("button", { name: "Stop", exact: true }).click();
   await stands(page, "cancelled");
   const before = await conversations(page);
-  expect(Math.min(...before)).toBeLessThan(4);
+  expect(Math.min(...before)).toBeLessThan(ROUNDS);
   await page.getByRole("button", { name: "Go on" }).click();
   await stands(page, "running");
   await stands(page, "done");
-  expect(await conversations(page)).toEqual(Array(45).fill(4));
+  expect(await conversations(page)).toEqual(Array(45).fill(ROUNDS));
   const first: Run = await serving.run(id);
 
   await page.getByRole("button", { name: "Fork" }).click();

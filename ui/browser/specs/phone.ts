@@ -18,7 +18,7 @@ async function reach(page: Page, target: Locator): Promise<void> {
 }
 
 test("a consultation, from its beginning to a debate that is read", async ({ page, serve }) => {
-  const serving = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "300" } });
+  const serving = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
   await enter(page, serving);
   await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("NVDA");
   await expect(page.getByText(/calls, about/)).toBeVisible();

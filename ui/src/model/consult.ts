@@ -208,6 +208,18 @@ export function standing(state: Consult): string[] {
   return scored.sort((one, other) => (other.score ?? 0) - (one.score ?? 0)).map((debate) => debate.move);
 }
 
+/** How often somebody has spoken in a debate. */
+export function turns(debate: Debate): number {
+  return LOGS.reduce((sum, log) => sum + debate.conversations[log].critic + debate.conversations[log].judge, 0);
+}
+
+/** How far a debate is, from 0 to 1. */
+export function debated(debate: Debate | undefined, rounds: number): number {
+  if (!debate) return 0;
+  // A little is left for the scores.
+  return debate.score !== null ? 1 : (turns(debate) / (LOGS.length * 2 * Math.max(rounds, 1))) * 0.95;
+}
+
 /** How far a layer is, from 0 to 1. */
 export function share(state: Consult, layer: LayerId, rounds: number): number {
   const progress = state.layers[layer];
@@ -217,14 +229,6 @@ export function share(state: Consult, layer: LayerId, rounds: number): number {
     const own = state.agents.filter((agent) => agent.layer === layer);
     return own.length === 0 ? 0 : own.filter((agent) => agent.progress === "done").length / own.length;
   }
-  const all = moves(state);
-  const each = all.map((move) => {
-    const debate = state.debates[move];
-    if (!debate) return 0;
-    if (debate.score !== null) return 1;
-    // A little is left for the scores.
-    const turns = LOGS.reduce((sum, log) => sum + debate.conversations[log].critic + debate.conversations[log].judge, 0);
-    return (turns / (LOGS.length * 2 * Math.max(rounds, 1))) * 0.95;
-  });
+  const each = moves(state).map((move) => debated(state.debates[move], rounds));
   return each.length === 0 ? 0 : each.reduce((sum, one) => sum + one, 0) / each.length;
 }

@@ -34,15 +34,15 @@ export function useAsked<T>(path: string | null): Asked<T> {
   useEffect(() => {
     if (path === null) return;
     // Of several answers the one counts that was asked for last; none is waited for in vain.
-    const counts = () => latest.current === path && turn >= newest.current;
-    const took = (next: { value: T | null; problem: Problem | null } | ((before: T | null) => { value: T | null; problem: Problem | null })) => {
-      if (!counts()) return;
+    const take = (value: T | null, problem: Problem | null) => {
+      if (latest.current !== path || turn < newest.current) return;
       newest.current = turn;
-      setState((before) => ({ path, ...(typeof next === "function" ? next(before.path === path ? before.value : null) : next) }));
+      // What was known stays, where nothing better came.
+      setState((before) => ({ path, value: value ?? (before.path === path ? before.value : null), problem }));
     };
     get<T>(path).then(
-      (value) => took({ value, problem: null }),
-      (error: unknown) => took((value) => ({ value, problem: asProblem(error) })),
+      (value) => take(value, null),
+      (error: unknown) => take(null, asProblem(error)),
     );
   }, [path, turn]);
   // Nobody was there: they may be by now.

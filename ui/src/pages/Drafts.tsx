@@ -277,7 +277,7 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
               <Check aria-hidden className="size-4" />
               {changed ? "Accept all the same" : "Accept"}
             </Button>
-            <Input aria-label="What the worker is told" placeholder="What the worker is told" value={reason} onChange={(event) => setReason(event.target.value)} className="max-w-72 flex-1" />
+            <Input aria-label="What the worker is told" placeholder="What the worker is told" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
             <Button look="danger" disabled={doing} onClick={() => void decide("reject", { reason })}>
               <X aria-hidden className="size-4" />
               Reject

@@ -3,7 +3,7 @@
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { createContext, useContext } from "react";
 
-import { LOGS, moves, share, standing, type Conversation, type Debate, type LayerId, type Log } from "../../model/consult";
+import { debated, LOGS, moves, share, standing, type Conversation, type Debate, type LayerId, type Log } from "../../model/consult";
 import { count } from "../../model/words";
 import { Badge, cn } from "../../parts/ui";
 import { METRICS } from "../debate/Scores";
@@ -52,11 +52,31 @@ function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
         <span className="truncate px-[0.5em] text-[0.85em] text-soft" dir="auto">
           {inShort(layer)}
         </span>
+        {layer === "sandbox" && <Cells />}
       </div>
       <div className="absolute inset-x-9 bottom-3 h-1.5 overflow-hidden rounded-full bg-sunken">
         <div className="h-full bg-accent transition-[width] duration-300" style={{ width: `${part * 100}%` }} />
       </div>
     </div>
+  );
+}
+
+/** All debates at a glance: each fills as it goes, and has its colour once it is scored. */
+function Cells() {
+  const { state, rounds } = useConsultation();
+  return (
+    <span aria-hidden className="mx-auto mt-[0.6em] grid w-3/5 grid-cols-5 gap-[0.4em]">
+      {moves(state).map((move) => {
+        const debate = state.debates[move];
+        const scored = debate?.score != null;
+        return (
+          <span key={move} className="relative flex h-[2em] items-center justify-center overflow-hidden rounded-[0.3em] bg-sunken text-[0.8em]">
+            <span className={cn("absolute inset-y-0 left-0 transition-[width] duration-300", scored ? "bg-good/25" : "bg-accent/30")} style={{ width: `${debated(debate, rounds) * 100}%` }} />
+            <span className="relative text-ink tabular-nums">{scored ? debate.score : move}</span>
+          </span>
+        );
+      })}
+    </span>
   );
 }
 

@@ -4,7 +4,7 @@ import { ArrowDown } from "lucide-react";
 import { Tabs } from "radix-ui";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
-import { LOGS, type Debate, type Log } from "../../model/consult";
+import { LOGS, turns, type Debate, type Log } from "../../model/consult";
 import { useAsked, useText } from "../../model/hooks";
 import { Markdown } from "../../parts/Markdown";
 import { Said } from "../../parts/Said";
@@ -49,13 +49,13 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
   const chosen = LOGS.find((one) => one === log) ?? "i1";
   const { value, problem, again } = useAsked<unknown>(source.words);
   // Whenever somebody has spoken, the words are fetched.
-  const turns = debate ? LOGS.reduce((sum, one) => sum + debate.conversations[one].critic + debate.conversations[one].judge, 0) : 0;
+  const spoken = debate ? turns(debate) : 0;
   const anew = useRef(again);
   anew.current = again;
   useEffect(() => {
     const timer = setTimeout(() => anew.current(), 150);
     return () => clearTimeout(timer);
-  }, [turns, debate?.score]);
+  }, [spoken, debate?.score]);
   const entries = (value === null ? undefined : source.logs(value))?.[chosen] ?? [];
   const area = useRef<HTMLDivElement>(null);
   const show = (to: number, behavior: ScrollBehavior) =>
