@@ -1,8 +1,9 @@
 import { Scale } from "lucide-react";
 import { LazyMotion, MotionConfig } from "motion/react";
-import type { ReactNode } from "react";
+import { useEffect, useRef, type ReactNode } from "react";
 
-import { Drafts } from "./pages/Drafts";
+import { useAsked } from "./model/hooks";
+import { Drafts, type Workspaces } from "./pages/Drafts";
 import { Home } from "./pages/Home";
 import { RunPage } from "./pages/Run";
 import { System } from "./pages/System";
@@ -19,6 +20,7 @@ const PLACES = [
 export function App() {
   const { path } = useRoute();
   const here = path[0] ?? "";
+  const waiting = useWaiting(path.join("/"));
   return (
     <LazyMotion strict features={() => import("./parts/motion").then((motion) => motion.default)}>
       <MotionConfig reducedMotion="user" transition={{ duration: 0.35 }}>
@@ -48,6 +50,11 @@ export function App() {
                     )}
                   >
                     {name}
+                    {href === "/drafts" && waiting > 0 && (
+                      <span className="ml-1.5 rounded-full bg-doubt/15 px-1.5 text-xs font-medium text-doubt" aria-label={`${waiting} waiting`}>
+                        {waiting}
+                      </span>
+                    )}
                   </Link>
                 );
               })}
@@ -63,6 +70,15 @@ export function App() {
       </MotionConfig>
     </LazyMotion>
   );
+}
+
+/** How many drafts wait for somebody, looked for whenever they go somewhere else. */
+function useWaiting(path: string): number {
+  const { value, again } = useAsked<Workspaces>("/api/workspaces");
+  const anew = useRef(again);
+  anew.current = again;
+  useEffect(() => anew.current(), [path]);
+  return value?.workspaces.reduce((sum, one) => sum + one.waiting, 0) ?? 0;
 }
 
 function place(path: string[]): ReactNode {

@@ -12,7 +12,7 @@ import { Badge, Button, Card, Chip, cn, Coded, Empty, Heading, Input, Notice, ty
 import { go, Link, useTitle } from "../route";
 import { Unified } from "./drafts/Unified";
 
-interface Workspaces {
+export interface Workspaces {
   workspaces: { name: string; tools_on: boolean; waiting: number; open_drafts: number; blocked: string | null }[];
 }
 
@@ -303,6 +303,9 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
   );
 }
 
+/** Why it was decided like that, as the log has it. */
+const reasonsOf = ({ detail }: LogEntry): Reason[] => (Array.isArray(detail.reasons) ? (detail.reasons as Reason[]) : []);
+
 /** What happened to the drafts of a task. */
 function Log({ path, task }: { path: string; task: string }) {
   const { value } = useAsked<{ entries: LogEntry[] }>(`${path}/audit?task=${encodeURIComponent(task)}`);
@@ -319,7 +322,14 @@ function Log({ path, task }: { path: string; task: string }) {
               {entry.action}
               {typeof entry.detail.verdict === "string" && `: ${entry.detail.verdict}`}
             </span>
-            <span className="truncate text-soft">{entry.actor}</span>
+            <span className="text-soft" dir="auto">
+              {entry.actor}
+              {reasonsOf(entry).map((reason, nth) => (
+                <span key={nth} className="block">
+                  <Because reason={reason} />
+                </span>
+              ))}
+            </span>
           </li>
         ))}
       </ol>

@@ -7,13 +7,13 @@ import { post, type Run } from "../model/api";
 import { useDoing } from "../model/hooks";
 import { Said } from "../parts/Said";
 import { Button, FIELD, Textarea } from "../parts/ui";
-import { go } from "../route";
+import { go, useRoute } from "../route";
 
 interface Props {
   path: string;
   rounds: number;
   /** Those of a consultation; a debate has one, which need not be named. */
-  moves: string[];
+  moves: { id: string; title: string }[];
 }
 
 /** Who can be told something else. */
@@ -22,8 +22,10 @@ const ROLES = ["critic", "D1", "D2", "D3"] as const;
 export function Fork({ path, rounds, moves }: Props) {
   // The browser's own: it keeps the focus, and needs no style in line, which the policy of the server refuses.
   const dialog = useRef<HTMLDialogElement>(null);
-  const [round, setRound] = useState("");
-  const [move, setMove] = useState("");
+  // Whoever reads a round means that one.
+  const { query } = useRoute();
+  const [round, setRound] = useState(query.get("round") ?? "");
+  const [move, setMove] = useState(query.get("move") ?? "");
   const [role, setRole] = useState<string>(ROLES[0]);
   const [words, setWords] = useState("");
   const { doing, problem, perform } = useDoing();
@@ -67,13 +69,11 @@ export function Fork({ path, rounds, moves }: Props) {
                 Of
                 <select id={`${id}-move`} className={FIELD} value={move} disabled={round === ""} onChange={(event) => setMove(event.target.value)}>
                   <option value="">all debates</option>
-                  {[...moves]
-                    .sort((one, other) => Number(one.slice(1)) - Number(other.slice(1)))
-                    .map((one) => (
-                      <option key={one} value={one}>
-                        {one}
-                      </option>
-                    ))}
+                  {moves.map(({ id: one, title }) => (
+                    <option key={one} value={one}>
+                      {one} {title}
+                    </option>
+                  ))}
                 </select>
               </label>
             )}

@@ -16,7 +16,7 @@ interface Props extends Watched {
   line: Line;
   /** Of what can be forked: the rounds that there are, and the moves. */
   rounds?: number;
-  moves?: string[];
+  moves?: { id: string; title: string }[];
 }
 
 export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {

@@ -57,7 +57,7 @@ export function Heading({ className, ...rest }: HTMLAttributes<HTMLHeadingElemen
 export const TAB =
   "-mb-px cursor-pointer border-b-2 border-transparent px-3 py-2 text-sm text-soft hover:text-ink data-[state=active]:border-accent data-[state=active]:font-medium data-[state=active]:text-ink";
 
-export const FIELD = "w-full rounded-md border border-line bg-raised px-3 py-2 text-base placeholder:text-soft sm:text-sm";
+export const FIELD = "w-full rounded-md border border-line bg-raised px-3 py-2 text-base placeholder:text-soft disabled:opacity-50 sm:text-sm";
 
 export function Input({ className, ...rest }: InputHTMLAttributes<HTMLInputElement>) {
   return <input className={cn(FIELD, "min-h-9", className)} {...rest} />;

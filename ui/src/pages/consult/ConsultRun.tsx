@@ -3,7 +3,7 @@
 import { Tabs } from "radix-ui";
 import { lazy, Suspense, useCallback, useMemo } from "react";
 
-import { empty, reduce, type Log } from "../../model/consult";
+import { empty, moves, reduce, type Log } from "../../model/consult";
 import { useFollowed, type Watched } from "../../model/hooks";
 import { cn, Notice, TAB } from "../../parts/ui";
 import { go, useRoute, withQuery } from "../../route";
@@ -43,7 +43,7 @@ export default function ConsultRun(watched: Watched) {
   return (
     <Shared.Provider value={shared}>
       <div className="flex flex-1 flex-col">
-        <Head {...watched} line={line} rounds={shared.rounds} moves={Object.keys(state.debates)} />
+        <Head {...watched} line={line} rounds={shared.rounds} moves={moves(state).map((id) => ({ id, title: shared.titleOf(id) ?? "" }))} />
         {state.warnings.map((warning) => (
           <div key={warning} className="mb-3">
             <Notice tone="doubt" title={warning} />

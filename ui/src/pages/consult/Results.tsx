@@ -61,7 +61,7 @@ export function Results({ onOpen, onDocument }: Props) {
       </section>
       <All came={came} scored={scored} />
       <Others placed={came.other_moves} scored={scored} onOpen={onOpen} />
-      <p className="text-xs text-soft">Ties: {came.tie_rule}.</p>
+      {!came.flags.some((flag) => flag.kind === "tie") && <p className="text-xs text-soft">Ties: {came.tie_rule}.</p>}
     </div>
   );
 }
