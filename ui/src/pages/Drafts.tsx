@@ -315,7 +315,7 @@ function Log({ path, task }: { path: string; task: string }) {
       <summary className="cursor-pointer text-sm text-soft">What happened in this task, from the log</summary>
       <ol className="mt-2 grid gap-1 text-xs">
         {value.entries.map((entry) => (
-          <li key={entry.id} className="flex gap-3">
+          <li key={entry.id} className="flex flex-wrap gap-x-3">
             <span className="w-10 shrink-0 text-right text-soft tabular-nums">{entry.id}</span>
             <time className="shrink-0 text-soft">{new Date(entry.at).toLocaleString()}</time>
             <span className="shrink-0">
@@ -324,12 +324,12 @@ function Log({ path, task }: { path: string; task: string }) {
             </span>
             <span className="text-soft" dir="auto">
               {entry.actor}
-              {reasonsOf(entry).map((reason, nth) => (
-                <span key={nth} className="block">
-                  <Because reason={reason} />
-                </span>
-              ))}
             </span>
+            {reasonsOf(entry).map((reason, nth) => (
+              <span key={nth} className="w-full pl-13 wrap-anywhere" dir="auto">
+                <Because reason={reason} />
+              </span>
+            ))}
           </li>
         ))}
       </ol>
