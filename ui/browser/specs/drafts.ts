@@ -57,7 +57,7 @@ test("a draft is looked at, accepted and undone; others are rejected, or come to
   await page.getByRole("textbox", { name: "What the worker is told" }).fill("Not before Friday");
   await page.getByRole("button", { name: "Reject" }).click();
   await expect(page.getByRole("button", { name: "Reject" })).toBeHidden();
-  await expect(main.getByText("Not before Friday")).toBeVisible();
+  await expect(main.getByText("Not before Friday").first()).toBeVisible();
   expect(await onDisk()).toBe(OLD);
 
   // What has changed meanwhile is not overwritten unawares.
