@@ -52,7 +52,7 @@ function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
         <span className="truncate px-[0.5em] text-[0.85em] text-soft" dir="auto">
           {inShort(layer)}
         </span>
-        {layer === "sandbox" && <Cells />}
+        {far && layer === "sandbox" && <Cells />}
       </div>
       <div className="absolute inset-x-9 bottom-3 h-1.5 overflow-hidden rounded-full bg-sunken">
         <div className="h-full bg-accent transition-[width] duration-300" style={{ width: `${part * 100}%` }} />
