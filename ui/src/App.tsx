@@ -1,6 +1,6 @@
 import { Scale } from "lucide-react";
 import { LazyMotion, MotionConfig } from "motion/react";
-import { useEffect, useRef, type ReactNode } from "react";
+import { useEffect, type ReactNode } from "react";
 
 import { useAsked } from "./model/hooks";
 import { Drafts, type Workspaces } from "./pages/Drafts";
@@ -75,9 +75,7 @@ export function App() {
 /** How many drafts wait for somebody, looked for whenever they go somewhere else. */
 function useWaiting(path: string): number {
   const { value, again } = useAsked<Workspaces>("/api/workspaces");
-  const anew = useRef(again);
-  anew.current = again;
-  useEffect(() => anew.current(), [path]);
+  useEffect(again, [again, path]);
   return value?.workspaces.reduce((sum, one) => sum + one.waiting, 0) ?? 0;
 }
 

@@ -8,7 +8,7 @@ import { follow, type Following, type Line, type Told, type Wrote } from "./stre
 export interface Asked<T> {
   value: T | null;
   problem: Problem | null;
-  /** Asks once more. */
+  /** Asks once more; the same function always. */
   again: () => void;
 }
 
@@ -129,8 +129,6 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
   const [state, take] = useReducer((before: S, told: Told[]) => told.reduce(reduce, before), null, start);
   const [live, write] = useReducer((before: Live, wrote: Wrote | null) => (wrote ? heard(before, wrote) : {}), {});
   const [line, setLine] = useState<Line>("connecting");
-  const anew = useRef(again);
-  anew.current = again;
   const following = useRef<Following | null>(null);
   useEffect(() => {
     following.current = follow(`/api/runs/${encodeURIComponent(run.id)}/events`, {
@@ -140,19 +138,19 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
       told: (told) => {
         take(told);
         // How it stands has changed.
-        if (told.some((one) => one.name === "run_ended")) anew.current();
+        if (told.some((one) => one.name === "run_ended")) again();
       },
     });
     return () => following.current?.stop();
-  }, [run.id]);
+  }, [run.id, again]);
   // What it took is asked for now and then, as long as it takes more; and whether somebody has it go on.
   const { status } = run;
   useEffect(() => {
     if (status === "running") following.current?.goOn();
     if (status === "done") return;
-    const timer = setInterval(() => anew.current(), status === "running" ? 3000 : 10_000);
+    const timer = setInterval(again, status === "running" ? 3000 : 10_000);
     return () => clearInterval(timer);
-  }, [status]);
+  }, [status, again]);
   return { state, line, live };
 }
 
@@ -163,19 +161,18 @@ export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number
   // Of those that are under way nothing but the end changes how they are shown.
   const known = useRef(new Set<string>());
   known.current = new Set(asked.value?.runs.filter((run) => run.status === "running").map((run) => run.id));
-  const again = useRef(asked.again);
-  again.current = asked.again;
+  const { again } = asked;
   useEffect(
     () =>
       follow("/api/events", {
-        snapshot: () => again.current(),
+        snapshot: again,
         line: setLine,
         told: (told) => {
           const news = (one: Told) => one.name === "run_ended" || (one.run !== undefined && !known.current.has(one.run));
-          if (told.some(news)) again.current();
+          if (told.some(news)) again();
         },
       }).stop,
-    [],
+    [again],
   );
   return { ...asked, line };
 }

@@ -137,13 +137,14 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
   const [line, setLine] = useState<Line>("connecting");
   // Whatever happens here, whoever does it.
   const [news, hear] = useReducer((before: number) => before + 1, 0);
-  const anew = useRef(() => {});
-  anew.current = () => {
-    again();
-    onNews();
-    hear();
-  };
-  useEffect(() => follow(`${path}/events`, { snapshot: () => {}, line: setLine, told: () => anew.current() }).stop, [path]);
+  useEffect(() => {
+    const told = () => {
+      again();
+      onNews();
+      hear();
+    };
+    return follow(`${path}/events`, { snapshot: () => {}, line: setLine, told }).stop;
+  }, [path, again, onNews]);
   // What is shown stays, though others come in: nobody accepts what they have not seen.
   const shown = useRef<string | null>(null);
   if (problem) return <Said problem={problem} />;
@@ -211,11 +212,9 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
   const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
   const at = `${path}/submissions/${encodeURIComponent(id)}`;
   const { value, problem, again } = useAsked<Submission>(at);
-  const anew = useRef(again);
-  anew.current = again;
   useEffect(() => {
-    if (news > 0) anew.current();
-  }, [news]);
+    if (news > 0) again();
+  }, [again, news]);
   const { doing, problem: refused, perform } = useDoing();
   const [reason, setReason] = useState("");
   if (problem) return <Said problem={problem} />;

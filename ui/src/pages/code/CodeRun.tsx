@@ -43,15 +43,13 @@ export default function CodeRun(watched: Watched) {
   const { run } = watched;
   const { state, line, live } = useFollowed(watched, none, add);
   const path = `/api/runs/${encodeURIComponent(run.id)}`;
-  const said = useAsked<{ attempts: Attempt[] }>(`${path}/transcripts`);
-  const left = useAsked<Artifacts>(`${path}/artifacts`);
-  const again = useRef({ said: said.again, left: left.again });
-  again.current = { said: said.again, left: left.again };
+  const { value: said, again: askSaid } = useAsked<{ attempts: Attempt[] }>(`${path}/transcripts`);
+  const { value: left, again: askLeft } = useAsked<Artifacts>(`${path}/artifacts`);
   useEffect(() => {
-    again.current.said();
-    again.current.left();
-  }, [state.length]);
-  const attempts = said.value?.attempts ?? [];
+    askSaid();
+    askLeft();
+  }, [askSaid, askLeft, state.length]);
+  const attempts = said?.attempts ?? [];
   const running = run.status === "running";
   const last = state.at(-1)?.name;
   return (
@@ -75,7 +73,7 @@ export default function CodeRun(watched: Watched) {
           </Place>
         )}
       </ol>
-      <Files path={path} files={left.value?.left ?? []} />
+      <Files path={path} files={left?.left ?? []} />
     </>
   );
 }

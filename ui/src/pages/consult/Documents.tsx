@@ -1,7 +1,7 @@
 // Every document of a consultation, to be read or kept.
 
 import { Download } from "lucide-react";
-import { useEffect, useRef } from "react";
+import { useEffect } from "react";
 
 import type { Run } from "../../model/api";
 import { useAsked, useText } from "../../model/hooks";
@@ -36,9 +36,7 @@ interface Props {
 
 export function Documents({ run, told, name, onOpen }: Props) {
   const { value, problem, again } = useAsked<Files>(`/api/runs/${encodeURIComponent(run.id)}/documents`);
-  const anew = useRef(again);
-  anew.current = again;
-  useEffect(() => anew.current(), [told, run.status]);
+  useEffect(again, [again, told, run.status]);
   if (problem && !value) return <Said problem={problem} />;
   if (!value) return <p className="text-sm text-soft">Looking…</p>;
   if (value.files.length === 0) return <Empty title="No documents yet">They are here as soon as they are written.</Empty>;

@@ -50,12 +50,10 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
   const { value, problem, again } = useAsked<unknown>(source.words);
   // Whenever somebody has spoken, the words are fetched.
   const spoken = debate ? turns(debate) : 0;
-  const anew = useRef(again);
-  anew.current = again;
   useEffect(() => {
-    const timer = setTimeout(() => anew.current(), 150);
+    const timer = setTimeout(again, 150);
     return () => clearTimeout(timer);
-  }, [spoken, debate?.score]);
+  }, [again, spoken, debate?.score]);
   const entries = (value === null ? undefined : source.logs(value))?.[chosen] ?? [];
   const area = useRef<HTMLDivElement>(null);
   const show = (to: number, behavior: ScrollBehavior) =>
