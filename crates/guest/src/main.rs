@@ -1,9 +1,10 @@
 //! The guest: one small static program that is inside every sandbox, and the home of all `unsafe`.
 //!
-//! It has two parts. `keep` builds a jail around itself and watches over it from outside
-//! ([`jail`]); in other sandboxes something else built the walls. `serve`, inside, does what the host
-//! asks on the channel that is its standard input and output ([`serve`]): it runs programs, each
-//! confined once more ([`confine`]), and reads and writes files.
+//! It has several parts. `keep` builds a jail around itself and watches over it from outside
+//! ([`jail`]); `init` is the first process of a machine ([`machine`]); in other sandboxes something
+//! else built the walls. `serve`, inside, does what the host asks on the channel that is its standard
+//! input and output ([`serve`]): it runs programs, each confined once more ([`confine`]), and reads and
+//! writes files. `ticks` tells how fast this processor counts.
 //!
 //! It is single-threaded throughout: whatever follows a fork may do as it likes.
 
@@ -12,6 +13,7 @@ mod files;
 mod flow;
 mod jail;
 mod link;
+mod machine;
 mod prepared;
 mod program;
 mod seccomp;
@@ -26,9 +28,10 @@ fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"assize-guest");
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("keep") => jail::keep(),
-        Some("serve") => serve::serve(None),
-        _ => Err("this program is started by assize inside its sandboxes, as `keep` or `serve`"
-            .to_owned()),
+        Some("serve") => serve::serve(None, None),
+        Some("init") => machine::init(),
+        Some("ticks") => machine::tell_ticks(),
+        _ => Err("this program is started by assize inside its sandboxes".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

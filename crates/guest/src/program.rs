@@ -16,6 +16,7 @@ use crate::confine::Confinement;
 use crate::files;
 use crate::flow::{Input, Output};
 use crate::link::Link;
+use crate::machine::Group;
 use crate::prepared::Prepared;
 use crate::sys::{self, Pid, Reaped};
 
@@ -24,6 +25,8 @@ pub(crate) struct Starter {
     pub(crate) confinement: Rc<Confinement>,
     /// The user that programs become, where that is another than the guest's.
     pub(crate) user: Option<u32>,
+    /// What they become members of, where that is for the guest to do.
+    pub(crate) group: Option<Rc<Group>>,
 }
 
 /// A process just started, with the ends of its pipes that are ours.
@@ -99,14 +102,15 @@ impl Starter {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        let confinement = ForChild(Rc::clone(&self.confinement));
+        let (confinement, group) = (Rc::clone(&self.confinement), self.group.clone());
+        let child = ForChild { confinement, group };
         sys::before_exec(&mut command, move || {
             sys::unblock_signals();
             rustix::process::setsid()?;
             if let Some(door) = &door {
                 sys::give_as(door, DOOR)?;
             }
-            confinement.get().apply()
+            child.apply()
         });
         let child = command.spawn().map_err(|error| not_started(name, cwd, &error))?;
         let pid = child.id().cast_signed();
@@ -150,7 +154,10 @@ fn pipe_with_mode(mode: u32) -> Result<(OwnedFd, OwnedFd), Failure> {
 }
 
 /// What a closure that runs in the child needs: the guest has one thread, and the child is a copy.
-struct ForChild(Rc<Confinement>);
+struct ForChild {
+    confinement: Rc<Confinement>,
+    group: Option<Rc<Group>>,
+}
 
 #[expect(
     unsafe_code,
@@ -164,8 +171,11 @@ mod for_child {
 }
 
 impl ForChild {
-    fn get(&self) -> &Confinement {
-        &self.0
+    fn apply(&self) -> std::io::Result<()> {
+        if let Some(group) = &self.group {
+            group.enter()?;
+        }
+        self.confinement.apply()
     }
 }
 
@@ -212,6 +222,8 @@ pub(crate) struct Program {
     pub(crate) ends_all: bool,
     pub(crate) timed_out: bool,
     pub(crate) out_of_memory: bool,
+    /// How many had been killed for want of memory before it began, where that is known.
+    pub(crate) killed_before: u64,
 }
 
 impl Program {
@@ -240,6 +252,7 @@ impl Program {
             ends_all: exec.ends_all,
             timed_out: false,
             out_of_memory: false,
+            killed_before: 0,
         }
     }
 

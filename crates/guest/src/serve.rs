@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::confine::{self, Confinement};
 use crate::files::{self, Reading, Writing};
 use crate::link::Link;
+use crate::machine::{self, Home};
 use crate::prepared::Prepared;
 use crate::program::{Program, Starter};
 use crate::sys::{self, Pid};
@@ -42,17 +43,19 @@ struct Server {
     preparing: Option<StreamId>,
     children: OwnedFd,
     buffer: Vec<u8>,
+    /// The machine that we are the first process of, where we are.
+    home: Option<Home>,
 }
 
 /// Serves the host until it is gone. Programs become the user, where one is given.
-pub(crate) fn serve(user: Option<u32>) -> Result<(), String> {
+pub(crate) fn serve(user: Option<u32>, home: Option<Home>) -> Result<(), String> {
     // Nobody under the same user may look at us or at what we hold.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| format!("cannot hide from programs: {error}"))?;
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
     confine::make_writable_folders();
     let children = sys::children_signal().map_err(|error| format!("signals: {error}"))?;
-    let server = Server {
+    let mut server = Server {
         link: Link::new()?,
         user,
         starter: None,
@@ -63,7 +66,11 @@ pub(crate) fn serve(user: Option<u32>) -> Result<(), String> {
         preparing: None,
         children,
         buffer: vec![0; 64 * 1024],
+        home,
     };
+    if server.home.is_some() {
+        server.say_welcome().map_err(|error| error.to_string())?;
+    }
     server.run().map_err(|error| format!("the host sent {error}"))
 }
 
@@ -217,10 +224,25 @@ impl Server {
     }
 
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
+        match (&self.home, &hello.machine) {
+            (Some(home), Some(told)) => {
+                machine::wake(home, told).map_err(FrameError::Unreadable)?;
+            }
+            (None, None) => {}
+            _ => return Err(FrameError::Unreadable("a hello that was meant for others".into())),
+        }
         self.watch_memory = hello.limits.watch_memory;
         self.env = hello.env;
         let confinement = Confinement::new(hello.limits).map_err(FrameError::Unreadable)?;
-        self.starter = Some(Starter { confinement: Rc::new(confinement), user: self.user });
+        self.starter = Some(Starter {
+            confinement: Rc::new(confinement),
+            user: self.user,
+            group: self.home.as_ref().map(|home| Rc::clone(&home.group)),
+        });
+        self.say_welcome()
+    }
+
+    fn say_welcome(&mut self) -> Result<(), FrameError> {
         let welcome = Welcome { version: VERSION };
         Frame::put_message(self.link.out(), Kind::Hello, 0, &welcome)
     }
@@ -243,7 +265,11 @@ impl Server {
                     Some(waiting) => release(id, waiting, &exec, starter),
                     None => starter.run(id, &exec),
                 };
-                program.map(|program| Some(Stream::Program(program)))
+                program.map(|mut program| {
+                    program.killed_before =
+                        self.home.as_ref().map_or(0, |home| home.group.killed());
+                    Some(Stream::Program(program))
+                })
             }
             Request::Prepare(prepare) => starter.prepare(&prepare).map(|prepared| {
                 self.prepared = Some(prepared);
@@ -275,16 +301,6 @@ impl Server {
                     message: "no such program runs, or no such signal".to_owned(),
                 }),
             },
-            Request::Reseed { entropy, unix_nanos } => sys::reseed_kernel(&entropy)
-                .and_then(|()| sys::set_clock(unix_nanos))
-                .map(|()| {
-                    self.link.reply(id, &Reply::Done);
-                    None
-                })
-                .map_err(|error| Failure {
-                    cause: Cause::Denied,
-                    message: format!("this sandbox has no clock or randomness of its own: {error}"),
-                }),
         };
         if let Some(stream) = outcome? {
             self.streams.insert(id, stream);
@@ -297,13 +313,17 @@ impl Server {
         let mut signals = [0; 256];
         while rustix::io::read(&self.children, &mut signals).is_ok() {}
         let mut late = Vec::new();
-        while let Some(reaped) = sys::reap() {
+        while let Some(mut reaped) = sys::reap() {
             let program = self.streams.values_mut().find_map(|stream| match stream {
                 Stream::Program(program) if program.pid == reaped.pid => Some(program),
                 _ => None,
             });
             match program {
                 Some(program) => {
+                    if let Some(Home { group, .. }) = &self.home {
+                        program.out_of_memory |= group.killed() > program.killed_before;
+                        reaped.peak_bytes = group.peak().unwrap_or(reaped.peak_bytes);
+                    }
                     program.note_end(&reaped);
                     late.extend(program.ends_all.then_some(program.pid));
                 }

@@ -225,6 +225,37 @@ pub(crate) fn set_clock(unix_nanos: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Has this process not interrupt others when there is something for it to do: with one processor for
+/// all, it would do so for every byte that they write. What it starts is as any other.
+pub(crate) fn yield_to_programs() -> io::Result<()> {
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    let policy = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the pointer is to a whole sched_param that lives through the call.
+    checked(unsafe { libc::sched_setscheduler(0, policy, &raw const ordinary) }.into())?;
+    Ok(())
+}
+
+/// Adds a module to the kernel.
+pub(crate) fn load_module(file: impl AsFd) -> io::Result<()> {
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: the arguments are an empty C string, and the descriptor is open through the call.
+    checked(unsafe { libc::syscall(libc::SYS_finit_module, fd, c"".as_ptr(), 0) })?;
+    Ok(())
+}
+
+/// What this processor has counted since it began.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn ticks() -> Option<u64> {
+    // SAFETY: every processor of this kind has the instruction, and nobody takes it from programs.
+    Some(unsafe { core::arch::x86_64::_rdtsc() })
+}
+
+/// Other processors do not need to be asked.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn ticks() -> Option<u64> {
+    None
+}
+
 /// Waits for a child to end. `false` when there is none left.
 pub(crate) fn wait_any() -> bool {
     // SAFETY: no pointer but null is given.

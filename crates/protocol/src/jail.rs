@@ -26,6 +26,21 @@ pub struct Setup {
     /// The users of the host that the guest and the programs become; the caller's own if `None`.
     pub users: Option<Users>,
     pub host_name: String,
+    /// What is run in it instead of the guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulator: Option<Emulator>,
+}
+
+/// A program that is a machine. It has the channel as its descriptor 3, and from 4 on those that
+/// came with this message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Emulator {
+    pub argv: Vec<String>,
+    /// The most memory that it may map.
+    pub address_space: u64,
+    /// A group of the host that it stays a member of, for the sake of a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
 }
 
 /// A folder or file of the host, seen inside.

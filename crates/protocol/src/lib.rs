@@ -16,11 +16,11 @@ mod message;
 pub use frame::{Decoder, Frame, FrameError, Kind, MAX_DATA, MAX_FRAME, StreamId};
 pub use message::{
     Answer, Call, Cause, Ended, Entry, EntryKind, Exec, ExecLimits, Failure, GuestLimits, Hello,
-    Prepare, Reply, Request, Welcome,
+    Machine, Prepare, Reply, Request, Welcome,
 };
 
 /// Raised whenever host and guest would misunderstand each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The bytes that may be under way on one port of one stream.
 pub const WINDOW: u32 = 256 * 1024;

@@ -13,9 +13,30 @@ pub struct Hello {
     /// The environment of every program, unless it is told otherwise.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// For a guest that is the first process of a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
 }
 
-/// What the guest answers to it.
+/// What a machine has to be told that was asleep, and that many others were copied from.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Fresh randomness, and the right time.
+    pub entropy: Vec<u8>,
+    pub unix_nanos: u64,
+    /// What all programs together may use: memory, processes and threads, thousandths of a processor.
+    pub memory: u64,
+    pub processes: u64,
+    pub cpu_millis: u32,
+    /// The size of the disk in memory, and how many files it takes.
+    pub disk_bytes: u64,
+    pub disk_files: u64,
+    /// Where the second disk is seen, if there is something on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<String>,
+}
+
+/// What the guest answers to it; in a machine it also says so by itself once it is up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Welcome {
     pub version: u32,
@@ -55,8 +76,6 @@ pub enum Request {
     List { path: String },
     /// Removes a file, or a folder with all that is in it.
     Remove { path: String },
-    /// Fresh randomness and the right time, for a machine that woke up from a snapshot.
-    Reseed { entropy: Vec<u8>, unix_nanos: u64 },
 }
 
 /// A program to run.
@@ -138,7 +157,7 @@ pub struct Ended {
     pub signal: Option<i32>,
     #[serde(default)]
     pub timed_out: bool,
-    /// The guest's own watch over memory ended it.
+    /// It or a part of it was ended for want of memory, as far as the guest knows.
     #[serde(default)]
     pub out_of_memory: bool,
     #[serde(default)]
@@ -147,7 +166,7 @@ pub struct Ended {
     #[serde(default)]
     pub disk_full: bool,
     pub micros: u64,
-    /// Of the largest process of it.
+    /// Of the largest process of it; in a machine, of all that ever ran there.
     #[serde(default)]
     pub peak_bytes: u64,
     /// It had been prepared.

@@ -289,6 +289,18 @@ impl Group {
         setup.group_v2 = self.second.as_ref().map(text);
     }
 
+    /// Gives another share of the processor than the groups were made with, where one is kept at all.
+    pub(crate) fn share(&self, limits: &Limits) {
+        let quota = quota(limits);
+        for folder in &self.first {
+            // One of them is the processor's.
+            let _ = write(folder, "cpu.cfs_quota_us", quota);
+        }
+        if let Some(folder) = &self.second {
+            let _ = write(folder, "cpu.max", format!("{quota} {PERIOD}"));
+        }
+    }
+
     pub(crate) fn account(&self) -> Account {
         self.memory.as_ref().and_then(Memory::read).unwrap_or_default()
     }

@@ -15,12 +15,14 @@ mod harvest;
 mod interpreter;
 pub mod jail;
 mod manager;
+pub mod microvm;
 mod pool;
 mod registry;
 pub mod rootfs;
 mod sandbox;
 mod spec;
 mod visit;
+mod words;
 mod work;
 
 pub use assize_protocol::{Cause, Entry, EntryKind};

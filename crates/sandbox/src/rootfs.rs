@@ -20,7 +20,7 @@ use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE};
 pub(crate) const GUEST: &str = "/.assize/guest";
 
 /// Where the workspace really is: on the one disk that can be written to.
-const WORKSPACE_FOLDER: &str = "/tmp/workspace";
+pub(crate) const WORKSPACE_FOLDER: &str = "/tmp/workspace";
 
 /// Raised whenever what is added changes other than by its contents.
 const LAYOUT: u32 = 1;

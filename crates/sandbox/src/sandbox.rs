@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use assize_protocol::{
     Cause, Ended, Entry, Exec, ExecLimits, Failure, GuestLimits, Hello, Prepare, Reply, Request,
@@ -98,8 +98,12 @@ impl Sandbox {
         backend: Arc<dyn Backend>,
     ) -> Result<Sandbox, SandboxError> {
         // Its limits were laid on when it was made.
-        let hello =
-            Hello { version: VERSION, limits: GuestLimits::default(), env: BTreeMap::new() };
+        let hello = Hello {
+            version: VERSION,
+            limits: GuestLimits::default(),
+            env: BTreeMap::new(),
+            machine: None,
+        };
         let started = visit::visit(door, &record.id, &hello).await?;
         let inner = Inner {
             started,
@@ -335,17 +339,6 @@ impl Sandbox {
     /// When there is none, or it cannot be removed.
     pub async fn remove(&self, path: &str) -> Result<(), SandboxError> {
         self.ask(&Request::Remove { path: path.to_owned() }).await.map(drop)
-    }
-
-    /// Gives fresh randomness and the right time to a machine that woke up from a snapshot.
-    ///
-    /// # Errors
-    /// When the sandbox has no clock of its own: it shares the host's.
-    pub async fn reseed(&self, entropy: &[u8], now: SystemTime) -> Result<(), SandboxError> {
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let unix_nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let entropy = entropy.to_vec();
-        self.ask(&Request::Reseed { entropy, unix_nanos }).await.map(drop)
     }
 
     /// Ends everything in it at once, and waits until nothing of it is left.

@@ -6,15 +6,18 @@
 //! keeper removes what is left (the groups of the kernel's accounting; mounts, networks and memory
 //! disks go by themselves).
 
+mod emulator;
 mod root;
 mod users;
 
 use std::fs;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use assize_protocol::jail::{Built, Setup};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::serve;
@@ -52,11 +55,11 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
 pub(crate) fn keep() -> Result<(), String> {
     // What is meant for the host's terminal or group is not meant for us.
     let _ = rustix::process::setsid();
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
+    let (line, handed) = hear_host().map_err(|error| format!("hearing the host: {error}"))?;
     let setup: Setup =
-        serde_json::from_str(&line).map_err(|error| format!("the host sent no jail: {error}"))?;
-    let built = build(&setup);
+        serde_json::from_slice(&line).map_err(|error| format!("the host sent no jail: {error}"))?;
+    let built = build(&setup, &handed);
+    drop(handed);
     let answer = match &built {
         Ok(jail) => Built::Ready {
             pid: jail.pid.cast_unsigned(),
@@ -81,12 +84,35 @@ pub(crate) fn keep() -> Result<(), String> {
     Ok(())
 }
 
+/// One line, and the descriptors that came with it.
+fn hear_host() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let (mut line, mut handed) = (Vec::new(), Vec::new());
+    while !line.ends_with(b"\n") {
+        let mut piece = [0; 16 * 1024];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(emulator::MOST))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut pieces = [IoSliceMut::new(&mut piece)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let heard = recvmsg(rustix::stdio::stdin(), &mut pieces, &mut control, flags)?.bytes;
+        if heard == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        line.extend_from_slice(&piece[..heard]);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                handed.extend(descriptors);
+            }
+        }
+    }
+    Ok((line, handed))
+}
+
 struct Jail {
     pid: Pid,
     has_proc: bool,
 }
 
-fn build(setup: &Setup) -> Result<Jail, Step> {
+fn build(setup: &Setup, handed: &[OwnedFd]) -> Result<Jail, Step> {
     // The host closes the jail's life by closing ours; and a keeper that is killed takes it along.
     let (mut from_child, to_parent) = pipe()?;
     let (from_parent, mut to_child) = pipe()?;
@@ -95,10 +121,11 @@ fn build(setup: &Setup) -> Result<Jail, Step> {
         sys::clone_into_namespaces(NAMESPACES, groups.second.as_ref()).step("making namespaces")?
     else {
         drop(to_child);
-        inside(setup, &groups.first, from_parent, to_parent);
+        inside(setup, handed, &groups.first, from_parent, to_parent);
     };
     drop((to_parent, from_parent));
-    if let Err(step) = users::map(pid, setup.users) {
+    let group = setup.emulator.as_ref().and_then(|emulator| emulator.group);
+    if let Err(step) = users::map(pid, setup.users, group) {
         sys::kill(pid, libc::SIGKILL);
         return Err(step);
     }
@@ -149,6 +176,7 @@ fn die_with_the_keeper() -> Result<(), Step> {
 /// The life of the jail's first process: it builds the rest around itself, and serves.
 fn inside(
     setup: &Setup,
+    handed: &[OwnedFd],
     groups: &[fs::File],
     mut from_parent: fs::File,
     mut to_parent: fs::File,
@@ -172,13 +200,19 @@ fn inside(
     if outcome.is_err() || heard.is_err() {
         std::process::exit(1);
     }
+    if let Some(emulator) = &setup.emulator {
+        let error = emulator::become_it(emulator, setup.users.is_some(), handed);
+        let words = format!("{} cannot be started: {error}", emulator.argv[0]);
+        let _ = rustix::io::write(rustix::stdio::stderr(), words.as_bytes());
+        std::process::exit(1);
+    }
     // The channel is all that is kept: as input and as output.
     if rustix::stdio::dup2_stdin(rustix::stdio::stdout()).is_err() {
         std::process::exit(1);
     }
     sys::close_from(3);
     let user = setup.users.map(|_| users::PROGRAM);
-    let code = match serve::serve(user) {
+    let code = match serve::serve(user, None) {
         Ok(()) => 0,
         Err(message) => {
             let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());

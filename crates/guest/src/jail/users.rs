@@ -11,13 +11,17 @@ use crate::sys::Pid;
 /// The user that programs are inside, and the guest too where there is only one.
 pub(crate) const PROGRAM: u32 = 1000;
 
+/// The number that a group of the host has inside, where one is kept.
+pub(crate) const KEPT: u32 = 1001;
+
 /// Says which users of the host those inside are. Done from outside, by whoever made the jail.
-pub(crate) fn map(pid: Pid, users: Option<Users>) -> Result<(), Step> {
+pub(crate) fn map(pid: Pid, users: Option<Users>, kept: Option<u32>) -> Result<(), Step> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let (user_map, group_map) = match users {
         Some(Users { guest, program }) => {
             let both = format!("0 {guest} 1\n{PROGRAM} {program} 1\n");
-            (both.clone(), both)
+            let kept = kept.map(|group| format!("{KEPT} {group} 1\n")).unwrap_or_default();
+            (both.clone(), format!("{both}{kept}"))
         }
         None => {
             // The kernel asks for this of those who map only themselves.
@@ -36,6 +40,18 @@ pub(crate) fn become_guest() -> Result<(), Step> {
     set_thread_groups(&[]).step("leaving groups")?;
     set_thread_res_gid(group, group, group).step("becoming the guest's group")?;
     set_thread_res_uid(user, user, user).step("becoming the guest's user")
+}
+
+/// Becomes the user that programs are, with no rights at all, and a member of the group that is kept.
+pub(crate) fn become_program(with_group: bool) -> std::io::Result<()> {
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    let user = rustix::process::Uid::from_raw(PROGRAM);
+    let group = rustix::process::Gid::from_raw(PROGRAM);
+    let kept = [rustix::process::Gid::from_raw(KEPT)];
+    set_thread_groups(if with_group { &kept } else { &[] })?;
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)?;
+    Ok(())
 }
 
 /// Gives up all rights but those to start programs as another user and to end them, which only

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bollard::container::{AttachContainerResults, LogOutput};
@@ -11,28 +10,9 @@ use bytes::{Buf, Bytes};
 use futures_util::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The most that is kept of what the guest says beside the channel.
-const MOST_WORDS: usize = 4096;
+use crate::words::Words;
 
 type Outputs = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
-
-/// What the guest wrote to its standard error.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Words(Arc<Mutex<Vec<u8>>>);
-
-impl Words {
-    fn add(&self, bytes: &[u8]) {
-        let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = MOST_WORDS.saturating_sub(words.len());
-        words.extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
-
-    pub(crate) fn get(&self) -> Option<String> {
-        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = String::from_utf8_lossy(&words).trim().to_owned();
-        (!words.is_empty()).then_some(words)
-    }
-}
 
 /// What the guest writes is read, what is written it reads; its words are put aside.
 pub(crate) fn connection(
@@ -61,7 +41,9 @@ impl AsyncRead for Reader {
         while self.current.is_empty() {
             match ready!(self.outputs.as_mut().poll_next(cx)) {
                 Some(Ok(LogOutput::StdOut { message })) => self.current = message,
-                Some(Ok(LogOutput::StdErr { message })) => self.words.add(&message),
+                Some(Ok(LogOutput::StdErr { message })) => {
+                    self.words.add(&message);
+                }
                 // Nothing else is sent without a terminal.
                 Some(Ok(LogOutput::StdIn { .. } | LogOutput::Console { .. })) => {}
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),

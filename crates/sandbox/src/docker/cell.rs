@@ -12,10 +12,10 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 
-use super::attached::Words;
 use super::engine::Fault;
 use crate::backend::{Account, Cell};
 use crate::cgroup::Memory;
+use crate::words::Words;
 
 /// How long a container may take to go. The engine goes on without us.
 const END: Duration = Duration::from_secs(20);

@@ -33,7 +33,7 @@ use crate::error::SandboxError;
 use crate::interpreter::Language;
 use crate::sandbox::environment;
 use crate::spec::Spec;
-use attached::Words;
+use crate::words::Words;
 use cell::DockerCell;
 use engine::{Client, Engine, Fault};
 pub use image::ImageInfo;
@@ -198,8 +198,8 @@ impl Backend for Docker {
         let limits = GuestLimits { file_bytes: spec.limits.disk, ..GuestLimits::default() };
         let words = Words::default();
         let connection = attached::connection(launched.attached, words.clone());
-        let channel =
-            Channel::over(connection, &Hello { version: VERSION, limits, env: environment(&[]) });
+        let hello = Hello { version: VERSION, limits, env: environment(&[]), machine: None };
+        let channel = Channel::over(connection, &hello);
         let (made, welcome) = tokio::join!(
             cell::look_at(&client.api, &launched.id),
             tokio::time::timeout(WELCOME, channel.welcome()),

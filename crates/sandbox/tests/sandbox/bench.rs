@@ -1,9 +1,10 @@
 //! A backend to test, a folder for its records, and short ways to say what is tested.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_sandbox::docker::{Docker, Options};
+use assize_sandbox::microvm::{self, Microvm};
 use assize_sandbox::{
     Backend, Command, Finished, Interpreter, Isolation, Language, Limits, Manager, Sandbox,
     SandboxError, Spec,
@@ -28,8 +29,27 @@ pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, St
             found.image.map_err(|reason| format!("the image: {reason}"))?;
             Ok(Arc::new(docker))
         }
-        Isolation::Microvm => Err("there is no such backend".to_owned()),
+        Isolation::Microvm => {
+            let microvm = microvm();
+            microvm.is_ready().map_err(|error| error.to_string())?;
+            Ok(Arc::new(microvm))
+        }
     }
+}
+
+/// How much longer programs may take in a machine that is emulated.
+const SLOWER: u32 = 4;
+
+/// Machines, from where the program itself keeps what they are made from.
+pub(crate) fn microvm() -> Microvm {
+    let (cache, search) = (cache(), std::env::var_os("PATH"));
+    Microvm::new(microvm::Options { cache, search, ..microvm::Options::default() })
+}
+
+pub(crate) fn cache() -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    cache.unwrap_or_default().join("assize")
 }
 
 pub(crate) struct Bench {
@@ -51,6 +71,11 @@ impl Bench {
     pub(crate) async fn with(&self, change: impl FnOnce(&mut Limits)) -> Sandbox {
         let mut spec = Spec::default();
         change(&mut spec.limits);
+        if self.manager.isolation() == Isolation::Microvm {
+            // A processor that is imitated takes its time.
+            spec.limits.cpu_millis = 1000;
+            spec.limits.wall *= SLOWER;
+        }
         self.manager.make(spec).await.unwrap()
     }
 

@@ -5,5 +5,6 @@ mod bench;
 mod conformance;
 mod docker;
 mod manager;
+mod microvm;
 mod pool;
 mod work;

@@ -24,6 +24,11 @@ macro_rules! for_every_backend {
             $($(#[tokio::test(flavor = "multi_thread")]
             async fn $behaviour() { run(Isolation::Docker, super::$part::$behaviour).await; })*)*
         }
+        mod microvm {
+            use super::{Isolation, run};
+            $($(#[tokio::test(flavor = "multi_thread")]
+            async fn $behaviour() { run(Isolation::Microvm, super::$part::$behaviour).await; })*)*
+        }
     };
 }
 
@@ -94,7 +99,7 @@ for_every_backend! {
         layers_are_seen_and_cannot_be_written,
         subprocesses_and_multiprocessing_work,
         common_libraries_work,
-        only_a_machine_of_its_own_has_a_clock,
+        the_clock_is_right,
         a_sandbox_that_ended_says_so,
         limits_must_make_sense,
         an_unknown_image_is_refused,

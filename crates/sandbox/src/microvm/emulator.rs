@@ -1,0 +1,328 @@
+//! QEMU: which one, how it is told what to be, and how it is started inside a jail of its own.
+//!
+//! A machine has one processor, memory, two disks that cannot be written to, a console that only the
+//! kernel and the guest speak on, and the channel. It has no network and nothing else. Everything is
+//! handed to it as an open descriptor: there is no path in its jail that leads anywhere.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use assize_protocol::jail::{Emulator, Piece, Setup};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+
+use super::accelerator::Accelerator;
+use super::monitor;
+use crate::backend::{Identity, Isolation};
+use crate::cgroup::Groups;
+use crate::error::SandboxError;
+use crate::interpreter::SYSTEM;
+use crate::jail::keeper::{self, Keeper, Others};
+use crate::spec::Limits;
+use crate::words::Words;
+
+/// The program, by the name it has everywhere.
+pub(super) const PROGRAM: &str = "qemu-system-x86_64";
+
+/// The descriptors that it finds open.
+const CHANNEL: i32 = 3;
+const MONITOR: i32 = 4;
+const WORDS: i32 = 5;
+const MEMORY: i32 = 6;
+const ROOT: i32 = 7;
+const LAYERS: i32 = 8;
+const KERNEL: i32 = 9;
+const INITRD: i32 = 10;
+const STATE: i32 = 9;
+
+/// What it may need besides the machine's memory: of the host's memory, and of addresses.
+const OWN_MEMORY: u64 = 256 << 20;
+const OWN_ADDRESSES: u64 = 1 << 30;
+
+/// Megabytes for code that was translated, where the machine is emulated.
+const TRANSLATED: u32 = 64;
+
+/// Its own threads.
+const THREADS: u32 = 64;
+
+/// While it starts, nobody is served by it being slow.
+const WHOLE_MACHINE: u32 = 4000;
+
+/// What every kernel is told. A machine that ends does so for good; what would only be measured is
+/// known; and it need not be kept from spying on itself.
+pub(super) const KERNEL_WORDS: &str = "reboot=t panic=-1 quiet console=hvc0 no_timer_check tsc=reliable mitigations=off \
+                            cryptomgr.notests random.trust_cpu=on";
+
+/// The emulator that is installed here.
+#[derive(Debug, Clone)]
+pub(super) struct Qemu {
+    program: PathBuf,
+    /// Differs from version to version.
+    pub(super) stamp: String,
+}
+
+impl Qemu {
+    /// Looks for it along a search path.
+    pub(super) fn find(search: Option<&std::ffi::OsStr>) -> Result<Qemu, SandboxError> {
+        let missing = || SandboxError::Unavailable {
+            isolation: Isolation::Microvm,
+            reason: format!("`{PROGRAM}` is not installed"),
+            hint: Some("install it: `sudo apt install qemu-system-x86`".to_owned()),
+        };
+        let folders = search.into_iter().flat_map(std::env::split_paths);
+        let program = folders
+            .map(|folder| folder.join(PROGRAM))
+            .find_map(|path| path.canonicalize().ok())
+            .ok_or_else(missing)?;
+        let found = std::fs::metadata(&program).map_err(|_| missing())?;
+        let stamp = format!("{} {} {}", program.display(), found.len(), found.mtime());
+        Ok(Qemu { program, stamp })
+    }
+
+    /// What it says it is.
+    pub(super) async fn version(&self) -> Option<String> {
+        let told = tokio::process::Command::new(&self.program).arg("--version").output().await;
+        let told = String::from_utf8(told.ok()?.stdout).ok()?;
+        let rest = told.strip_prefix("QEMU emulator version ")?;
+        rest.split_whitespace().next().map(str::to_owned)
+    }
+}
+
+/// A machine to be started.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) accelerator: Accelerator,
+    pub(super) megabytes: u64,
+    pub(super) memory: &'a File,
+    pub(super) root: &'a File,
+    pub(super) layers: &'a File,
+    pub(super) from: From<'a>,
+}
+
+/// What it begins with.
+#[derive(Debug)]
+pub(super) enum From<'a> {
+    /// Nothing: what becomes of the memory stays there.
+    Kernel { kernel: &'a File, initrd: &'a File, ticks: u64 },
+    /// Where another one was frozen: what it writes to memory is its own.
+    Frozen { state: &'a File },
+}
+
+/// All that decides what a machine is, other than files: one that was frozen can only be thawed by an
+/// emulator that is told the same.
+pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
+    let (accelerator, processor) = match accelerator {
+        Accelerator::Kvm => ("kvm".to_owned(), "host"),
+        // What most programs are built for, and nothing that takes long to imitate.
+        Accelerator::Emulation => (format!("tcg,tb-size={TRANSLATED}"), "Nehalem,+rdrand,+rdseed"),
+    };
+    let disk = |name: &str, set: i32| {
+        format!(
+            "driver=raw,node-name={name},read-only=on,file.driver=file,file.filename=/dev/fdset/{set},\
+             file.read-only=on,file.locking=off"
+        )
+    };
+    let words: [(&str, String); 22] = [
+        (
+            "-M",
+            "microvm,acpi=on,rtc=on,pit=off,pic=off,isa-serial=off,memory-backend=memory".into(),
+        ),
+        ("-accel", accelerator),
+        ("-cpu", processor.into()),
+        ("-smp", "1".into()),
+        ("-m", megabytes.to_string()),
+        ("-display", "none".into()),
+        ("-add-fd", format!("fd={ROOT},set=1")),
+        ("-add-fd", format!("fd={LAYERS},set=2")),
+        ("-blockdev", disk("root", 1)),
+        ("-blockdev", disk("layers", 2)),
+        ("-device", "virtio-blk-device,drive=root".into()),
+        ("-device", "virtio-blk-device,drive=layers".into()),
+        ("-chardev", format!("socket,id=channel,fd={CHANNEL}")),
+        ("-chardev", format!("socket,id=monitor,fd={MONITOR}")),
+        ("-chardev", format!("socket,id=words,fd={WORDS}")),
+        ("-mon", "chardev=monitor,mode=control".into()),
+        ("-device", "virtio-serial-device".into()),
+        ("-device", "virtconsole,chardev=words".into()),
+        ("-device", "virtserialport,chardev=channel".into()),
+        (
+            "-sandbox",
+            "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into(),
+        ),
+        ("-name", "assize".into()),
+        ("-msg", "timestamp=off".into()),
+    ];
+    let flags = ["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned);
+    flags
+        .into_iter()
+        .chain(words.into_iter().flat_map(|(name, value)| [name.into(), value]))
+        .collect()
+}
+
+impl Plan<'_> {
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = shape(self.accelerator, self.megabytes);
+        let share = if matches!(self.from, From::Kernel { .. }) { "on" } else { "off" };
+        let memory = format!(
+            "memory-backend-file,id=memory,size={}M,mem-path=/proc/self/fd/{MEMORY},share={share}",
+            self.megabytes
+        );
+        arguments.extend(["-object".to_owned(), memory]);
+        let more: Vec<(&str, String)> = match &self.from {
+            From::Kernel { ticks, .. } => {
+                // Without it, what the kernel measures depends on how busy this machine is.
+                let ticks = match ticks {
+                    0 => String::new(),
+                    ticks => format!(" tsc_early_khz={ticks}"),
+                };
+                vec![
+                    ("-kernel", format!("/proc/self/fd/{KERNEL}")),
+                    ("-initrd", format!("/proc/self/fd/{INITRD}")),
+                    ("-append", format!("{KERNEL_WORDS}{ticks} rdinit=/init -- init")),
+                ]
+            }
+            From::Frozen { .. } => vec![("-incoming", "defer".to_owned())],
+        };
+        arguments.extend(more.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+        arguments
+    }
+}
+
+/// A machine that was started.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) keeper: Keeper,
+    pub(super) channel: UnixStream,
+    pub(super) monitor: UnixStream,
+    pub(super) words: Words,
+}
+
+/// What was said at last: by the guest, its kernel, or the emulator.
+pub(super) async fn last_words(keeper: &Keeper, words: &Words) -> Option<String> {
+    match words.get() {
+        Some(words) => Some(words),
+        None => keeper.last_words().await,
+    }
+}
+
+/// Starts one, in a jail that has nothing but the emulator's own program.
+pub(super) async fn start(
+    qemu: &Qemu,
+    groups: &Groups,
+    users: Others,
+    identity: &Identity,
+    plan: &Plan<'_>,
+) -> Result<Machine, SandboxError> {
+    let failed = |error: io::Error| SandboxError::failed("making a channel", error);
+    let id = format!("{}-{}", identity.maker, identity.id);
+    let bytes = plan.megabytes << 20;
+    let limits = Limits {
+        memory: bytes + OWN_MEMORY,
+        cpu_millis: WHOLE_MACHINE,
+        processes: THREADS,
+        ..Limits::default()
+    };
+    let group = groups
+        .make(&id, &limits)
+        .map_err(|error| SandboxError::failed("making a control group", error))?;
+    let mut setup = Setup {
+        users: users.of(&id),
+        host_name: "machine".to_owned(),
+        disk_bytes: 4096,
+        disk_files: 16,
+        emulator: Some(Emulator {
+            argv: [qemu.program.display().to_string()]
+                .into_iter()
+                .chain(plan.arguments())
+                .collect(),
+            address_space: bytes + OWN_ADDRESSES,
+            group: plan.accelerator.group(),
+        }),
+        ..Setup::default()
+    };
+    group.furnish(&mut setup);
+    furnish(&mut setup, qemu, plan.accelerator);
+    let (channel, theirs) = keeper::pair()?;
+    let keeper = Keeper::start(group, theirs)?;
+    let (monitor, their_monitor) = keeper::pair()?;
+    let (console, their_console) = keeper::pair()?;
+    let mut monitor = keeper::from_std(monitor)?;
+    let mut handed = vec![
+        their_monitor.as_fd(),
+        their_console.as_fd(),
+        plan.memory.as_fd(),
+        plan.root.as_fd(),
+        plan.layers.as_fd(),
+    ];
+    match &plan.from {
+        From::Kernel { kernel, initrd, .. } => handed.extend([kernel.as_fd(), initrd.as_fd()]),
+        From::Frozen { state } => {
+            handed.push(state.as_fd());
+            monitor::thaw(&mut monitor, STATE).await.map_err(failed)?;
+        }
+    }
+    keeper.build(Isolation::Microvm, &setup, &handed).await?;
+    let words = Words::default();
+    tokio::spawn(listen(keeper::from_std(console)?, words.clone()));
+    Ok(Machine { keeper, channel: keeper::from_std(channel)?, monitor, words })
+}
+
+/// Hears what is said on the console, until there was enough of it: whoever goes on is not heard, and
+/// has to wait.
+async fn listen(mut console: UnixStream, words: Words) {
+    let mut buffer = [0; 4096];
+    while let Ok(count) = console.read(&mut buffer).await {
+        if count == 0 {
+            return;
+        }
+        if !words.add(&buffer[..count]) {
+            break;
+        }
+    }
+    // Kept open: the end of it would wake the machine.
+    let _ = console.ready(tokio::io::Interest::ERROR).await;
+}
+
+/// The emulator's program with all it reads, and the devices that it opens.
+fn furnish(setup: &mut Setup, qemu: &Qemu, accelerator: Accelerator) {
+    let mut piece = |path: &str, device: bool| {
+        setup.pieces.push(Piece {
+            from: path.to_owned(),
+            to: path.to_owned(),
+            device,
+            optional: true,
+        });
+    };
+    for path in ["/etc/ld.so.cache", "/etc/alternatives", "/nix/store"] {
+        piece(path, false);
+    }
+    for path in ["/dev/null", "/dev/urandom"] {
+        piece(path, true);
+    }
+    if accelerator == Accelerator::Kvm {
+        piece(super::accelerator::DEVICE, true);
+    }
+    // Installed on its own, it has its folders beside the one that it is in.
+    let own = qemu.program.parent().and_then(Path::parent);
+    let own = own.filter(|own| !own.starts_with("/usr") && !own.starts_with("/nix"));
+    if let Some(own) = own.filter(|own| own.parent().is_some()) {
+        piece(&own.display().to_string(), false);
+    }
+    for folder in SYSTEM {
+        match std::fs::read_link(folder) {
+            Ok(to) => setup.links.push(assize_protocol::jail::Link {
+                at: (*folder).to_owned(),
+                to: to.display().to_string(),
+            }),
+            Err(_) => setup.pieces.push(Piece {
+                from: (*folder).to_owned(),
+                to: (*folder).to_owned(),
+                device: false,
+                optional: true,
+            }),
+        }
+    }
+}

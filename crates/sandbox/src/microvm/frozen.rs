@@ -1,0 +1,188 @@
+//! The machine that all others are copies of: started once, frozen, and kept for as long as nothing that it
+//! depends on changes.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_protocol::{Decoder, Kind, VERSION, Welcome};
+use sha2::{Digest, Sha256};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+
+use super::accelerator::{self, Accelerator};
+use super::emulator::{self, From, Plan};
+use super::snapshot::{Snapshot, memory_file};
+use super::{Microvm, Parts, monitor};
+use crate::backend::Identity;
+use crate::error::SandboxError;
+use crate::guest::{self, GuestFile};
+use crate::rootfs;
+
+/// How long a machine may take to start from nothing, and to be frozen.
+const BOOT: Duration = Duration::from_secs(90);
+const FREEZE: Duration = Duration::from_secs(20);
+
+/// A snapshot that was taken so long ago is of a version that is not used any more, or is soon taken anew.
+const OLD: Duration = Duration::from_secs(30 * 24 * 3600);
+
+impl Microvm {
+    /// The frozen machine: as it was kept, or made now. Only one process makes one at a time.
+    pub(super) async fn frozen(
+        &self,
+        parts: &Parts,
+        accelerator: Accelerator,
+        identity: &Identity,
+        megabytes: u64,
+    ) -> Result<Snapshot, SandboxError> {
+        let snapshots = self.folder().join("snapshots");
+        let place =
+            snapshots.join(format!("{}-{megabytes}", self.key(parts, accelerator, megabytes)));
+        if let Some(snapshot) = load(&place, parts.ticks).await {
+            return Ok(snapshot);
+        }
+        let held = hold(&self.folder()).await;
+        if let Some(snapshot) = load(&place, parts.ticks).await {
+            return Ok(snapshot);
+        }
+        let snapshot = Arc::new(self.boot(parts, accelerator, identity, megabytes).await?);
+        let (saved, ticks) = (Arc::clone(&snapshot), parts.ticks);
+        let kept = tokio::task::spawn_blocking(move || {
+            remove_old(&snapshots);
+            let kept = std::fs::create_dir_all(&snapshots).and_then(|()| saved.save(&place, ticks));
+            drop((saved, held));
+            kept
+        });
+        if let Err(error) = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+            tracing::warn!(%error, "the frozen machine cannot be kept, and is made anew the next time");
+        }
+        // Nobody else has it by now.
+        Arc::into_inner(snapshot).ok_or_else(|| SandboxError::failed("freezing a machine", "lost"))
+    }
+
+    fn first_process(&self) -> &[u8] {
+        self.options.first_process.as_deref().unwrap_or(guest::PROGRAM)
+    }
+
+    /// All that a frozen machine depends on, in twelve digits.
+    fn key(&self, parts: &Parts, accelerator: Accelerator, megabytes: u64) -> String {
+        let mut hash = Sha256::new();
+        let mut depends = emulator::shape(accelerator, megabytes);
+        depends.extend([
+            emulator::KERNEL_WORDS.to_owned(),
+            parts.qemu.stamp.clone(),
+            parts.image.info.digest.clone(),
+            rootfs::digest().to_owned(),
+            accelerator::processor(),
+        ]);
+        for part in depends {
+            hash.update(Sha256::digest(part));
+        }
+        hash.update(Sha256::digest(self.first_process()));
+        rootfs::short(hash)
+    }
+
+    /// Starts a machine from nothing, and freezes it when its guest is up.
+    async fn boot(
+        &self,
+        parts: &Parts,
+        accelerator: Accelerator,
+        identity: &Identity,
+        megabytes: u64,
+    ) -> Result<Snapshot, SandboxError> {
+        let failed = |error: std::io::Error| SandboxError::failed("starting a machine", error);
+        let memory = memory_file("assize-memory").map_err(failed)?;
+        memory.set_len(megabytes << 20).map_err(failed)?;
+        let initrd = parts.image.initrd(self.first_process()).map_err(failed)?;
+        let plan = Plan {
+            accelerator,
+            megabytes,
+            memory: &memory,
+            root: &parts.image.root,
+            layers: &parts.no_layers,
+            from: From::Kernel { kernel: &parts.image.kernel, initrd: &initrd, ticks: parts.ticks },
+        };
+        let boot = Identity { id: format!("{}-boot", identity.id), ..identity.clone() };
+        let emulator::Machine { keeper, mut channel, monitor, words } =
+            emulator::start(&parts.qemu, self.groups(), self.users, &boot, &plan).await?;
+        let frozen = async {
+            match tokio::time::timeout(BOOT, first_word(&mut channel)).await {
+                Ok(heard) => heard?,
+                Err(_) => {
+                    return Err(format!("it is not up after {} seconds", BOOT.as_secs()));
+                }
+            }
+            match tokio::time::timeout(FREEZE, monitor::freeze(monitor)).await {
+                Ok(state) => state.map_err(|error| error.to_string()),
+                Err(_) => Err("it cannot be frozen".to_owned()),
+            }
+        };
+        let frozen = frozen.await;
+        keeper.end().await;
+        match frozen {
+            Ok(state) => Snapshot::new(memory, &state).map_err(failed),
+            Err(why) => {
+                let said = emulator::last_words(&keeper, &words).await;
+                let said = said.map(|words| format!(": {words}")).unwrap_or_default();
+                Err(SandboxError::failed("starting a machine", format!("{why}{said}")))
+            }
+        }
+    }
+}
+
+/// Waits until a guest says by itself that it is up, and speaks as we do.
+async fn first_word(channel: &mut UnixStream) -> Result<(), String> {
+    let mut decoder = Decoder::new();
+    let mut buffer = vec![0; 4096];
+    loop {
+        if let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
+            let welcome: Welcome = frame.message().map_err(|error| error.to_string())?;
+            return match (frame.kind, welcome.version) {
+                (Kind::Hello, VERSION) => Ok(()),
+                _ => Err("its guest is of another version".to_owned()),
+            };
+        }
+        match channel.read(&mut buffer).await {
+            Ok(0) | Err(_) => return Err("it ended before it was up".to_owned()),
+            Ok(count) => decoder.push(&buffer[..count]),
+        }
+    }
+}
+
+async fn load(place: &Path, ticks: u64) -> Option<Snapshot> {
+    let place = place.to_owned();
+    tokio::task::spawn_blocking(move || Snapshot::load(&place, ticks)).await.ok()?
+}
+
+/// Keeps other processes from making the same as we do. Without it, both do.
+async fn hold(folder: &Path) -> Option<File> {
+    let path = folder.join("lock");
+    let held = tokio::task::spawn_blocking(move || {
+        let file = File::options().create(true).append(true).open(path).ok()?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+        Some(file)
+    });
+    held.await.ok()?
+}
+
+/// Removes what is not used any more, and what somebody who was killed has left half done.
+fn remove_old(snapshots: &Path) {
+    for entry in std::fs::read_dir(snapshots).into_iter().flatten().flatten() {
+        let made = entry.metadata().and_then(|found| found.modified());
+        let old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > OLD));
+        if old || entry.path().extension().is_some_and(|ending| ending == "partial") {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// How many thousand ticks the processor counts in a second, as a program that may ask it says.
+pub(super) async fn ticks() -> Result<u64, SandboxError> {
+    let failed = |reason: String| SandboxError::failed("measuring the processor", reason);
+    let guest = GuestFile::get()?;
+    let told = tokio::process::Command::new(guest.path()).arg("ticks").output().await;
+    let told = told.map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    text.parse().map_err(|_| failed(String::from_utf8_lossy(&told.stderr).into_owned()))
+}

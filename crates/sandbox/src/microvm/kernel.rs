@@ -1,0 +1,229 @@
+//! The kernel that machines run, and the few modules of it that they need: taken out of a Debian
+//! package, which is never installed, or from where the user says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::image::ImageError;
+
+/// The package that names the newest kernel for machines in the cloud, which is small.
+const NEWEST: &str = "linux-image-cloud-amd64";
+
+/// What a machine is driven by. What is not to be found is taken to be part of the kernel.
+const NEEDED: [&str; 4] = ["virtio_mmio", "virtio_blk", "virtio_console", "squashfs"];
+
+/// How modules may be packed, and what unpacks them.
+const PACKED: [(&str, &str, &str); 3] =
+    [("xz", "xz", "xz-utils"), ("zst", "zstd", "zstd"), ("gz", "gzip", "gzip")];
+
+#[derive(Debug, Default)]
+pub(super) struct Kernel {
+    pub(super) image: Vec<u8>,
+    /// By file name, in the order in which they have to be loaded.
+    pub(super) modules: Vec<(String, Vec<u8>)>,
+    /// Where it comes from, for people.
+    pub(super) from: String,
+}
+
+/// Out of the newest package that this machine's sources have.
+pub(super) fn from_package(
+    folder: &Path,
+    progress: &mut (dyn FnMut(&str) + Send),
+) -> Result<Kernel, ImageError> {
+    let depends = run(Command::new("apt-cache").args(["depends", NEWEST]), "apt-cache", "apt")?;
+    let depends = String::from_utf8_lossy(&depends).into_owned();
+    let package = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with("linux-image-"))
+        .ok_or(ImageError::NoPackage(NEWEST))?;
+    progress(&format!("fetching {package}"));
+    let mut download = Command::new("apt-get");
+    // Its own user may not write to our folder.
+    download.current_dir(folder).args(["-qq", "-o", "APT::Sandbox::User=root"]);
+    run(download.args(["download", package]), "apt-get", "apt")?;
+    let file = |error| ImageError::File(folder.into(), error);
+    let found = fs::read_dir(folder).map_err(file)?.flatten().map(|entry| entry.path());
+    let archive = found
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
+        .ok_or(ImageError::NoPackage(NEWEST))?;
+    progress("taking the kernel out of it");
+    let mut unpack = Command::new("dpkg-deb");
+    let unpacked = run(unpack.arg("--fsys-tarfile").arg(&archive), "dpkg-deb", "dpkg")?;
+    let version = archive.file_stem().map(|name| name.to_string_lossy().into_owned());
+    let mut kernel = Kernel { from: version.unwrap_or_default(), ..Kernel::default() };
+    let mut modules = BTreeMap::new();
+    let mut archive = tar::Archive::new(unpacked.as_slice());
+    for entry in archive.entries().map_err(file)? {
+        let mut entry = entry.map_err(file)?;
+        let path = entry.path().map_err(file)?.into_owned();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let Some(name) = name.filter(|_| entry.header().entry_type().is_file()) else { continue };
+        if name.starts_with("vmlinuz") {
+            entry.read_to_end(&mut kernel.image).map_err(file)?;
+        } else if let Some(module) = module_name(&name) {
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).map_err(file)?;
+            modules.insert(module, (name, bytes));
+        }
+    }
+    if kernel.image.is_empty() {
+        return Err(ImageError::NoPackage(NEWEST));
+    }
+    kernel.modules = in_order(&modules)?;
+    Ok(kernel)
+}
+
+/// The user's own, with the folder of its modules, if it has any.
+pub(super) fn from_files(image: &Path, modules: Option<&Path>) -> Result<Kernel, ImageError> {
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |error| ImageError::File(path, error)
+    };
+    let bytes = fs::read(image).map_err(file(image))?;
+    let mut found = BTreeMap::new();
+    let mut folders: Vec<PathBuf> = modules.map(Path::to_owned).into_iter().collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(file(&folder))? {
+            let entry = entry.map_err(file(&folder))?;
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if let Some(module) = module_name(&name) {
+                found.insert(module, (name, fs::read(&path).map_err(file(&path))?));
+            }
+        }
+    }
+    Ok(Kernel { image: bytes, modules: in_order(&found)?, from: image.display().to_string() })
+}
+
+/// The module in a file of this name, as the kernel calls it.
+fn module_name(name: &str) -> Option<String> {
+    let (module, rest) = name.split_once(".ko")?;
+    let plain = rest.is_empty() || PACKED.iter().any(|(ending, ..)| rest == format!(".{ending}"));
+    plain.then(|| module.replace('-', "_"))
+}
+
+/// What is needed, each after what it depends on.
+fn in_order(
+    modules: &BTreeMap<String, (String, Vec<u8>)>,
+) -> Result<Vec<(String, Vec<u8>)>, ImageError> {
+    let mut order: Vec<(String, Vec<u8>)> = Vec::new();
+    // What is still to be placed; the last is the next.
+    let mut wanted: Vec<(String, bool)> =
+        NEEDED.iter().rev().map(|name| ((*name).to_owned(), false)).collect();
+    while let Some((name, after_others)) = wanted.pop() {
+        let file = format!("{name}.ko");
+        let Some((packed, bytes)) = modules.get(&name) else { continue };
+        if order.iter().any(|(placed, _)| *placed == file) {
+            continue;
+        }
+        let bytes = unpack(packed, bytes)?;
+        if after_others {
+            order.push((file, bytes));
+            continue;
+        }
+        wanted.push((name, true));
+        wanted.extend(depends(&bytes).into_iter().rev().map(|name| (name, false)));
+    }
+    Ok(order)
+}
+
+/// What a module says that it depends on.
+fn depends(module: &[u8]) -> Vec<String> {
+    const WORD: &[u8] = b"\0depends=";
+    let Some(at) = module.windows(WORD.len()).position(|bytes| bytes == WORD) else {
+        return Vec::new();
+    };
+    let rest = &module[at + WORD.len()..];
+    let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+    let names = String::from_utf8_lossy(&rest[..end]).replace('-', "_");
+    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    let Some((_, tool, package)) = PACKED.iter().find(|(packed, ..)| *packed == ending) else {
+        return Ok(bytes.to_vec());
+    };
+    let mut input = tempfile_in_memory(bytes)?;
+    io::Seek::rewind(&mut input).map_err(|error| ImageError::File(name.into(), error))?;
+    run(Command::new(tool).arg("-dc").stdin(Stdio::from(input)), tool, package)
+}
+
+fn tempfile_in_memory(bytes: &[u8]) -> Result<fs::File, ImageError> {
+    let written = super::snapshot::memory_file("module").and_then(|mut file| {
+        io::Write::write_all(&mut file, bytes)?;
+        Ok(file)
+    });
+    written.map_err(|error| ImageError::File("memory".into(), error))
+}
+
+/// Runs a tool, and gives what it wrote.
+fn run(
+    command: &mut Command,
+    tool: &'static str,
+    package: &'static str,
+) -> Result<Vec<u8>, ImageError> {
+    let output = command.stderr(Stdio::piped()).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ImageError::NoTool { tool, package },
+        _ => ImageError::Failed { tool, words: error.to_string() },
+    })?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(ImageError::Failed { tool, words })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(name: &str, depends: &str) -> (String, (String, Vec<u8>)) {
+        let bytes = format!("ELF\0license=GPL\0depends={depends}\0name={name}\0").into_bytes();
+        (name.replace('-', "_"), (format!("{name}.ko"), bytes))
+    }
+
+    #[test]
+    fn modules_come_after_what_they_depend_on() {
+        let modules = BTreeMap::from([
+            module("virtio_blk", "virtio,virtio_ring"),
+            module("virtio_ring", "virtio"),
+            module("virtio", ""),
+            module("squashfs", ""),
+            module("virtio_mmio", "virtio-ring,virtio"),
+            module("unneeded", ""),
+        ]);
+        let order = in_order(&modules).unwrap();
+        let names: Vec<&str> = order.iter().map(|(name, _)| name.as_str()).collect();
+        let expected =
+            ["virtio.ko", "virtio_ring.ko", "virtio_mmio.ko", "virtio_blk.ko", "squashfs.ko"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn packed_modules_are_unpacked() {
+        let (_, (_, plain)) = module("squashfs", "");
+        let mut gzip = Command::new("gzip")
+            .stdin(Stdio::from({
+                let mut file = tempfile_in_memory(&plain).unwrap();
+                io::Seek::rewind(&mut file).unwrap();
+                file
+            }))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut packed = Vec::new();
+        gzip.stdout.take().unwrap().read_to_end(&mut packed).unwrap();
+        gzip.wait().unwrap();
+        assert_eq!(unpack("squashfs.ko.gz", &packed).unwrap(), plain);
+        assert_eq!(module_name("a-b.ko.gz").unwrap(), "a_b");
+        assert_eq!(module_name("a.ko").unwrap(), "a");
+        assert!(module_name("a.kontrol").is_none() && module_name("README").is_none());
+    }
+}

@@ -1,0 +1,93 @@
+//! The layers of a sandbox, as one disk: a machine that was frozen has a place for one, and sees what is
+//! put there once it is told.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::squashfs;
+use crate::error::SandboxError;
+use crate::rootfs;
+use crate::spec::{LAYERS, Layer};
+
+/// The size of every such disk, however little is on it.
+pub(super) const SIZE: u64 = 16 << 30;
+
+/// One that nobody used for so long is made again when somebody needs it.
+const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The disk that has these layers, made now unless it is there. `None` when there are none.
+pub(super) async fn disk(folder: &Path, layers: &[Layer]) -> Result<Option<File>, SandboxError> {
+    if layers.is_empty() {
+        return Ok(None);
+    }
+    let (folder, layers) = (folder.join("layers"), layers.to_vec());
+    let made = tokio::task::spawn_blocking(move || {
+        let place = place(&folder, &layers);
+        if !place.exists() {
+            fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+            remove_unused(&folder);
+            make(&place, &layers)?;
+        }
+        let file = squashfs::open(&place, SIZE).map_err(|error| error.to_string())?;
+        // It was used just now.
+        let _ = file.set_modified(SystemTime::now());
+        Ok::<_, String>(file)
+    });
+    let made = made.await.unwrap_or_else(|error| Err(error.to_string()));
+    made.map(Some).map_err(|reason| SandboxError::failed("making a disk of the layers", reason))
+}
+
+/// The same layers are always on the same disk, in whatever order they are named.
+fn place(folder: &Path, layers: &[Layer]) -> PathBuf {
+    let mut known: Vec<String> =
+        layers.iter().map(|layer| format!("{} {}", layer.at, layer.digest)).collect();
+    known.sort();
+    let hash = known.iter().fold(Sha256::new(), |hash, one| hash.chain_update(Sha256::digest(one)));
+    folder.join(format!("{}.squashfs", rootfs::short(hash)))
+}
+
+fn make(place: &Path, layers: &[Layer]) -> Result<(), String> {
+    // Two who make the same at once do not write to the same file.
+    let own = place.with_extension(format!("{:08x}", fastrand::u32(..)));
+    let made = squashfs::make(&own, |out| archive(layers, out)).map_err(|error| {
+        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("{error}{hint}")
+    });
+    let size = fs::metadata(&own).map_or(0, |found| found.len());
+    let kept = made.and_then(|()| {
+        if size > SIZE {
+            return Err(format!("they are larger than {} GB", SIZE >> 30));
+        }
+        fs::rename(&own, place).map_err(|error| error.to_string())
+    });
+    if kept.is_err() {
+        let _ = fs::remove_file(&own);
+    }
+    kept
+}
+
+fn archive(layers: &[Layer], out: &mut dyn Write) -> io::Result<()> {
+    let mut archive = tar::Builder::new(out);
+    archive.follow_symlinks(false);
+    archive.mode(tar::HeaderMode::Deterministic);
+    for layer in layers {
+        let name = Path::new(&layer.at)
+            .strip_prefix(LAYERS)
+            .map_err(|_| io::Error::other(format!("`{}` is no place for a layer", layer.at)))?;
+        archive.append_dir_all(name, &layer.from)?;
+    }
+    archive.finish()
+}
+
+fn remove_unused(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let used = entry.metadata().and_then(|found| found.modified());
+        if used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > UNUSED)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}

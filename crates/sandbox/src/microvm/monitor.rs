@@ -1,0 +1,92 @@
+//! The emulator's own control channel, in its JSON: used to freeze a machine and to thaw one.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::net::UnixStream;
+
+use crate::jail::keeper::send_with;
+
+/// The most that an answer may be.
+const MOST: u64 = 1 << 20;
+
+/// What must be agreed on before anything else.
+const BEGIN: &str = r#"{"execute":"qmp_capabilities"}"#;
+
+/// Has the memory stay where it is: only what is beside it is frozen and thawed.
+const LEAVE_MEMORY: &str = r#"{"execute":"migrate-set-capabilities","arguments":{"capabilities":[{"capability":"x-ignore-shared","state":true}]}}"#;
+
+/// Says all that a machine has to be told to be thawed from a descriptor, before it even runs.
+pub(super) async fn thaw(line: &mut UnixStream, descriptor: i32) -> io::Result<()> {
+    let thaw =
+        json!({"execute": "migrate-incoming", "arguments": {"uri": format!("fd:{descriptor}")}});
+    line.write_all(format!("{BEGIN}{LEAVE_MEMORY}{thaw}").as_bytes()).await
+}
+
+/// Waits until a machine that was told so goes on.
+pub(super) async fn thawed(line: &mut UnixStream) -> io::Result<()> {
+    let mut line = BufReader::new(line);
+    loop {
+        let heard = read(&mut line).await?;
+        if let Some(error) = heard.get("error") {
+            return Err(io::Error::other(error["desc"].to_string()));
+        }
+        if heard["event"] == "RESUME" {
+            return Ok(());
+        }
+    }
+}
+
+/// Freezes a machine, and gives what it takes to thaw it elsewhere, beside its memory.
+pub(super) async fn freeze(line: UnixStream) -> io::Result<Vec<u8>> {
+    let mut monitor = Monitor { line: BufReader::new(line) };
+    read(&mut monitor.line).await?;
+    monitor.ask(BEGIN).await?;
+    monitor.ask(LEAVE_MEMORY).await?;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let hand = r#"{"execute":"getfd","arguments":{"fdname":"state"}}"#;
+    let line = monitor.line.get_ref();
+    let send = || send_with(line, hand.as_bytes(), &[theirs.as_fd()]);
+    let sent = line.async_io(Interest::WRITABLE, send).await?;
+    monitor.ask(&hand[sent..]).await?;
+    drop(theirs);
+    monitor.ask(r#"{"execute":"migrate","arguments":{"uri":"fd:state"}}"#).await?;
+    let mut state = Vec::new();
+    UnixStream::from_std(ours)?.read_to_end(&mut state).await?;
+    let answer = monitor.ask(r#"{"execute":"query-migrate"}"#).await?;
+    match answer["status"].as_str() {
+        Some("completed") if !state.is_empty() => Ok(state),
+        _ => Err(io::Error::other(format!("it could not be frozen: {answer}"))),
+    }
+}
+
+struct Monitor {
+    line: BufReader<UnixStream>,
+}
+
+async fn read(line: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Value> {
+    let mut text = String::new();
+    if line.take(MOST).read_line(&mut text).await? == 0 {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the emulator is gone"));
+    }
+    Ok(serde_json::from_str(&text)?)
+}
+
+impl Monitor {
+    /// Asks, and hears the answer; what happens meanwhile is passed over.
+    async fn ask(&mut self, command: &str) -> io::Result<Value> {
+        self.line.write_all(command.as_bytes()).await?;
+        loop {
+            let mut heard = read(&mut self.line).await?;
+            if let Some(error) = heard.get("error") {
+                return Err(io::Error::other(error["desc"].to_string()));
+            }
+            if let Some(answer) = heard.get_mut("return") {
+                return Ok(answer.take());
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! What only machines can get wrong: copies that are too much alike, what was kept and is damaged, a guest
+//! that means ill, and an emulator that is left behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::BufRead;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use assize_sandbox::microvm::{Accelerator, Kvm, Microvm, Options};
+use assize_sandbox::{Backend, Command, Event, Identity, Isolation, Sandbox, SandboxError, Spec};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::bench::{cache, microvm, python, skip, text};
+
+/// Set for the process that makes a machine and is then killed.
+const KILLED: &str = "ASSIZE_TEST_KILLED_MACHINES";
+
+/// Set where all counts are the full ones.
+const FULL: &str = "ASSIZE_TEST_FULL";
+
+/// A small count, or the full one.
+fn count(small: usize, full: usize) -> usize {
+    if std::env::var_os(FULL).is_some() { full } else { small }
+}
+
+/// Whether there are machines here; said, if not.
+fn is_there() -> bool {
+    match microvm().is_ready() {
+        Ok(()) => true,
+        Err(error) => {
+            skip(Isolation::Microvm, &error.to_string());
+            false
+        }
+    }
+}
+
+/// What only root can try.
+#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+fn pass_over(reason: &str) {
+    eprintln!("skipped: {reason}");
+}
+
+/// A cache that has the image and nothing else.
+fn fresh_cache() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    furnish(folder.path());
+    folder
+}
+
+fn furnish(cache_folder: &Path) {
+    fs::create_dir_all(cache_folder.join("microvm")).unwrap();
+    std::os::unix::fs::symlink(cache().join("microvm/image"), cache_folder.join("microvm/image"))
+        .unwrap();
+}
+
+fn machines(cache: &Path, change: impl FnOnce(&mut Options)) -> Arc<Microvm> {
+    let search = std::env::var_os("PATH");
+    let mut options = Options { cache: cache.to_owned(), search, ..Options::default() };
+    change(&mut options);
+    Arc::new(Microvm::new(options))
+}
+
+fn identity(id: impl ToString) -> Identity {
+    static MAKER: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let maker = MAKER.get_or_init(|| format!("machines-{:08x}", fastrand::u32(..)));
+    Identity { maker: maker.clone(), id: format!("{}-{:08x}", id.to_string(), fastrand::u32(..)) }
+}
+
+async fn start(machines: &Arc<Microvm>) -> Result<Sandbox, SandboxError> {
+    let mut spec = Spec::default();
+    spec.limits.cpu_millis = 1000;
+    start_as(machines, spec).await
+}
+
+async fn start_as(machines: &Arc<Microvm>, spec: Spec) -> Result<Sandbox, SandboxError> {
+    let backend: Arc<dyn Backend> = machines.clone();
+    Sandbox::start(backend, &identity("m"), spec).await
+}
+
+async fn echo(sandbox: &Sandbox) {
+    let done = sandbox.exec(Command::new("/bin/echo").args(["here"])).await.unwrap();
+    assert_eq!(text(&done.finish().await.unwrap().stdout), "here\n");
+}
+
+/// The emulators that a process has started, by their numbers.
+fn emulators_of(ancestor: u32) -> BTreeSet<u32> {
+    let parent = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let rest = stat.rsplit_once(") ")?.1.to_owned();
+        rest.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let is_emulator = |pid: &u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.starts_with("qemu-system")
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    all.filter(is_emulator)
+        .filter(|pid| {
+            std::iter::successors(Some(*pid), |pid| parent(*pid)).any(|pid| pid == ancestor)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_share_no_randomness_and_know_the_time() {
+    if !is_there() {
+        return;
+    }
+    let machines = Arc::new(microvm());
+    let (one, two) = tokio::join!(start(&machines), start(&machines));
+    let code = "import os, random, uuid, secrets, time\n\
+                print(os.urandom(8).hex(), random.random(), uuid.uuid4(), secrets.token_hex(), hash('x'), \
+                id(object()), os.urandom(8).hex(), open('/dev/random', 'rb').read(8).hex())\n\
+                print(time.time())";
+    let mut told = Vec::new();
+    for sandbox in [one.unwrap(), two.unwrap()] {
+        // Before anything else has passed the time in there.
+        let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let done = python(&sandbox, code).await;
+        let after = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let (random, clock) = text(&done.stdout).trim().split_once('\n').unwrap();
+        let clock: f64 = clock.parse().unwrap();
+        let (early, late) = (before.as_secs_f64() - 1.0, after.as_secs_f64() + 1.0);
+        assert!(early < clock && clock < late, "{early} {clock} {late}");
+        told.push(random.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    }
+    for (index, (one, two)) in told[0].iter().zip(&told[1]).enumerate() {
+        assert_ne!(one, two, "the value {index}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_starts_from_nothing_every_time() {
+    if !is_there() {
+        return;
+    }
+    for attempt in 0..count(3, 20) {
+        let cache = fresh_cache();
+        let sandbox = start(&machines(cache.path(), |_| {})).await;
+        let sandbox = sandbox.unwrap_or_else(|error| panic!("attempt {attempt}: {error}"));
+        echo(&sandbox).await;
+        sandbox.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_are_thawed_at_once_and_held() {
+    if !is_there() {
+        return;
+    }
+    let machines = Arc::new(microvm());
+    let mut starting = JoinSet::new();
+    for _ in 0..count(8, 30) {
+        let machines = Arc::clone(&machines);
+        starting.spawn(async move { start(&machines).await });
+    }
+    let held: Vec<Sandbox> =
+        starting.join_all().await.into_iter().collect::<Result<_, _>>().unwrap();
+    for sandbox in &held {
+        echo(sandbox).await;
+    }
+    let before = emulators_of(std::process::id());
+    assert!(before.len() >= held.len(), "{before:?}");
+    for sandbox in held {
+        sandbox.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_kept_and_is_damaged_is_made_anew() {
+    if !is_there() {
+        return;
+    }
+    let cache = fresh_cache();
+    start(&machines(cache.path(), |_| {})).await.unwrap().end().await;
+    let kept = |name: &str| -> PathBuf {
+        let folder = fs::read_dir(cache.path().join("microvm/snapshots")).unwrap();
+        let folders: Vec<_> = folder.flatten().collect();
+        assert_eq!(folders.len(), 1, "{folders:?}");
+        folders[0].path().join(name)
+    };
+    let made = || fs::metadata(kept("snapshot.json")).unwrap().modified().unwrap();
+    let first = made();
+    // Whole, it is used.
+    start(&machines(cache.path(), |_| {})).await.unwrap().end().await;
+    assert_eq!(made(), first);
+    let memory = fs::File::options().read(true).write(true).open(kept("memory")).unwrap();
+    let mut byte = [0];
+    let offset = (0..1 << 30).step_by(4096).find(|at| {
+        memory.read_exact_at(&mut byte, *at).unwrap();
+        byte[0] != 0
+    });
+    memory.write_all_at(&[!byte[0]], offset.unwrap()).unwrap();
+    let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
+    echo(&sandbox).await;
+    let second = made();
+    assert_ne!(second, first);
+    fs::File::options().write(true).open(kept("state")).unwrap().set_len(1000).unwrap();
+    let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
+    echo(&sandbox).await;
+    assert_ne!(made(), second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_are_thawed_from_a_disk_that_was_not_read_before() {
+    if !is_there() {
+        return;
+    }
+    start(&Arc::new(microvm())).await.unwrap().end().await;
+    // Written first, so that all of it can be let go.
+    std::process::Command::new("sync").status().unwrap();
+    if let Err(error) = fs::write("/proc/sys/vm/drop_caches", "3") {
+        return pass_over(&format!("what is cached cannot be dropped: {error}"));
+    }
+    let sandbox = start(&Arc::new(microvm())).await.unwrap();
+    echo(&sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_keeps_no_machine_from_starting() {
+    if !is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
+        .arg(folder.path())
+        .stderr(Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return pass_over("no small disk can be mounted");
+    }
+    furnish(folder.path());
+    let machines = machines(folder.path(), |_| {});
+    for _ in 0..2 {
+        let sandbox = start(&machines).await.unwrap();
+        echo(&sandbox).await;
+        sandbox.end().await;
+    }
+    let left: Vec<_> =
+        fs::read_dir(folder.path().join("microvm/snapshots")).unwrap().flatten().collect();
+    std::process::Command::new("umount").arg(folder.path()).status().unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_is_given_up_leaves_nothing() {
+    if !is_there() {
+        return;
+    }
+    let machines = Arc::new(microvm());
+    start(&machines).await.unwrap().end().await;
+    for millis in [1, 5, 10, 20, 40, 80, 120] {
+        let _ = tokio::time::timeout(Duration::from_millis(millis), start(&machines)).await;
+    }
+    until_gone(|| emulators_of(std::process::id()).is_empty()).await;
+}
+
+async fn until_gone(gone: impl Fn() -> bool) {
+    let latest = Instant::now() + Duration::from_secs(20);
+    while !gone() {
+        assert!(Instant::now() < latest, "an emulator is still there");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_maker_of_machines_that_is_killed() {
+    if std::env::var_os(KILLED).is_none() {
+        return;
+    }
+    let machines = Arc::new(microvm());
+    let _one = start(&machines).await.unwrap();
+    let two = start(&machines).await.unwrap();
+    let _running = two.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
+    #[expect(clippy::print_stderr, reason = "whoever waits for it hears it there")]
+    {
+        eprintln!("they run");
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_maker_that_is_killed_leaves_no_emulator() {
+    if !is_there() {
+        return;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "microvm::a_maker_of_machines_that_is_killed", "--nocapture"])
+        .env(KILLED, "yes")
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("they run")), "the maker made nothing");
+    let theirs = emulators_of(child.id());
+    assert_eq!(theirs.len(), 2, "{theirs:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until_gone(|| theirs.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emulator_has_no_rights_and_sees_nothing() {
+    if !is_there() {
+        return;
+    }
+    let sandbox = start(&Arc::new(microvm())).await.unwrap();
+    let emulators = emulators_of(std::process::id());
+    assert_eq!(emulators.len(), 1);
+    let pid = emulators.first().unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_start_matches(':').trim().to_owned()
+    };
+    assert_eq!((field("Seccomp").as_str(), field("NoNewPrivs").as_str()), ("2", "1"));
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(field(set), "0000000000000000", "{set}");
+    }
+    let us = fs::metadata("/proc/self").map(|found| std::os::unix::fs::MetadataExt::uid(&found));
+    if us.unwrap() == 0 {
+        assert!(!field("Uid").split_whitespace().any(|user| user == "0"), "{}", field("Uid"));
+        assert_eq!(field("Groups"), "");
+    }
+    for kind in ["user", "mnt", "pid", "net", "ipc", "uts"] {
+        let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/{kind}")).unwrap();
+        assert_ne!(of(&pid.to_string()), of("self"), "{kind}");
+    }
+    let networks = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
+    assert_eq!(networks.lines().filter(|line| line.contains(':')).count(), 1, "{networks}");
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    for (name, value) in
+        [("Max file size", "0"), ("Max core file size", "0"), ("Max open files", "64")]
+    {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        let told: Vec<&str> = line[name.len()..].split_whitespace().take(2).collect();
+        assert_eq!(told, [value, value], "{name}");
+    }
+    // Of the host it sees the system's programs, two devices, and nobody's files.
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    for hidden in ["home", "root", "var", "sys", "etc/passwd"] {
+        assert!(!root.join(hidden).exists(), "{hidden}");
+    }
+    let devices: BTreeSet<_> =
+        fs::read_dir(root.join("dev")).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(devices, ["null", "urandom"].map(Into::into).into(), "{devices:?}");
+    sandbox.end().await;
+    assert!(emulators_of(std::process::id()).is_empty());
+}
+
+/// A first process that means ill in some way.
+fn hostile(way: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("init");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sandbox/hostile/init.c");
+    let built = std::process::Command::new("cc")
+        .args(["-static", "-O1", "-w", &format!("-D{way}"), "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(built.unwrap().success());
+    fs::read(program).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
+    if !is_there() {
+        return;
+    }
+    let good = Arc::new(microvm());
+    for way in ["CRASH", "GARBAGE", "OFF"] {
+        let cache = fresh_cache();
+        let machines = machines(cache.path(), |options| options.first_process = Some(hostile(way)));
+        let error = start(&machines).await.unwrap_err();
+        assert!(matches!(error, SandboxError::Broke(_)), "{way}: {error}");
+        let expected = match way {
+            "CRASH" => "Kernel panic",
+            "GARBAGE" => "the guest sent",
+            _ => "gone",
+        };
+        assert!(error.to_string().contains(expected), "{way}: {error}");
+        echo(&start(&good).await.unwrap()).await;
+    }
+    for way in ["FLOOD", "SPIN", "CONSOLE"] {
+        let cache = fresh_cache();
+        let machines = machines(cache.path(), |options| options.first_process = Some(hostile(way)));
+        let mut spec = Spec::default();
+        spec.limits.wall = Duration::from_millis(100);
+        let sandbox = start_as(&machines, spec).await.unwrap();
+        let mut running = sandbox.exec(Command::new("/bin/true")).await.unwrap();
+        // Others go on meanwhile.
+        echo(&start(&good).await.unwrap()).await;
+        match running.next().await {
+            Ok(Event::Ended(outcome)) => assert!(outcome.timed_out, "{way}: {outcome:?}"),
+            other => panic!("{way}: {other:?}"),
+        }
+        sandbox.end().await;
+    }
+    drop(good);
+    until_gone(|| emulators_of(std::process::id()).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kvm_is_used_once_it_has_proved_itself() {
+    if !is_there() {
+        return;
+    }
+    let cache = fresh_cache();
+    let tried = || machines(cache.path(), |options| options.kvm = Kvm::Tried);
+    let first = tried();
+    let sandbox = start(&first).await.unwrap();
+    echo(&sandbox).await;
+    let found = first.accelerator().unwrap().clone();
+    match found.accelerator {
+        Accelerator::Kvm => assert_eq!(found.why_not_kvm, None),
+        Accelerator::Emulation => {
+            let why = found.why_not_kvm.clone().unwrap();
+            assert!(why.contains("KVM") || why.contains("/dev/kvm"), "{why}");
+        }
+    }
+    // What was found is remembered: nobody waits for it once more.
+    let known = tried().probe().await.unwrap().accelerator;
+    assert_eq!(known, Some(found));
+    let never = machines(cache.path(), |options| options.kvm = Kvm::Never);
+    start(&never).await.unwrap();
+    assert_eq!(never.accelerator().unwrap().accelerator, Accelerator::Emulation);
+}
