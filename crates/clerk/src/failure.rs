@@ -7,6 +7,7 @@ use assize_code::SessionError;
 use assize_gateway::CassetteError;
 use assize_llm::{AnswerError, ErrorKind, ModelError};
 use assize_sandbox::SandboxError;
+use assize_sandbox::microvm::ImageError;
 use assize_sandbox::rootfs::RootfsError;
 use assize_store::StoreError;
 
@@ -199,6 +200,16 @@ impl From<SessionError> for Failure {
                 failure.hint("start a new run: this one knows nothing of what has changed")
             }
             SessionError::Name(_) | SessionError::Files(_) => failure,
+        }
+    }
+}
+
+impl From<ImageError> for Failure {
+    fn from(error: ImageError) -> Failure {
+        let failure = Failure::from_error(FailureKind::Environment, &error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
+use assize_sandbox::microvm::{self, Microvm};
 use assize_sandbox::{
     Backend, Command, Enforcement, Interpreter, Isolation, Language, Limits, Manager, Pool,
     PoolOptions, Sandbox, SandboxError, Spec, Wanted,
@@ -24,8 +25,29 @@ pub struct Chosen {
 /// Why the jail is taken where nothing was asked for.
 const AUTO: &str = "auto: the jail needs no daemon and is the fastest here";
 
+/// Why a debate is held in a machine of its own where nothing was asked for.
+const AUTO_DEBATE: &str =
+    "auto: a machine is the thickest wall, and a debate needs little of a processor";
+
+/// What is tried for debates where nothing was asked for.
+const DEBATES: [Isolation; 3] = [Isolation::Microvm, Isolation::Jail, Isolation::Docker];
+
 /// Takes the backend that the settings ask for, or says why it is not to be had.
 pub async fn choose(
+    config: &Config,
+    around: &Surroundings,
+    languages: &[Language],
+) -> Result<Chosen, Failure> {
+    choose_of((&Isolation::ALL, AUTO), config, around, languages).await
+}
+
+/// The same for what waits for a model most of the time.
+pub async fn choose_for_debates(config: &Config, around: &Surroundings) -> Result<Chosen, Failure> {
+    choose_of((&DEBATES, AUTO_DEBATE), config, around, &[]).await
+}
+
+async fn choose_of(
+    (order, auto): (&[Isolation], &str),
     config: &Config,
     around: &Surroundings,
     languages: &[Language],
@@ -34,17 +56,23 @@ pub async fn choose(
     let wanted = wanted(config)?;
     let asked = format!("asked for: {wanted}");
     let (isolation, why) = match wanted {
-        Wanted::Auto => first_from(Isolation::Jail, config, around, AUTO).await?,
+        Wanted::Auto => first_of(order, config, around, auto).await?,
         Wanted::Exactly(isolation) => {
             // Better now than after a model was asked.
-            if isolation == Isolation::Docker {
-                docker(config, around).is_ready().await?;
+            if isolation != Isolation::Jail {
+                is_there(isolation, config, around).await?;
             }
             (isolation, asked)
         }
-        Wanted::AtLeast(floor) => first_from(floor, config, around, &asked).await?,
+        Wanted::AtLeast(floor) => {
+            let enough = Isolation::ALL.into_iter().filter(|isolation| *isolation >= floor);
+            first_of(&enough.collect::<Vec<_>>(), config, around, &asked).await?
+        }
     };
-    Ok(Chosen { backend: backend_for(languages, isolation, config, around)?, why })
+    let backend = backend_for(languages, isolation, config, around)?;
+    let how = backend.settle().await?;
+    let why = how.into_iter().fold(why, |why, how| format!("{why}; {how}"));
+    Ok(Chosen { backend, why })
 }
 
 /// A sandbox such as the settings ask for, who made it, and why it is of that kind.
@@ -81,36 +109,46 @@ pub fn wanted(config: &Config) -> Result<Wanted, Failure> {
     name.parse().map_err(|error| Failure::from_error(FailureKind::Settings, &error))
 }
 
-/// The first that can be had from a floor upwards, and why not those before it.
-async fn first_from(
-    floor: Isolation,
+/// The first that can be had, and why not those before it.
+async fn first_of(
+    order: &[Isolation],
     config: &Config,
     around: &Surroundings,
     why: &str,
 ) -> Result<(Isolation, String), SandboxError> {
     let mut first = None;
     let mut why = why.to_owned();
-    for isolation in Isolation::ALL.into_iter().filter(|isolation| *isolation >= floor) {
-        let there = match isolation {
-            Isolation::Jail => {
-                let jail = Arc::new(Jail::new(Vec::new()));
-                attempt(config, around, jail).await.map(drop)
-            }
-            Isolation::Docker => docker(config, around).is_ready().await,
-            Isolation::Microvm => backend(isolation, config, around).map(drop),
-        };
-        match there {
+    for isolation in order.iter().copied() {
+        match is_there(isolation, config, around).await {
             Ok(()) => return Ok((isolation, why)),
             Err(error) => {
                 // Not the reason for the first any more, but the reason against it.
-                why =
-                    if why == AUTO { format!("auto: {error}") } else { format!("{why}; {error}") };
+                why = if first.is_none() && why.starts_with("auto: ") {
+                    format!("auto: {error}")
+                } else {
+                    format!("{why}; {error}")
+                };
                 first.get_or_insert(error);
             }
         }
     }
-    // There is one at least, the floor itself.
-    Err(first.unwrap_or_else(|| SandboxError::Name(floor.to_string())))
+    Err(first.unwrap_or_else(|| SandboxError::Name("nothing".to_owned())))
+}
+
+/// Whether such sandboxes can be made here.
+async fn is_there(
+    isolation: Isolation,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), SandboxError> {
+    match isolation {
+        Isolation::Jail => {
+            let jail = Arc::new(Jail::new(Vec::new()));
+            attempt(config, around, jail).await.map(drop)
+        }
+        Isolation::Docker => docker(config, around).is_ready().await,
+        Isolation::Microvm => microvm(around).is_ready(),
+    }
 }
 
 /// One backend, with all interpreters that are found.
@@ -136,12 +174,17 @@ fn backend_for(
     match isolation {
         Isolation::Jail => Ok(Arc::new(Jail::new(interpreters()))),
         Isolation::Docker => Ok(Arc::new(docker(config, around))),
-        Isolation::Microvm => Err(SandboxError::Unavailable {
-            isolation,
-            reason: "this version of assize does not have it yet".to_owned(),
-            hint: None,
-        }),
+        Isolation::Microvm => Ok(Arc::new(microvm(around))),
     }
+}
+
+/// Machines, made from what is in the cache.
+pub fn microvm(around: &Surroundings) -> Microvm {
+    Microvm::new(microvm::Options {
+        cache: around.cache_folder.clone(),
+        search: around.environment.get("PATH").map(Into::into),
+        ..microvm::Options::default()
+    })
 }
 
 /// Docker or Podman, wherever it listens.
@@ -252,11 +295,12 @@ pub async fn open(
     backend: Arc<dyn Backend>,
 ) -> Result<Manager, SandboxError> {
     // Nobody is spoken to unless somebody left something there.
-    let other: Arc<dyn Backend> = match backend.isolation() {
-        Isolation::Jail => Arc::new(docker(config, around)),
-        Isolation::Docker | Isolation::Microvm => Arc::new(Jail::new(Vec::new())),
-    };
-    Manager::open(folder(around), backend, &[other]).await
+    let others: [Arc<dyn Backend>; 3] = [
+        Arc::new(Jail::new(Vec::new())),
+        Arc::new(docker(config, around)),
+        Arc::new(microvm(around)),
+    ];
+    Manager::open(folder(around), backend, &others).await
 }
 
 /// Sandboxes that wait, such as the settings ask for, at most so many; and which walls were taken and

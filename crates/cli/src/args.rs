@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Sandbox(SandboxCommand),
     /// Put the sandboxes themselves on trial: try to get out of them, and print a scorecard
     Attack(AttackArgs),
-    /// Images that containers are made from
+    /// Images that containers and machines are made from
     #[command(subcommand)]
     Image(ImageCommand),
     /// Put a company's options on trial: what is known is gathered and read, analysts propose moves, each
@@ -313,13 +313,35 @@ pub(crate) struct AttackArgs {
     pub(crate) json: bool,
 }
 
+/// What an image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ImageFor {
+    /// Containers, by Docker or Podman
+    Docker,
+    /// Machines of their own
+    Microvm,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Make the image that containers are made from: a small Debian with Python, from packages alone
+    /// Make the image that containers are made from, or machines: a small Debian with Python, from packages
+    /// alone
     Build {
-        /// Make one of this image instead, which the engine must have already
-        #[arg(long, value_name = "IMAGE")]
+        /// What is to be made from it
+        #[arg(value_enum, default_value_t = ImageFor::Docker, value_name = "KIND")]
+        kind: ImageFor,
+        /// For containers: make one of this image instead, which the engine must have already
+        #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel", "modules", "rootfs"])]
         from: Option<String>,
+        /// For machines: this kernel instead of Debian's
+        #[arg(long, value_name = "FILE")]
+        kernel: Option<PathBuf>,
+        /// The folder of that kernel's modules, unless all that a machine needs is part of it
+        #[arg(long, value_name = "FOLDER", requires = "kernel")]
+        modules: Option<PathBuf>,
+        /// For machines: this root file system instead of Debian's, as `tar` archives it
+        #[arg(long, value_name = "TAR")]
+        rootfs: Option<PathBuf>,
         /// Say nothing of how it goes
         #[arg(long, short)]
         quiet: bool,

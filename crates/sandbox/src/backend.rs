@@ -102,6 +102,12 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Makes a sandbox, of which only its maker can tell that it is there.
     async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError>;
 
+    /// Finds out what only trying tells, and says how sandboxes are run here, where that makes a
+    /// difference.
+    async fn settle(&self) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
     /// The program that runs code of a language, by the path it has inside.
     fn interpreter(&self, language: Language) -> Result<String, SandboxError>;
 

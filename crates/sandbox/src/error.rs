@@ -49,6 +49,9 @@ impl SandboxError {
             SandboxError::Unsupported { isolation: Isolation::Jail, .. } => {
                 Some("a container has images: `--isolation docker`")
             }
+            SandboxError::Unsupported { isolation: Isolation::Microvm, .. } => {
+                Some("a container can: `--isolation docker`")
+            }
             SandboxError::Different(_) => Some("remove it first, or choose another name"),
             SandboxError::NotFound(_) => Some("`assize sandbox ls` shows those there are"),
             SandboxError::Name(_) => Some(

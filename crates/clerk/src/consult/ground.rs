@@ -60,7 +60,7 @@ impl Ground {
         let Clerk { config, around, listener, .. } = clerk;
         let named = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
         let may_do_without = !named || allow_in_process;
-        let chosen = match walls::choose(config, around, &[]).await {
+        let chosen = match walls::choose_for_debates(config, around).await {
             Ok(chosen) => chosen,
             Err(failure) if may_do_without => return Ok(Ground::without(&failure, &**listener)),
             Err(failure) => {

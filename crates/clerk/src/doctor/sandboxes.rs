@@ -15,8 +15,10 @@ use crate::walls;
 pub struct Sandboxes {
     pub backends: Vec<Finding>,
     pub interpreters: Vec<(Language, Result<String, String>)>,
-    /// What is used, and why; or why nothing can be.
+    /// What is used for code, and why; or why nothing can be.
     pub used: Result<(Isolation, String), String>,
+    /// The same for debates.
+    pub used_for_debates: Result<(Isolation, String), String>,
 }
 
 /// What was found out about one of them.
@@ -25,6 +27,8 @@ pub struct Finding {
     pub isolation: Isolation,
     /// How long a sandbox took to be made and to run something, or why there is none.
     pub tried: Result<Duration, SandboxError>,
+    /// How it is run, where that makes a difference.
+    pub how: Option<String>,
     pub enforcement: Option<Enforcement>,
 }
 
@@ -38,18 +42,29 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
     for isolation in Isolation::ALL {
         backends.push(match walls::backend(isolation, config, around) {
             Ok(backend) => {
-                let tried = walls::attempt(config, around, Arc::clone(&backend)).await;
+                // What is made once is not counted.
+                let how = backend.settle().await.unwrap_or_default();
+                let tried = match how {
+                    Some(_) => walls::attempt(config, around, Arc::clone(&backend)).await.map(drop),
+                    None => Ok(()),
+                };
+                let tried = match tried {
+                    Ok(()) => walls::attempt(config, around, Arc::clone(&backend)).await,
+                    Err(error) => Err(error),
+                };
                 // Some of it is known only once one was made.
-                Finding { isolation, tried, enforcement: Some(backend.enforcement()) }
+                Finding { isolation, tried, how, enforcement: Some(backend.enforcement()) }
             }
-            Err(error) => Finding { isolation, tried: Err(error), enforcement: None },
+            Err(error) => Finding { isolation, tried: Err(error), how: None, enforcement: None },
         });
     }
-    let used = walls::choose(config, around, &[])
-        .await
-        .map(|chosen| (chosen.backend.isolation(), chosen.why))
-        .map_err(|failure| failure.render());
-    Sandboxes { backends, interpreters: interpreters.into(), used }
+    let told = |chosen: Result<walls::Chosen, Failure>| match chosen {
+        Ok(chosen) => Ok((chosen.backend.isolation(), chosen.why)),
+        Err(failure) => Err(failure.render()),
+    };
+    let used = told(walls::choose(config, around, &[]).await);
+    let used_for_debates = told(walls::choose_for_debates(config, around).await);
+    Sandboxes { backends, interpreters: interpreters.into(), used, used_for_debates }
 }
 
 impl Sandboxes {
@@ -63,6 +78,7 @@ impl Sandboxes {
                     "made_in_ms": finding.tried.as_ref().ok().map(|took| took.as_secs_f64() * 1e3),
                     "why_not": finding.tried.as_ref().err().map(ToString::to_string),
                     "hint": finding.tried.as_ref().err().and_then(SandboxError::hint),
+                    "how": finding.how,
                     "enforcement": finding.enforcement,
                 })
             })
@@ -72,11 +88,16 @@ impl Sandboxes {
             .iter()
             .map(|(language, found)| (language.name().to_owned(), json!(found.as_ref().ok())))
             .collect();
-        let (used, why) = match &self.used {
-            Ok((isolation, why)) => (Some(isolation), why),
-            Err(why) => (None, why),
+        let told = |used: &Result<(Isolation, String), String>| match used {
+            Ok((isolation, why)) => (Some(*isolation), why.clone()),
+            Err(why) => (None, why.clone()),
         };
-        json!({"backends": backends, "interpreters": interpreters, "used": used, "why": why})
+        let ((used, why), (debates, debates_why)) =
+            (told(&self.used), told(&self.used_for_debates));
+        json!({
+            "backends": backends, "interpreters": interpreters, "used": used, "why": why,
+            "used_for_debates": debates, "why_for_debates": debates_why,
+        })
     }
 
     /// A sandbox that was asked for by name and cannot be made is a failure.

@@ -21,6 +21,7 @@ pub(super) fn as_text(found: &Sandboxes) -> Vec<String> {
                     "  {} {name:<8} made one in {millis:.0} ms{used}",
                     paint(GOOD, "✓")
                 ));
+                lines.extend(finding.how.as_ref().map(|how| format!("      {}", harmless(how))));
                 lines.extend(
                     finding
                         .limits()
@@ -45,9 +46,15 @@ pub(super) fn as_text(found: &Sandboxes) -> Vec<String> {
         };
         lines.push(format!("  {mark} {:<10} {}", language.name(), harmless(words)));
     }
-    lines.push(match &found.used {
-        Ok((isolation, why)) => format!("{} {isolation} ({why})", paint(BOLD, "In use:")),
-        Err(why) => format!("{} no sandbox: {}", paint(BAD, "In use:"), harmless(why)),
-    });
+    for (what, used) in
+        [("In use for code:", &found.used), ("In use for debates:", &found.used_for_debates)]
+    {
+        lines.push(match used {
+            Ok((isolation, why)) => {
+                format!("{} {isolation} ({})", paint(BOLD, what), harmless(why))
+            }
+            Err(why) => format!("{} no sandbox: {}", paint(BAD, what), harmless(why)),
+        });
+    }
     lines
 }

@@ -55,7 +55,7 @@ pub enum Kvm {
 /// Why KVM cannot even be tried, if so.
 pub(super) fn obstacle(kvm: Kvm) -> Option<String> {
     if kvm == Kvm::Never {
-        return Some("KVM is not wanted".to_owned());
+        return Some("it is not wanted".to_owned());
     }
     if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
         return Some(format!("`{DEVICE}` cannot be opened: {error}"));
@@ -63,7 +63,7 @@ pub(super) fn obstacle(kvm: Kvm) -> Option<String> {
     let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if kvm == Kvm::Proven && !can(&about) {
         return Some(format!(
-            "`{DEVICE}` is there, but the processor does not say that it can (no `vmx` or `svm`)"
+            "`{DEVICE}` is there, but the processor does not say that it can (neither `vmx` nor `svm`)"
         ));
     }
     None

@@ -1,7 +1,6 @@
 //! The machine that all others are copies of: started once, frozen, and kept for as long as nothing that it
 //! depends on changes.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use tokio::net::UnixStream;
 use super::accelerator::{self, Accelerator};
 use super::emulator::{self, From, Plan};
 use super::snapshot::{Snapshot, memory_file};
-use super::{Microvm, Parts, monitor};
+use super::{Microvm, Parts, hold, monitor};
 use crate::backend::Identity;
 use crate::error::SandboxError;
 use crate::guest::{self, GuestFile};
@@ -42,7 +41,8 @@ impl Microvm {
         if let Some(snapshot) = load(&place, parts.ticks).await {
             return Ok(snapshot);
         }
-        let held = hold(&self.folder()).await;
+        let folder = self.folder();
+        let held = tokio::task::spawn_blocking(move || hold(&folder)).await.ok().flatten();
         if let Some(snapshot) = load(&place, parts.ticks).await {
             return Ok(snapshot);
         }
@@ -153,17 +153,6 @@ async fn first_word(channel: &mut UnixStream) -> Result<(), String> {
 async fn load(place: &Path, ticks: u64) -> Option<Snapshot> {
     let place = place.to_owned();
     tokio::task::spawn_blocking(move || Snapshot::load(&place, ticks)).await.ok()?
-}
-
-/// Keeps other processes from making the same as we do. Without it, both do.
-async fn hold(folder: &Path) -> Option<File> {
-    let path = folder.join("lock");
-    let held = tokio::task::spawn_blocking(move || {
-        let file = File::options().create(true).append(true).open(path).ok()?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
-        Some(file)
-    });
-    held.await.ok()?
 }
 
 /// Removes what is not used any more, and what somebody who was killed has left half done.

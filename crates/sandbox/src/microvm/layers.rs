@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use super::squashfs;
+use super::{hold, squashfs};
 use crate::error::SandboxError;
 use crate::rootfs;
 use crate::spec::{LAYERS, Layer};
@@ -29,8 +29,11 @@ pub(super) async fn disk(folder: &Path, layers: &[Layer]) -> Result<Option<File>
         let place = place(&folder, &layers);
         if !place.exists() {
             fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-            remove_unused(&folder);
-            make(&place, &layers)?;
+            let _held = hold(&folder);
+            if !place.exists() {
+                remove_unused(&folder);
+                make(&place, &layers)?;
+            }
         }
         let file = squashfs::open(&place, SIZE).map_err(|error| error.to_string())?;
         // It was used just now.
@@ -51,23 +54,15 @@ fn place(folder: &Path, layers: &[Layer]) -> PathBuf {
 }
 
 fn make(place: &Path, layers: &[Layer]) -> Result<(), String> {
-    // Two who make the same at once do not write to the same file.
-    let own = place.with_extension(format!("{:08x}", fastrand::u32(..)));
-    let made = squashfs::make(&own, |out| archive(layers, out)).map_err(|error| {
+    squashfs::make(place, |out| archive(layers, out)).map_err(|error| {
         let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
         format!("{error}{hint}")
-    });
-    let size = fs::metadata(&own).map_or(0, |found| found.len());
-    let kept = made.and_then(|()| {
-        if size > SIZE {
-            return Err(format!("they are larger than {} GB", SIZE >> 30));
-        }
-        fs::rename(&own, place).map_err(|error| error.to_string())
-    });
-    if kept.is_err() {
-        let _ = fs::remove_file(&own);
+    })?;
+    if fs::metadata(place).is_ok_and(|found| found.len() > SIZE) {
+        let _ = fs::remove_file(place);
+        return Err(format!("they are larger than {} GB", SIZE >> 30));
     }
-    kept
+    Ok(())
 }
 
 fn archive(layers: &[Layer], out: &mut dyn Write) -> io::Result<()> {

@@ -54,6 +54,9 @@ const THAW: Duration = Duration::from_secs(30);
 const OWN_MEGABYTES: u64 = 96;
 const SHARE: u64 = 32;
 
+/// What they need of a processor, with all that the emulator does for them.
+const OWN_CPU_MILLIS: u32 = 250;
+
 /// Machines have one of a few sizes, as each size is frozen once.
 const STEP: u64 = 64;
 
@@ -108,6 +111,15 @@ pub struct Decided {
     pub why_not_kvm: Option<String>,
 }
 
+impl std::fmt::Display for Decided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.why_not_kvm {
+            None => write!(f, "by {}", self.accelerator),
+            Some(why) => write!(f, "by {}, not by KVM: {why}", self.accelerator),
+        }
+    }
+}
+
 /// What is known about machines here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProbeInfo {
@@ -143,8 +155,8 @@ impl Microvm {
     /// # Errors
     /// When not, and what to do about it.
     pub async fn probe(&self) -> Result<ProbeInfo, SandboxError> {
-        let qemu = self.qemu()?;
         let image = Image::open(&self.image_folder())?.info;
+        let qemu = self.qemu()?;
         let version = qemu.version().await.unwrap_or_else(|| "of an unknown version".to_owned());
         let accelerator = self.accelerator.get().cloned().or_else(|| self.decided(&qemu));
         Ok(ProbeInfo { qemu: version, image, accelerator })
@@ -155,8 +167,8 @@ impl Microvm {
     /// # Errors
     /// As [`Microvm::probe`].
     pub fn is_ready(&self) -> Result<(), SandboxError> {
-        self.qemu()?;
-        Image::open(&self.image_folder()).map(drop)
+        Image::open(&self.image_folder())?;
+        self.qemu().map(drop)
     }
 
     /// What runs its machines; known after the first.
@@ -223,8 +235,8 @@ impl Microvm {
             .and_then(|file| file.set_len(layers::SIZE).and_then(|()| read_only(&file)))
             .map_err(|error| SandboxError::failed("making a disk", error))?;
         let parts = Arc::new(Parts {
-            qemu: self.qemu()?,
             image: Image::open(&self.image_folder())?,
+            qemu: self.qemu()?,
             ticks: frozen::ticks().await?,
             no_layers,
         });
@@ -253,18 +265,24 @@ impl Microvm {
     ) -> Result<(Arc<Parts>, Arc<Snapshot>, Accelerator), SandboxError> {
         let mut ground = self.ground.lock().await;
         let parts = self.parts(&mut ground).await?;
-        let decided = match self.accelerator.get().cloned().or_else(|| self.decided(&parts.qemu)) {
-            Some(decided) => decided,
-            None => self.try_kvm(&parts, identity, megabytes).await,
-        };
-        let accelerator = decided.accelerator;
-        let _ = self.accelerator.set(decided);
+        let accelerator = self.decide(&parts, identity, megabytes).await.accelerator;
         let snapshot = match ground.snapshots.get(&megabytes) {
             Some(snapshot) => Arc::clone(snapshot),
             None => Arc::new(self.frozen(&parts, accelerator, identity, megabytes).await?),
         };
         ground.snapshots.insert(megabytes, Arc::clone(&snapshot));
         Ok((parts, snapshot, accelerator))
+    }
+
+    async fn decide(&self, parts: &Parts, identity: &Identity, megabytes: u64) -> &Decided {
+        if let Some(decided) = self.accelerator.get() {
+            return decided;
+        }
+        let decided = match self.decided(&parts.qemu) {
+            Some(decided) => decided,
+            None => self.try_kvm(parts, identity, megabytes).await,
+        };
+        self.accelerator.get_or_init(|| decided)
     }
 
     /// Lets KVM prove itself: a machine must start by it, be frozen, thawed, and answer, all in time.
@@ -328,7 +346,9 @@ impl Microvm {
         };
         let why = match tokio::time::timeout(THAW, up).await {
             Ok(Ok(channel)) => {
-                keeper.group().share(&spec.limits);
+                // The limit is held inside; this is for a machine that does not hold it.
+                let cpu_millis = spec.limits.cpu_millis + OWN_CPU_MILLIS;
+                keeper.group().share(&Limits { cpu_millis, ..spec.limits.clone() });
                 let cell = MicrovmCell { keeper, words };
                 return Ok(Started { channel, cell: Box::new(cell) });
             }
@@ -340,6 +360,13 @@ impl Microvm {
         let said = said.map(|words| format!(": {words}")).unwrap_or_default();
         Err(SandboxError::Broke(format!("{why}{said}")))
     }
+}
+
+/// Keeps others from making the same as we do in a folder, until it is let go. Without it, both do.
+fn hold(folder: &std::path::Path) -> Option<File> {
+    let file = File::options().create(true).append(true).open(folder.join("lock")).ok()?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+    Some(file)
 }
 
 /// The memory of a machine in which programs may use so much.
@@ -394,6 +421,15 @@ impl Backend for Microvm {
         let megabytes = megabytes(&spec.limits);
         let (parts, snapshot, accelerator) = self.ground(identity, megabytes).await?;
         self.thaw(&parts, &snapshot, accelerator, identity, spec, megabytes).await
+    }
+
+    async fn settle(&self) -> Result<Option<String>, SandboxError> {
+        let identity =
+            Identity { maker: format!("settle-{:08x}", fastrand::u32(..)), id: "1".to_owned() };
+        let mut ground = self.ground.lock().await;
+        let parts = self.parts(&mut ground).await?;
+        let decided = self.decide(&parts, &identity, megabytes(&Limits::default())).await;
+        Ok(Some(decided.to_string()))
     }
 
     fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
