@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use assize_sandbox::Manager;
+use assize_sandbox::{Isolation, Manager};
 use futures_util::StreamExt;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -78,9 +78,9 @@ impl Attack {
         Ok(Attack { probes, fixtures, host, controls: Mutex::default(), at_once })
     }
 
-    /// How many probes there are.
-    pub fn probes(&self) -> usize {
-        self.probes.len()
+    /// How many probes there are for such sandboxes.
+    pub fn probes(&self, isolation: Isolation) -> usize {
+        self.probes.iter().filter(|probe| fits(probe, isolation == Isolation::Microvm)).count()
     }
 
     /// The folder on the host in which everything is that probes look for.
@@ -102,7 +102,8 @@ impl Attack {
     async fn run_in(&self, place: &dyn Place, mut report: impl FnMut(&Finding)) -> Scorecard {
         let began = Instant::now();
         let mut findings = Vec::with_capacity(self.probes.len());
-        let mut under_way = futures_util::stream::iter(&self.probes)
+        let fitting = self.probes.iter().filter(|probe| fits(probe, place.is_machine()));
+        let mut under_way = futures_util::stream::iter(fitting)
             .map(|probe| self.try_one(probe, place))
             .buffer_unordered(self.at_once);
         while let Some(finding) = under_way.next().await {
@@ -114,10 +115,10 @@ impl Attack {
     }
 
     async fn try_one(&self, probe: &Probe, place: &dyn Place) -> Finding {
-        let control = self.control(probe).await;
+        let control = if probe.machine { Control::OnlyInside } else { self.control(probe).await };
         let (outcome, detail) = match &control {
             Control::NotReached { why } => (Outcome::NotApplicable, why.clone()),
-            Control::Reached => match self.verdict(probe, place).await {
+            Control::Reached | Control::OnlyInside => match self.verdict(probe, place).await {
                 Verdict::Stopped(detail) => (Outcome::Blocked, detail),
                 Verdict::Broke(detail) => (Outcome::Broke, detail),
                 Verdict::Reached(detail) => {
@@ -227,6 +228,11 @@ impl Attack {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+/// Whether a probe has anything to say about such a place.
+fn fits(probe: &Probe, machine: bool) -> bool {
+    machine || !probe.machine
 }
 
 fn group(probe: &Probe) -> Group {

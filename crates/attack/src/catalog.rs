@@ -25,10 +25,11 @@ pub enum Group {
     Clock,
     Terminal,
     Channel,
+    Machine,
 }
 
 impl Group {
-    pub const ALL: [Group; 10] = [
+    pub const ALL: [Group; 11] = [
         Group::Files,
         Group::Secrets,
         Group::Network,
@@ -39,6 +40,7 @@ impl Group {
         Group::Clock,
         Group::Terminal,
         Group::Channel,
+        Group::Machine,
     ];
 
     pub fn name(self) -> &'static str {
@@ -53,6 +55,7 @@ impl Group {
             Group::Clock => "clock",
             Group::Terminal => "terminal",
             Group::Channel => "channel",
+            Group::Machine => "machine",
         }
     }
 
@@ -69,6 +72,7 @@ impl Group {
             Group::Clock => "the clock",
             Group::Terminal => "the terminal",
             Group::Channel => "the guest's channel",
+            Group::Machine => "the machine itself",
         }
     }
 
@@ -84,6 +88,7 @@ impl Group {
             Group::Clock => include_str!("../probes/clock.py"),
             Group::Terminal => include_str!("../probes/terminal.py"),
             Group::Channel => include_str!("../probes/channel.py"),
+            Group::Machine => include_str!("../probes/machine.py"),
         }
     }
 
@@ -156,6 +161,9 @@ pub(crate) struct Probe {
     pub(crate) proof: Option<String>,
     #[serde(default = "one")]
     pub(crate) steps: u8,
+    /// It is about a machine that the program has to itself, and runs nowhere else.
+    #[serde(default)]
+    pub(crate) machine: bool,
     /// It is a system call that should be refused, and nothing more.
     #[serde(default)]
     pub(crate) syscall: bool,

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use crate::catalog::{Judge, Promise};
+use crate::inside::TIGHT_WALL;
 use crate::judge::before_answer;
 use crate::marked;
 use crate::place::{End, Failed, Place, Ran, Run, Told};
@@ -103,7 +104,7 @@ impl Host {
             _ => Told::Nothing,
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran { stdout, stderr, end, told, took, survived })
+        Ok(Ran { stdout, stderr, end, told, took, wall: TIGHT_WALL, survived })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use assize_sandbox::{Command, Language, Limits, Manager, Sandbox, SandboxError, Spec};
+use assize_sandbox::{Command, Isolation, Language, Limits, Manager, Sandbox, SandboxError, Spec};
 use async_trait::async_trait;
 
 use crate::catalog::{Promise, Room};
@@ -16,7 +16,11 @@ pub(crate) const TIGHT_OUTPUT: u64 = 64 << 10;
 pub(crate) const TIGHT_WALL: Duration = Duration::from_secs(2);
 
 /// When we give up on a sandbox altogether.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// How much longer everything takes in a machine, which may be emulated: what should end because it used
+/// too much must not end before, because it was slow.
+const SLOWER: u32 = 4;
 
 /// Sandboxes that a manager makes.
 #[derive(Debug)]
@@ -24,7 +28,12 @@ pub(crate) struct Inside<'a>(pub(crate) &'a Manager);
 
 impl Inside<'_> {
     async fn run_in_one(&self, run: &Run<'_>) -> Result<Ran, Failed> {
-        let spec = Spec { limits: limits(run.probe.room), ..Spec::default() };
+        let mut limits = limits(run.probe.room);
+        if self.is_machine() {
+            limits.wall *= SLOWER;
+        }
+        let wall = limits.wall;
+        let spec = Spec { limits, ..Spec::default() };
         let made = self.0.make(spec).await;
         let sandbox = made.map_err(|error| Failed::Start(error.to_string()))?;
         let began = Instant::now();
@@ -37,7 +46,7 @@ impl Inside<'_> {
             _ => Told::Nothing,
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran { stdout: finished.0, stderr: finished.1, end, told, took, survived })
+        Ok(Ran { stdout: finished.0, stderr: finished.1, end, told, took, wall, survived })
     }
 }
 
@@ -80,6 +89,10 @@ fn limits(room: Room) -> Limits {
 impl Place for Inside<'_> {
     fn name(&self) -> String {
         self.0.isolation().to_string()
+    }
+
+    fn is_machine(&self) -> bool {
+        self.0.isolation() == Isolation::Microvm
     }
 
     fn guest(&self) -> Option<i32> {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::catalog::{Judge, Probe};
-use crate::inside::{TIGHT_OUTPUT, TIGHT_WALL};
+use crate::inside::TIGHT_OUTPUT;
 use crate::place::{End, Failed, Ran, Told};
 
 /// How much later than its time an end may be told.
@@ -84,7 +84,7 @@ pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidenc
             verdict(most as u64 > TIGHT_OUTPUT, format!("{most} bytes came, {TIGHT_OUTPUT} may"))
         }
         Judge::Late => {
-            let late = ran.took > TIGHT_WALL + LATE;
+            let late = ran.took > ran.wall + LATE;
             verdict(late, format!("its end was told after {:.1} s", ran.took.as_secs_f64()))
         }
         Judge::Forged => match ran.told {
@@ -139,6 +139,7 @@ mod tests {
             stderr: Vec::new(),
             end,
             told: Told::Exit(7),
+            wall: Duration::from_secs(2),
             took: Duration::from_millis(100),
             survived: false,
         }

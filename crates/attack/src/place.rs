@@ -28,6 +28,8 @@ pub(crate) struct Ran {
     /// The end that was told, by whoever speaks for the program.
     pub(crate) told: Told,
     pub(crate) took: Duration,
+    /// The time that it had.
+    pub(crate) wall: Duration,
     /// Processes of it lived on.
     pub(crate) survived: bool,
 }
@@ -61,6 +63,11 @@ pub(crate) enum Failed {
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
     fn name(&self) -> String;
+
+    /// Whether the program has a machine to itself.
+    fn is_machine(&self) -> bool {
+        false
+    }
 
     /// The number of the process that watches over the program; `None` where nobody does.
     fn guest(&self) -> Option<i32>;

@@ -26,7 +26,11 @@ pub enum Outcome {
 #[serde(rename_all = "snake_case")]
 pub enum Control {
     Reached,
-    NotReached { why: String },
+    NotReached {
+        why: String,
+    },
+    /// It is about what is only there inside.
+    OnlyInside,
 }
 
 /// One probe against one backend.

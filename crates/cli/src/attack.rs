@@ -49,7 +49,7 @@ pub(crate) async fn run(
     for manager in managers {
         let name = manager.isolation();
         let mut progress =
-            Progress { name, done: 0, all: attack.probes(), draws: terminal::can_draw() };
+            Progress { name, done: 0, all: attack.probes(name), draws: terminal::can_draw() };
         progress.draw("");
         let attacked = attack.run(&manager, |finding| progress.tell(finding));
         let card = tokio::select! {
