@@ -19,6 +19,9 @@ const IMAGE: &str = "assize/base:latest";
 pub(crate) enum Contestant {
     Warm(Arc<Pool>),
     Cold(Arc<Manager>),
+    /// The same, with other limits than the usual.
+    WarmAs(Arc<Pool>, Spec),
+    ColdAs(Arc<Manager>, Spec),
     /// A program and its arguments.
     Peer(Vec<String>),
 }
@@ -30,6 +33,8 @@ impl Contestant {
         let made = match self {
             Contestant::Warm(pool) => pool.take(&Spec::default()).await,
             Contestant::Cold(manager) => manager.make(Spec::default()).await,
+            Contestant::WarmAs(pool, spec) => pool.take(spec).await,
+            Contestant::ColdAs(manager, spec) => manager.make(spec.clone()).await,
             Contestant::Peer(words) => {
                 let done = run_program(words).await;
                 return (begun.elapsed(), done);
@@ -61,7 +66,7 @@ async fn run_program(words: &[String]) -> Result<(), String> {
     judge(&output.stdout, output.status.success(), &output.stderr)
 }
 
-async fn run_code(sandbox: &Sandbox) -> Result<(), String> {
+pub(crate) async fn run_code(sandbox: &Sandbox) -> Result<(), String> {
     let running = sandbox.run(Language::Python, CODE.as_bytes(), Command::default()).await;
     let running = running.map_err(|error| error.to_string())?;
     let done = running.finish().await.map_err(|error| error.to_string())?;

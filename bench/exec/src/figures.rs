@@ -58,6 +58,26 @@ pub(crate) fn row(cells: [String; 5]) -> String {
     format!("{name:<24}{rest}")
 }
 
+/// The memory that each machine shares with nobody, in MiB, the least first: what its emulator has made its own.
+pub(crate) fn memory_of_machines() -> anyhow::Result<Vec<f64>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {
+        let read =
+            |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        if !read("comm").starts_with("qemu-system") {
+            continue;
+        }
+        // What is frozen is shared by all of them, also when only one has looked at it yet.
+        let own = read("smaps_rollup");
+        let own = own.lines().find_map(|line| line.strip_prefix("Anonymous:"));
+        let kilobytes =
+            own.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        all.extend(kilobytes.map(|kilobytes| kilobytes / 1024.0));
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all)
+}
+
 /// The memory that the waiting sandboxes share with nobody: their keepers, guests and interpreters.
 pub(crate) fn private_memory(backend: &str) -> anyhow::Result<Option<f64>> {
     let mut kilobytes = 0.0;

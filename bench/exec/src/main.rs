@@ -8,6 +8,7 @@
 
 mod contestants;
 mod figures;
+mod machines;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +38,12 @@ struct Args {
     /// The Python that all but the containers use
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
+    /// Only these sandboxes: `microvm` has figures of its own
+    #[arg(long, value_parser = ["microvm"])]
+    isolation: Option<String>,
+    /// Where `assize` keeps its images, if elsewhere than usual
+    #[arg(long)]
+    cache: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +58,11 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let folder = tempfile::tempdir().context("making a folder")?;
     let mut peers = Peers::new(&args.python, args.assize.clone(), folder.path()).await?;
+    if args.isolation.is_some() {
+        let measured = machines::run(&args, folder.path(), &peers).await;
+        peers.end().await;
+        return measured;
+    }
     let options = PoolOptions { size: args.pool, ..PoolOptions::default() };
     let mut contestants: Vec<(String, Result<Contestant, String>)> = Vec::new();
     for isolation in [Isolation::Jail, Isolation::Docker] {

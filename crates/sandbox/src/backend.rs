@@ -111,6 +111,12 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// The program that runs code of a language, by the path it has inside.
     fn interpreter(&self, language: Language) -> Result<String, SandboxError>;
 
+    /// In how many of the sandboxes that wait an interpreter waits, too: there are backends where it takes
+    /// far more memory than all the rest.
+    fn waiting_interpreters(&self) -> usize {
+        usize::MAX
+    }
+
     /// What each limit rests on here.
     fn enforcement(&self) -> Enforcement;
 

@@ -39,6 +39,10 @@ impl Maker {
         self.make_as(&id, spec).await
     }
 
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
     fn next_id(&self) -> String {
         self.count.fetch_add(1, Ordering::Relaxed).to_string()
     }

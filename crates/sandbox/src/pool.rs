@@ -1,4 +1,5 @@
-//! Sandboxes that wait: built, an interpreter started in each, and nothing ever run in them.
+//! Sandboxes that wait: built, an interpreter started in each or in the next to be taken, and nothing ever
+//! run in them.
 //!
 //! One sandbox serves one execution and is thrown away, so nothing of one run is there in the next.
 //! What is taken is replaced in the background; when nobody has taken any for a while they all go,
@@ -90,6 +91,8 @@ struct Lane {
     trouble: Option<SandboxError>,
     /// Whether there should be any.
     wanted: bool,
+    /// There is none to wait.
+    without_interpreter: bool,
 }
 
 impl Shared {
@@ -101,8 +104,13 @@ impl Shared {
 impl Pool {
     /// Begins at once to make sandboxes in the background.
     pub(crate) fn start(maker: Arc<Maker>, spec: Spec, options: PoolOptions) -> Pool {
-        let lane =
-            Lane { waiting: VecDeque::new(), used: Instant::now(), trouble: None, wanted: true };
+        let lane = Lane {
+            waiting: VecDeque::new(),
+            used: Instant::now(),
+            trouble: None,
+            wanted: true,
+            without_interpreter: false,
+        };
         let shared = Arc::new(Shared {
             maker,
             spec,
@@ -174,7 +182,8 @@ impl Pool {
                     return Err(SandboxError::Broke("the pool is closed".to_owned()));
                 }
                 let lane = self.shared.lane();
-                if lane.waiting.len() >= self.shared.options.size {
+                let wants_interpreter = lane.first_without(self.shared.interpreters()).is_some();
+                if lane.waiting.len() >= self.shared.options.size && !wants_interpreter {
                     return Ok(());
                 }
                 if let Some(trouble) = &lane.trouble {
@@ -221,9 +230,40 @@ impl Shared {
         found
     }
 
-    fn lacks(&self) -> bool {
-        let lane = self.lane();
-        lane.wanted && lane.trouble.is_none() && lane.waiting.len() < self.options.size
+    /// What is to be done next for those who will come.
+    fn next(&self) -> Next {
+        let mut lane = self.lane();
+        if !lane.wanted || lane.trouble.is_some() {
+            return Next::Nothing;
+        }
+        // Taken out of the line meanwhile, so that nobody takes it half prepared.
+        if let Some(index) = lane.first_without(self.interpreters())
+            && let Some(sandbox) = lane.waiting.remove(index)
+        {
+            return Next::Prepare(sandbox);
+        }
+        if lane.waiting.len() < self.options.size { Next::Make } else { Next::Nothing }
+    }
+
+    fn interpreters(&self) -> usize {
+        self.maker.backend().waiting_interpreters()
+    }
+}
+
+enum Next {
+    Make,
+    Prepare(Sandbox),
+    Nothing,
+}
+
+impl Lane {
+    /// The first in the line, among so many, in which an interpreter should wait and none does.
+    fn first_without(&self, interpreters: usize) -> Option<usize> {
+        if self.without_interpreter {
+            return None;
+        }
+        let first = self.waiting.iter().take(interpreters);
+        first.into_iter().position(|sandbox| !sandbox.is_prepared() && !sandbox.is_gone())
     }
 }
 
@@ -234,15 +274,22 @@ async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
         tokio::pin!(changed);
         changed.as_mut().enable();
         let used = shared.lane().used;
-        if shared.lacks() {
+        let next = shared.next();
+        if !matches!(next, Next::Nothing) {
             tokio::select! {
                 () = stop.cancelled() => return,
                 // Whoever just took one goes first.
                 () = tokio::time::sleep_until((used + YIELD).into()) => {}
             }
+            let done = async {
+                match next {
+                    Next::Prepare(sandbox) => (prepare(&shared, sandbox).await, true),
+                    _ => (make_waiting(&shared).await, false),
+                }
+            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                made = make_waiting(&shared) => add(&shared, made),
+                (made, to_the_front) = done => add(&shared, made, to_the_front),
             }
             continue;
         }
@@ -257,9 +304,21 @@ async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
 
 async fn make_waiting(shared: &Shared) -> Result<Sandbox, SandboxError> {
     let sandbox = shared.maker.make(shared.spec.clone()).await?;
+    let prepared = {
+        let lane = shared.lane();
+        lane.without_interpreter || lane.waiting.len() >= shared.interpreters()
+    };
+    if prepared { Ok(sandbox) } else { prepare(shared, sandbox).await }
+}
+
+async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     match sandbox.prepare().await {
+        Ok(()) => Ok(sandbox),
         // Without Python it still saves the building of the walls.
-        Ok(()) | Err(SandboxError::NoInterpreter(..)) => Ok(sandbox),
+        Err(SandboxError::NoInterpreter(..)) => {
+            shared.lane().without_interpreter = true;
+            Ok(sandbox)
+        }
         Err(error) => {
             sandbox.end().await;
             Err(error)
@@ -267,11 +326,15 @@ async fn make_waiting(shared: &Shared) -> Result<Sandbox, SandboxError> {
     }
 }
 
-fn add(shared: &Shared, made: Result<Sandbox, SandboxError>) {
+fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool) {
     let mut lane = shared.lane();
     match made {
         Ok(sandbox) => {
-            lane.waiting.push_back(sandbox);
+            if to_the_front {
+                lane.waiting.push_front(sandbox);
+            } else {
+                lane.waiting.push_back(sandbox);
+            }
             // However long it took, whoever waits for it is given time to come.
             lane.used = Instant::now();
         }

@@ -146,12 +146,20 @@ impl Sandbox {
     /// # Errors
     /// When there is none, or it does not start.
     pub async fn prepare(&self) -> Result<(), SandboxError> {
-        let command = Command::code(Language::Python).env("ASSIZE_GATE", "3");
+        let mut command = Command::code(Language::Python).env("ASSIZE_GATE", "3");
+        if self.inner.isolation == Isolation::Microvm {
+            command = command.env("ASSIZE_REHEARSE", "1");
+        }
         let exec = self.exec_request(&command)?;
         let prepare = Prepare { argv: exec.argv, env: exec.env, cwd: exec.cwd };
         self.ask(&Request::Prepare(prepare)).await?;
         self.inner.prepared.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether one waits.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.inner.prepared.load(Ordering::Acquire)
     }
 
     /// Starts a program.

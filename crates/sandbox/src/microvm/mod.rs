@@ -440,6 +440,14 @@ impl Backend for Microvm {
             .ok_or(SandboxError::NoInterpreter(language, Isolation::Microvm))
     }
 
+    fn waiting_interpreters(&self) -> usize {
+        // What was translated for it stays in memory.
+        match self.accelerator.get().map(|decided| decided.accelerator) {
+            Some(Accelerator::Kvm) => usize::MAX,
+            Some(Accelerator::Emulation) | None => 1,
+        }
+    }
+
     fn enforcement(&self) -> Enforcement {
         const GROUP: &str = "control group (v2) of the machine's own kernel";
         let outside = match self.groups() {

@@ -8,13 +8,35 @@ import io, itertools, json, math, operator, os, pathlib, random, re, statistics 
 import string, sys, time, typing  # noqa
 
 
+CODE = "/tmp/code.py"
+
+
+def rehearse():
+    """Has a child do all that a program does, to its very end.
+
+    Where code is translated when it is first met, this is when that is done, and not when somebody waits.
+    """
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        os.unlink(CODE)
+        return b""
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for output in (1, 2):
+        os.dup2(nothing, output)
+    with open(CODE, "w") as file:
+        file.write("print(1)\n")
+    return json.dumps({"args": [], "env": dict(os.environ), "cwd": os.getcwd()}).encode() + b"\n"
+
+
 def wait():
     gate = int(os.environ["ASSIZE_GATE"])
     # Nothing that is there now need ever be looked through again: not while it runs, not at its end.
     gc.collect()
     gc.freeze()
-    os.write(gate, b"!")
-    order = b""
+    order = rehearse() if "ASSIZE_REHEARSE" in os.environ else b""
+    if not order:
+        os.write(gate, b"!")
     while not order.endswith(b"\n"):
         piece = os.read(gate, 65536)
         if not piece:

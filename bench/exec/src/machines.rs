@@ -1,0 +1,155 @@
+//! Machines: from nothing, from a frozen one, and from those that wait; beside containers, in one run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use assize_sandbox::microvm::{Microvm, Options};
+use assize_sandbox::{Backend, Limits, Manager, PoolOptions, Spec};
+
+use crate::contestants::{Contestant, Peers, run_code};
+use crate::figures::{Figures, row};
+use crate::{Args, figures};
+
+/// How many are started from nothing: each takes seconds.
+const STARTS: usize = 5;
+
+/// What is measured of machines, and by whom else.
+enum Measured {
+    /// Until a sandbox can be used.
+    Made(Arc<Manager>),
+    Run(Contestant),
+}
+
+pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Result<()> {
+    let cache = args.cache.clone().or_else(own_cache).context("no cache: name one with --cache")?;
+    let machines = Arc::new(microvm(&cache));
+    machines.is_ready()?;
+    let backend: Arc<dyn Backend> = machines.clone();
+    let how = backend.settle().await?.unwrap_or_default();
+    println!("Machines run {how}\n");
+    let accelerator =
+        machines.accelerator().map(|decided| decided.accelerator.name()).unwrap_or("");
+    let manager = Arc::new(Manager::open(folder.join("machines"), backend, &[]).await?);
+    // What is frozen once is not counted among what is thawed.
+    manager.make(spec()).await?.end().await;
+    let options = PoolOptions { size: args.pool, ..PoolOptions::default() };
+    let pool = Arc::new(manager.pool(spec(), options));
+    let begun = Instant::now();
+    pool.ready().await?;
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    let memory = figures::memory_of_machines()?;
+    let (least, most) = memory.first().zip(memory.last()).context("no machine waits")?;
+    let each = memory.iter().sum::<f64>() / memory.len() as f64;
+    println!(
+        "{} wait after {took:.0} ms, {each:.1} MiB of private memory each (from {least:.1} to {most:.1}; to \
+         reach: at most 40), by {accelerator}",
+        memory.len()
+    );
+    let mut measured = vec![
+        ("restore to ready".to_owned(), Measured::Made(Arc::clone(&manager))),
+        (
+            "restore to result".to_owned(),
+            Measured::Run(Contestant::ColdAs(Arc::clone(&manager), spec())),
+        ),
+        ("pool to result".to_owned(), Measured::Run(Contestant::WarmAs(Arc::clone(&pool), spec()))),
+    ];
+    for (name, peer) in peers.contestants() {
+        match peer {
+            Ok(peer) if name.starts_with("docker") => measured.push((name, Measured::Run(peer))),
+            Err(why) if name.starts_with("docker") => println!("{name} skipped: {why}"),
+            _ => {}
+        }
+    }
+    let mut all: Vec<Figures> = measured.iter().map(|_| Figures::default()).collect();
+    for _ in 0..args.iterations {
+        for (figures, (_, one)) in all.iter_mut().zip(&measured) {
+            pool.ready().await?;
+            figures.add(match one {
+                Measured::Run(contestant) => contestant.run().await,
+                Measured::Made(manager) => made(manager).await,
+            });
+        }
+    }
+    pool.close().await;
+    let mut starts = Figures::default();
+    for _ in 0..STARTS.min(args.iterations) {
+        starts.add(start_from_nothing(&cache).await);
+    }
+    measured.insert(0, ("boot to ready".to_owned(), Measured::Made(manager)));
+    all.insert(0, starts);
+    println!("\nOne after the other in turns, {} each, machines by {accelerator}", args.iterations);
+    println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
+    for ((name, _), figures) in measured.iter().zip(&all) {
+        println!("{}", figures.row(name));
+    }
+    let median = |name: &str| {
+        let index = measured.iter().position(|(each, _)| each == name)?;
+        all[index].percentile(50.0)
+    };
+    println!("\nBeside each other, medians, machines by {accelerator}");
+    for (ours, peer) in [
+        ("restore to ready", "docker run --rm"),
+        ("restore to result", "docker run --rm"),
+        ("pool to result", "docker exec"),
+    ] {
+        if let (Some(our), Some(theirs)) = (median(ours), median(peer)) {
+            println!("  {ours} is {:.2}× as fast as {peer} (to reach: more than 1)", theirs / our);
+        }
+    }
+    Ok(())
+}
+
+fn own_cache() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
+    Some(cache.join("assize"))
+}
+
+fn microvm(cache: &Path) -> Microvm {
+    let search = std::env::var_os("PATH");
+    Microvm::new(Options { cache: cache.to_owned(), search, ..Options::default() })
+}
+
+/// As much of a processor as the containers beside it have.
+fn spec() -> Spec {
+    Spec { limits: Limits { cpu_millis: 1000, ..Limits::default() }, ..Spec::default() }
+}
+
+async fn made(manager: &Manager) -> (Duration, Result<(), String>) {
+    let begun = Instant::now();
+    let made = manager.make(spec()).await;
+    let took = begun.elapsed();
+    match made {
+        Ok(sandbox) => {
+            let done = run_code(&sandbox).await;
+            sandbox.end().await;
+            (took, done)
+        }
+        Err(error) => (took, Err(error.to_string())),
+    }
+}
+
+/// With nothing kept of earlier ones but the image.
+async fn start_from_nothing(cache: &Path) -> (Duration, Result<(), String>) {
+    let start = async {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let own = folder.path().join("microvm");
+        std::fs::create_dir(&own).map_err(|error| error.to_string())?;
+        std::os::unix::fs::symlink(cache.join("microvm/image"), own.join("image"))
+            .map_err(|error| error.to_string())?;
+        let makers = folder.path().join("makers");
+        let manager = Manager::open(makers, Arc::new(microvm(folder.path())), &[]).await;
+        let manager = manager.map_err(|error| error.to_string())?;
+        let begun = Instant::now();
+        let sandbox = manager.make(spec()).await.map_err(|error| error.to_string())?;
+        let took = begun.elapsed();
+        sandbox.end().await;
+        Ok::<_, String>(took)
+    };
+    match start.await {
+        Ok(took) => (took, Ok(())),
+        Err(why) => (Duration::ZERO, Err(why)),
+    }
+}
