@@ -10,6 +10,7 @@ mod eval;
 mod exec;
 mod files;
 mod killed;
+mod machines;
 mod readme;
 mod run;
 mod runs;

@@ -155,7 +155,9 @@ fn mistakes_are_named() {
 
     2 error: `--memory` wants a size from 16M to 1024G, not `1M`
 
-    125 error: no microvm sandbox can be made here: this version of assize does not have it yet
+    125 error: no microvm sandbox can be made here: its image was not built yet
+
+    hint: make it: `assize image build microvm`
 
     2 error: one side of a copy is here, and the other in a sandbox
 

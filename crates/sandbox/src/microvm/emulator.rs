@@ -125,7 +125,7 @@ pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
              file.read-only=on,file.locking=off"
         )
     };
-    let words: [(&str, String); 22] = [
+    let words: [(&str, String); 21] = [
         (
             "-M",
             "microvm,acpi=on,rtc=on,pit=off,pic=off,isa-serial=off,memory-backend=memory".into(),
@@ -152,7 +152,6 @@ pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
             "-sandbox",
             "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into(),
         ),
-        ("-name", "assize".into()),
         ("-msg", "timestamp=off".into()),
     ];
     let flags = ["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned);
@@ -163,8 +162,10 @@ pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
 }
 
 impl Plan<'_> {
-    fn arguments(&self) -> Vec<String> {
+    fn arguments(&self, name: &str) -> Vec<String> {
         let mut arguments = shape(self.accelerator, self.megabytes);
+        // For people who look which process is what.
+        arguments.extend(["-name".to_owned(), format!("assize-{name}")]);
         let share = if matches!(self.from, From::Kernel { .. }) { "on" } else { "off" };
         let memory = format!(
             "memory-backend-file,id=memory,size={}M,mem-path=/proc/self/fd/{MEMORY},share={share}",
@@ -236,7 +237,7 @@ pub(super) async fn start(
         emulator: Some(Emulator {
             argv: [qemu.program.display().to_string()]
                 .into_iter()
-                .chain(plan.arguments())
+                .chain(plan.arguments(&id))
                 .collect(),
             address_space: bytes + OWN_ADDRESSES,
             group: plan.accelerator.group(),

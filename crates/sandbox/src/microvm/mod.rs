@@ -204,11 +204,12 @@ impl Microvm {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove_image(&self) -> Result<bool, ImageError> {
-        let folder = self.folder();
+        let (folder, was_there) = (self.folder(), self.image().is_some());
         match std::fs::remove_dir_all(&folder) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(ImageError::File(folder, error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ImageError::File(folder, error))
+            }
+            _ => Ok(was_there),
         }
     }
 

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use assize_sandbox::microvm::{Accelerator, Kvm, Microvm, Options};
-use assize_sandbox::{Backend, Command, Event, Identity, Isolation, Sandbox, SandboxError, Spec};
+use assize_sandbox::{
+    Backend, Command, Event, Identity, Isolation, Manager, PoolOptions, Sandbox, SandboxError, Spec,
+};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -65,21 +67,40 @@ fn machines(cache: &Path, change: impl FnOnce(&mut Options)) -> Arc<Microvm> {
     Arc::new(Microvm::new(options))
 }
 
-fn identity(id: impl ToString) -> Identity {
-    static MAKER: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    let maker = MAKER.get_or_init(|| format!("machines-{:08x}", fastrand::u32(..)));
-    Identity { maker: maker.clone(), id: format!("{}-{:08x}", id.to_string(), fastrand::u32(..)) }
+/// A name under which only the machines of one test are found.
+fn maker() -> String {
+    format!("machines-{:08x}", fastrand::u32(..))
 }
 
 async fn start(machines: &Arc<Microvm>) -> Result<Sandbox, SandboxError> {
-    let mut spec = Spec::default();
-    spec.limits.cpu_millis = 1000;
-    start_as(machines, spec).await
+    start_by(&maker(), machines).await
 }
 
-async fn start_as(machines: &Arc<Microvm>, spec: Spec) -> Result<Sandbox, SandboxError> {
+async fn start_by(maker: &str, machines: &Arc<Microvm>) -> Result<Sandbox, SandboxError> {
+    let mut spec = Spec::default();
+    spec.limits.cpu_millis = 1000;
+    start_as(maker, machines, spec).await
+}
+
+async fn start_as(
+    maker: &str,
+    machines: &Arc<Microvm>,
+    spec: Spec,
+) -> Result<Sandbox, SandboxError> {
     let backend: Arc<dyn Backend> = machines.clone();
-    Sandbox::start(backend, &identity("m"), spec).await
+    let identity = Identity { maker: maker.to_owned(), id: format!("{:08x}", fastrand::u32(..)) };
+    Sandbox::start(backend, &identity, spec).await
+}
+
+/// The emulators of a maker, by their numbers.
+fn emulators(maker: &str) -> BTreeSet<u32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    all.filter(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).contains(&format!("\0assize-{maker}-"))
+    })
+    .collect()
 }
 
 async fn echo(sandbox: &Sandbox) {
@@ -87,7 +108,7 @@ async fn echo(sandbox: &Sandbox) {
     assert_eq!(text(&done.finish().await.unwrap().stdout), "here\n");
 }
 
-/// The emulators that a process has started, by their numbers.
+/// The emulators that another process has started.
 fn emulators_of(ancestor: u32) -> BTreeSet<u32> {
     let parent = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -156,20 +177,45 @@ async fn many_are_thawed_at_once_and_held() {
     }
     let machines = Arc::new(microvm());
     let mut starting = JoinSet::new();
+    let maker = maker();
     for _ in 0..count(8, 30) {
-        let machines = Arc::clone(&machines);
-        starting.spawn(async move { start(&machines).await });
+        let (machines, maker) = (Arc::clone(&machines), maker.clone());
+        starting.spawn(async move { start_by(&maker, &machines).await });
     }
     let held: Vec<Sandbox> =
         starting.join_all().await.into_iter().collect::<Result<_, _>>().unwrap();
     for sandbox in &held {
         echo(sandbox).await;
     }
-    let before = emulators_of(std::process::id());
-    assert!(before.len() >= held.len(), "{before:?}");
+    assert_eq!(emulators(&maker).len(), held.len());
     for sandbox in held {
         sandbox.end().await;
     }
+    assert!(emulators(&maker).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_to_be_taken_has_an_interpreter() {
+    if !is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager::open(folder.path().to_owned(), Arc::new(microvm()), &[]).await.unwrap();
+    let mut spec = Spec::default();
+    spec.limits.cpu_millis = 1000;
+    let options = PoolOptions { size: 2, ..PoolOptions::default() };
+    let pool = manager.pool(spec.clone(), options);
+    for _ in 0..2 {
+        pool.ready().await.unwrap();
+        assert_eq!(pool.metrics().depth, 2);
+        let sandbox = pool.take(&spec).await.unwrap();
+        let done = python(&sandbox, "import os; print(6 * 7, os.listdir('/tmp'))").await;
+        assert!(done.outcome.warm);
+        assert_eq!(text(&done.stdout).split(' ').next(), Some("42"));
+        pool.discard(sandbox);
+    }
+    assert_eq!((pool.metrics().hits, pool.metrics().misses), (2, 0));
+    pool.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,10 +302,12 @@ async fn a_start_that_is_given_up_leaves_nothing() {
     }
     let machines = Arc::new(microvm());
     start(&machines).await.unwrap().end().await;
+    let maker = maker();
     for millis in [1, 5, 10, 20, 40, 80, 120] {
-        let _ = tokio::time::timeout(Duration::from_millis(millis), start(&machines)).await;
+        let started = start_by(&maker, &machines);
+        let _ = tokio::time::timeout(Duration::from_millis(millis), started).await;
     }
-    until_gone(|| emulators_of(std::process::id()).is_empty()).await;
+    until_gone(|| emulators(&maker).is_empty()).await;
 }
 
 async fn until_gone(gone: impl Fn() -> bool) {
@@ -312,10 +360,11 @@ async fn an_emulator_has_no_rights_and_sees_nothing() {
     if !is_there() {
         return;
     }
-    let sandbox = start(&Arc::new(microvm())).await.unwrap();
-    let emulators = emulators_of(std::process::id());
-    assert_eq!(emulators.len(), 1);
-    let pid = emulators.first().unwrap();
+    let maker = maker();
+    let sandbox = start_by(&maker, &Arc::new(microvm())).await.unwrap();
+    let found = emulators(&maker);
+    assert_eq!(found.len(), 1);
+    let pid = found.first().unwrap();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -353,7 +402,7 @@ async fn an_emulator_has_no_rights_and_sees_nothing() {
         fs::read_dir(root.join("dev")).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(devices, ["null", "urandom"].map(Into::into).into(), "{devices:?}");
     sandbox.end().await;
-    assert!(emulators_of(std::process::id()).is_empty());
+    assert!(emulators(&maker).is_empty());
 }
 
 /// A first process that means ill in some way.
@@ -375,11 +424,11 @@ async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
     if !is_there() {
         return;
     }
-    let good = Arc::new(microvm());
+    let (good, maker) = (Arc::new(microvm()), maker());
     for way in ["CRASH", "GARBAGE", "OFF"] {
         let cache = fresh_cache();
         let machines = machines(cache.path(), |options| options.first_process = Some(hostile(way)));
-        let error = start(&machines).await.unwrap_err();
+        let error = start_by(&maker, &machines).await.unwrap_err();
         assert!(matches!(error, SandboxError::Broke(_)), "{way}: {error}");
         let expected = match way {
             "CRASH" => "Kernel panic",
@@ -394,7 +443,7 @@ async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
         let machines = machines(cache.path(), |options| options.first_process = Some(hostile(way)));
         let mut spec = Spec::default();
         spec.limits.wall = Duration::from_millis(100);
-        let sandbox = start_as(&machines, spec).await.unwrap();
+        let sandbox = start_as(&maker, &machines, spec).await.unwrap();
         let mut running = sandbox.exec(Command::new("/bin/true")).await.unwrap();
         // Others go on meanwhile.
         echo(&start(&good).await.unwrap()).await;
@@ -404,8 +453,7 @@ async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
         }
         sandbox.end().await;
     }
-    drop(good);
-    until_gone(|| emulators_of(std::process::id()).is_empty()).await;
+    until_gone(|| emulators(&maker).is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
