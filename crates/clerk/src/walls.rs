@@ -38,12 +38,17 @@ pub async fn choose(
     around: &Surroundings,
     languages: &[Language],
 ) -> Result<Chosen, Failure> {
-    choose_of((&Isolation::ALL, AUTO), config, around, languages).await
+    let spec = Spec { limits: limits(config), ..Spec::default() };
+    choose_of((&Isolation::ALL, AUTO), config, around, languages, &spec).await
 }
 
-/// The same for what waits for a model most of the time.
-pub async fn choose_for_debates(config: &Config, around: &Surroundings) -> Result<Chosen, Failure> {
-    choose_of((&DEBATES, AUTO_DEBATE), config, around, &[]).await
+/// The same for what waits for a model most of the time, in such sandboxes.
+pub async fn choose_for_debates(
+    config: &Config,
+    around: &Surroundings,
+    spec: &Spec,
+) -> Result<Chosen, Failure> {
+    choose_of((&DEBATES, AUTO_DEBATE), config, around, &[], spec).await
 }
 
 async fn choose_of(
@@ -51,22 +56,25 @@ async fn choose_of(
     config: &Config,
     around: &Surroundings,
     languages: &[Language],
+    spec: &Spec,
 ) -> Result<Chosen, Failure> {
     config.refuse_withheld()?;
     let wanted = wanted(config)?;
     let asked = format!("asked for: {wanted}");
     let (isolation, why) = match wanted {
-        Wanted::Auto => first_of(order, config, around, auto).await?,
+        Wanted::Auto => first_of(order, config, around, spec, auto).await?,
         Wanted::Exactly(isolation) => {
             // Better now than after a model was asked.
-            if isolation != Isolation::Jail {
-                is_there(isolation, config, around).await?;
+            match isolation {
+                Isolation::Jail => {}
+                Isolation::Docker => docker(config, around).is_ready().await?,
+                Isolation::Microvm => microvm(around).is_ready()?,
             }
             (isolation, asked)
         }
         Wanted::AtLeast(floor) => {
             let enough = Isolation::ALL.into_iter().filter(|isolation| *isolation >= floor);
-            first_of(&enough.collect::<Vec<_>>(), config, around, &asked).await?
+            first_of(&enough.collect::<Vec<_>>(), config, around, spec, &asked).await?
         }
     };
     let backend = backend_for(languages, isolation, config, around)?;
@@ -114,12 +122,13 @@ async fn first_of(
     order: &[Isolation],
     config: &Config,
     around: &Surroundings,
+    spec: &Spec,
     why: &str,
 ) -> Result<(Isolation, String), SandboxError> {
     let mut first = None;
     let mut why = why.to_owned();
     for isolation in order.iter().copied() {
-        match is_there(isolation, config, around).await {
+        match is_there(isolation, config, around, spec).await {
             Ok(()) => return Ok((isolation, why)),
             Err(error) => {
                 // Not the reason for the first any more, but the reason against it.
@@ -135,19 +144,22 @@ async fn first_of(
     Err(first.unwrap_or_else(|| SandboxError::Name("nothing".to_owned())))
 }
 
-/// Whether such sandboxes can be made here.
+/// Whether such sandboxes can be made here: shown by making one, where that costs little.
 async fn is_there(
     isolation: Isolation,
     config: &Config,
     around: &Surroundings,
+    spec: &Spec,
 ) -> Result<(), SandboxError> {
+    let backend = backend_for(&[], isolation, config, around)?;
+    backend.check(spec)?;
     match isolation {
-        Isolation::Jail => {
-            let jail = Arc::new(Jail::new(Vec::new()));
-            attempt(config, around, jail).await.map(drop)
-        }
+        Isolation::Jail => attempt(config, around, backend, Spec::default()).await.map(drop),
         Isolation::Docker => docker(config, around).is_ready().await,
-        Isolation::Microvm => microvm(around).is_ready(),
+        Isolation::Microvm => {
+            microvm(around).is_ready()?;
+            attempt(config, around, backend, spec.clone()).await.map(drop)
+        }
     }
 }
 
@@ -246,6 +258,16 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
+/// The same for debates: a debate computes nothing, so what it may use is its own setting, unless a flag says
+/// otherwise.
+pub fn limits_of_debates(config: &Config) -> Limits {
+    let mut limits = limits(config);
+    if config.asked("sandbox.memory").is_none() {
+        limits.memory = config.size("consult.memory").unwrap_or(limits.memory);
+    }
+    limits
+}
+
 /// The sandbox that is asked for.
 pub fn spec(image: Option<String>, config: &Config) -> Result<Spec, Failure> {
     let limits = limits(config);
@@ -332,10 +354,11 @@ pub async fn attempt(
     config: &Config,
     around: &Surroundings,
     backend: Arc<dyn Backend>,
+    spec: Spec,
 ) -> Result<Duration, SandboxError> {
     let begun = Instant::now();
     let manager = open(config, around, backend).await?;
-    let sandbox = manager.make(Spec::default()).await?;
+    let sandbox = manager.make(spec).await?;
     let done = sandbox.exec(Command::new("/bin/true")).await?.finish().await;
     let took = begun.elapsed();
     sandbox.end().await;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
 use assize_clerk::scorecards::{self, Counted, Escaped};
-use assize_sandbox::{Isolation, Language, Manager, SandboxError, Wanted};
+use assize_sandbox::{Isolation, Language, Manager, SandboxError, Spec, Wanted};
 use serde_json::{Value, json};
 
 use crate::args::AttackArgs;
@@ -99,7 +99,7 @@ async fn available(
     around: &Surroundings,
 ) -> Result<Manager, SandboxError> {
     let backend = walls::backend(isolation, config, around)?;
-    walls::attempt(config, around, Arc::clone(&backend)).await?;
+    walls::attempt(config, around, Arc::clone(&backend), Spec::default()).await?;
     walls::open(config, around, backend).await
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Confinement {
 impl Confinement {
     pub(crate) fn new(limits: GuestLimits) -> Result<Confinement, String> {
         // Where the kernel has no Landlock, the rules are empty and do nothing.
-        let landlock = rules().map_err(|error| format!("Landlock: {error}"))?;
+        let landlock = rules(&DEVICES).map_err(|error| format!("Landlock: {error}"))?;
         Ok(Confinement { filter: Filter::new(limits.watch_memory.is_some())?, landlock, limits })
     }
 
@@ -82,8 +82,8 @@ impl Confinement {
     }
 }
 
-/// Everything may be read and run, and only the writable places written to.
-fn rules() -> Result<RulesetCreated, Box<dyn std::error::Error>> {
+/// Everything may be read and run, and only the writable places and these devices written to.
+pub(crate) fn rules(devices: &[&str]) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
     let mut rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.create()?;
     let read = AccessFs::from_read(NEWEST);
     rules = rules.add_rule(PathBeneath::new(PathFd::new("/")?, read))?;
@@ -93,7 +93,7 @@ fn rules() -> Result<RulesetCreated, Box<dyn std::error::Error>> {
         }
     }
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
-    for path in DEVICES {
+    for path in devices {
         if let Ok(path) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(path, device))?;
         }

@@ -446,7 +446,10 @@ fn release(
     }
 }
 
-/// The processes that are not these or below them, nor ourselves.
+/// What marks a process that is the kernel's.
+const KERNEL: u64 = 0x0020_0000;
+
+/// The processes that are not these or below them, nor ourselves, nor the kernel's.
 fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
     let own = std::process::id().cast_signed();
     let mut parents: BTreeMap<Pid, Pid> = BTreeMap::new();
@@ -456,7 +459,13 @@ fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
         };
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        let (state, parent, threads) = (fields.next(), fields.next(), fields.nth(15));
+        let (state, parent) = (fields.next(), fields.next());
+        let (flags, threads) = (fields.nth(4), fields.nth(10));
+        // In a machine of our own, the kernel has some of its own.
+        if flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & KERNEL != 0)
+        {
+            continue;
+        }
         // One whose first thread has ended looks dead while others go on.
         let dead = state == Some("Z") && threads == Some("1");
         if let Some(parent) = parent.and_then(|field| field.parse().ok()).filter(|_| !dead) {

@@ -230,6 +230,13 @@ impl Shared {
         found
     }
 
+    fn lacks(&self) -> bool {
+        let lane = self.lane();
+        let few = lane.waiting.len() < self.options.size;
+        let wants = few || lane.first_without(self.interpreters()).is_some();
+        lane.wanted && lane.trouble.is_none() && wants
+    }
+
     /// What is to be done next for those who will come.
     fn next(&self) -> Next {
         let mut lane = self.lane();
@@ -274,22 +281,27 @@ async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
         tokio::pin!(changed);
         changed.as_mut().enable();
         let used = shared.lane().used;
-        let next = shared.next();
-        if !matches!(next, Next::Nothing) {
+        if shared.lacks() {
             tokio::select! {
                 () = stop.cancelled() => return,
                 // Whoever just took one goes first.
                 () = tokio::time::sleep_until((used + YIELD).into()) => {}
             }
+            let next = shared.next();
             let done = async {
                 match next {
-                    Next::Prepare(sandbox) => (prepare(&shared, sandbox).await, true),
-                    _ => (make_waiting(&shared).await, false),
+                    Next::Prepare(sandbox) => Some((prepare(&shared, sandbox).await, true)),
+                    Next::Make => Some((make_waiting(&shared).await, false)),
+                    Next::Nothing => None,
                 }
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                (made, to_the_front) = done => add(&shared, made, to_the_front),
+                done = done => {
+                    if let Some((made, to_the_front)) = done {
+                        add(&shared, made, to_the_front);
+                    }
+                }
             }
             continue;
         }

@@ -37,6 +37,10 @@ rm -rf "$1"/usr/share/doc/* "$1"/usr/share/man/* "$1"/usr/share/info/* "$1"/usr/
 rm -f "$1"/etc/resolv.conf "$1"/etc/hostname
 "#;
 
+/// When everything in an image was made, as far as it can be seen: so that the same packages come to the
+/// same image.
+pub(crate) const MADE: u64 = 1_704_067_200;
+
 /// What is in it besides what every Debian has.
 const PACKAGES: &str = "--include=python3,tzdata";
 
@@ -104,6 +108,7 @@ async fn with_mmdebstrap(
     let archive =
         std::fs::File::create(out).map_err(|error| RootfsError::File(out.into(), error))?;
     let mut command = Command::new("mmdebstrap");
+    command.env("SOURCE_DATE_EPOCH", MADE.to_string());
     // Without `apt`: nothing is ever installed in a sandbox.
     command.args(["--variant=essential", PACKAGES, "--customize-hook", FINISH, "--format=tar"]);
     let sources = sources();

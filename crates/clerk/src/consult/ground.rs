@@ -56,11 +56,15 @@ pub(super) enum Ground {
 }
 
 impl Ground {
-    pub(super) async fn find(clerk: &Clerk, allow_in_process: bool) -> Result<Ground, Failure> {
+    pub(super) async fn find(
+        clerk: &Clerk,
+        input: &Input,
+        allow_in_process: bool,
+    ) -> Result<Ground, Failure> {
         let Clerk { config, around, listener, .. } = clerk;
         let named = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
         let may_do_without = !named || allow_in_process;
-        let chosen = match walls::choose_for_debates(config, around).await {
+        let chosen = match walls::choose_for_debates(config, around, &spec_of(input)).await {
             Ok(chosen) => chosen,
             Err(failure) if may_do_without => return Ok(Ground::without(&failure, &**listener)),
             Err(failure) => {
@@ -102,12 +106,7 @@ impl Ground {
                 manager: None,
             },
             Ground::Sandboxes { manager, layer, may_do_without, why } => {
-                let spec = Spec {
-                    image: input.image.clone(),
-                    limits: input.limits.clone(),
-                    region: input.region.clone(),
-                    ..Spec::default()
-                };
+                let spec = spec_of(input);
                 let run = match life {
                     0 | 1 => run.id.to_string(),
                     life => format!("{}-{life}", run.id),
@@ -117,6 +116,16 @@ impl Ground {
                 Held { debates: Arc::new(debates), why, manager: own }
             }
         }
+    }
+}
+
+/// The sandboxes that debates are held in.
+fn spec_of(input: &Input) -> Spec {
+    Spec {
+        image: input.image.clone(),
+        limits: input.limits.clone(),
+        region: input.region.clone(),
+        ..Spec::default()
     }
 }
 

@@ -127,7 +127,7 @@ impl Ready {
     /// Finds where debates can be held, and claims the run.
     pub async fn open(self, clerk: &Clerk, allow_in_process: bool) -> Result<Trial, Failure> {
         let Ready { gateway, plan, input, mut chamber, inherited, store, .. } = self;
-        let ground = Ground::find(clerk, allow_in_process).await?;
+        let ground = Ground::find(clerk, &input, allow_in_process).await?;
         let new_run = || plan.new_run(&input);
         let resumed = plan.resumed.clone();
         let begun = kept::begin(store.clone(), resumed, plan.take_over, clerk, new_run);

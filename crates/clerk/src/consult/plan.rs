@@ -299,11 +299,8 @@ impl Plan {
             return self.changed(parent, before, tape, gateway);
         }
         let longest = config.whole("max_output_tokens");
-        // A debate computes nothing: what it may use is its own setting, unless a flag says otherwise.
-        let mut limits = walls::spec(None, config)?.limits;
-        if config.asked("sandbox.memory").is_none() {
-            limits.memory = config.size("consult.memory").unwrap_or(limits.memory);
-        }
+        walls::spec(None, config)?;
+        let mut limits = walls::limits_of_debates(config);
         // Most of a debate is waiting for a model, which has limits of its own.
         if config.asked("sandbox.timeout_seconds").is_none() {
             limits.wall = assize_consult::LONGEST;

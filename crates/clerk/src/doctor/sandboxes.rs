@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_sandbox::{Enforcement, Isolation, Language, SandboxError};
+use assize_sandbox::{Enforcement, Isolation, Language, SandboxError, Spec};
 use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
@@ -42,16 +42,14 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
     for isolation in Isolation::ALL {
         backends.push(match walls::backend(isolation, config, around) {
             Ok(backend) => {
-                // What is made once is not counted.
                 let how = backend.settle().await.unwrap_or_default();
-                let tried = match how {
-                    Some(_) => walls::attempt(config, around, Arc::clone(&backend)).await.map(drop),
-                    None => Ok(()),
-                };
-                let tried = match tried {
-                    Ok(()) => walls::attempt(config, around, Arc::clone(&backend)).await,
-                    Err(error) => Err(error),
-                };
+                let attempt =
+                    || walls::attempt(config, around, Arc::clone(&backend), Spec::default());
+                let mut tried = attempt().await;
+                if how.is_some() && tried.is_ok() {
+                    // What is made once is not counted.
+                    tried = attempt().await;
+                }
                 // Some of it is known only once one was made.
                 Finding { isolation, tried, how, enforcement: Some(backend.enforcement()) }
             }
@@ -63,7 +61,8 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
         Err(failure) => Err(failure.render()),
     };
     let used = told(walls::choose(config, around, &[]).await);
-    let used_for_debates = told(walls::choose_for_debates(config, around).await);
+    let spec = Spec { limits: walls::limits_of_debates(config), ..Spec::default() };
+    let used_for_debates = told(walls::choose_for_debates(config, around, &spec).await);
     Sandboxes { backends, interpreters: interpreters.into(), used, used_for_debates }
 }
 

@@ -18,6 +18,9 @@ const FIRST: u32 = 3;
 /// How many may be handed over.
 pub(super) const MOST: usize = 16;
 
+/// The one device that it may need to open.
+const KVM: &str = "/dev/kvm";
+
 /// Beyond all that it is given.
 const ABOVE: i32 = 64;
 
@@ -68,5 +71,9 @@ fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io
         die_with_the_keeper().map_err(|step| step.error)?;
     }
     rustix::thread::set_no_new_privs(true)?;
+    // Not even what it was given to read can be opened once more to be written to.
+    crate::confine::rules(&[KVM])
+        .and_then(|rules| Ok(rules.restrict_self()?))
+        .map_err(|error| io::Error::other(error.to_string()))?;
     Ok(())
 }

@@ -154,6 +154,13 @@ impl Keeper {
     }
 }
 
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // One that never heard what to build knows of no groups; from any other, they cannot be taken yet.
+        self.group.remove();
+    }
+}
+
 /// Sends bytes, as many as there is room for, and descriptors with the first of them.
 pub(crate) fn send_with(
     line: &UnixStream,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use assize_protocol::jail::{Emulator, Piece, Setup};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::accelerator::Accelerator;
 use super::monitor;
@@ -77,9 +78,13 @@ impl Qemu {
             .map(|folder| folder.join(PROGRAM))
             .find_map(|path| path.canonicalize().ok())
             .ok_or_else(missing)?;
-        let found = std::fs::metadata(&program).map_err(|_| missing())?;
-        let stamp = format!("{} {} {}", program.display(), found.len(), found.mtime());
+        let stamp = stamp(&program).ok_or_else(missing)?;
         Ok(Qemu { program, stamp })
+    }
+
+    /// Whether nobody has put another in its place.
+    pub(super) fn is_the_same(&self) -> bool {
+        stamp(&self.program).is_some_and(|stamp| stamp == self.stamp)
     }
 
     /// What it says it is.
@@ -89,6 +94,11 @@ impl Qemu {
         let rest = told.strip_prefix("QEMU emulator version ")?;
         rest.split_whitespace().next().map(str::to_owned)
     }
+}
+
+fn stamp(program: &Path) -> Option<String> {
+    let found = std::fs::metadata(program).ok()?;
+    Some(format!("{} {} {} {}", program.display(), found.len(), found.mtime(), found.ino()))
 }
 
 /// A machine to be started.
@@ -198,12 +208,20 @@ pub(super) struct Machine {
     pub(super) keeper: Keeper,
     pub(super) channel: UnixStream,
     pub(super) monitor: UnixStream,
-    pub(super) words: Words,
+    pub(super) console: Console,
+}
+
+/// What the guest and its kernel say beside the channel.
+#[derive(Debug)]
+pub(super) struct Console {
+    words: Words,
+    /// It is open for as long as the machine is.
+    _listening: AbortOnDropHandle<()>,
 }
 
 /// What was said at last: by the guest, its kernel, or the emulator.
-pub(super) async fn last_words(keeper: &Keeper, words: &Words) -> Option<String> {
-    match words.get() {
+pub(super) async fn last_words(keeper: &Keeper, console: &Console) -> Option<String> {
+    match console.words.get() {
         Some(words) => Some(words),
         None => keeper.last_words().await,
     }
@@ -218,6 +236,9 @@ pub(super) async fn start(
     plan: &Plan<'_>,
 ) -> Result<Machine, SandboxError> {
     let failed = |error: io::Error| SandboxError::failed("making a channel", error);
+    let (channel, theirs) = keeper::pair()?;
+    let (monitor, their_monitor) = keeper::pair()?;
+    let (console, their_console) = keeper::pair()?;
     let id = format!("{}-{}", identity.maker, identity.id);
     let bytes = plan.megabytes << 20;
     let limits = Limits {
@@ -246,10 +267,7 @@ pub(super) async fn start(
     };
     group.furnish(&mut setup);
     furnish(&mut setup, qemu, plan.accelerator);
-    let (channel, theirs) = keeper::pair()?;
     let keeper = Keeper::start(group, theirs)?;
-    let (monitor, their_monitor) = keeper::pair()?;
-    let (console, their_console) = keeper::pair()?;
     let mut monitor = keeper::from_std(monitor)?;
     let mut handed = vec![
         their_monitor.as_fd(),
@@ -265,10 +283,22 @@ pub(super) async fn start(
             monitor::thaw(&mut monitor, STATE).await.map_err(failed)?;
         }
     }
-    keeper.build(Isolation::Microvm, &setup, &handed).await?;
+    let built = keeper.build(Isolation::Microvm, &setup, &handed).await?;
+    if !built.proc {
+        keeper.end().await;
+        return Err(SandboxError::Unavailable {
+            isolation: Isolation::Microvm,
+            reason: "the emulator can have no `/proc` here, by which it opens its memory".to_owned(),
+            hint: Some(
+                "inside a container, let `/proc` be whole (Docker: `--security-opt systempaths=unconfined`)"
+                    .to_owned(),
+            ),
+        });
+    }
     let words = Words::default();
-    tokio::spawn(listen(keeper::from_std(console)?, words.clone()));
-    Ok(Machine { keeper, channel: keeper::from_std(channel)?, monitor, words })
+    let listening = tokio::spawn(listen(keeper::from_std(console)?, words.clone()));
+    let console = Console { words, _listening: AbortOnDropHandle::new(listening) };
+    Ok(Machine { keeper, channel: keeper::from_std(channel)?, monitor, console })
 }
 
 /// Hears what is said on the console, until there was enough of it: whoever goes on is not heard, and
@@ -284,7 +314,7 @@ async fn listen(mut console: UnixStream, words: Words) {
         }
     }
     // Kept open: the end of it would wake the machine.
-    let _ = console.ready(tokio::io::Interest::ERROR).await;
+    std::future::pending().await
 }
 
 /// The emulator's program with all it reads, and the devices that it opens.

@@ -1,7 +1,7 @@
 //! The machine that all others are copies of: started once, frozen, and kept for as long as nothing that it
 //! depends on changes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,13 +36,11 @@ impl Microvm {
         megabytes: u64,
     ) -> Result<Snapshot, SandboxError> {
         let snapshots = self.folder().join("snapshots");
-        let place =
-            snapshots.join(format!("{}-{megabytes}", self.key(parts, accelerator, megabytes)));
+        let place = self.place(parts, accelerator, megabytes);
         if let Some(snapshot) = load(&place, parts.ticks).await {
             return Ok(snapshot);
         }
-        let folder = self.folder();
-        let held = tokio::task::spawn_blocking(move || hold(&folder)).await.ok().flatten();
+        let held = hold(&self.folder()).await;
         if let Some(snapshot) = load(&place, parts.ticks).await {
             return Ok(snapshot);
         }
@@ -59,6 +57,26 @@ impl Microvm {
         }
         // Nobody else has it by now.
         Arc::into_inner(snapshot).ok_or_else(|| SandboxError::failed("freezing a machine", "lost"))
+    }
+
+    /// Has the next who comes make a frozen machine anew, unless somebody has already.
+    pub(super) async fn forget(
+        &self,
+        parts: &Parts,
+        accelerator: Accelerator,
+        megabytes: u64,
+        stale: &Arc<Snapshot>,
+    ) {
+        let mut ground = self.ground.lock().await;
+        if ground.snapshots.get(&megabytes).is_some_and(|known| Arc::ptr_eq(known, stale)) {
+            ground.snapshots.remove(&megabytes);
+            let _ = std::fs::remove_dir_all(self.place(parts, accelerator, megabytes));
+        }
+    }
+
+    fn place(&self, parts: &Parts, accelerator: Accelerator, megabytes: u64) -> PathBuf {
+        let key = self.key(parts, accelerator, megabytes);
+        self.folder().join("snapshots").join(format!("{key}-{megabytes}"))
     }
 
     fn first_process(&self) -> &[u8] {
@@ -104,7 +122,7 @@ impl Microvm {
             from: From::Kernel { kernel: &parts.image.kernel, initrd: &initrd, ticks: parts.ticks },
         };
         let boot = Identity { id: format!("{}-boot", identity.id), ..identity.clone() };
-        let emulator::Machine { keeper, mut channel, monitor, words } =
+        let emulator::Machine { keeper, mut channel, monitor, console } =
             emulator::start(&parts.qemu, self.groups(), self.users, &boot, &plan).await?;
         let frozen = async {
             match tokio::time::timeout(BOOT, first_word(&mut channel)).await {
@@ -123,7 +141,7 @@ impl Microvm {
         match frozen {
             Ok(state) => Snapshot::new(memory, &state).map_err(failed),
             Err(why) => {
-                let said = emulator::last_words(&keeper, &words).await;
+                let said = emulator::last_words(&keeper, &console).await;
                 let said = said.map(|words| format!(": {words}")).unwrap_or_default();
                 Err(SandboxError::failed("starting a machine", format!("{why}{said}")))
             }

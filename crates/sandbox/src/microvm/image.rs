@@ -26,6 +26,9 @@ const LAYOUT: u32 = 1;
 /// A root file system that was made not longer ago is as good as a new one.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
+/// How archives that are packed begin: by gzip, xz and zstd.
+const PACKED: [[u8; 2]; 3] = [[0x1f, 0x8b], [0xfd, 0x37], [0x28, 0xb5]];
+
 /// Its files.
 const ABOUT: &str = "image.json";
 const KERNEL: &str = "kernel";
@@ -39,6 +42,8 @@ pub enum ImageError {
     NoTool { tool: &'static str, package: &'static str },
     #[error("`{tool}` failed: {words}")]
     Failed { tool: &'static str, words: String },
+    #[error("`{path}` is packed", path = .0.display())]
+    Packed(PathBuf),
     #[error("the package `{0}` is not to be had here")]
     NoPackage(&'static str),
     #[error("`{path}`: {1}", path = .0.display())]
@@ -65,6 +70,9 @@ impl ImageError {
             ImageError::Failed { tool: "apt-get", .. } => Some(
                 "see whether the sources of packages can be reached: `sudo apt-get update`".to_owned(),
             ),
+            ImageError::Packed(_) => {
+                Some("unpack it first, with `gunzip`, `unxz` or `unzstd`".to_owned())
+            }
             ImageError::Rootfs(error) => error.hint().map(str::to_owned),
             ImageError::Failed { .. } | ImageError::File(..) => None,
         }
@@ -118,7 +126,10 @@ impl Image {
         let open = || {
             let mut modules = Vec::new();
             File::open(folder.join(MODULES))?.read_to_end(&mut modules)?;
-            let (kernel, root) = (File::open(folder.join(KERNEL))?, File::open(folder.join(ROOT))?);
+            // Whoever the emulator runs as, it may read what is in memory.
+            let mut kernel = memory_file("assize-kernel")?;
+            io::copy(&mut File::open(folder.join(KERNEL))?, &mut kernel)?;
+            let root = File::open(folder.join(ROOT))?;
             Ok::<_, io::Error>(Image { info, kernel, root, modules })
         };
         open().map_err(|error| missing(&format!("its image is not whole: {error}")))
@@ -204,6 +215,12 @@ fn gather(
     fs::remove_dir_all(&packages).map_err(file(&packages))?;
     progress("making a disk of the root file system");
     let mut archive = File::open(rootfs).map_err(file(rootfs))?;
+    let mut first = [0; 2];
+    let packed = archive.read_exact(&mut first).is_ok() && PACKED.contains(&first);
+    if packed {
+        return Err(ImageError::Packed(rootfs.into()));
+    }
+    io::Seek::rewind(&mut archive).map_err(file(rootfs))?;
     squashfs::make(&folder.join(ROOT), |out| {
         out.write_all(&skeleton()?)?;
         io::copy(&mut archive, out).map(drop)

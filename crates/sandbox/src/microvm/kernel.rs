@@ -33,7 +33,13 @@ pub(super) fn from_package(
     folder: &Path,
     progress: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Kernel, ImageError> {
-    let depends = run(Command::new("apt-cache").args(["depends", NEWEST]), "apt-cache", "apt")?;
+    let mut ask = Command::new("apt-cache");
+    let depends = run(ask.env("LC_ALL", "C").args(["depends", NEWEST]), "apt-cache", "apt");
+    let depends = match depends {
+        // It does not know the package.
+        Err(ImageError::Failed { .. }) => return Err(ImageError::NoPackage(NEWEST)),
+        depends => depends?,
+    };
     let depends = String::from_utf8_lossy(&depends).into_owned();
     let package = depends
         .lines()

@@ -24,17 +24,17 @@ pub(super) async fn disk(folder: &Path, layers: &[Layer]) -> Result<Option<File>
     if layers.is_empty() {
         return Ok(None);
     }
-    let (folder, layers) = (folder.join("layers"), layers.to_vec());
+    let disks = folder.join("layers");
+    let place = place(&disks, layers);
+    let held = if place.exists() { None } else { hold(folder).await };
+    let layers = layers.to_vec();
     let made = tokio::task::spawn_blocking(move || {
-        let place = place(&folder, &layers);
         if !place.exists() {
-            fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-            let _held = hold(&folder);
-            if !place.exists() {
-                remove_unused(&folder);
-                make(&place, &layers)?;
-            }
+            fs::create_dir_all(&disks).map_err(|error| error.to_string())?;
+            remove_unused(&disks);
+            make(&place, &layers)?;
         }
+        drop(held);
         let file = squashfs::open(&place, SIZE).map_err(|error| error.to_string())?;
         // It was used just now.
         let _ = file.set_modified(SystemTime::now());
@@ -81,7 +81,8 @@ fn archive(layers: &[Layer], out: &mut dyn Write) -> io::Result<()> {
 fn remove_unused(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let used = entry.metadata().and_then(|found| found.modified());
-        if used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > UNUSED)) {
+        let disk = entry.path().extension().is_some_and(|ending| ending == "squashfs");
+        if disk && used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > UNUSED)) {
             let _ = fs::remove_file(entry.path());
         }
     }

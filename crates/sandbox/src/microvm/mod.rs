@@ -40,11 +40,10 @@ use crate::interpreter::Language;
 use crate::jail::keeper::{Keeper, Others};
 use crate::sandbox::environment;
 use crate::spec::{LAYERS, Limits, Spec};
-use crate::words::Words;
 use accelerator::Verdict;
-use emulator::{From, Plan, Qemu};
+use emulator::{Console, From, Plan, Qemu};
 use image::Image;
-use snapshot::{Snapshot, memory_file, read_only};
+use snapshot::{Snapshot, memory_file, read_only, seal};
 
 /// How long KVM may take to prove that a machine starts by it, and any machine to be thawed.
 const PROOF: Duration = Duration::from_secs(20);
@@ -59,6 +58,9 @@ const OWN_CPU_MILLIS: u32 = 250;
 
 /// Machines have one of a few sizes, as each size is frozen once.
 const STEP: u64 = 64;
+
+/// How often we look whether somebody else is done.
+const HELD: Duration = Duration::from_millis(50);
 
 /// Fresh randomness for a machine.
 const ENTROPY: usize = 64;
@@ -168,7 +170,16 @@ impl Microvm {
     /// As [`Microvm::probe`].
     pub fn is_ready(&self) -> Result<(), SandboxError> {
         Image::open(&self.image_folder())?;
-        self.qemu().map(drop)
+        self.qemu()?;
+        let search = self.options.search.iter().flat_map(std::env::split_paths);
+        if search.into_iter().any(|folder| folder.join(squashfs::TOOL).exists()) {
+            return Ok(());
+        }
+        Err(SandboxError::Unavailable {
+            isolation: Isolation::Microvm,
+            reason: format!("`{}`, which makes disks of layers, is not installed", squashfs::TOOL),
+            hint: Some("install it: `sudo apt install squashfs-tools`".to_owned()),
+        })
     }
 
     /// What runs its machines; known after the first.
@@ -189,6 +200,7 @@ impl Microvm {
         std::fs::create_dir_all(&folder)
             .map_err(|error| ImageError::File(folder.clone(), error))?;
         let archive = self.options.cache.join("rootfs.tar");
+        let _held = hold(&folder).await;
         let info = image::build(&self.image_folder(), &archive, sources, progress).await?;
         *self.ground.lock().await = Ground::default();
         Ok(info)
@@ -233,7 +245,11 @@ impl Microvm {
             return Ok(Arc::clone(parts));
         }
         let no_layers = memory_file("assize-no-layers")
-            .and_then(|file| file.set_len(layers::SIZE).and_then(|()| read_only(&file)))
+            .and_then(|file| {
+                file.set_len(layers::SIZE)?;
+                seal(&file)?;
+                read_only(&file)
+            })
             .map_err(|error| SandboxError::failed("making a disk", error))?;
         let parts = Arc::new(Parts {
             image: Image::open(&self.image_folder())?,
@@ -245,11 +261,17 @@ impl Microvm {
         Ok(parts)
     }
 
+    /// What a verdict about KVM holds for, besides this machine.
+    fn circumstances(&self, qemu: &Qemu) -> String {
+        let image = self.image().map(|image| image.digest).unwrap_or_default();
+        format!("{} / {image}", qemu.stamp)
+    }
+
     /// What runs machines here, if that is known without trying.
     fn decided(&self, qemu: &Qemu) -> Option<Decided> {
         let trouble = match accelerator::obstacle(self.options.kvm) {
             Some(obstacle) => Some(obstacle),
-            None => Verdict::read(&self.folder(), &qemu.stamp)?.trouble,
+            None => Verdict::read(&self.folder(), &self.circumstances(qemu))?.trouble,
         };
         let accelerator = match trouble {
             Some(_) => Accelerator::Emulation,
@@ -265,6 +287,10 @@ impl Microvm {
         megabytes: u64,
     ) -> Result<(Arc<Parts>, Arc<Snapshot>, Accelerator), SandboxError> {
         let mut ground = self.ground.lock().await;
+        // What it was frozen by may be another by now.
+        if ground.parts.as_ref().is_some_and(|parts| !parts.qemu.is_the_same()) {
+            *ground = Ground::default();
+        }
         let parts = self.parts(&mut ground).await?;
         let accelerator = self.decide(&parts, identity, megabytes).await.accelerator;
         let snapshot = match ground.snapshots.get(&megabytes) {
@@ -290,6 +316,8 @@ impl Microvm {
     async fn try_kvm(&self, parts: &Parts, identity: &Identity, megabytes: u64) -> Decided {
         // Given up, it takes a moment to go, and its name with it.
         let identity = &Identity { id: format!("{}-kvm", identity.id), ..identity.clone() };
+        // Not to be taken for slow because somebody else is at work.
+        drop(hold(&self.folder()).await);
         let proof = async {
             let snapshot = self.frozen(parts, Accelerator::Kvm, identity, megabytes).await?;
             let spec = Spec::default();
@@ -298,15 +326,21 @@ impl Microvm {
             started.cell.end().await;
             Ok::<_, SandboxError>(())
         };
-        let trouble = match tokio::time::timeout(PROOF, proof).await {
+        let proved = tokio::time::timeout(PROOF, proof).await;
+        // What is wrong with this host today says nothing about KVM.
+        let says_nothing = matches!(&proved, Ok(Err(SandboxError::Unavailable { .. })));
+        let trouble = match proved {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("no machine starts by KVM here: {error}")),
+            Ok(Err(error)) => Some(format!("no machine starts by it here: {error}")),
             Err(_) => Some(format!(
-                "no machine starts by KVM here: none was up within {} seconds",
+                "no machine starts by it here: none was up within {} seconds",
                 PROOF.as_secs()
             )),
         };
-        Verdict::new(&parts.qemu.stamp, trouble.clone()).write(&self.folder());
+        if !says_nothing {
+            let circumstances = self.circumstances(&parts.qemu);
+            Verdict::new(&circumstances, trouble.clone()).write(&self.folder());
+        }
         match trouble {
             None => Decided { accelerator: Accelerator::Kvm, why_not_kvm: None },
             Some(trouble) => {
@@ -336,10 +370,17 @@ impl Microvm {
             layers: disk.as_ref().unwrap_or(&parts.no_layers),
             from: From::Frozen { state: &snapshot.state().map_err(failed)? },
         };
-        let emulator::Machine { keeper, channel, mut monitor, words } =
+        let emulator::Machine { keeper, channel, mut monitor, console } =
             emulator::start(&parts.qemu, self.groups(), self.users, identity, &plan).await?;
+        let thawed = tokio::time::timeout(THAW, monitor::thawed(&mut monitor)).await;
+        let thawed = thawed.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        if let Err(error) = thawed {
+            keeper.end().await;
+            let said = emulator::last_words(&keeper, &console).await;
+            let said = said.map(|words| format!(": {words}")).unwrap_or_default();
+            return Err(SandboxError::failed("thawing a machine", format!("{error}{said}")));
+        }
         let up = async {
-            monitor::thawed(&mut monitor).await.map_err(|error| error.to_string())?;
             // Only now, so that the time is right when it is heard.
             let channel = Channel::over(channel, &hello(spec).map_err(|error| error.to_string())?);
             channel.welcome().await.map_err(|gone| gone.0)?;
@@ -350,24 +391,31 @@ impl Microvm {
                 // The limit is held inside; this is for a machine that does not hold it.
                 let cpu_millis = spec.limits.cpu_millis + OWN_CPU_MILLIS;
                 keeper.group().share(&Limits { cpu_millis, ..spec.limits.clone() });
-                let cell = MicrovmCell { keeper, words };
+                let cell = MicrovmCell { keeper, console };
                 return Ok(Started { channel, cell: Box::new(cell) });
             }
             Ok(Err(why)) => why,
             Err(_) => "the guest does not answer".to_owned(),
         };
         keeper.end().await;
-        let said = emulator::last_words(&keeper, &words).await;
+        let said = emulator::last_words(&keeper, &console).await;
         let said = said.map(|words| format!(": {words}")).unwrap_or_default();
         Err(SandboxError::Broke(format!("{why}{said}")))
     }
 }
 
-/// Keeps others from making the same as we do in a folder, until it is let go. Without it, both do.
-fn hold(folder: &std::path::Path) -> Option<File> {
+/// Keeps other processes from making the same as we do in a folder, until it is let go. Where that cannot be, both
+/// do.
+async fn hold(folder: &std::path::Path) -> Option<File> {
     let file = File::options().create(true).append(true).open(folder.join("lock")).ok()?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
-    Some(file)
+    loop {
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(file),
+            // Nobody tells when it is let go.
+            Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(HELD).await,
+            Err(_) => return None,
+        }
+    }
 }
 
 /// The memory of a machine in which programs may use so much.
@@ -420,6 +468,15 @@ impl Backend for Microvm {
     async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
         self.check(spec)?;
         let megabytes = megabytes(&spec.limits);
+        let (parts, snapshot, accelerator) = self.ground(identity, megabytes).await?;
+        let stale = match self.thaw(&parts, &snapshot, accelerator, identity, spec, megabytes).await
+        {
+            Err(error @ SandboxError::Failed { .. }) => error,
+            started => return started,
+        };
+        // Whole, and yet of no use: it depends on something that we do not know of.
+        tracing::warn!(error = %stale, "a frozen machine cannot be thawed, and is made anew");
+        self.forget(&parts, accelerator, megabytes, &snapshot).await;
         let (parts, snapshot, accelerator) = self.ground(identity, megabytes).await?;
         self.thaw(&parts, &snapshot, accelerator, identity, spec, megabytes).await
     }
@@ -481,7 +538,7 @@ impl Backend for Microvm {
 #[derive(Debug)]
 struct MicrovmCell {
     keeper: Keeper,
-    words: Words,
+    console: Console,
 }
 
 #[async_trait]
@@ -496,7 +553,7 @@ impl Cell for MicrovmCell {
     }
 
     async fn last_words(&self) -> Option<String> {
-        emulator::last_words(&self.keeper, &self.words).await
+        emulator::last_words(&self.keeper, &self.console).await
     }
 }
 

@@ -45,10 +45,8 @@ impl Snapshot {
     pub(super) fn new(memory: File, state: &[u8]) -> io::Result<Snapshot> {
         let file = memory_file("assize-state")?;
         (&file).write_all(state)?;
-        for file in [&memory, &file] {
-            let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-            fcntl_add_seals(file, seals)?;
-        }
+        seal(&memory)?;
+        seal(&file)?;
         Ok(Snapshot { memory, state: file })
     }
 
@@ -115,6 +113,12 @@ pub(super) fn memory_file(name: &str) -> io::Result<File> {
     // Newer kernels want to be told that it will never be run; older ones do not know the word.
     let made = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL);
     Ok(made.or_else(|_| memfd_create(name, flags))?.into())
+}
+
+/// Has nobody change a file any more, whoever it is handed to.
+pub(super) fn seal(file: &File) -> io::Result<()> {
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    Ok(fcntl_add_seals(file, seals)?)
 }
 
 /// The same file, only to be read, from its beginning.

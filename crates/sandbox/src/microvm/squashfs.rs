@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::image::ImageError;
+use crate::rootfs::MADE;
 
-const TOOL: &str = "sqfstar";
+pub(super) const TOOL: &str = "sqfstar";
 
 /// Nothing is packed: to read it costs memory once for all machines, and no time. Nothing depends on
 /// when and where it is made.
@@ -38,6 +39,7 @@ fn make_at(
     let failed = |words: String| ImageError::Failed { tool: TOOL, words };
     let mut child = Command::new(TOOL)
         .args(OPTIONS)
+        .args(["-all-time", &MADE.to_string()])
         .arg(out)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

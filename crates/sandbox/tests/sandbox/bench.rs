@@ -40,6 +40,9 @@ pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, St
 /// How much longer programs may take in a machine that is emulated.
 const SLOWER: u32 = 4;
 
+/// Set where the tests themselves run in a machine.
+const WITHIN: &str = "ASSIZE_TEST_WITHIN_A_MACHINE";
+
 /// Machines, from where the program itself keeps what they are made from.
 pub(crate) fn microvm() -> Microvm {
     let (cache, search) = (cache(), std::env::var_os("PATH"));
@@ -50,6 +53,11 @@ pub(crate) fn cache() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
     cache.unwrap_or_default().join("assize")
+}
+
+/// As many, or fewer where the tests themselves run in a machine.
+pub(crate) fn many(count: usize) -> usize {
+    if std::env::var_os(WITHIN).is_some() { count / 10 } else { count }
 }
 
 pub(crate) struct Bench {
@@ -71,7 +79,7 @@ impl Bench {
     pub(crate) async fn with(&self, change: impl FnOnce(&mut Limits)) -> Sandbox {
         let mut spec = Spec::default();
         change(&mut spec.limits);
-        if self.manager.isolation() == Isolation::Microvm {
+        if self.manager.isolation() == Isolation::Microvm || std::env::var_os(WITHIN).is_some() {
             // A processor that is imitated takes its time.
             spec.limits.cpu_millis = 1000;
             spec.limits.wall *= SLOWER;

@@ -10,9 +10,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use assize_sandbox::microvm::{Accelerator, Kvm, Microvm, Options};
+use assize_sandbox::microvm::{Accelerator, Kvm, Microvm, Options, Sources};
 use assize_sandbox::{
-    Backend, Command, Event, Identity, Isolation, Manager, PoolOptions, Sandbox, SandboxError, Spec,
+    Backend, Command, Event, Identity, Isolation, Layer, Manager, PoolOptions, Sandbox,
+    SandboxError, Spec,
 };
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -250,7 +251,17 @@ async fn what_was_kept_and_is_damaged_is_made_anew() {
     fs::File::options().write(true).open(kept("state")).unwrap().set_len(1000).unwrap();
     let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
     echo(&sandbox).await;
-    assert_ne!(made(), second);
+    let third = made();
+    assert_ne!(third, second);
+    // Whole by all that is known, and still of no use to the emulator.
+    let about = fs::read_to_string(kept("snapshot.json")).unwrap();
+    let sum = about.rsplit_once("\"state\":").unwrap().1.trim_end_matches('}');
+    fs::write(kept("state"), "nothing that it knows").unwrap();
+    fs::write(kept("snapshot.json"), about.replace(sum, "1801018493")).unwrap();
+    let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
+    echo(&sandbox).await;
+    assert_ne!(made(), third);
+    assert!(fs::metadata(kept("state")).unwrap().len() > 1000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -405,18 +416,119 @@ async fn an_emulator_has_no_rights_and_sees_nothing() {
     assert!(emulators(&maker).is_empty());
 }
 
+/// The modules of the image that is kept, as files.
+fn modules(folder: &Path) {
+    let archive = fs::read(cache().join("microvm/image/modules")).unwrap();
+    let mut rest = archive.as_slice();
+    loop {
+        let field = |index: usize| {
+            let at = 6 + 8 * index;
+            usize::from_str_radix(text(&rest[at..at + 8]), 16).unwrap()
+        };
+        let (size, name_size) = (field(6), field(11));
+        let name = text(&rest[110..110 + name_size - 1]).to_owned();
+        if name == "TRAILER!!!" {
+            return;
+        }
+        let begin = (110 + name_size).next_multiple_of(4);
+        if let Some(name) = name.strip_prefix("modules/") {
+            fs::write(folder.join(name), &rest[begin..begin + size]).unwrap();
+        }
+        rest = &rest[(begin + size).next_multiple_of(4)..];
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kernel_and_a_root_that_the_user_names_will_do() {
+    let archive = cache().join("rootfs.tar");
+    if !is_there() || !archive.exists() {
+        return;
+    }
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    modules(folder.path());
+    let sources = Sources {
+        kernel: Some(cache().join("microvm/image/kernel")),
+        modules: Some(folder.path().to_owned()),
+        rootfs: Some(archive.clone()),
+    };
+    let mut said = Vec::new();
+    let mut digests = BTreeSet::new();
+    for place in [&one, &two] {
+        let machines = machines(place.path(), |_| {});
+        let mut say = |line: &str| said.push(line.to_owned());
+        let image = machines.build_image(sources.clone(), &mut say).await.unwrap();
+        assert_eq!(image.rootfs, archive.display().to_string());
+        digests.insert(image.digest);
+    }
+    // The same comes to the same.
+    assert_eq!(digests.len(), 1, "{digests:?}");
+    assert!(said.iter().any(|line| line.contains("making a disk")), "{said:?}");
+    let machines = machines(one.path(), |_| {});
+    let sandbox = start(&machines).await.unwrap();
+    echo(&sandbox).await;
+    sandbox.end().await;
+    assert!(machines.remove_image().unwrap());
+    assert!(!machines.remove_image().unwrap());
+    let error = machines.is_ready().unwrap_err();
+    assert!(error.to_string().contains("its image was not built yet"), "{error}");
+}
+
 /// A first process that means ill in some way.
 fn hostile(way: &str) -> Vec<u8> {
+    first_process("hostile", way)
+}
+
+fn first_process(name: &str, way: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("init");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sandbox/hostile/init.c");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sandbox/first");
     let built = std::process::Command::new("cc")
         .args(["-static", "-O1", "-w", &format!("-D{way}"), "-o"])
         .arg(&program)
-        .arg(source)
+        .arg(sources.join(format!("{name}.c")))
         .status();
     assert!(built.unwrap().success());
     fs::read(program).unwrap()
+}
+
+/// Those that have to do with control groups and with namespaces; all of them take minutes in an emulated machine.
+const SOME: &str = "jail::memory_ jail::processes_ jail::the_disk jail::a_program_prints jail::programs_ \
+                    jail::a_crash jail::time_runs_out_for jail::the_first jail::there_is_no";
+
+/// Where the host has no control groups of the second version, a machine has; and an ordinary user in it has a group
+/// of their own, as systemd hands them out.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_jail_passes_its_own_tests_in_a_machine() {
+    if !is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(std::env::current_exe().unwrap(), folder.path().join("tests")).unwrap();
+    let cache = fresh_cache();
+    let machines = machines(cache.path(), |options| {
+        let tests = if count(0, 1) == 1 { "conformance::jail" } else { SOME };
+        options.first_process = Some(first_process("runner", &format!("TESTS={tests:?}")));
+    });
+    let mut spec = Spec { layers: vec![Layer::of(folder.path()).unwrap()], ..Spec::default() };
+    spec.limits.memory = 1 << 30;
+    spec.limits.cpu_millis = 1000;
+    spec.limits.wall = Duration::from_secs(1000);
+    let sandbox = start_as(&maker(), &machines, spec).await.unwrap();
+    let running = sandbox.exec(Command::new("tests")).await.unwrap();
+    // Told as it comes, for whoever wonders how it goes.
+    #[expect(clippy::print_stderr, reason = "it takes minutes")]
+    let tell = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
+    let done = running.finish_telling(tell).await.unwrap();
+    let told = text(&done.stdout);
+    assert_eq!(done.outcome.exit_code, Some(0), "{told}");
+    assert!(
+        told.contains(
+            "test conformance::jail::memory_is_counted_for_all_processes_together ... ok"
+        ),
+        "{told}"
+    );
+    assert!(told.contains(&format!("test result: ok. {}", count(1, 6))), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -471,7 +583,7 @@ async fn kvm_is_used_once_it_has_proved_itself() {
         Accelerator::Kvm => assert_eq!(found.why_not_kvm, None),
         Accelerator::Emulation => {
             let why = found.why_not_kvm.clone().unwrap();
-            assert!(why.contains("KVM") || why.contains("/dev/kvm"), "{why}");
+            assert!(why.contains("no machine starts") || why.contains("/dev/kvm"), "{why}");
         }
     }
     // What was found is remembered: nobody waits for it once more.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use assize_sandbox::{Cause, Command, Event, Language, Output};
 
-use crate::bench::{Bench, python, text, try_python};
+use crate::bench::{Bench, many, python, text, try_python};
 
 pub(super) async fn a_program_prints_and_ends(bench: Bench) {
     let done = bench.python("print('hello')").await;
@@ -143,11 +143,14 @@ for flags in (os.O_RDONLY, os.O_RDWR):
 /// However slow they are read.
 pub(super) async fn a_byte_here_and_a_byte_there_is_no_trouble(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let code = "
+    let times = many(70_000);
+    let code = format!(
+        "
 import os
-for _ in range(70000): os.write(1, b'o'); os.write(2, b'e')
+for _ in range({times}): os.write(1, b'o'); os.write(2, b'e')
 os.mkdir('/workspace/done')
-os.write(1, b'!')";
+os.write(1, b'!')"
+    );
     let mut running =
         sandbox.run(Language::Python, code.as_bytes(), Command::default()).await.unwrap();
     while sandbox.list("/workspace/done").await.is_err() {
@@ -162,7 +165,7 @@ os.write(1, b'!')";
             Event::Ended(outcome) => break outcome,
         }
     };
-    assert_eq!((out, err, outcome.success()), (70001, 70000, true));
+    assert_eq!((out, err, outcome.success()), (times + 1, times, true));
 }
 
 pub(super) async fn output_comes_as_it_is_written(bench: Bench) {
@@ -180,10 +183,11 @@ pub(super) async fn output_comes_as_it_is_written(bench: Bench) {
 }
 
 pub(super) async fn much_output_comes_whole(bench: Bench) {
-    let done =
-        bench.python("import sys\nfor i in range(700_000): sys.stdout.write('%09d\\n' % i)").await;
+    let lines = many(700_000);
+    let code = format!("import sys\nfor i in range({lines}): sys.stdout.write('%09d\\n' % i)");
+    let done = bench.python(&code).await;
     assert!(!done.outcome.output_cut);
-    assert_eq!(done.stdout.len(), 7_000_000);
+    assert_eq!(done.stdout.len(), 10 * lines);
     assert!(text(&done.stdout).lines().enumerate().all(|(index, line)| line.parse() == Ok(index)));
 }
 

@@ -1,4 +1,4 @@
-// The first process of a machine that means ill. Which ill is said when it is compiled.
+// What every first process of a machine begins with, whatever it is up to then.
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,48 +51,28 @@ static void welcome(void) {
     say(words, sizeof words - 1);
 }
 
-// The host's first word.
+// The next that the host says, with a zero after it; its kind is the fifth byte, its stream the next four.
+static char heard[65536];
+
 static void hear(void) {
-    char bytes[4096];
-    while (read(channel, bytes, sizeof bytes) <= 0) usleep(1000);
+    size_t length = 0, whole = 4;
+    while (length < whole) {
+        ssize_t count = read(channel, heard + length, whole - length);
+        if (count <= 0) {
+            usleep(1000);
+            continue;
+        }
+        length += count;
+        unsigned rest;
+        memcpy(&rest, heard, 4);
+        if (length >= 4) whole = 4 + rest;
+    }
+    heard[whole] = 0;
 }
 
-int main(void) {
+static void begin(void) {
     mkdir("/dev", 0755);
     mount("dev", "/dev", "devtmpfs", 0, "");
     load_modules();
     open_channel();
-    welcome();
-    hear();
-#if defined CRASH
-    FILE *trigger = (mkdir("/proc", 0755), mount("proc", "/proc", "proc", 0, ""), fopen("/proc/sysrq-trigger", "w"));
-    fputs("c", trigger);
-    fflush(trigger);
-#elif defined GARBAGE
-    static char bytes[65536];
-    memset(bytes, 0xff, sizeof bytes);
-    for (;;) say(bytes, sizeof bytes);
-#elif defined FLOOD
-    // Whole frames of data, for a stream that nobody has opened.
-    static char frame[65536];
-    unsigned length = sizeof frame - 4;
-    memcpy(frame, &length, 4);
-    frame[4] = 3;
-    frame[5] = 77;
-    frame[9] = 1;
-    welcome();
-    for (;;) say(frame, sizeof frame);
-#elif defined CONSOLE
-    welcome();
-    int console = open("/dev/hvc0", O_WRONLY);
-    static char words[65536];
-    memset(words, 'x', sizeof words);
-    for (;;) write(console, words, sizeof words);
-#elif defined SPIN
-    welcome();
-    for (;;) {}
-#elif defined OFF
-    reboot(RB_POWER_OFF);
-#endif
-    for (;;) pause();
 }
