@@ -149,7 +149,14 @@ export interface Doctor {
   used: string;
   why: string;
   providers: Provider[];
-  sandboxes: { used: string | null; why: string; backends: Backend[]; interpreters: Record<string, string | null> };
+  sandboxes: {
+    used: string | null;
+    why: string;
+    used_for_debates: string | null;
+    why_for_debates: string;
+    backends: Backend[];
+    interpreters: Record<string, string | null>;
+  };
 }
 
 export interface Provider {
@@ -167,5 +174,7 @@ export interface Backend {
   made_in_ms: number | null;
   why_not: string | null;
   hint: string | null;
+  /** How it is run, where that makes a difference. */
+  how: string | null;
   enforcement: Record<string, string> | null;
 }

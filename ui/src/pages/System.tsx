@@ -35,7 +35,7 @@ export function System() {
             <ul className="grid gap-3 lg:grid-cols-3">
               {doctor.value.sandboxes.backends.map((backend) => (
                 <li key={backend.isolation}>
-                  <Walls backend={backend} used={backend.isolation === doctor.value?.sandboxes.used} />
+                  <Walls backend={backend} uses={usesOf(backend.isolation, doctor.value)} />
                 </li>
               ))}
             </ul>
@@ -164,12 +164,18 @@ function Scorecard({ attack: { isolation, version, at, seconds, groups, escaped 
   );
 }
 
-function Walls({ backend, used }: { backend: Backend; used: boolean }) {
+/** What a kind of sandbox is used for, where nothing else is asked for. */
+function usesOf(isolation: string, doctor: Doctor | null): string[] {
+  const { used, used_for_debates } = doctor?.sandboxes ?? {};
+  return [used === isolation && "code", used_for_debates === isolation && "debates"].filter((use) => use !== false);
+}
+
+function Walls({ backend, uses }: { backend: Backend; uses: string[] }) {
   return (
     <Card className="h-full">
       <p className="flex items-center gap-2 font-medium">
         <span className="flex-1">{backend.isolation}</span>
-        {used && <Badge tone="accent">in use</Badge>}
+        {uses.length > 0 && <Badge tone="accent">in use for {uses.join(" and ")}</Badge>}
         <Badge tone={backend.available ? "good" : "plain"}>
           {backend.available ? `made in ${Math.round(backend.made_in_ms ?? 0)} ms` : "not here"}
         </Badge>
@@ -182,6 +188,11 @@ function Walls({ backend, used }: { backend: Backend; used: boolean }) {
       {backend.hint && (
         <p className="mt-1 text-sm">
           <Coded text={backend.hint} />
+        </p>
+      )}
+      {backend.how && (
+        <p className="mt-2 text-sm text-soft">
+          <Coded text={backend.how} />
         </p>
       )}
       {backend.enforcement && (

@@ -4,7 +4,7 @@
 //! A machine is started once, frozen while its guest waits for the host's first word, and from then on
 //! only thawed: each sandbox is a copy of the frozen one, which shares its memory until it writes to it.
 //! What copies must not share, and what they are for, the guest is told with the host's hello. The
-//! emulator itself is in a jail (see [`emulator`]).
+//! emulator itself is in a jail (see `emulator.rs`).
 
 mod accelerator;
 mod cpio;
