@@ -1,6 +1,6 @@
 //! Machines: from nothing, from a frozen one, and from those that wait; beside containers, in one run.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ enum Measured {
 }
 
 pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Result<()> {
-    let cache = args.cache.clone().or_else(own_cache).context("no cache: name one with --cache")?;
+    let cache = args.cache.clone().unwrap_or_else(|| Options::of_environment().cache);
     let machines = Arc::new(microvm(&cache));
     machines.is_ready()?;
     let backend: Arc<dyn Backend> = machines.clone();
@@ -101,15 +101,8 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     Ok(())
 }
 
-fn own_cache() -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
-    Some(cache.join("assize"))
-}
-
 fn microvm(cache: &Path) -> Microvm {
-    let search = std::env::var_os("PATH");
-    Microvm::new(Options { cache: cache.to_owned(), search, ..Options::default() })
+    Microvm::new(Options { cache: cache.to_owned(), ..Options::of_environment() })
 }
 
 /// As much of a processor as the containers beside it have.

@@ -50,12 +50,7 @@ async fn nothing_gets_out_of_docker() {
 /// All of it takes minutes where machines are emulated; a part of it is tried every time.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_gets_out_of_a_machine() {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    let cache = cache.unwrap_or_default().join("assize");
-    let search = std::env::var_os("PATH");
-    let options = microvm::Options { cache, search, ..microvm::Options::default() };
-    let machines = Arc::new(Microvm::new(options));
+    let machines = Arc::new(Microvm::new(microvm::Options::of_environment()));
     if let Err(error) = machines.is_ready() {
         let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
         assert!(!required.contains("microvm"), "microvm is required: {error}");

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::exec::home;
+use crate::walls::if_there;
 use crate::{Home, Ran};
 
 /// Where what machines are made from is really kept.
 fn kept() -> PathBuf {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    cache.unwrap_or_default().join("assize/microvm")
+    assize_sandbox::microvm::Options::of_environment().cache.join("microvm")
 }
 
 /// A home in which machines can be made, if they can be at all.
@@ -24,20 +23,7 @@ fn with_machines() -> Option<Home> {
     let cache = home.folder.path().join(".cache/assize");
     fs::create_dir_all(&cache).unwrap();
     std::os::unix::fs::symlink(kept(), cache.join("microvm")).unwrap();
-    let Ran { code, out, err } =
-        home.run_with_input(&["exec", "--isolation", "microvm", "-"], b"print(1)");
-    if (code, out.as_str()) == (0, "1\n") {
-        return Some(home);
-    }
-    let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
-    assert!(!required.contains("microvm"), "microvm is required: {err}");
-    skipped(&err);
-    None
-}
-
-#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
-fn skipped(reason: &str) {
-    eprintln!("skipped: {reason}");
+    if_there(home, "microvm")
 }
 
 #[test]

@@ -7,14 +7,18 @@ use crate::{Home, Ran};
 
 /// A home from which Docker is reached, if it is there and its image is built.
 fn with_docker() -> Option<Home> {
-    let home = home();
+    if_there(home(), "docker")
+}
+
+/// A home, if such sandboxes can be made from it.
+pub(crate) fn if_there(home: Home, isolation: &str) -> Option<Home> {
     let Ran { code, out, err } =
-        home.run_with_input(&["exec", "--isolation", "docker", "-"], b"print(1)");
+        home.run_with_input(&["exec", "--isolation", isolation, "-"], b"print(1)");
     if (code, out.as_str()) == (0, "1\n") {
         return Some(home);
     }
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
-    assert!(!required.contains("docker"), "docker is required: {err}");
+    assert!(!required.contains(isolation), "{isolation} is required: {err}");
     skipped(&err);
     None
 }

@@ -15,6 +15,9 @@ use crate::sys;
 /// The number of the channel's descriptor, and after it those that were handed over.
 const FIRST: u32 = 3;
 
+/// Its own threads.
+const THREADS: u64 = 64;
+
 /// How many may be handed over.
 pub(super) const MOST: usize = 16;
 
@@ -66,6 +69,9 @@ fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     if with_other_user {
+        // Counted for it alone, as nobody else is that user.
+        let most = Some(THREADS);
+        setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most })?;
         users::become_program(emulator.group.is_some())?;
         // Which the kernel forgets when a process becomes somebody else.
         die_with_the_keeper().map_err(|step| step.error)?;

@@ -30,6 +30,9 @@ const FEW_USERS: Users = Users { guest: 65_532, program: 65_533 };
 /// How long we listen to what a guest that is gone had to say.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// How long a jail may take to be built, on the slowest of machines.
+const BUILD: Duration = Duration::from_secs(60);
+
 /// How many descriptors can be handed over at once.
 const MOST: usize = 16;
 
@@ -91,7 +94,9 @@ impl Keeper {
         setup: &Setup,
         handed: &[BorrowedFd<'_>],
     ) -> Result<Built, SandboxError> {
-        let answer = self.ask(setup, handed).await.unwrap_or_default();
+        let asked = tokio::time::timeout(BUILD, self.ask(setup, handed)).await;
+        let answer =
+            asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).unwrap_or_default();
         match serde_json::from_str(&answer) {
             Ok(jail::Built::Ready { proc, landlock, .. }) => Ok(Built { proc, landlock }),
             Ok(jail::Built::Failed { step, errno, message }) => {

@@ -70,13 +70,7 @@ impl Jail {
             ..Setup::default()
         };
         group.furnish(&mut setup);
-        for folder in SYSTEM {
-            // `/bin` and its like are links into `/usr` on most systems, and folders on others.
-            match std::fs::read_link(folder) {
-                Ok(to) => setup.link(folder, &to.display().to_string()),
-                Err(_) => setup.piece(folder, folder, true),
-            }
-        }
+        setup.system();
         for piece in self.interpreters.iter().flat_map(|interpreter| &interpreter.pieces) {
             let piece = piece.display().to_string();
             if !setup.pieces.iter().any(|each| each.to == piece) {
@@ -86,18 +80,8 @@ impl Jail {
         for layer in &spec.layers {
             setup.piece(&layer.from.display().to_string(), &layer.at, false);
         }
-        // What the loader, `awk` and their like look up.
-        for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
-            setup.piece(path, path, true);
-        }
         for device in DEVICES {
-            let path = format!("/dev/{device}");
-            setup.pieces.push(Piece {
-                from: path.clone(),
-                to: path,
-                device: true,
-                optional: false,
-            });
+            setup.device(&format!("/dev/{device}"));
         }
         for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
             setup.link(&format!("/dev/{name}"), &format!("/proc/self/fd{to}"));
@@ -134,9 +118,25 @@ impl Jail {
 }
 
 /// Adds to what a jail is made of.
-trait Furnish {
+pub(crate) trait Furnish {
     fn piece(&mut self, from: &str, to: &str, optional: bool);
     fn link(&mut self, at: &str, to: &str);
+    fn device(&mut self, path: &str);
+
+    /// The system's own programs, and what they look up.
+    fn system(&mut self) {
+        for folder in SYSTEM {
+            // `/bin` and its like are links into `/usr` on most systems, and folders on others.
+            match std::fs::read_link(folder) {
+                Ok(to) => self.link(folder, &to.display().to_string()),
+                Err(_) => self.piece(folder, folder, true),
+            }
+        }
+        // What the loader, `awk` and their like look up.
+        for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
+            self.piece(path, path, true);
+        }
+    }
 }
 
 impl Furnish for Setup {
@@ -147,6 +147,11 @@ impl Furnish for Setup {
             device: false,
             optional,
         });
+    }
+
+    fn device(&mut self, path: &str) {
+        let (from, to) = (path.to_owned(), path.to_owned());
+        self.pieces.push(Piece { from, to, device: true, optional: false });
     }
 
     fn link(&mut self, at: &str, to: &str) {

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use assize_protocol::jail::{Emulator, Piece, Setup};
+use assize_protocol::jail::{Emulator, Setup};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio_util::task::AbortOnDropHandle;
@@ -20,7 +20,7 @@ use super::monitor;
 use crate::backend::{Identity, Isolation};
 use crate::cgroup::Groups;
 use crate::error::SandboxError;
-use crate::interpreter::SYSTEM;
+use crate::jail::Furnish;
 use crate::jail::keeper::{self, Keeper, Others};
 use crate::spec::Limits;
 use crate::words::Words;
@@ -227,6 +227,15 @@ pub(super) async fn last_words(keeper: &Keeper, console: &Console) -> Option<Str
     }
 }
 
+/// Ends a machine that failed, and adds what was said at last to why it did.
+pub(super) async fn end_with_words(keeper: &Keeper, console: &Console, why: &str) -> String {
+    keeper.end().await;
+    match last_words(keeper, console).await {
+        Some(words) => format!("{why}: {words}"),
+        None => why.to_owned(),
+    }
+}
+
 /// Starts one, in a jail that has nothing but the emulator's own program.
 pub(super) async fn start(
     qemu: &Qemu,
@@ -319,41 +328,19 @@ async fn listen(mut console: UnixStream, words: Words) {
 
 /// The emulator's program with all it reads, and the devices that it opens.
 fn furnish(setup: &mut Setup, qemu: &Qemu, accelerator: Accelerator) {
-    let mut piece = |path: &str, device: bool| {
-        setup.pieces.push(Piece {
-            from: path.to_owned(),
-            to: path.to_owned(),
-            device,
-            optional: true,
-        });
-    };
-    for path in ["/etc/ld.so.cache", "/etc/alternatives", "/nix/store"] {
-        piece(path, false);
-    }
-    for path in ["/dev/null", "/dev/urandom"] {
-        piece(path, true);
-    }
-    if accelerator == Accelerator::Kvm {
-        piece(super::accelerator::DEVICE, true);
-    }
+    setup.system();
+    setup.piece("/nix/store", "/nix/store", true);
     // Installed on its own, it has its folders beside the one that it is in.
     let own = qemu.program.parent().and_then(Path::parent);
     let own = own.filter(|own| !own.starts_with("/usr") && !own.starts_with("/nix"));
     if let Some(own) = own.filter(|own| own.parent().is_some()) {
-        piece(&own.display().to_string(), false);
+        let own = own.display().to_string();
+        setup.piece(&own, &own, false);
     }
-    for folder in SYSTEM {
-        match std::fs::read_link(folder) {
-            Ok(to) => setup.links.push(assize_protocol::jail::Link {
-                at: (*folder).to_owned(),
-                to: to.display().to_string(),
-            }),
-            Err(_) => setup.pieces.push(Piece {
-                from: (*folder).to_owned(),
-                to: (*folder).to_owned(),
-                device: false,
-                optional: true,
-            }),
-        }
+    for device in ["/dev/null", "/dev/urandom"] {
+        setup.device(device);
+    }
+    if accelerator == Accelerator::Kvm {
+        setup.device(super::accelerator::DEVICE);
     }
 }

@@ -136,14 +136,14 @@ impl Microvm {
                 Err(_) => Err("it cannot be frozen".to_owned()),
             }
         };
-        let frozen = frozen.await;
-        keeper.end().await;
-        match frozen {
-            Ok(state) => Snapshot::new(memory, &state).map_err(failed),
+        match frozen.await {
+            Ok(state) => {
+                keeper.end().await;
+                Snapshot::new(memory, &state).map_err(failed)
+            }
             Err(why) => {
-                let said = emulator::last_words(&keeper, &console).await;
-                let said = said.map(|words| format!(": {words}")).unwrap_or_default();
-                Err(SandboxError::failed("starting a machine", format!("{why}{said}")))
+                let why = emulator::end_with_words(&keeper, &console, &why).await;
+                Err(SandboxError::failed("starting a machine", why))
             }
         }
     }

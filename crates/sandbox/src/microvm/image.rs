@@ -213,6 +213,10 @@ fn gather(
         None => kernel::from_package(&packages, progress)?,
     };
     fs::remove_dir_all(&packages).map_err(file(&packages))?;
+    let missing = kernel::missing(&kernel);
+    if !missing.is_empty() {
+        progress(&format!("taken to be part of the kernel: {}", missing.join(", ")));
+    }
     progress("making a disk of the root file system");
     let mut archive = File::open(rootfs).map_err(file(rootfs))?;
     let mut first = [0; 2];

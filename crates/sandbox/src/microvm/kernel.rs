@@ -114,6 +114,12 @@ fn module_name(name: &str) -> Option<String> {
     plain.then(|| module.replace('-', "_"))
 }
 
+/// What is needed and was not found, which then has to be part of the kernel.
+pub(super) fn missing(kernel: &Kernel) -> Vec<&'static str> {
+    let there = |name: &str| kernel.modules.iter().any(|(file, _)| *file == format!("{name}.ko"));
+    NEEDED.into_iter().filter(|name| !there(name)).collect()
+}
+
 /// What is needed, each after what it depends on.
 fn in_order(
     modules: &BTreeMap<String, (String, Vec<u8>)>,

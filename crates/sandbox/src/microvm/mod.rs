@@ -77,6 +77,16 @@ pub struct Options {
     pub first_process: Option<Vec<u8>>,
 }
 
+impl Options {
+    /// As the environment of this process has it, where nobody says otherwise.
+    pub fn of_environment() -> Options {
+        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+        let cache = cache.unwrap_or_default().join("assize");
+        Options { cache, search: std::env::var_os("PATH"), ..Options::default() }
+    }
+}
+
 /// Makes machines.
 #[derive(Debug)]
 pub struct Microvm {
@@ -375,10 +385,8 @@ impl Microvm {
         let thawed = tokio::time::timeout(THAW, monitor::thawed(&mut monitor)).await;
         let thawed = thawed.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         if let Err(error) = thawed {
-            keeper.end().await;
-            let said = emulator::last_words(&keeper, &console).await;
-            let said = said.map(|words| format!(": {words}")).unwrap_or_default();
-            return Err(SandboxError::failed("thawing a machine", format!("{error}{said}")));
+            let why = emulator::end_with_words(&keeper, &console, &error.to_string()).await;
+            return Err(SandboxError::failed("thawing a machine", why));
         }
         let up = async {
             // Only now, so that the time is right when it is heard.
@@ -397,10 +405,7 @@ impl Microvm {
             Ok(Err(why)) => why,
             Err(_) => "the guest does not answer".to_owned(),
         };
-        keeper.end().await;
-        let said = emulator::last_words(&keeper, &console).await;
-        let said = said.map(|words| format!(": {words}")).unwrap_or_default();
-        Err(SandboxError::Broke(format!("{why}{said}")))
+        Err(SandboxError::Broke(emulator::end_with_words(&keeper, &console, &why).await))
     }
 }
 
@@ -544,8 +549,8 @@ struct MicrovmCell {
 #[async_trait]
 impl Cell for MicrovmCell {
     async fn account(&self) -> Account {
-        // The guest keeps it, and tells with each program's end.
-        Account::default()
+        // The guest keeps it, and tells with each program's end; unless the whole machine was ended.
+        Account { peak_memory: None, ..self.keeper.group().account() }
     }
 
     async fn end(&self) {

@@ -12,6 +12,9 @@ use crate::jail::keeper::send_with;
 /// The most that an answer may be.
 const MOST: u64 = 1 << 20;
 
+/// The most that the state of a machine may be, without its memory: far more than it ever is.
+const MOST_STATE: u64 = 64 << 20;
+
 /// What must be agreed on before anything else.
 const BEGIN: &str = r#"{"execute":"qmp_capabilities"}"#;
 
@@ -55,7 +58,7 @@ pub(super) async fn freeze(line: UnixStream) -> io::Result<Vec<u8>> {
     drop(theirs);
     monitor.ask(r#"{"execute":"migrate","arguments":{"uri":"fd:state"}}"#).await?;
     let mut state = Vec::new();
-    UnixStream::from_std(ours)?.read_to_end(&mut state).await?;
+    UnixStream::from_std(ours)?.take(MOST_STATE).read_to_end(&mut state).await?;
     let answer = monitor.ask(r#"{"execute":"query-migrate"}"#).await?;
     match answer["status"].as_str() {
         Some("completed") if !state.is_empty() => Ok(state),

@@ -45,14 +45,11 @@ const WITHIN: &str = "ASSIZE_TEST_WITHIN_A_MACHINE";
 
 /// Machines, from where the program itself keeps what they are made from.
 pub(crate) fn microvm() -> Microvm {
-    let (cache, search) = (cache(), std::env::var_os("PATH"));
-    Microvm::new(microvm::Options { cache, search, ..microvm::Options::default() })
+    Microvm::new(microvm::Options::of_environment())
 }
 
 pub(crate) fn cache() -> PathBuf {
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    cache.unwrap_or_default().join("assize")
+    microvm::Options::of_environment().cache
 }
 
 /// As many, or fewer where the tests themselves run in a machine.

@@ -62,8 +62,7 @@ fn furnish(cache_folder: &Path) {
 }
 
 fn machines(cache: &Path, change: impl FnOnce(&mut Options)) -> Arc<Microvm> {
-    let search = std::env::var_os("PATH");
-    let mut options = Options { cache: cache.to_owned(), search, ..Options::default() };
+    let mut options = Options { cache: cache.to_owned(), ..Options::of_environment() };
     change(&mut options);
     Arc::new(Microvm::new(options))
 }
