@@ -385,7 +385,7 @@ def processor(given):
 
 @probe("exhaustion/sleep", "sleeps past its time", limits="tight")
 def sleep(given):
-    time.sleep(3)
+    time.sleep(given.past)
     return True
 
 
@@ -396,7 +396,7 @@ def ignored_signals(given):
             signal.signal(number, signal.SIG_IGN)
         except (OSError, ValueError):
             pass
-    end_at = time.monotonic() + 3
+    end_at = time.monotonic() + given.past
     while time.monotonic() < end_at:
         time.sleep(0.05)
     return True
@@ -404,7 +404,7 @@ def ignored_signals(given):
 
 @probe("exhaustion/busy", "computes past its time", limits="tight")
 def busy(given):
-    end_at = time.monotonic() + 3
+    end_at = time.monotonic() + given.past
     while time.monotonic() < end_at:
         pass
     return True
@@ -414,7 +414,7 @@ def busy(given):
 def stopped_child(given):
     child = hold()
     os.kill(child, signal.SIGSTOP)
-    time.sleep(3)
+    time.sleep(given.past)
     end([child])
     return True
 

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use crate::catalog::{self, Group, Judge, Probe, Room};
 use crate::fixtures::Fixtures;
 use crate::host::{Host, NONCE};
-use crate::inside::Inside;
+use crate::inside::{Inside, TIGHT_WALL};
 use crate::judge::{Evidence, Verdict, judge};
 use crate::marked;
 use crate::place::{Place, Run};
@@ -210,6 +210,8 @@ impl Attack {
             ("mark", mark.into()),
             ("tag", tag.into()),
             ("step", step.into()),
+            // Seconds after which the time of one in a tight sandbox is up.
+            ("past", (TIGHT_WALL * place.slower() + Duration::from_secs(1)).as_secs().into()),
         ] {
             given.insert(name.to_owned(), value);
         }

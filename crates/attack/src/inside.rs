@@ -29,9 +29,7 @@ pub(crate) struct Inside<'a>(pub(crate) &'a Manager);
 impl Inside<'_> {
     async fn run_in_one(&self, run: &Run<'_>) -> Result<Ran, Failed> {
         let mut limits = limits(run.probe.room);
-        if self.is_machine() {
-            limits.wall *= SLOWER;
-        }
+        limits.wall *= self.slower();
         let wall = limits.wall;
         let spec = Spec { limits, ..Spec::default() };
         let made = self.0.make(spec).await;
@@ -93,6 +91,10 @@ impl Place for Inside<'_> {
 
     fn is_machine(&self) -> bool {
         self.0.isolation() == Isolation::Microvm
+    }
+
+    fn slower(&self) -> u32 {
+        if self.is_machine() { SLOWER } else { 1 }
     }
 
     fn guest(&self) -> Option<i32> {

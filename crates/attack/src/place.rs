@@ -69,6 +69,11 @@ pub(crate) trait Place: Send + Sync {
         false
     }
 
+    /// How much more time everything has than elsewhere.
+    fn slower(&self) -> u32 {
+        1
+    }
+
     /// The number of the process that watches over the program; `None` where nobody does.
     fn guest(&self) -> Option<i32>;
 
