@@ -38,7 +38,7 @@ pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, St
 }
 
 /// How much longer programs may take in a machine that is emulated.
-const SLOWER: u32 = 4;
+const SLOWER: u32 = 6;
 
 /// Set where the tests themselves run in a machine.
 const WITHIN: &str = "ASSIZE_TEST_WITHIN_A_MACHINE";
