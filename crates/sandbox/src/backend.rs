@@ -108,8 +108,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// The program that runs code of a language, by the path it has inside.
-    fn interpreter(&self, language: Language) -> Result<String, SandboxError>;
+    /// The program that runs code of a language: by the path it has inside, or by its usual name, which the
+    /// guest looks for where there is an image.
+    fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
+        let names = language.programs().first();
+        names
+            .map(|name| (*name).to_owned())
+            .ok_or(SandboxError::NoInterpreter(language, self.isolation()))
+    }
 
     /// In how many of the sandboxes that wait an interpreter waits, too: there are backends where it takes
     /// far more memory than all the rest.

@@ -30,7 +30,6 @@ use tokio_util::task::TaskTracker;
 use crate::backend::{Backend, Cell, Enforcement, Identity, Isolation, Started};
 use crate::channel::Channel;
 use crate::error::SandboxError;
-use crate::interpreter::Language;
 use crate::sandbox::environment;
 use crate::spec::Spec;
 use crate::words::Words;
@@ -234,14 +233,6 @@ impl Backend for Docker {
         cell.end().await;
         let words = cell.last_words().await.map(|words| format!(": {words}")).unwrap_or_default();
         Err(SandboxError::Broke(format!("{why}{words}")))
-    }
-
-    fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
-        // The guest looks for it in the image.
-        let names = language.programs().first();
-        names
-            .map(|name| (*name).to_owned())
-            .ok_or(SandboxError::NoInterpreter(language, Isolation::Docker))
     }
 
     fn enforcement(&self) -> Enforcement {

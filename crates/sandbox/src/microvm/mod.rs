@@ -36,7 +36,6 @@ use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Isolation, S
 use crate::cgroup::{self, Groups};
 use crate::channel::Channel;
 use crate::error::SandboxError;
-use crate::interpreter::Language;
 use crate::jail::keeper::{Keeper, Others};
 use crate::sandbox::environment;
 use crate::spec::{LAYERS, Limits, Spec};
@@ -493,14 +492,6 @@ impl Backend for Microvm {
         let parts = self.parts(&mut ground).await?;
         let decided = self.decide(&parts, &identity, megabytes(&Limits::default())).await;
         Ok(Some(decided.to_string()))
-    }
-
-    fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
-        // The guest looks for it in the image.
-        let names = language.programs().first();
-        names
-            .map(|name| (*name).to_owned())
-            .ok_or(SandboxError::NoInterpreter(language, Isolation::Microvm))
     }
 
     fn waiting_interpreters(&self) -> usize {
