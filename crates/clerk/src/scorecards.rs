@@ -114,6 +114,7 @@ mod tests {
             user_file: here.join("none"),
             state_folder: here.join("state"),
             cache_folder: here.clone(),
+            say: |_| {},
         };
         assert_eq!(kept(&around).unwrap(), []);
         for card in [card("jail", 1), card("docker", 2), card("jail", 3)] {

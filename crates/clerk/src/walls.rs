@@ -195,6 +195,7 @@ pub fn microvm(around: &Surroundings) -> Microvm {
     Microvm::new(microvm::Options {
         cache: around.cache_folder.clone(),
         search: around.environment.get("PATH").map(Into::into),
+        say: Some(around.say),
         ..microvm::Options::default()
     })
 }

@@ -61,6 +61,23 @@ pub(crate) struct LogArgs {
     pub(crate) log_format: Option<String>,
 }
 
+impl Command {
+    /// Whether nothing is to be said but what it comes to.
+    pub(crate) fn is_quiet(&self) -> bool {
+        match self {
+            Command::Run(args) => args.quiet,
+            Command::Eval(args) => args.quiet,
+            Command::Exec(args) => args.quiet,
+            Command::Consult(args) => args.quiet,
+            Command::Work(args) => args.quiet,
+            Command::Runs(RunsCommand::Resume { quiet, .. } | RunsCommand::Fork { quiet, .. }) => {
+                *quiet
+            }
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Ask a model one question

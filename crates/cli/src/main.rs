@@ -39,6 +39,7 @@ use etcetera::BaseStrategy;
 use crate::args::{Cli, Command, RunsCommand, SandboxCommand};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
+use crate::terminal::{DIM, paint};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -63,7 +64,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
         return terminal::out(&String::from_utf8_lossy(&script)).map(|()| 0);
     }
-    let around = surroundings()?;
+    let around = surroundings(cli.command.is_quiet())?;
     let config = Config::load(&around, &flags(&cli)?)?;
     logging::start(&config);
     for warning in &config.warnings {
@@ -253,7 +254,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
 }
 
 /// All that is read from the process and from where it runs.
-fn surroundings() -> Result<Surroundings, Failure> {
+fn surroundings(quiet: bool) -> Result<Surroundings, Failure> {
     let lost = |what: &str| Failure::new(FailureKind::Environment, format!("cannot find {what}"));
     let strategy =
         etcetera::choose_base_strategy().map_err(|_| lost("your home folder; set `HOME`"))?;
@@ -271,5 +272,6 @@ fn surroundings() -> Result<Surroundings, Failure> {
         user_file: config_folder.join("config.toml"),
         cache_folder: strategy.cache_dir().join("assize"),
         state_folder,
+        say: if quiet { |_| {} } else { |what| terminal::note(&paint(DIM, what)) },
     })
 }

@@ -13,7 +13,7 @@ pub enum SandboxError {
     #[error("no {isolation} sandbox can be made here: {reason}")]
     Unavailable { isolation: Isolation, reason: String, hint: Option<String> },
     #[error("the {isolation} sandbox cannot do this: {reason}")]
-    Unsupported { isolation: Isolation, reason: String },
+    Unsupported { isolation: Isolation, reason: String, hint: Option<&'static str> },
     #[error("the limits of the sandbox make no sense: {0}")]
     Limits(String),
     #[error("`{0}` is no name for a sandbox")]
@@ -46,12 +46,7 @@ impl SandboxError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             SandboxError::Unavailable { hint, .. } => hint.as_deref(),
-            SandboxError::Unsupported { isolation: Isolation::Jail, .. } => {
-                Some("a container has images: `--isolation docker`")
-            }
-            SandboxError::Unsupported { isolation: Isolation::Microvm, .. } => {
-                Some("a container can: `--isolation docker`")
-            }
+            SandboxError::Unsupported { hint, .. } => *hint,
             SandboxError::Different(_) => Some("remove it first, or choose another name"),
             SandboxError::NotFound(_) => Some("`assize sandbox ls` shows those there are"),
             SandboxError::Name(_) => Some(

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -22,6 +22,9 @@ use crate::spec::Spec;
 
 /// A sandbox that was taken is replaced so much later: about as long as a short program runs.
 const YIELD: Duration = Duration::from_millis(10);
+
+/// A clock that is off by more was set, or stood still while this machine slept.
+const OFF: Duration = Duration::from_secs(1);
 
 /// How many sandboxes wait, and how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +96,12 @@ struct Lane {
     wanted: bool,
     /// There is none to wait.
     without_interpreter: bool,
+    /// When both clocks were looked at last.
+    clocks: Clocks,
 }
+
+/// The clock that only runs while this machine does, and the one that tells the time.
+type Clocks = (Instant, SystemTime);
 
 impl Shared {
     fn lane(&self) -> MutexGuard<'_, Lane> {
@@ -110,6 +118,7 @@ impl Pool {
             trouble: None,
             wanted: true,
             without_interpreter: false,
+            clocks: (Instant::now(), SystemTime::now()),
         };
         let shared = Arc::new(Shared {
             maker,
@@ -219,6 +228,7 @@ impl Shared {
         lane.used = Instant::now();
         lane.wanted = true;
         lane.trouble = None;
+        lane.look_at_the_clocks();
         let found = loop {
             match lane.waiting.pop_front() {
                 Some(sandbox) if sandbox.is_gone() => {}
@@ -264,6 +274,15 @@ enum Next {
 }
 
 impl Lane {
+    /// A machine that waits was told the time when it was made, and would tell a wrong one.
+    fn look_at_the_clocks(&mut self) {
+        let now = (Instant::now(), SystemTime::now());
+        if is_off(std::mem::replace(&mut self.clocks, now), now) {
+            tracing::info!("the clock has moved: sandboxes that waited are made anew");
+            self.waiting.clear();
+        }
+    }
+
     /// The first in the line, among so many, in which an interpreter should wait and none does.
     fn first_without(&self, interpreters: usize) -> Option<usize> {
         if self.without_interpreter {
@@ -272,6 +291,12 @@ impl Lane {
         let first = self.waiting.iter().take(interpreters);
         first.into_iter().position(|sandbox| !sandbox.is_prepared() && !sandbox.is_gone())
     }
+}
+
+fn is_off(before: Clocks, now: Clocks) -> bool {
+    let expected = before.1 + now.0.duration_since(before.0);
+    let off = expected.duration_since(now.1).unwrap_or_else(|error| error.duration());
+    off > OFF
 }
 
 /// Makes one after the other while some are missing, and lets all go when nobody comes.
@@ -340,6 +365,7 @@ async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxEr
 
 fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool) {
     let mut lane = shared.lane();
+    lane.look_at_the_clocks();
     match made {
         Ok(sandbox) => {
             if to_the_front {
@@ -388,5 +414,26 @@ async fn wanted_again(shared: &Shared) {
             return;
         }
         changed.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_moved_is_noticed() {
+        let before = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
+        let after = |ran: u64, passed: i64| {
+            let time = before.1.checked_add(Duration::from_secs(passed.unsigned_abs()));
+            let earlier = before.1.checked_sub(Duration::from_secs(passed.unsigned_abs()));
+            let time = if passed < 0 { earlier } else { time };
+            (before.0 + Duration::from_secs(ran), time.unwrap())
+        };
+        assert!(!is_off(before, after(300, 300)));
+        assert!(!is_off(before, after(300, 301)));
+        // It slept for an hour, or was set.
+        assert!(is_off(before, after(5, 3605)));
+        assert!(is_off(before, after(5, -60)));
     }
 }

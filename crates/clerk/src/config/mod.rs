@@ -28,6 +28,8 @@ pub struct Surroundings {
     pub state_folder: PathBuf,
     /// Where what can be made again is kept.
     pub cache_folder: PathBuf,
+    /// Who is told why something takes a while that seldom does.
+    pub say: fn(&str),
 }
 
 /// Where a value was set.

@@ -68,6 +68,7 @@ fn machines_run_code_with_the_same_words() {
     let two = home.run_with_input(&["exec", "--isolation", "microvm", "--cpus", "2", "-"], b"pass");
     assert_eq!(two.code, 2);
     assert!(two.err.contains("a machine has one processor"), "{}", two.err);
+    assert!(two.err.contains("`--isolation jail`"), "{}", two.err);
 }
 
 #[test]
@@ -128,6 +129,20 @@ fn what_is_missing_for_an_image_is_named() {
     home.write("kernel", "not much of one");
     let args = ["image", "build", "microvm", "--rootfs", "root.tar", "--kernel", "kernel"];
     let built = home.run(&args);
+    assert!(built.err.contains("work/kernel` is no kernel") && built.code == 4, "{}", built.err);
+    home.write("kernel", &format!("{}HdrS, and the rest of it", " ".repeat(0x202)));
+    for root in ["", "garbage", &"long garbage".repeat(1000)] {
+        home.write("root.tar", root);
+        let Ran { code, err, .. } = home.run(&args);
+        assert!(err.contains("is no archive") && err.contains("tar --numeric-owner"), "{err}");
+        assert_eq!(code, 4);
+    }
+    let archived = std::process::Command::new("tar")
+        .args(["-cf", "root.tar", "kernel"])
+        .current_dir(home.work())
+        .status();
+    assert!(archived.unwrap().success());
+    let built = home.run(&args);
     assert!(built.err.contains("`sqfstar` is not installed here"), "{}", built.err);
     assert!(built.err.contains("sudo apt install squashfs-tools"), "{}", built.err);
     let none = home.run(&["image", "build", "microvm", "--kernel", "nowhere", "--rootfs", "x"]);
@@ -157,6 +172,11 @@ fn an_image_is_listed_and_removed() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("microvm") && out.contains("← used"), "{out}");
     assert!(err.contains("images of containers are not to be seen"), "{err}");
+    // What takes a while the first time is said, and only then.
+    let exec = ["exec", "--isolation", "microvm", "--cpus", "1", "-"];
+    let firsts = [(); 2].map(|()| home.run_with_input(&exec, b"pass").err);
+    let said = firsts.each_ref().map(|err| err.contains("is started and frozen, once"));
+    assert_eq!(said, [true, false], "{firsts:?}");
     assert_eq!(home.run(&["image", "rm", "microvm"]).code, 0);
     assert!(!cache.exists() && kept().join("image/kernel").exists());
     // Without QEMU, that is what is missing.

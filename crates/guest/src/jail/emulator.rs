@@ -15,8 +15,11 @@ use crate::sys;
 /// The number of the channel's descriptor, and after it those that were handed over.
 const FIRST: u32 = 3;
 
-/// Its own threads.
-const THREADS: u64 = 64;
+/// Its own threads: those that read from disks, and some.
+const THREADS: u64 = 128;
+
+/// Its threads share one heap: each would reserve addresses for its own.
+const HEAPS: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 
 /// How many may be handed over.
 pub(super) const MOST: usize = 16;
@@ -34,7 +37,11 @@ pub(super) fn become_it(
     handed: &[OwnedFd],
 ) -> io::Error {
     match prepare(emulator, with_other_user, handed) {
-        Ok(()) => Command::new(&emulator.argv[0]).args(&emulator.argv[1..]).env_clear().exec(),
+        Ok(()) => Command::new(&emulator.argv[0])
+            .args(&emulator.argv[1..])
+            .env_clear()
+            .envs([HEAPS])
+            .exec(),
         Err(error) => error,
     }
 }

@@ -112,7 +112,8 @@ impl Docker {
     async fn derived(&self, client: &Client, named: &str) -> Result<Image, SandboxError> {
         if !is_name(named) {
             let reason = format!("`{named}` is no name for an image");
-            return Err(SandboxError::Unsupported { isolation: Isolation::Docker, reason });
+            let isolation = Isolation::Docker;
+            return Err(SandboxError::Unsupported { isolation, reason, hint: None });
         }
         let Some(found) = inspect(client, named).await? else {
             return Err(SandboxError::Unavailable {

@@ -195,7 +195,8 @@ impl Backend for Jail {
     fn check(&self, spec: &Spec) -> Result<(), SandboxError> {
         let Some(image) = &spec.image else { return Ok(()) };
         let reason = format!("it is made of this machine's own files, and has no image `{image}`");
-        Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason })
+        let hint = Some("a container has images: `--isolation docker`");
+        Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason, hint })
     }
 
     async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {

@@ -41,6 +41,22 @@ impl fmt::Display for Accelerator {
     }
 }
 
+/// What runs machines here, and why not something faster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decided {
+    pub accelerator: Accelerator,
+    pub why_not_kvm: Option<String>,
+}
+
+impl fmt::Display for Decided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why_not_kvm {
+            None => write!(f, "by {}", self.accelerator),
+            Some(why) => write!(f, "by {}, not by KVM: {why}", self.accelerator),
+        }
+    }
+}
+
 /// Whether KVM is to be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kvm {

@@ -39,15 +39,16 @@ const KERNEL: i32 = 9;
 const INITRD: i32 = 10;
 const STATE: i32 = 9;
 
-/// What it may need besides the machine's memory: of the host's memory, and of addresses.
+/// What it may need besides the machine's memory: of the host's memory, and of addresses. Where the disk is slow, up
+/// to 64 threads read from it, and each has a stack; it aborts where it cannot have one.
 const OWN_MEMORY: u64 = 256 << 20;
-const OWN_ADDRESSES: u64 = 1 << 30;
+const OWN_ADDRESSES: u64 = 4 << 30;
 
 /// Megabytes for code that was translated, where the machine is emulated.
 const TRANSLATED: u32 = 64;
 
-/// Its own threads.
-const THREADS: u32 = 64;
+/// Its own threads: those that read, and some.
+const THREADS: u32 = 128;
 
 /// While it starts, nobody is served by it being slow.
 const WHOLE_MACHINE: u32 = 4000;
@@ -85,14 +86,6 @@ impl Qemu {
     /// Whether nobody has put another in its place.
     pub(super) fn is_the_same(&self) -> bool {
         stamp(&self.program).is_some_and(|stamp| stamp == self.stamp)
-    }
-
-    /// What it says it is.
-    pub(super) async fn version(&self) -> Option<String> {
-        let told = tokio::process::Command::new(&self.program).arg("--version").output().await;
-        let told = String::from_utf8(told.ok()?.stdout).ok()?;
-        let rest = told.strip_prefix("QEMU emulator version ")?;
-        rest.split_whitespace().next().map(str::to_owned)
     }
 }
 

@@ -10,10 +10,11 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-use super::accelerator::{self, Accelerator};
+use super::accelerator;
 use super::emulator::{self, From, Plan};
+use super::monitor;
 use super::snapshot::{Snapshot, memory_file};
-use super::{Microvm, Parts, hold, monitor};
+use super::workshop::{Make, Workshop, hold};
 use crate::backend::Identity;
 use crate::error::SandboxError;
 use crate::guest::{self, GuestFile};
@@ -24,28 +25,26 @@ const BOOT: Duration = Duration::from_secs(90);
 const FREEZE: Duration = Duration::from_secs(20);
 
 /// A snapshot that was taken so long ago is of a version that is not used any more, or is soon taken anew.
-const OLD: Duration = Duration::from_secs(30 * 24 * 3600);
+const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
 
-impl Microvm {
+impl Workshop {
     /// The frozen machine: as it was kept, or made now. Only one process makes one at a time.
-    pub(super) async fn frozen(
+    pub(super) async fn freeze(
         &self,
-        parts: &Parts,
-        accelerator: Accelerator,
+        make: &Make,
         identity: &Identity,
-        megabytes: u64,
     ) -> Result<Snapshot, SandboxError> {
         let snapshots = self.folder().join("snapshots");
-        let place = self.place(parts, accelerator, megabytes);
-        if let Some(snapshot) = load(&place, parts.ticks).await {
+        let (place, ticks) = (self.place(make), make.parts.ticks);
+        if let Some(snapshot) = load(&place, ticks).await {
             return Ok(snapshot);
         }
         let held = hold(&self.folder()).await;
-        if let Some(snapshot) = load(&place, parts.ticks).await {
+        if let Some(snapshot) = load(&place, ticks).await {
             return Ok(snapshot);
         }
-        let snapshot = Arc::new(self.boot(parts, accelerator, identity, megabytes).await?);
-        let (saved, ticks) = (Arc::clone(&snapshot), parts.ticks);
+        let snapshot = Arc::new(self.boot(make, identity).await?);
+        let saved = Arc::clone(&snapshot);
         let kept = tokio::task::spawn_blocking(move || {
             remove_old(&snapshots);
             let kept = std::fs::create_dir_all(&snapshots).and_then(|()| saved.save(&place, ticks));
@@ -59,24 +58,10 @@ impl Microvm {
         Arc::into_inner(snapshot).ok_or_else(|| SandboxError::failed("freezing a machine", "lost"))
     }
 
-    /// Has the next who comes make a frozen machine anew, unless somebody has already.
-    pub(super) async fn forget(
-        &self,
-        parts: &Parts,
-        accelerator: Accelerator,
-        megabytes: u64,
-        stale: &Arc<Snapshot>,
-    ) {
-        let mut ground = self.ground.lock().await;
-        if ground.snapshots.get(&megabytes).is_some_and(|known| Arc::ptr_eq(known, stale)) {
-            ground.snapshots.remove(&megabytes);
-            let _ = std::fs::remove_dir_all(self.place(parts, accelerator, megabytes));
-        }
-    }
-
-    fn place(&self, parts: &Parts, accelerator: Accelerator, megabytes: u64) -> PathBuf {
-        let key = self.key(parts, accelerator, megabytes);
-        self.folder().join("snapshots").join(format!("{key}-{megabytes}"))
+    /// Where it is kept.
+    pub(super) fn place(&self, make: &Make) -> PathBuf {
+        let name = format!("{}-{}", self.key(make), make.megabytes);
+        self.folder().join("snapshots").join(name)
     }
 
     fn first_process(&self) -> &[u8] {
@@ -84,13 +69,13 @@ impl Microvm {
     }
 
     /// All that a frozen machine depends on, in twelve digits.
-    fn key(&self, parts: &Parts, accelerator: Accelerator, megabytes: u64) -> String {
+    fn key(&self, make: &Make) -> String {
         let mut hash = Sha256::new();
-        let mut depends = emulator::shape(accelerator, megabytes);
+        let mut depends = emulator::shape(make.accelerator, make.megabytes);
         depends.extend([
             emulator::KERNEL_WORDS.to_owned(),
-            parts.qemu.stamp.clone(),
-            parts.image.info.digest.clone(),
+            make.parts.qemu.stamp.clone(),
+            make.parts.image.info.digest.clone(),
             rootfs::digest().to_owned(),
             accelerator::processor(),
         ]);
@@ -102,13 +87,11 @@ impl Microvm {
     }
 
     /// Starts a machine from nothing, and freezes it when its guest is up.
-    async fn boot(
-        &self,
-        parts: &Parts,
-        accelerator: Accelerator,
-        identity: &Identity,
-        megabytes: u64,
-    ) -> Result<Snapshot, SandboxError> {
+    async fn boot(&self, make: &Make, identity: &Identity) -> Result<Snapshot, SandboxError> {
+        let &Make { ref parts, accelerator, megabytes } = make;
+        self.say(&format!(
+            "a machine of {megabytes} MB is started and frozen, once; all others are copies of it"
+        ));
         let failed = |error: std::io::Error| SandboxError::failed("starting a machine", error);
         let memory = memory_file("assize-memory").map_err(failed)?;
         memory.set_len(megabytes << 20).map_err(failed)?;

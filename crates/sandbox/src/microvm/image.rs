@@ -44,6 +44,10 @@ pub enum ImageError {
     Failed { tool: &'static str, words: String },
     #[error("`{path}` is packed", path = .0.display())]
     Packed(PathBuf),
+    #[error("`{path}` is no archive as `tar` makes them: {1}", path = .0.display())]
+    NoArchive(PathBuf, #[source] io::Error),
+    #[error("`{path}` is no kernel that an x86-64 machine starts", path = .0.display())]
+    NoKernel(PathBuf),
     #[error("the package `{0}` is not to be had here")]
     NoPackage(&'static str),
     #[error("`{path}`: {1}", path = .0.display())]
@@ -72,6 +76,12 @@ impl ImageError {
             ),
             ImageError::Packed(_) => {
                 Some("unpack it first, with `gunzip`, `unxz` or `unzstd`".to_owned())
+            }
+            ImageError::NoArchive(..) => {
+                Some("archive a root file system: `tar --numeric-owner -C FOLDER -cf ROOT.tar .`".to_owned())
+            }
+            ImageError::NoKernel(_) => {
+                Some("name a file that starts machines, as `/boot/vmlinuz-…`".to_owned())
             }
             ImageError::Rootfs(error) => error.hint().map(str::to_owned),
             ImageError::Failed { .. } | ImageError::File(..) => None,
@@ -223,6 +233,13 @@ fn gather(
     let packed = archive.read_exact(&mut first).is_ok() && PACKED.contains(&first);
     if packed {
         return Err(ImageError::Packed(rootfs.into()));
+    }
+    io::Seek::rewind(&mut archive).map_err(file(rootfs))?;
+    // Said better here than by what makes a disk of it.
+    let no_archive = |error| ImageError::NoArchive(rootfs.into(), error);
+    match tar::Archive::new(&archive).entries().map_err(no_archive)?.next() {
+        Some(entry) => drop(entry.map_err(no_archive)?),
+        None => return Err(no_archive(io::ErrorKind::UnexpectedEof.into())),
     }
     io::Seek::rewind(&mut archive).map_err(file(rootfs))?;
     squashfs::make(&folder.join(ROOT), |out| {

@@ -91,6 +91,9 @@ pub(super) fn from_files(image: &Path, modules: Option<&Path>) -> Result<Kernel,
         move |error| ImageError::File(path, error)
     };
     let bytes = fs::read(image).map_err(file(image))?;
+    if !is_kernel(&bytes) {
+        return Err(ImageError::NoKernel(image.to_owned()));
+    }
     let mut found = BTreeMap::new();
     let mut folders: Vec<PathBuf> = modules.map(Path::to_owned).into_iter().collect();
     while let Some(folder) = folders.pop() {
@@ -105,6 +108,15 @@ pub(super) fn from_files(image: &Path, modules: Option<&Path>) -> Result<Kernel,
         }
     }
     Ok(Kernel { image: bytes, modules: in_order(&found)?, from: image.display().to_string() })
+}
+
+/// Whether these are the bytes of a kernel for x86-64: packed as it is installed, or plain as it is built.
+fn is_kernel(bytes: &[u8]) -> bool {
+    const PACKED: &[u8] = b"HdrS";
+    const ELF: &[u8] = b"\x7fELF";
+    const X86_64: &[u8] = &[62, 0];
+    let plain = bytes.starts_with(ELF) && bytes.get(18..20) == Some(X86_64);
+    bytes.get(0x202..0x206) == Some(PACKED) || plain
 }
 
 /// The module in a file of this name, as the kernel calls it.

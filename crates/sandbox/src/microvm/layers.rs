@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use super::{hold, squashfs};
+use super::squashfs;
+use super::workshop::hold;
 use crate::error::SandboxError;
 use crate::rootfs;
 use crate::spec::{LAYERS, Layer};

@@ -317,13 +317,37 @@ async fn a_start_that_is_given_up_leaves_nothing() {
         let started = start_by(&maker, &machines);
         let _ = tokio::time::timeout(Duration::from_millis(millis), started).await;
     }
-    until_gone(|| emulators(&maker).is_empty()).await;
+    until(|| emulators(&maker).is_empty()).await;
 }
 
-async fn until_gone(gone: impl Fn() -> bool) {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_start_that_is_given_up_serves_the_next() {
+    if !is_there() {
+        return;
+    }
+    let cache = fresh_cache();
+    let (machines, maker) = (machines(cache.path(), |_| {}), maker());
+    let given_up = tokio::time::timeout(Duration::from_millis(200), start_by(&maker, &machines));
+    assert!(given_up.await.is_err(), "a machine started from nothing in no time");
+    let snapshots = cache.path().join("microvm/snapshots");
+    until(|| fs::read_dir(&snapshots).is_ok_and(is_whole)).await;
+    until(|| emulators(&maker).is_empty()).await;
+    let made = || fs::metadata(&snapshots).unwrap().modified().unwrap();
+    let first = made();
+    echo(&start_by(&maker, &machines).await.unwrap()).await;
+    assert_eq!(made(), first, "it was started once more");
+}
+
+/// Whether a machine was kept, and nothing is half done.
+fn is_whole(snapshots: fs::ReadDir) -> bool {
+    let mut names = snapshots.flatten().map(|entry| entry.path()).peekable();
+    names.peek().is_some() && names.all(|path| path.extension().is_none())
+}
+
+async fn until(done: impl Fn() -> bool) {
     let latest = Instant::now() + Duration::from_secs(20);
-    while !gone() {
-        assert!(Instant::now() < latest, "an emulator is still there");
+    while !done() {
+        assert!(Instant::now() < latest, "it does not come about");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -362,7 +386,7 @@ async fn a_maker_that_is_killed_leaves_no_emulator() {
     assert_eq!(theirs.len(), 2, "{theirs:?}");
     child.kill().unwrap();
     child.wait().unwrap();
-    until_gone(|| theirs.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())).await;
+    until(|| theirs.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -473,11 +497,7 @@ async fn a_kernel_and_a_root_that_the_user_names_will_do() {
     assert!(error.to_string().contains("its image was not built yet"), "{error}");
 }
 
-/// A first process that means ill in some way.
-fn hostile(way: &str) -> Vec<u8> {
-    first_process("hostile", way)
-}
-
+/// Another first process than ours.
 fn first_process(name: &str, way: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("init");
@@ -535,26 +555,26 @@ async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
     if !is_there() {
         return;
     }
-    let (good, maker) = (Arc::new(microvm()), maker());
-    for way in ["CRASH", "GARBAGE", "OFF"] {
-        let cache = fresh_cache();
-        let machines = machines(cache.path(), |options| options.first_process = Some(hostile(way)));
-        let error = start_by(&maker, &machines).await.unwrap_err();
+    let (good, maker, cache) = (Arc::new(microvm()), maker(), fresh_cache());
+    let machines = machines(cache.path(), |options| {
+        options.first_process = Some(first_process("hostile", "HOSTILE"));
+    });
+    let such = |way: u32| {
+        let mut spec = Spec::default();
+        spec.limits.processes = way;
+        spec.limits.wall = Duration::from_millis(100);
+        spec
+    };
+    // It crashes, sends garbage, or powers off, when it should say that it is up.
+    for (way, expected) in [(101, "Kernel panic"), (102, "the guest sent"), (103, "gone")] {
+        let error = start_as(&maker, &machines, such(way)).await.unwrap_err();
         assert!(matches!(error, SandboxError::Broke(_)), "{way}: {error}");
-        let expected = match way {
-            "CRASH" => "Kernel panic",
-            "GARBAGE" => "the guest sent",
-            _ => "gone",
-        };
         assert!(error.to_string().contains(expected), "{way}: {error}");
         echo(&start(&good).await.unwrap()).await;
     }
-    for way in ["FLOOD", "SPIN", "CONSOLE"] {
-        let cache = fresh_cache();
-        let machines = machines(cache.path(), |options| options.first_process = Some(hostile(way)));
-        let mut spec = Spec::default();
-        spec.limits.wall = Duration::from_millis(100);
-        let sandbox = start_as(&maker, &machines, spec).await.unwrap();
+    // It says so, and then floods the channel, spins, or floods the console.
+    for way in [104, 105, 106] {
+        let sandbox = start_as(&maker, &machines, such(way)).await.unwrap();
         let mut running = sandbox.exec(Command::new("/bin/true")).await.unwrap();
         // Others go on meanwhile.
         echo(&start(&good).await.unwrap()).await;
@@ -564,7 +584,7 @@ async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
         }
         sandbox.end().await;
     }
-    until_gone(|| emulators(&maker).is_empty()).await;
+    until(|| emulators(&maker).is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -586,8 +606,11 @@ async fn kvm_is_used_once_it_has_proved_itself() {
         }
     }
     // What was found is remembered: nobody waits for it once more.
-    let known = tried().probe().await.unwrap().accelerator;
-    assert_eq!(known, Some(found));
+    let verdict =
+        || fs::metadata(cache.path().join("microvm/kvm.json")).unwrap().modified().unwrap();
+    let written = verdict();
+    assert_eq!(tried().settle().await.unwrap(), Some(found.to_string()));
+    assert_eq!(verdict(), written);
     let never = machines(cache.path(), |options| options.kvm = Kvm::Never);
     start(&never).await.unwrap();
     assert_eq!(never.accelerator().unwrap().accelerator, Accelerator::Emulation);
