@@ -12,8 +12,8 @@ use crate::config::Config;
 pub(crate) fn start(config: &Config) {
     let level = config.text("log.level").unwrap_or("warn");
     let rooms = [
-        "attack", "calls", "clerk", "cli", "code", "consult", "debate", "draft", "gateway",
-        "graph", "llm", "mcp", "sandbox", "server", "store", "types",
+        "attack", "calls", "clerk", "cli", "cluster", "code", "consult", "debate", "draft",
+        "gateway", "graph", "llm", "mcp", "sandbox", "server", "store", "types",
     ]
     .map(|room| format!("assize_{room}={level}"));
     let directives = format!("assize={level},{}", rooms.join(","));

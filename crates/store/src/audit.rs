@@ -53,12 +53,7 @@ pub enum AuditVerdict {
 }
 
 impl AuditEntry {
-    pub(crate) fn chained(
-        id: u64,
-        at: u64,
-        entry: NewAuditEntry,
-        previous: Fingerprint,
-    ) -> AuditEntry {
+    pub fn chained(id: u64, at: u64, entry: NewAuditEntry, previous: Fingerprint) -> AuditEntry {
         let NewAuditEntry { actor, action, subject, detail } = entry;
         let hash = Fingerprint::NONE;
         let mut entry = AuditEntry { id, at, actor, action, subject, detail, previous, hash };

@@ -22,7 +22,7 @@ impl RunId {
     const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 
     /// A new name.
-    pub(crate) fn random(kind: &str) -> RunId {
+    pub fn random(kind: &str) -> RunId {
         let letter = || char::from(Self::ALPHABET[fastrand::usize(..Self::ALPHABET.len())]);
         let tail: String = std::iter::repeat_with(letter).take(8).collect();
         RunId(format!("{kind}-{tail}"))

@@ -1,4 +1,5 @@
-//! What every store must do, written against the trait. A store joins with one line at the end.
+//! What every store must do, written against the trait. A store joins with one line where it is tested:
+//! `every_behaviour!(name, open)`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ fn of(run: &RunId) -> EventQuery {
     EventQuery { runs: vec![run.clone()], ..EventQuery::default() }
 }
 
-async fn runs_are_kept_and_found(store: Any) {
+pub(crate) async fn runs_are_kept_and_found(store: Any) {
     let first = store.create_run(new_run("Buy a Bakery"), "me").await.unwrap().0;
     let forked = NewRun { parent: Some(first.id.clone()), ..new_run("sell the bakery") };
     let second = store.create_run(forked, "me").await.unwrap().0;
@@ -97,7 +98,7 @@ async fn runs_are_kept_and_found(store: Any) {
     assert_eq!(titles(&store, done).await, ["Buy a Bakery"]);
 }
 
-async fn what_is_asked_for_twice_is_made_once(store: Any) {
+pub(crate) async fn what_is_asked_for_twice_is_made_once(store: Any) {
     let asked = |key: &str, what: u8| NewRun {
         once: Some(Once { key: key.into(), request: Fingerprint::from_bytes([what; 32]) }),
         ..new_run("once")
@@ -132,7 +133,7 @@ async fn what_is_asked_for_twice_is_made_once(store: Any) {
     store.create_run(asked("a", 2), "me").await.unwrap();
 }
 
-async fn whoever_waits_for_more_hears_of_it(store: Any) {
+pub(crate) async fn whoever_waits_for_more_hears_of_it(store: Any) {
     let claim = claimed(&store, "waited for").await;
     let waiting = {
         let store = store.clone();
@@ -167,7 +168,7 @@ async fn whoever_waits_for_more_hears_of_it(store: Any) {
     waiting.await.unwrap().unwrap();
 }
 
-async fn what_is_not_there_is_said_so(store: Any) {
+pub(crate) async fn what_is_not_there_is_said_so(store: Any) {
     let nobody: RunId = "debate-nobody".parse().unwrap();
     let claim = Claim { run: nobody.clone(), epoch: 1 };
     let missing = |error: StoreError| {
@@ -186,7 +187,7 @@ async fn what_is_not_there_is_said_so(store: Any) {
     assert_eq!(error.to_string(), format!("there is no artifact `{id}`"));
 }
 
-async fn a_later_claim_fences_an_earlier_one(store: Any) {
+pub(crate) async fn a_later_claim_fences_an_earlier_one(store: Any) {
     let first = claimed(&store, "one").await;
     store.append(&first, record("a", "1"), vec![event("a")]).await.unwrap();
     // Whoever has not seen this claim does not come past it.
@@ -207,7 +208,7 @@ async fn a_later_claim_fences_an_earlier_one(store: Any) {
     assert_eq!(store.records(&first.run).await.unwrap(), [record("a", "1"), record("b", "3")]);
 }
 
-async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
+pub(crate) async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
     let claim = claimed(&store, "one").await;
     store.finish(&claim, Ending::Failed { error: "no key".into() }, vec![]).await.unwrap();
     let run = store.run(&claim.run).await.unwrap();
@@ -226,7 +227,7 @@ async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
     assert_eq!(error.to_string(), format!("the run `{}` is done", claim.run));
 }
 
-async fn a_key_is_written_once(store: Any) {
+pub(crate) async fn a_key_is_written_once(store: Any) {
     let claim = claimed(&store, "one").await;
     let tasks = (0..32).map(|number| {
         let (store, claim) = (store.clone(), claim.clone());
@@ -252,7 +253,7 @@ async fn a_key_is_written_once(store: Any) {
     assert_eq!(ids(store.append(&other, record("same/key", "x"), vec![]).await.unwrap()), [0; 0]);
 }
 
-async fn records_come_back_as_they_were(store: Any) {
+pub(crate) async fn records_come_back_as_they_were(store: Any) {
     let claim = claimed(&store, "one").await;
     let mut failed = record("b", "x");
     failed.outcome = Outcome::Failed("{\"kind\":\"timeout\"}".into());
@@ -274,7 +275,7 @@ async fn records_come_back_as_they_were(store: Any) {
     assert_eq!(store.record(&claim.run, &Key::new("e").unwrap()).await.unwrap(), None);
 }
 
-async fn event_ids_increase_over_all_runs(store: Any) {
+pub(crate) async fn event_ids_increase_over_all_runs(store: Any) {
     let (one, two) = (claimed(&store, "one").await, claimed(&store, "two").await);
     let mut all = Vec::new();
     for number in 0..4 {
@@ -294,7 +295,7 @@ async fn event_ids_increase_over_all_runs(store: Any) {
     let nobody = "debate-aaaaaaaa".parse().unwrap();
     let both = EventQuery { runs: vec![one.run.clone(), nobody, two.run.clone()], ..whole() };
     assert_eq!(event_names(&store, both).await, names);
-    assert_eq!(store.last_event().await.unwrap(), all[7]);
+    assert!(store.last_event().await.unwrap() >= all[7]);
     let some = EventQuery { after: all[1], limit: 3, ..whole() };
     assert_eq!(event_names(&store, some).await, ["a1", "b1", "a2"]);
     let first = &store.events(EventQuery { limit: 1, ..whole() }).await.unwrap()[0];
@@ -313,7 +314,7 @@ async fn event_ids_increase_over_all_runs(store: Any) {
     assert!(store.events(whole()).await.unwrap().is_empty());
 }
 
-async fn a_run_is_stopped_whoever_has_it(store: Any) {
+pub(crate) async fn a_run_is_stopped_whoever_has_it(store: Any) {
     let claim = claimed(&store, "one").await;
     let stopped = store.stop(&claim, "enough", vec![event("end")]).await;
     stopped.unwrap();
@@ -331,7 +332,7 @@ async fn a_run_is_stopped_whoever_has_it(store: Any) {
     assert_eq!(event_names(&store, EventQuery::default()).await, ["end"]);
 }
 
-async fn a_step_can_have_many_events(store: Any) {
+pub(crate) async fn a_step_can_have_many_events(store: Any) {
     let claim = claimed(&store, "one").await;
     let events: Vec<Event> = (0..2500).map(|number| Event::new("tick", json!(number))).collect();
     let ids = ids(store.append(&claim, record("a", "b"), events).await.unwrap());
@@ -345,7 +346,7 @@ async fn a_step_can_have_many_events(store: Any) {
     assert_eq!((rest.len(), rest[0].id, rest[499].id), (500, ids[1701], ids[2200]));
 }
 
-async fn many_writers_lose_nothing(store: Any) {
+pub(crate) async fn many_writers_lose_nothing(store: Any) {
     let mut tasks = Vec::new();
     for number in 0..8 {
         let store = store.clone();
@@ -367,7 +368,7 @@ async fn many_writers_lose_nothing(store: Any) {
     assert_eq!(store.events(EventQuery::default()).await.unwrap().len(), 400);
 }
 
-async fn artifacts_are_kept_by_content(store: Any) {
+pub(crate) async fn artifacts_are_kept_by_content(store: Any) {
     let (first, second) = (claimed(&store, "one").await, claimed(&store, "two").await);
     let (one, two) = (first.run.clone(), second.run.clone());
     let bytes = vec![0, 159, 146, 150];
@@ -391,7 +392,7 @@ async fn artifacts_are_kept_by_content(store: Any) {
     assert!(store.artifact(id).await.is_err());
 }
 
-async fn a_removed_run_leaves_the_others_alone(store: Any) {
+pub(crate) async fn a_removed_run_leaves_the_others_alone(store: Any) {
     let (one, two) = (claimed(&store, "one").await, claimed(&store, "two").await);
     let long = "x".repeat(200_000);
     for claim in [&one, &two] {
@@ -409,7 +410,7 @@ async fn a_removed_run_leaves_the_others_alone(store: Any) {
     assert_eq!((log.len(), log[0].subject.as_str()), (1, one.run.as_str()));
 }
 
-async fn messages_are_read_in_order(store: Any) {
+pub(crate) async fn messages_are_read_in_order(store: Any) {
     let first = store.post("drafts", json!({"kind": "DRAFT_READY"})).await.unwrap();
     store.post("other", json!(1)).await.unwrap();
     let second = store.post("drafts", json!({"kind": "DRAFT_ACCEPTED"})).await.unwrap();
@@ -422,7 +423,7 @@ async fn messages_are_read_in_order(store: Any) {
     assert!(store.messages("nobody", 0).await.unwrap().is_empty());
 }
 
-async fn the_audit_log_is_one_chain(store: Any) {
+pub(crate) async fn the_audit_log_is_one_chain(store: Any) {
     let tasks = (0..20).map(|number| {
         let store = store.clone();
         tokio::spawn(async move {
@@ -476,7 +477,7 @@ async fn adds(context: Context<Sum>, there: bool) -> Result<Vec<u64>, NodeError>
     Ok(sum)
 }
 
-async fn a_graph_goes_on_where_it_was(store: Any) {
+pub(crate) async fn a_graph_goes_on_where_it_was(store: Any) {
     let graph = |there| {
         let body = move |context| adds(context, there);
         Graph::builder("add").node("add", body).start("add").edge("add", END).compile().unwrap()
@@ -501,11 +502,17 @@ async fn a_graph_goes_on_where_it_was(store: Any) {
     assert!(matches!(error, StoreError::Fenced(_)));
 }
 
-/// Runs one of the above against a fresh store.
-fn check<F: Future<Output = ()>>(store: Any, behaviour: fn(Any) -> F) {
+/// Runs one of the above against a fresh store, and what has to live as long as it.
+pub(crate) fn check<Kept, F: Future<Output = ()>>(
+    open: impl Future<Output = (Kept, Any)>,
+    behaviour: fn(Any) -> F,
+) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(behaviour(store));
+    runtime.block_on(async {
+        let (_kept, store) = open.await;
+        behaviour(store).await;
+    });
 }
 
 macro_rules! conformance {
@@ -514,19 +521,18 @@ macro_rules! conformance {
             $(
                 #[test]
                 fn $behaviour() {
-                    let (_kept, store) = $open;
-                    super::check(store, super::$behaviour);
+                    crate::conformance::check(async { $open }, crate::conformance::$behaviour);
                 }
             )*
         }
     };
 }
 
-macro_rules! every_behaviour {
-    ($store:ident, $open:expr) => {
-        conformance!(
-            $store,
-            $open,
+/// All of the above, after whatever else a macro is told.
+macro_rules! with_all {
+    ($then:ident, $($told:tt)*) => {
+        $then!(
+            $($told)*,
             [
                 runs_are_kept_and_found,
                 what_is_asked_for_twice_is_made_once,
@@ -550,5 +556,8 @@ macro_rules! every_behaviour {
     };
 }
 
-every_behaviour!(sqlite, crate::file::fresh());
-every_behaviour!(sqlite_for_power_loss, crate::file::fresh_for_power_loss());
+macro_rules! every_behaviour {
+    ($store:ident, $open:expr) => {
+        with_all!(conformance, $store, $open);
+    };
+}

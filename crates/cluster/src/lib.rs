@@ -1,0 +1,54 @@
+//! More machines: the same runs on an existing distributed engine, NATS `JetStream`.
+//!
+//! A [`Cluster`] is a line to its servers. [`ClusterStore`] keeps there what outlives a process, behind the same
+//! trait as the store in one file; in the [`Queue`] work waits for whoever can do it.
+
+mod address;
+mod error;
+mod link;
+mod queue;
+mod store;
+
+use std::sync::Arc;
+
+use assize_store::StoreError;
+
+pub use address::{Address, BadAddress, Identification};
+pub use link::Options;
+pub use queue::{Abilities, LEASE, Line, MOST_TRIES, Needs, Queue, Taken, Work};
+pub use store::ClusterStore;
+
+/// What is written to the servers is of this version. A cluster of a later one is not for us.
+pub const VERSION: u32 = 1;
+
+/// A line to the servers of a cluster.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    link: Arc<link::Link>,
+}
+
+impl Cluster {
+    /// Begins to connect; whatever is asked first waits for the servers.
+    ///
+    /// # Errors
+    /// When what is needed to connect cannot be read.
+    pub async fn connect(options: Options) -> Result<Cluster, StoreError> {
+        Ok(Cluster { link: Arc::new(link::Link::open(options).await?) })
+    }
+
+    /// What outlives a process. What is not there yet is made.
+    ///
+    /// # Errors
+    /// When the servers refuse, or do not answer for longer than they are to be waited for.
+    pub async fn store(&self) -> Result<ClusterStore, StoreError> {
+        ClusterStore::open(Arc::clone(&self.link)).await
+    }
+
+    /// Work that waits.
+    ///
+    /// # Errors
+    /// As for the store.
+    pub async fn queue(&self) -> Result<Queue, StoreError> {
+        Queue::open(Arc::clone(&self.link)).await
+    }
+}

@@ -1,0 +1,287 @@
+//! Work that waits for whoever can do it.
+//!
+//! What is needed for a piece of work decides in which line it waits: a consumer of its own on the servers, that
+//! everybody takes from who has what is needed. Who took something and is not heard of any more is taken for
+//! dead, and somebody else gets it. So whatever is done here may be begun twice; what must be done once is
+//! guarded where it is written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_store::StoreError;
+use assize_types::Fingerprint;
+use async_nats::HeaderMap;
+use async_nats::jetstream::AckKind;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::message::Acker;
+use async_nats::jetstream::stream::{Config, RetentionPolicy};
+use futures_util::{StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::error::{Trouble, trouble};
+use crate::link::Link;
+
+/// Who was not heard of for so long has lost what they took.
+pub const LEASE: Duration = Duration::from_secs(6);
+
+/// Work that so many have begun and nobody has finished is given up.
+pub const MOST_TRIES: u64 = 5;
+
+/// It is looked as often, as nobody tells of work that comes back.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+const WORK: &str = "work";
+
+/// What a piece of work needs of whoever does it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Needs {
+    /// The walls, by name; any, if none is named.
+    pub isolation: Option<String>,
+    /// Memory for it, in megabytes.
+    pub memory: u64,
+    pub labels: BTreeMap<String, String>,
+    pub region: Option<String>,
+}
+
+impl Needs {
+    /// The line that it waits in. Who speaks another version looks into other lines.
+    fn line(&self) -> String {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        format!("v{}-{}", crate::VERSION, &Fingerprint::of(text).to_string()[..16])
+    }
+}
+
+/// What somebody can do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Abilities {
+    pub isolations: Vec<String>,
+    /// Memory for one piece of work, in megabytes.
+    pub memory: u64,
+    pub labels: BTreeMap<String, String>,
+    pub region: Option<String>,
+}
+
+impl Abilities {
+    /// Whether that is enough.
+    pub fn meet(&self, needs: &Needs) -> bool {
+        let walls = needs.isolation.as_ref().is_none_or(|walls| self.isolations.contains(walls));
+        let region = needs.region.is_none() || needs.region == self.region;
+        let labels = needs.labels.iter().all(|(name, value)| self.labels.get(name) == Some(value));
+        walls && region && labels && needs.memory <= self.memory
+    }
+}
+
+/// A piece of work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// What is to be done.
+    pub kind: String,
+    /// What it is called; put twice within two minutes, it is there once.
+    pub id: String,
+    pub body: Value,
+}
+
+/// A line in which work waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Line {
+    pub needs: Needs,
+    pub waiting: u64,
+    pub under_way: u64,
+    /// Of those under way, how many came back at least once.
+    pub again: u64,
+}
+
+/// All that waits.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    link: Arc<Link>,
+}
+
+/// Work that was taken. Let go without a word, it comes back after a while.
+pub struct Taken {
+    pub work: Work,
+    /// How many have begun it, with this one.
+    pub tries: u64,
+    acker: Arc<Acker>,
+    /// Says again and again that it goes on.
+    _going_on: AbortOnDropHandle<()>,
+}
+
+impl std::fmt::Debug for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taken").field("work", &self.work).field("tries", &self.tries).finish()
+    }
+}
+
+impl Queue {
+    pub(crate) async fn open(link: Arc<Link>) -> Result<Queue, StoreError> {
+        let config = Config {
+            name: link.stream_name(WORK),
+            subjects: vec![link.subject("work.>")],
+            retention: RetentionPolicy::WorkQueue,
+            num_replicas: link.options.replicas,
+            ..Config::default()
+        };
+        link.set_up(config).await?;
+        Ok(Queue { link })
+    }
+
+    /// Has something done by whoever can.
+    ///
+    /// # Errors
+    /// When the servers refuse it.
+    pub async fn put(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
+        let line = needs.line();
+        let mut patience = self.link.patience();
+        loop {
+            let made = self.make_line(&line, needs).await;
+            if patience.heed(made).await?.is_some() {
+                break;
+            }
+        }
+        let payload = serde_json::to_vec(work).map_err(|error| self.link.failed(error))?;
+        let subject = self.link.subject(&format!("work.{line}.{}", work.kind));
+        self.link.add_once(&subject, HeaderMap::new(), payload, &work.id).await?;
+        // Whoever does not hear it looks a moment later.
+        let client = self.link.context.client();
+        let _ = client.publish(self.link.subject("wake"), Vec::new().into()).await;
+        Ok(())
+    }
+
+    async fn make_line(&self, line: &str, needs: &Needs) -> Result<(), Trouble> {
+        let config = pull::Config {
+            durable_name: Some(line.to_owned()),
+            description: serde_json::to_string(needs).ok(),
+            filter_subject: self.link.subject(&format!("work.{line}.>")),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: LEASE,
+            max_ack_pending: 100_000,
+            ..pull::Config::default()
+        };
+        let stream = self.link.stream(WORK).await?;
+        let made = stream.get_or_create_consumer(line, config).await;
+        made.map(drop).map_err(|error| trouble(&error))
+    }
+
+    /// The lines there are.
+    ///
+    /// # Errors
+    /// When the servers refuse to say.
+    pub async fn lines(&self) -> Result<Vec<Line>, StoreError> {
+        let mut patience = self.link.patience();
+        loop {
+            let lines = self.ask_for_lines().await;
+            if let Some(lines) = patience.heed(lines).await? {
+                return Ok(lines.into_iter().map(|(_, line)| line).collect());
+            }
+        }
+    }
+
+    /// By their names.
+    async fn ask_for_lines(&self) -> Result<Vec<(String, Line)>, Trouble> {
+        let stream = self.link.stream(WORK).await?;
+        let all = stream.consumers().try_collect::<Vec<_>>().await;
+        let all = all.map_err(|error| trouble(&error))?;
+        let line = |info: async_nats::jetstream::consumer::Info| {
+            let needs = serde_json::from_str(&info.config.description?).ok()?;
+            let (waiting, under_way) = (info.num_pending, info.num_ack_pending as u64);
+            let line = Line { needs, waiting, under_way, again: info.num_redelivered as u64 };
+            Some((info.name, line))
+        };
+        Ok(all.into_iter().filter_map(line).collect())
+    }
+
+    /// Waits for work that somebody with these abilities can do.
+    ///
+    /// # Errors
+    /// When the servers refuse.
+    pub async fn take(&self, abilities: &Abilities) -> Result<Taken, StoreError> {
+        let client = self.link.context.client();
+        let mut patience = self.link.patience();
+        loop {
+            // First it is listened, then looked, so that nothing falls between.
+            let mut wake = client.subscribe(self.link.subject("wake")).await.ok();
+            loop {
+                let taken = self.try_to_take(abilities).await;
+                if let Some(Some(taken)) = patience.heed(taken).await? {
+                    return Ok(taken);
+                }
+                let woken = async {
+                    match &mut wake {
+                        Some(wake) => wake.next().await.is_some(),
+                        None => std::future::pending().await,
+                    }
+                };
+                if let Ok(false) = tokio::time::timeout(LOOK_AGAIN, woken).await {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn try_to_take(&self, abilities: &Abilities) -> Result<Option<Taken>, Trouble> {
+        let stream = self.link.stream(WORK).await?;
+        for (name, line) in self.ask_for_lines().await? {
+            let ours = name.starts_with(&format!("v{}-", crate::VERSION));
+            // What is under way may have come back.
+            if !ours || line.waiting + line.under_way == 0 || !abilities.meet(&line.needs) {
+                continue;
+            }
+            let consumer: PullConsumer = stream
+                .get_consumer(&name)
+                .await
+                .map_err(|error| Trouble::Silent(error.to_string()))?;
+            let batch = consumer.fetch().max_messages(1).messages().await;
+            let mut batch = batch.map_err(|error| trouble(&error))?;
+            let Some(message) = batch.next().await else { continue };
+            let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
+            let tries = message.info().map_or(1, |info| info.delivered.unsigned_abs());
+            let (message, acker) = message.split();
+            let acker = Arc::new(acker);
+            let Ok(work) = serde_json::from_slice(&message.payload) else {
+                tracing::error!(subject = %message.subject, "work that nobody can read is dropped");
+                let _ = acker.ack_with(AckKind::Term).await;
+                continue;
+            };
+            let going_on = AbortOnDropHandle::new(tokio::spawn(go_on(Arc::clone(&acker))));
+            return Ok(Some(Taken { work, tries, acker, _going_on: going_on }));
+        }
+        Ok(None)
+    }
+}
+
+async fn go_on(acker: Arc<Acker>) {
+    loop {
+        tokio::time::sleep(LEASE / 3).await;
+        if let Err(error) = acker.ack_with(AckKind::Progress).await {
+            tracing::debug!(%error, "that work goes on could not be said");
+        }
+    }
+}
+
+impl Taken {
+    /// It is done, and is never to come back.
+    pub async fn done(self) {
+        self.end(AckKind::Ack).await;
+    }
+
+    /// Somebody else may do it, after a while.
+    pub async fn give_back(self, after: Duration) {
+        self.end(AckKind::Nak(Some(after))).await;
+    }
+
+    /// Nobody will do it.
+    pub async fn give_up(self) {
+        self.end(AckKind::Term).await;
+    }
+
+    async fn end(&self, kind: AckKind) {
+        // If it is not heard, it comes back, and whoever gets it finds that it is done.
+        if let Err(error) = self.acker.double_ack_with(kind).await {
+            tracing::warn!(%error, work = self.work.id, "how work ended could not be said");
+        }
+    }
+}

@@ -1,0 +1,678 @@
+//! What outlives a process, on the servers of a cluster.
+
+mod growth;
+mod life;
+mod pieces;
+mod view;
+mod wire;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use assize_graph::{Appended, Event, Key, Record};
+use assize_store::{
+    ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Claim, Ending, EventQuery, Log, Message,
+    NewAuditEntry, NewRun, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError, StoredEvent,
+};
+use assize_types::Fingerprint;
+use async_nats::HeaderMap;
+use async_nats::jetstream::stream::Config;
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::error::{Trouble, trouble};
+use crate::link::{Created, Found, Link, More, Reading};
+use growth::Growth;
+use life::Life;
+use pieces::Packed;
+use view::View;
+use wire::{
+    AUDIT, Asked, Born, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, MESSAGES, PIECES, RUNS, Told,
+    Turn, TurnKind, Used, Written, event_ids,
+};
+
+/// What is kept in streams of NATS `JetStream`.
+#[derive(Debug)]
+pub struct ClusterStore {
+    link: Arc<Link>,
+    view: tokio::sync::Mutex<View>,
+    /// Runs that are known to have been there.
+    known: Mutex<HashSet<RunId>>,
+    events: Growth,
+    audit: Growth,
+}
+
+impl ClusterStore {
+    pub(crate) async fn open(link: Arc<Link>) -> Result<ClusterStore, StoreError> {
+        for (stream, subjects, one_of_each) in [
+            (RUNS, vec!["run.>", "asked.*"], false),
+            (PIECES, vec!["piece.>"], true),
+            (MESSAGES, vec!["told.*"], false),
+            (AUDIT, vec!["audit.*"], false),
+        ] {
+            let config = Config {
+                name: link.stream_name(stream),
+                subjects: subjects.into_iter().map(|subject| link.subject(subject)).collect(),
+                num_replicas: link.options.replicas,
+                max_messages_per_subject: if one_of_each { 1 } else { -1 },
+                ..Config::default()
+            };
+            link.set_up(config).await?;
+        }
+        let (events, audit) = (Growth::of(RUNS, "run.>"), Growth::of(AUDIT, "audit.*"));
+        Ok(ClusterStore { link, view: Default::default(), known: Mutex::default(), events, audit })
+    }
+
+    fn subject(&self, rest: String) -> String {
+        self.link.subject(&rest)
+    }
+
+    async fn get(&self, rest: String) -> Result<Option<Found>, StoreError> {
+        self.link.last(RUNS, &self.subject(rest)).await
+    }
+
+    async fn create(&self, rest: String, packed: Packed) -> Result<Created, StoreError> {
+        self.link.create(RUNS, &self.subject(rest), packed.headers, packed.payload).await
+    }
+
+    /// A run with all that was written about how it stands.
+    async fn life(&self, id: &RunId) -> Result<Life, StoreError> {
+        let missing = || StoreError::NoSuchRun(id.clone());
+        let found = self.get(wire::born(id)).await?.ok_or_else(missing)?;
+        let born = self.link.unpack(id, &found).await?;
+        let mut life = Life::begin(id.clone(), found.sequence, born);
+        for epoch in 1.. {
+            let (ended, turn) = tokio::try_join!(
+                self.get(wire::ended(id, epoch)),
+                self.get(wire::turn(id, epoch + 1))
+            )?;
+            // Whichever was first.
+            let before = match (&ended, &turn) {
+                (Some(ended), Some(turn)) => ended.sequence < turn.sequence,
+                _ => true,
+            };
+            if let Some(ended) = ended.filter(|_| before) {
+                life.ended(epoch, self.link.unpack(id, &ended).await?);
+            }
+            let Some(turn) = turn else { break };
+            life.turn(epoch + 1, turn.sequence, self.link.parse(&turn.payload)?);
+        }
+        if life.removed { Err(missing()) } else { Ok(life) }
+    }
+
+    fn knows(&self, id: &RunId) -> bool {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+
+    fn know(&self, id: &RunId) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+    }
+
+    /// Refuses what is about a run that never was.
+    async fn expect(&self, id: &RunId) -> Result<(), StoreError> {
+        if !self.knows(id) {
+            let born = self.get(wire::born(id)).await?;
+            born.ok_or_else(|| StoreError::NoSuchRun(id.clone()))?;
+            self.know(id);
+        }
+        Ok(())
+    }
+
+    /// Refuses what was written when somebody else had the run. It is there, and nobody heeds it.
+    async fn check(&self, claim: &Claim, place: u64) -> Result<(), StoreError> {
+        if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
+            return Ok(());
+        }
+        match self.life(&claim.run).await {
+            Ok(life) if life.counts(claim.epoch, place) => Ok(()),
+            Ok(_) => Err(StoreError::Fenced(claim.run.clone())),
+            Err(error) => {
+                if let StoreError::NoSuchRun(_) = &error {
+                    self.remove_message(place).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what came too late for a run that is removed.
+    async fn remove_message(&self, place: u64) {
+        if let Ok(stream) = self.link.stream(RUNS).await {
+            let _ = stream.delete_message(place).await;
+        }
+    }
+
+    async fn purge(
+        &self,
+        stream: &str,
+        filter: &str,
+        before: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let filter = self.link.subject(filter);
+        let mut patience = self.link.patience();
+        loop {
+            let purged = self.try_to_purge(stream, &filter, before).await;
+            if patience.heed(purged).await?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn try_to_purge(
+        &self,
+        stream: &str,
+        filter: &str,
+        before: Option<u64>,
+    ) -> Result<(), Trouble> {
+        let purge = self.link.stream(stream).await?.purge().filter(filter);
+        let purged = match before {
+            Some(before) => purge.sequence(before).await,
+            None => purge.await,
+        };
+        purged.map(drop).map_err(|error| trouble(&error))
+    }
+
+    /// A turn of a run, if nobody else takes it first and it counts.
+    async fn take_turn(&self, life: &Life, kind: TurnKind) -> Result<Option<Claim>, StoreError> {
+        let (run, epoch) = (&life.run.id, life.last_turn + 1);
+        let events = match &kind {
+            TurnKind::Stopped { events, .. } => events.len(),
+            TurnKind::Claimed { .. } | TurnKind::Removed => 0,
+        };
+        let removed = matches!(kind, TurnKind::Removed);
+        let payload = serde_json::to_vec(&Turn { at: now(), kind });
+        let payload = payload.map_err(|error| self.link.failed(error))?;
+        let packed = with_events(Packed { headers: HeaderMap::new(), payload }, events);
+        let Created::Ours(place) = self.create(wire::turn(run, epoch), packed).await? else {
+            return Ok(None);
+        };
+        let counts = removed || self.life(run).await?.counts(epoch, place);
+        Ok(counts.then(|| Claim { run: run.clone(), epoch }))
+    }
+
+    /// What was written under a filter from a place on, and counts, in the order of places.
+    async fn written(
+        &self,
+        filter: &str,
+        from: u64,
+        mut each: impl FnMut(RunId, Kind, Found) -> More,
+    ) -> Result<(), StoreError> {
+        let mut view = self.view.lock().await;
+        view.catch_up(&self.link).await?;
+        let filter = self.link.subject(filter);
+        let reading = Reading { stream: RUNS, filter, from, last_of_each: false };
+        self.link
+            .read(reading, |found| {
+                // What came after all that the view knows may say that the rest does not count.
+                view.apply(&self.link, &found)?;
+                Ok(match view.counting(&found) {
+                    Some((run, kind)) => each(run, kind, found),
+                    None => More::Wanted,
+                })
+            })
+            .await
+    }
+
+    /// The events in a message, under their ids.
+    async fn events_in(
+        &self,
+        run: &RunId,
+        kind: Kind,
+        found: &Found,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let (at, events) = match kind {
+            Kind::Written(_) => {
+                let written: Written = self.link.unpack(run, found).await?;
+                (written.at, written.events)
+            }
+            Kind::Ended(_) => {
+                let ended: Ended = self.link.unpack(run, found).await?;
+                (ended.at, ended.events)
+            }
+            Kind::Turn(_) => match self.link.parse(&found.payload)? {
+                Turn { at, kind: TurnKind::Stopped { events, .. } } => (at, events),
+                Turn { at, .. } => (at, Vec::new()),
+            },
+            Kind::Born | Kind::Used => (0, Vec::new()),
+        };
+        let ids = event_ids(found.sequence, events.len());
+        let stored =
+            |(id, Event { name, payload })| StoredEvent { id, run: run.clone(), at, name, payload };
+        Ok(ids.zip(events).map(stored).collect())
+    }
+
+    /// The events under a filter above an id, at most so many.
+    async fn events_under(
+        &self,
+        filter: &str,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let from = after / EVENTS_OF_A_MESSAGE;
+        let mut messages = Vec::new();
+        let mut count = 0;
+        self.written(filter, from.max(1), |run, kind, found| {
+            let has: usize = found.header(EVENTS).and_then(|count| count.parse().ok()).unwrap_or(0);
+            if has > 0 {
+                // Those of the first may have been seen, some or all.
+                count += if found.sequence == from { 0 } else { has };
+                messages.push((run, kind, found));
+            }
+            if count >= most { More::Enough } else { More::Wanted }
+        })
+        .await?;
+        let mut all = Vec::new();
+        for (run, kind, found) in messages {
+            let events = self.events_in(&run, kind, &found).await?;
+            all.extend(events.into_iter().filter(|event| event.id > after));
+        }
+        all.truncate(most);
+        Ok(all)
+    }
+
+    /// How all runs stand.
+    async fn caught_up(&self) -> Result<tokio::sync::MutexGuard<'_, View>, StoreError> {
+        let mut view = self.view.lock().await;
+        view.catch_up(&self.link).await?;
+        Ok(view)
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn with_events(mut packed: Packed, count: usize) -> Packed {
+    if count > 0 {
+        packed.headers.insert(EVENTS, count.to_string().as_str());
+    }
+    packed
+}
+
+#[async_trait]
+impl Store for ClusterStore {
+    async fn create_run(&self, new: NewRun, holder: &str) -> Result<(Run, Claim), StoreError> {
+        let mut id = RunId::random(&new.kind);
+        let once = new.once.as_ref().map(|once| wire::asked(&once.key));
+        if let (Some(once), Some(subject)) = (&new.once, &once) {
+            let asked = Asked { run: id.clone(), request: once.request };
+            let packed = self.link.pack(&id, &asked, None::<&()>).await?;
+            if let Created::Theirs(found) = self.create(subject.clone(), packed).await? {
+                let asked: Asked = self.link.parse(&found.payload)?;
+                if self.get(wire::born(&asked.run)).await?.is_some() {
+                    let same = asked.request == once.request;
+                    return Err(StoreError::AskedBefore { run: asked.run, same });
+                }
+                // Whoever asked did not come to make it. One of us does.
+                id = asked.run;
+            }
+        }
+        let mut artifacts = Vec::new();
+        for (name, bytes) in &new.artifacts {
+            let (hash, _) = self.link.put_pieces(&id, bytes).await?;
+            artifacts.push(Used { name: name.clone(), id: hash, bytes: bytes.len() as u64 });
+        }
+        let mut born = Born {
+            at: now(),
+            kind: new.kind,
+            title: new.title,
+            parent: new.parent,
+            input: new.input,
+            holder: holder.to_owned(),
+            artifacts,
+            once: once.clone(),
+        };
+        let input = std::mem::take(&mut born.input);
+        let light = serde_json::to_value(&born).map_err(|error| self.link.failed(error))?;
+        born.input = input;
+        loop {
+            let packed = self.link.pack(&id, &born, Some(&light)).await?;
+            match self.create(wire::born(&id), packed).await? {
+                Created::Ours(place) => {
+                    self.know(&id);
+                    let life = Life::begin(id.clone(), place, born);
+                    return Ok((life.run, Claim { run: id, epoch: 1 }));
+                }
+                Created::Theirs(_) if once.is_some() => {
+                    return Err(StoreError::AskedBefore { run: id, same: true });
+                }
+                // A name that somebody has: as good as never.
+                Created::Theirs(_) => id = RunId::random(&born.kind),
+            }
+        }
+    }
+
+    async fn asked_before(&self, once: &Once) -> Result<Option<(RunId, bool)>, StoreError> {
+        let Some(found) = self.get(wire::asked(&once.key)).await? else { return Ok(None) };
+        let asked: Asked = self.link.parse(&found.payload)?;
+        let born = self.get(wire::born(&asked.run)).await?;
+        Ok(born.map(|_| (asked.run, asked.request == once.request)))
+    }
+
+    async fn run(&self, id: &RunId) -> Result<Run, StoreError> {
+        Ok(self.life(id).await?.run)
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError> {
+        let found = self.caught_up().await?.runs(&filter);
+        let mut runs = Vec::with_capacity(found.len());
+        for (run, whole) in found {
+            match whole {
+                true => runs.push(run),
+                false => match self.life(&run.id).await {
+                    Ok(life) => runs.push(life.run),
+                    // Removed meanwhile.
+                    Err(StoreError::NoSuchRun(_)) => {}
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Ok(runs)
+    }
+
+    async fn claim(
+        &self,
+        id: &RunId,
+        holder: &str,
+        seen: Option<u64>,
+    ) -> Result<Claim, StoreError> {
+        loop {
+            let life = self.life(id).await?;
+            if life.run.status == RunStatus::Done {
+                return Err(StoreError::Done(id.clone()));
+            }
+            if seen.is_some_and(|seen| seen != life.run.epoch) {
+                return Err(StoreError::Fenced(id.clone()));
+            }
+            let kind = TurnKind::Claimed { holder: holder.to_owned() };
+            // If somebody was faster, it is looked at anew.
+            if let Some(claim) = self.take_turn(&life, kind).await? {
+                self.know(id);
+                return Ok(claim);
+            }
+        }
+    }
+
+    async fn append(
+        &self,
+        claim: &Claim,
+        record: Record,
+        events: Vec<Event>,
+    ) -> Result<Appended, StoreError> {
+        self.expect(&claim.run).await?;
+        if let Some(earlier) = self.earlier(claim, &record.key).await? {
+            return Ok(Appended::Existing(earlier));
+        }
+        let count = events.len();
+        if count as u64 > EVENTS_OF_A_MESSAGE {
+            return Err(self.link.failed("a step has more events than can be kept together"));
+        }
+        let subject = wire::record(&claim.run, claim.epoch, &record.key);
+        let request = (record.request != Fingerprint::NONE).then_some(record.request);
+        let written =
+            Written { at: now(), key: record.key, request, outcome: record.outcome, events };
+        let packed = self.link.pack(&claim.run, &written, None::<&()>).await?;
+        match self.create(subject, with_events(packed, count)).await? {
+            Created::Ours(place) => {
+                self.check(claim, place).await?;
+                Ok(Appended::Recorded { event_ids: event_ids(place, count).collect() })
+            }
+            Created::Theirs(found) => {
+                // What is there may count, and whoever comes second may still be too late.
+                self.check(claim, self.link.last_place(RUNS).await?).await?;
+                let written: Written = self.link.unpack(&claim.run, &found).await?;
+                Ok(Appended::Existing(written.record()))
+            }
+        }
+    }
+
+    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError> {
+        let life = self.life(id).await?;
+        for epoch in (1..=life.run.epoch).rev() {
+            let found = self.get(wire::record(id, epoch, key)).await?;
+            if let Some(found) = found.filter(|found| life.counts(epoch, found.sequence)) {
+                let written: Written = self.link.unpack(id, &found).await?;
+                return Ok(Some(written.record()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
+        self.expect(id).await?;
+        let mut messages = Vec::new();
+        self.written(&format!("run.{id}.>"), 1, |_, kind, found| {
+            if let Kind::Written(_) = kind {
+                messages.push(found);
+            }
+            More::Wanted
+        })
+        .await?;
+        let mut records = Vec::with_capacity(messages.len());
+        for found in messages {
+            let written: Written = self.link.unpack(id, &found).await?;
+            records.push(written.record());
+        }
+        Ok(records)
+    }
+
+    async fn finish(
+        &self,
+        claim: &Claim,
+        ending: Ending,
+        events: Vec<Event>,
+    ) -> Result<Vec<u64>, StoreError> {
+        self.expect(&claim.run).await?;
+        let count = events.len();
+        let mut ended = Ended::of(now(), ending, events);
+        let (result, events) = (ended.result.take(), std::mem::take(&mut ended.events));
+        let light = serde_json::to_value(&ended).map_err(|error| self.link.failed(error))?;
+        (ended.result, ended.events) = (result, events);
+        let packed = self.link.pack(&claim.run, &ended, Some(&light)).await?;
+        let subject = wire::ended(&claim.run, claim.epoch);
+        let created = self.create(subject, with_events(packed, count)).await?;
+        // In one epoch it ends once. Whoever says so again must still have it.
+        let (place, told) = match created {
+            Created::Ours(place) => (place, place),
+            Created::Theirs(found) => (self.link.last_place(RUNS).await?, found.sequence),
+        };
+        self.check(claim, place).await?;
+        Ok(event_ids(told, count).collect())
+    }
+
+    async fn stop(&self, seen: &Claim, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
+        let fenced = || StoreError::Fenced(seen.run.clone());
+        let life = self.life(&seen.run).await?;
+        if life.run.epoch != seen.epoch || life.run.status != RunStatus::Running {
+            return Err(fenced());
+        }
+        let kind = TurnKind::Stopped { reason: reason.to_owned(), events };
+        self.take_turn(&life, kind).await?.map(drop).ok_or_else(fenced)
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        let most = if query.limit == 0 { usize::MAX } else { query.limit };
+        if query.runs.is_empty() {
+            return self.events_under("run.>", query.after, most).await;
+        }
+        let mut all = Vec::new();
+        for run in &query.runs {
+            all.extend(self.events_under(&format!("run.{run}.>"), query.after, most).await?);
+        }
+        all.sort_by_key(|event| event.id);
+        all.truncate(most);
+        Ok(all)
+    }
+
+    async fn last_event(&self) -> Result<u64, StoreError> {
+        let last = self.link.last_place(RUNS).await?;
+        Ok(if last == 0 { 0 } else { last * EVENTS_OF_A_MESSAGE + EVENTS_OF_A_MESSAGE - 1 })
+    }
+
+    async fn grown(&self, log: Log, beyond: u64) -> Result<(), StoreError> {
+        match log {
+            Log::Events => {
+                let place = beyond / EVENTS_OF_A_MESSAGE;
+                let seen = beyond % EVENTS_OF_A_MESSAGE + 1;
+                self.events.beyond(&self.link, place, seen).await
+            }
+            Log::Audit => self.audit.beyond(&self.link, beyond, u64::MAX).await,
+        }
+    }
+
+    async fn remove_run(&self, seen: &Claim) -> Result<(), StoreError> {
+        let fenced = || StoreError::Fenced(seen.run.clone());
+        let life = self.life(&seen.run).await?;
+        if life.run.epoch != seen.epoch {
+            return Err(fenced());
+        }
+        let turn = self.take_turn(&life, TurnKind::Removed).await?.ok_or_else(fenced)?;
+        // What says so stays.
+        let stays = self.get(wire::turn(&turn.run, turn.epoch)).await?;
+        let stays = stays.map(|found| found.sequence);
+        self.purge(RUNS, &format!("run.{}.>", seen.run), stays).await?;
+        self.purge(PIECES, &format!("piece.{}.>", seen.run), None).await?;
+        if let Some(once) = &life.once {
+            self.purge(RUNS, once, None).await?;
+        }
+        let entry = NewAuditEntry {
+            actor: "user".to_owned(),
+            action: "run removed".to_owned(),
+            subject: seen.run.to_string(),
+            detail: Value::Null,
+        };
+        self.audit(entry).await.map(drop)
+    }
+
+    async fn put_artifact(
+        &self,
+        run: &RunId,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> Result<ArtifactId, StoreError> {
+        let missing = || StoreError::NoSuchRun(run.clone());
+        self.get(wire::born(run)).await?.ok_or_else(missing)?;
+        let (id, _) = self.link.put_pieces(run, &bytes).await?;
+        let used = Used { name: name.to_owned(), id, bytes: bytes.len() as u64 };
+        let packed = self.link.pack(run, &used, None::<&()>).await?;
+        let subject = self.subject(wire::used(run, name));
+        self.link.add(&subject, packed.headers, packed.payload).await?;
+        Ok(id.into())
+    }
+
+    async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError> {
+        let found = self.link.find_pieces(id.fingerprint()).await?;
+        found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()))
+    }
+
+    async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError> {
+        let missing = || StoreError::NoSuchRun(run.clone());
+        let found = self.get(wire::born(run)).await?.ok_or_else(missing)?;
+        let born: Born = self.link.parse(&found.payload)?;
+        let mut all: std::collections::BTreeMap<String, Used> =
+            born.artifacts.into_iter().map(|used| (used.name.clone(), used)).collect();
+        let filter = self.subject(format!("run.{run}.used.*"));
+        let reading = Reading { stream: RUNS, filter, from: 1, last_of_each: true };
+        self.link
+            .read(reading, |found| {
+                let used: Used = self.link.parse(&found.payload)?;
+                all.insert(used.name.clone(), used);
+                Ok(More::Wanted)
+            })
+            .await?;
+        Ok(all.into_values().map(Into::into).collect())
+    }
+
+    async fn post(&self, topic: &str, body: Value) -> Result<u64, StoreError> {
+        let told = Told { at: now(), topic: topic.to_owned(), body };
+        let payload = serde_json::to_vec(&told).map_err(|error| self.link.failed(error))?;
+        self.link.add(&self.subject(wire::told(topic)), HeaderMap::new(), payload).await
+    }
+
+    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError> {
+        let filter = self.subject(wire::told(topic));
+        let reading = Reading {
+            stream: MESSAGES,
+            filter,
+            from: after.saturating_add(1),
+            last_of_each: false,
+        };
+        let mut all = Vec::new();
+        self.link
+            .read(reading, |found| {
+                let Told { at, topic, body } = self.link.parse(&found.payload)?;
+                all.push(Message { id: found.sequence, at, topic, body });
+                Ok(More::Wanted)
+            })
+            .await?;
+        Ok(all)
+    }
+
+    async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError> {
+        loop {
+            let last = self.link.last(AUDIT, &self.subject("audit.*".to_owned())).await?;
+            let last: Option<AuditEntry> =
+                last.map(|found| self.link.parse(&found.payload)).transpose()?;
+            let (id, previous) = match last {
+                Some(last) => (last.id + 1, last.hash),
+                None => (1, Fingerprint::NONE),
+            };
+            let chained = AuditEntry::chained(id, now(), entry.clone(), previous);
+            let payload = serde_json::to_vec(&chained).map_err(|error| self.link.failed(error))?;
+            let subject = self.subject(wire::audited(id));
+            // If somebody was faster, it follows on theirs.
+            if let Created::Ours(_) =
+                self.link.create(AUDIT, &subject, HeaderMap::new(), payload).await?
+            {
+                return Ok(chained);
+            }
+        }
+    }
+
+    async fn audit_log(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
+        let most = if query.limit == 0 { usize::MAX } else { query.limit };
+        let filter = self.subject("audit.*".to_owned());
+        let reading = Reading { stream: AUDIT, filter, from: 1, last_of_each: false };
+        let mut all = Vec::new();
+        self.link
+            .read(reading, |found| {
+                let entry: AuditEntry = self.link.parse(&found.payload)?;
+                let about = query.subject.as_ref().is_none_or(|subject| *subject == entry.subject);
+                if about && entry.id > query.after {
+                    all.push(entry);
+                }
+                Ok(if all.len() >= most { More::Enough } else { More::Wanted })
+            })
+            .await?;
+        Ok(all)
+    }
+
+    async fn audit_head(&self) -> Result<u64, StoreError> {
+        // The servers themselves note how many there ever were.
+        self.link.last_place(AUDIT).await
+    }
+}
+
+impl ClusterStore {
+    /// What an earlier holder recorded under a key, if it counts.
+    async fn earlier(&self, claim: &Claim, key: &Key) -> Result<Option<Record>, StoreError> {
+        let mut life = None;
+        for epoch in 1..claim.epoch {
+            let Some(found) = self.get(wire::record(&claim.run, epoch, key)).await? else {
+                continue;
+            };
+            let life = match &life {
+                Some(life) => life,
+                None => life.insert(self.life(&claim.run).await?),
+            };
+            if life.counts(epoch, found.sequence) {
+                let written: Written = self.link.unpack(&claim.run, &found).await?;
+                return Ok(Some(written.record()));
+            }
+        }
+        Ok(None)
+    }
+}

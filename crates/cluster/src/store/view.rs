@@ -1,0 +1,102 @@
+//! How all runs stand, as far as this process has read. Before anything is told of it, it reads on.
+
+use std::collections::HashMap;
+
+use assize_store::{Run, RunFilter, RunId, StoreError};
+
+use super::life::Life;
+use super::pieces::is_large;
+use super::wire::{Kind, RUNS};
+use crate::link::{Found, Link, More, Reading};
+
+#[derive(Debug, Default)]
+pub(super) struct View {
+    lives: HashMap<RunId, Known>,
+    /// All up to this place is part of it.
+    read: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    life: Life,
+    /// Whether all of it is here, also what is large.
+    whole: bool,
+}
+
+/// The run and the kind of a message.
+pub(super) fn about(found: &Found) -> Option<(RunId, Kind)> {
+    let mut words = found.subject.split('.').skip(2);
+    let run = words.next()?.parse().ok()?;
+    Some((run, Kind::of(words)?))
+}
+
+impl View {
+    /// Reads what was written since.
+    pub(super) async fn catch_up(&mut self, link: &Link) -> Result<(), StoreError> {
+        let filter = link.subject("run.*.state.>");
+        let reading = Reading { stream: RUNS, filter, from: self.read + 1, last_of_each: false };
+        link.read(reading, |found| {
+            self.apply(link, &found)?;
+            Ok(More::Wanted)
+        })
+        .await
+    }
+
+    /// The next message, if it is about how a run stands and was not read before.
+    pub(super) fn apply(&mut self, link: &Link, found: &Found) -> Result<(), StoreError> {
+        let Some((run, kind)) = about(found).filter(|_| found.sequence > self.read) else {
+            return Ok(());
+        };
+        let whole = !is_large(found);
+        match (kind, self.lives.get_mut(&run)) {
+            (Kind::Born, None) => {
+                let life = Life::begin(run.clone(), found.sequence, link.parse(&found.payload)?);
+                self.lives.insert(run, Known { life, whole });
+            }
+            (Kind::Turn(epoch), Some(known)) => {
+                known.life.turn(epoch, found.sequence, link.parse(&found.payload)?);
+                if known.life.removed {
+                    self.lives.remove(&run);
+                }
+            }
+            (Kind::Ended(epoch), Some(known)) => {
+                let counts = known.life.ended(epoch, link.parse(&found.payload)?);
+                known.whole &= whole || !counts;
+            }
+            // Once it is removed, nothing about it is heeded.
+            _ => {}
+        }
+        self.read = found.sequence;
+        Ok(())
+    }
+
+    /// The run and the kind of a message, if it counts.
+    pub(super) fn counting(&self, found: &Found) -> Option<(RunId, Kind)> {
+        let (run, kind) = about(found)?;
+        let life = &self.lives.get(&run)?.life;
+        let counts = match kind {
+            Kind::Born | Kind::Used => true,
+            Kind::Turn(epoch) | Kind::Ended(epoch) | Kind::Written(epoch) => {
+                life.counts(epoch, found.sequence)
+            }
+        };
+        counts.then_some((run, kind))
+    }
+
+    /// Runs that fit, the latest first, and whether all is here of each.
+    pub(super) fn runs(&self, filter: &RunFilter) -> Vec<(Run, bool)> {
+        let title = filter.title.as_ref().map(|title| title.to_lowercase());
+        let fits = |run: &Run| {
+            filter.kind.as_ref().is_none_or(|kind| *kind == run.kind)
+                && filter.status.is_none_or(|status| status == run.status)
+                && filter.prefix.as_ref().is_none_or(|prefix| run.id.as_str().starts_with(prefix))
+                && title.as_ref().is_none_or(|title| run.title.to_lowercase().contains(title))
+                && filter.before.is_none_or(|before| run.number < before)
+        };
+        let mut found: Vec<&Known> =
+            self.lives.values().filter(|known| fits(&known.life.run)).collect();
+        found.sort_by_key(|known| std::cmp::Reverse(known.life.run.number));
+        let most = if filter.limit == 0 { usize::MAX } else { filter.limit };
+        found.into_iter().take(most).map(|known| (known.life.run.clone(), known.whole)).collect()
+    }
+}

@@ -1,0 +1,214 @@
+//! What only servers can get wrong: they die, they are not there, they are full, they let nobody in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_cluster::{Cluster, Identification, Options};
+use assize_graph::{Appended, Event, Key, Outcome, Record};
+use assize_store::{Claim, Ending, EventQuery, NewRun, RunStatus, Store, StoreError};
+use assize_types::Fingerprint;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::servers::{Servers, count};
+
+fn new_run(title: &str) -> NewRun {
+    NewRun {
+        kind: "debate".into(),
+        title: title.into(),
+        parent: None,
+        input: json!({"a": 1}),
+        artifacts: vec![],
+        once: None,
+    }
+}
+
+fn record(key: &str, body: &str) -> Record {
+    let outcome = Outcome::Done(Value::from(body).to_string());
+    Record { key: Key::new(key).unwrap(), request: Fingerprint::from_bytes([7; 32]), outcome }
+}
+
+async fn open(options: Options) -> Arc<dyn Store> {
+    Arc::new(Cluster::connect(options).await.unwrap().store().await.unwrap())
+}
+
+/// Why there is no store to be had.
+async fn refused(options: Options) -> StoreError {
+    match Cluster::connect(options).await {
+        Ok(cluster) => cluster.store().await.unwrap_err(),
+        Err(error) => error,
+    }
+}
+
+/// Writers that go on while a server dies and comes back write everything once, and each claim has one winner.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_die_lose_nothing_and_double_nothing() {
+    let mut servers = Servers::start(3);
+    let store = servers.store("test").await;
+    let mut writers = JoinSet::new();
+    for writer in 0..3 {
+        // Each by a line of its own, as processes have.
+        let store = open(servers.options()).await;
+        writers.spawn(async move {
+            let (_, claim) =
+                store.create_run(new_run(&format!("run {writer}")), "me").await.unwrap();
+            let mut ids = Vec::new();
+            for step in 0..150 {
+                let (key, told) = (format!("step-{step}"), Event::new("step", json!(step)));
+                let written = store.append(&claim, record(&key, &key), vec![told]).await.unwrap();
+                match written {
+                    Appended::Recorded { event_ids } => ids.extend(event_ids),
+                    Appended::Existing(found) => panic!("it was there already: {found:?}"),
+                }
+            }
+            (claim, ids)
+        });
+    }
+    for index in 0..count(1, 3) {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        servers.kill(index);
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        servers.restart(index);
+        // So that there are always two that know everything.
+        let claim = store.create_run(new_run("between"), "me").await.unwrap().1;
+        store.finish(&claim, Ending::Done { result: json!(index) }, vec![]).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+    }
+    for (claim, ids) in writers.join_all().await {
+        let records = store.records(&claim.run).await.unwrap();
+        let keys: Vec<String> = records.iter().map(|record| record.key.to_string()).collect();
+        assert_eq!(keys, (0..150).map(|step| format!("step-{step}")).collect::<Vec<_>>());
+        let told = store.events(EventQuery { runs: vec![claim.run], ..Default::default() }).await;
+        let told: Vec<u64> = told.unwrap().into_iter().map(|event| event.id).collect();
+        assert_eq!(told, ids);
+    }
+}
+
+/// However many want a run at the same moment, each epoch has one holder, also while a leader dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_that_claim_one_wins() {
+    let mut servers = Servers::start(3);
+    let mut stores = Vec::new();
+    for _ in 0..5 {
+        stores.push(open(servers.options()).await);
+    }
+    let run = stores[0].create_run(new_run("wanted"), "me").await.unwrap().0.id;
+    let rounds = count(4, 12);
+    for round in 0..rounds {
+        let seen = stores[0].run(&run).await.unwrap().epoch;
+        let mut claiming = JoinSet::new();
+        for (index, store) in stores.iter().enumerate() {
+            let (store, run) = (store.clone(), run.clone());
+            claiming.spawn(async move { store.claim(&run, &index.to_string(), Some(seen)).await });
+        }
+        if round % 4 == 3 {
+            servers.kill(round / 4);
+        }
+        let mut won: Vec<Claim> = Vec::new();
+        for claimed in claiming.join_all().await {
+            match claimed {
+                Ok(claim) => won.push(claim),
+                Err(StoreError::Fenced(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(won.len(), 1, "{won:?}");
+        // Who has it is known to all, and nobody else can write.
+        let record = record(&format!("round-{round}"), "x");
+        stores[round % 5].append(&won[0], record.clone(), vec![]).await.unwrap();
+        let stale = Claim { run: run.clone(), epoch: seen };
+        let late = stores[(round + 1) % 5].append(&stale, record, vec![]).await;
+        assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
+        if round % 4 == 3 {
+            servers.restart(round / 4);
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+    }
+    assert_eq!(stores[0].records(&run).await.unwrap().len(), rounds);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_come_late_are_waited_for() {
+    let mut servers = Servers::unstarted(1);
+    let opening = tokio::spawn(open(servers.options()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!opening.is_finished());
+    servers.restart(0);
+    let store = opening.await.unwrap();
+    let claim = store.create_run(new_run("late"), "me").await.unwrap().1;
+    // In the middle, too.
+    servers.kill(0);
+    let appending = {
+        let (store, claim) = (store.clone(), claim.clone());
+        tokio::spawn(async move { store.append(&claim, record("a", "b"), vec![]).await })
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!appending.is_finished());
+    servers.restart(0);
+    appending.await.unwrap().unwrap();
+    assert_eq!(store.records(&claim.run).await.unwrap(), [record("a", "b")]);
+    // Whoever does not want to wait for good is told.
+    servers.kill(0);
+    let impatient = Options { patience: Some(Duration::from_secs(1)), ..servers.options() };
+    let error = refused(impatient).await;
+    assert!(error.to_string().contains("nats://127.0.0.1"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_acknowledged_on_a_full_disk_is_there() {
+    let folder = TempDir::new().unwrap();
+    let small = folder.path().join("0");
+    std::fs::create_dir(&small).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"])
+        .arg(&small)
+        .status();
+    if !mounted.unwrap().success() {
+        return;
+    }
+    let mut servers = Servers::start_with(folder, Vec::new());
+    let options = Options { patience: Some(Duration::from_secs(10)), ..servers.options() };
+    let store = open(options.clone()).await;
+    let (run, claim) = store.create_run(new_run("full"), "me").await.unwrap();
+    let mut kept = Vec::new();
+    let error = loop {
+        let record = record(&format!("step-{}", kept.len()), &"x".repeat(20_000));
+        match store.append(&claim, record.clone(), vec![]).await {
+            Ok(_) => kept.push(record),
+            Err(error) => break error,
+        }
+        assert!(kept.len() < 1000, "the disk is not full");
+    };
+    let told = error.to_string();
+    // With more room, everything that was acknowledged is there.
+    servers.kill(0);
+    let remounted =
+        std::process::Command::new("mount").args(["-o", "remount,size=64m"]).arg(&small).status();
+    servers.restart(0);
+    let store = open(options).await;
+    let records = store.records(&run.id).await;
+    drop((servers, std::process::Command::new("umount").arg("-l").arg(&small).status()));
+    assert!(remounted.unwrap().success());
+    assert!(told.contains("no room left"), "{told}");
+    let records = records.unwrap();
+    assert!(records.len() >= kept.len() && records[..kept.len()] == kept[..], "{}", records.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_may_comes_in() {
+    let arguments = ["--user", "ann", "--pass", "word"].map(str::to_owned).to_vec();
+    let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
+    let impatient = Options { patience: Some(Duration::from_secs(2)), ..servers.options() };
+    let error = refused(impatient.clone()).await;
+    assert!(error.to_string().to_lowercase().contains("authorization"), "{error}");
+    let user = Some(("ann".to_owned(), "word".to_owned()));
+    let identification = Identification { user, ..Identification::default() };
+    let store = open(Options { identification, ..impatient.clone() }).await;
+    let run = store.create_run(new_run("let in"), "me").await.unwrap().0;
+    assert_eq!(store.run(&run.id).await.unwrap().status, RunStatus::Running);
+    let credentials = Some("/nonexistent/ann.creds".into());
+    let identification = Identification { credentials, ..Identification::default() };
+    let error = refused(Options { identification, ..impatient }).await;
+    assert!(error.to_string().contains("ann.creds"), "{error}");
+}

@@ -1,0 +1,98 @@
+//! Work that waits, and who gets it.
+
+use std::time::Duration;
+
+use assize_cluster::{Abilities, Cluster, LEASE, Needs, Queue, Work};
+use assize_store::StoreError;
+use serde_json::json;
+
+use crate::servers::Servers;
+
+async fn queue(servers: &Servers) -> Queue {
+    Cluster::connect(servers.options()).await.unwrap().queue().await.unwrap()
+}
+
+fn work(id: &str) -> Work {
+    Work { kind: "run".to_owned(), id: id.to_owned(), body: json!({"of": id}) }
+}
+
+fn able(isolations: &[&str], memory: u64) -> Abilities {
+    let isolations = isolations.iter().map(ToString::to_string).collect();
+    Abilities { isolations, memory, ..Abilities::default() }
+}
+
+fn needs(isolation: &str, memory: u64) -> Needs {
+    Needs { isolation: Some(isolation.to_owned()), memory, ..Needs::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_is_taken_once_by_who_can_do_it() {
+    let servers = Servers::start(1);
+    let (here, there) = (queue(&servers).await, queue(&servers).await);
+    here.put(&needs("jail", 256), &work("small")).await.unwrap();
+    // Put twice, it is there once.
+    here.put(&needs("jail", 256), &work("small")).await.unwrap();
+    here.put(&needs("microvm", 2048), &work("large")).await.unwrap();
+    let first = here.take(&able(&["jail"], 512)).await.unwrap();
+    assert_eq!((first.work.id.as_str(), first.tries), ("small", 1));
+    // There is nothing more for it, though something waits.
+    let none = tokio::time::timeout(Duration::from_secs(2), here.take(&able(&["jail"], 512))).await;
+    assert!(none.is_err(), "{none:?}");
+    let too_small = able(&["jail", "microvm"], 1024);
+    let none = tokio::time::timeout(Duration::from_secs(2), there.take(&too_small)).await;
+    assert!(none.is_err(), "{none:?}");
+    let lines = here.lines().await.unwrap();
+    let line = |needs: &Needs| lines.iter().find(|line| line.needs == *needs).unwrap().clone();
+    let large = line(&needs("microvm", 2048));
+    assert_eq!((large.waiting, large.under_way), (1, 0));
+    let small = line(&needs("jail", 256));
+    assert_eq!((small.waiting, small.under_way), (0, 1));
+    let second = there.take(&able(&["microvm"], 4096)).await.unwrap();
+    assert_eq!(second.work, work("large"));
+    first.done().await;
+    second.done().await;
+    let left: u64 =
+        here.lines().await.unwrap().iter().map(|line| line.waiting + line.under_way).sum();
+    assert_eq!(left, 0);
+    // Whoever waits is woken.
+    let waiting = tokio::spawn(async move { there.take(&able(&["jail"], 512)).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    here.put(&needs("jail", 256), &work("next")).await.unwrap();
+    let next = waiting.await.unwrap();
+    assert_eq!(next.work.id, "next");
+    next.done().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_of_the_dead_comes_back_and_of_the_living_does_not() {
+    let servers = Servers::start(1);
+    let queue = queue(&servers).await;
+    let all = able(&["jail"], 512);
+    queue.put(&needs("jail", 1), &work("lost")).await.unwrap();
+    drop(queue.take(&all).await.unwrap());
+    let again = queue.take(&all).await.unwrap();
+    assert_eq!((again.work.id.as_str(), again.tries), ("lost", 2));
+    // Who goes on keeps it, however long it takes.
+    let nobody = tokio::time::timeout(LEASE + LEASE / 2, queue.take(&all)).await;
+    assert!(nobody.is_err(), "{nobody:?}");
+    again.give_back(Duration::from_millis(100)).await;
+    let third = queue.take(&all).await.unwrap();
+    assert_eq!(third.tries, 3);
+    third.give_up().await;
+    let gone = tokio::time::timeout(Duration::from_secs(2), queue.take(&all)).await;
+    assert!(gone.is_err(), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_a_later_version_is_left_alone() {
+    let servers = Servers::start(1);
+    queue(&servers).await;
+    let client = async_nats::connect(servers.address().to_string()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let mut config = context.get_stream("test-work").await.unwrap().cached_info().config.clone();
+    assert_eq!(config.description.as_deref(), Some("assize, version 1"));
+    config.description = Some("assize, version 2".to_owned());
+    context.update_stream(config).await.unwrap();
+    let error = Cluster::connect(servers.options()).await.unwrap().queue().await.unwrap_err();
+    assert!(matches!(error, StoreError::Newer { found: 2, known: 1, .. }), "{error}");
+}
