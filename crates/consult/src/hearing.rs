@@ -1,4 +1,5 @@
-//! The host's side of a debate: whoever debates asks here for each answer, under its name in the run.
+//! The host's side of a debate: whoever debates asks here for each answer, under its name in the run. Where the
+//! answers come from is for the desk: of the run in this process, or of one elsewhere.
 //!
 //! What was answered before is answered from the journal, and again within one life from memory: a debate
 //! that begins anew because its sandbox died asks for everything once more.
@@ -24,9 +25,21 @@ use crate::state::ConsultState;
 /// The longest answer that is passed on, in bytes.
 const LONGEST: usize = 32 << 10;
 
+/// Where the questions of one debate are answered.
+#[async_trait]
+pub trait Desk: Send + Sync {
+    /// Answers one call, by its key within the debate.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError>;
+}
+
 /// Answers the calls of one debate.
 pub struct Hearing {
-    desk: Arc<Desk>,
+    desk: Arc<dyn Desk>,
+    /// What may be asked.
+    bounds: Bounds,
     /// By key, with what was asked.
     answers: Mutex<HashMap<String, (Fingerprint, Answered)>>,
     waiting: Mutex<Waiting>,
@@ -92,14 +105,12 @@ impl Model for Minutes {
     }
 }
 
-/// Where questions are answered.
-struct Desk {
+/// The desk of a run in this process: what is answered is in its journal.
+pub(crate) struct OwnDesk {
     context: Context<ConsultState>,
     models: Models,
     move_id: String,
-    /// How many rounds it has, and what may be asked in them.
     rounds: u32,
-    bounds: Bounds,
     /// Why the run is over, if it is.
     stopped: Mutex<Option<NodeError>>,
     /// Why this debate could not be opened, if it could not.
@@ -108,18 +119,14 @@ struct Desk {
 
 impl std::fmt::Debug for Hearing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hearing").field("move_id", &self.desk.move_id).finish_non_exhaustive()
+        f.debug_struct("Hearing").finish_non_exhaustive()
     }
 }
 
 impl Hearing {
-    pub(crate) fn new(context: Context<ConsultState>, models: Models, job: &Job) -> Hearing {
-        let (move_id, rounds) = (job.move_document.move_id.clone(), job.max_rounds);
-        let bounds = Bounds::of(job);
-        let (stopped, unopened) = (Mutex::default(), Mutex::default());
-        let desk = Desk { context, models, move_id, rounds, bounds, stopped, unopened };
+    pub fn new(desk: Arc<dyn Desk>, job: &Job) -> Hearing {
         let waiting = Mutex::new(Waiting { calls: 0, since: Instant::now() });
-        Hearing { desk: Arc::new(desk), answers: Mutex::default(), waiting }
+        Hearing { desk, bounds: Bounds::of(job), answers: Mutex::default(), waiting }
     }
 
     /// Answers one call of the debate, by its key within it.
@@ -129,7 +136,7 @@ impl Hearing {
     /// cannot, the run is over, and the hearing knows why.
     pub async fn answer(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
         let _waits = Waits::begin(self);
-        if let Some(complaint) = self.desk.bounds.complaint(key, request) {
+        if let Some(complaint) = self.bounds.complaint(key, request) {
             return Err(ModelError::new(ErrorKind::Internal, complaint));
         }
         let answer = {
@@ -171,19 +178,39 @@ impl Hearing {
         let (asked, answer) = answers.get(key)?;
         (*asked == request.fingerprint()).then(|| answer.clone())
     }
+}
+
+impl OwnDesk {
+    pub(crate) fn new(context: Context<ConsultState>, models: Models, job: &Job) -> OwnDesk {
+        let (move_id, rounds) = (job.move_document.move_id.clone(), job.max_rounds);
+        let (stopped, unopened) = (Mutex::default(), Mutex::default());
+        OwnDesk { context, models, move_id, rounds, stopped, unopened }
+    }
 
     /// Why this debate could not be opened, if it could not: others can be held all the same.
     pub(crate) fn unopened(&self) -> Option<String> {
-        self.desk.unopened.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.unopened.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Why the run is over, if it is.
     pub(crate) fn stopped(&self) -> Option<NodeError> {
-        self.desk.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What is told once there is an answer.
+    fn told(&self, place: Place) -> Option<Event> {
+        let status = match place.part {
+            Part::Critic => "critic_responded",
+            Part::Answer => "dm_responded",
+            Part::Score | Part::ScoreAgain | Part::Summary => return None,
+        };
+        let round = Round { move_id: &self.move_id, rounds: self.rounds };
+        Some(round.event(place.log, place.round?, status))
     }
 }
 
-impl Desk {
+#[async_trait]
+impl Desk for OwnDesk {
     async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
         let place = Key::new(key).ok().and_then(|key| Place::of(&key));
         let Some(place) = place else {
@@ -230,17 +257,6 @@ impl Desk {
             }
         }
         Err(ModelError::new(ErrorKind::Internal, "there is no end to it"))
-    }
-
-    /// What is told once there is an answer.
-    fn told(&self, place: Place) -> Option<Event> {
-        let status = match place.part {
-            Part::Critic => "critic_responded",
-            Part::Answer => "dm_responded",
-            Part::Score | Part::ScoreAgain | Part::Summary => return None,
-        };
-        let round = Round { move_id: &self.move_id, rounds: self.rounds };
-        Some(round.event(place.log, place.round?, status))
     }
 }
 

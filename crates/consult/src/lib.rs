@@ -39,7 +39,7 @@ pub use documents::{Cited, SYNTHETIC, Suggestion};
 pub use drift::{Round, drift};
 pub use figures::Grounded;
 pub use fork::{At, NoPlace, Turning};
-pub use hearing::Hearing;
+pub use hearing::{Desk, Hearing};
 pub use models::Models;
 pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};

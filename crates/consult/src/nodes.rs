@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::answer::{INFERENCE, Inference, Move, PROPOSAL, Proposal};
 use crate::documents::{self, Library, Suggestion};
 use crate::figures::Known;
-use crate::hearing::Hearing;
+use crate::hearing::{Hearing, OwnDesk};
 use crate::prompt::Words;
 use crate::rank::{TIE_RULE, rank};
 use crate::sources::Document;
@@ -370,13 +370,13 @@ impl Chamber {
                 .collect(),
         };
         let move_id = suggestion.move_id.clone();
-        let hearing = Arc::new(Hearing::new(context.clone(), self.models.clone(), &job));
-        let held =
-            self.debates.hold(&job, &state.company.ticker, hearing.clone(), context.cancel()).await;
-        if let Some(stopped) = hearing.stopped() {
+        let desk = Arc::new(OwnDesk::new(context.clone(), self.models.clone(), &job));
+        let hearing = Arc::new(Hearing::new(desk.clone(), &job));
+        let held = self.debates.hold(&job, &state.company.ticker, hearing, context.cancel()).await;
+        if let Some(stopped) = desk.stopped() {
             return Err(stopped);
         }
-        if let Some(why) = hearing.unopened() {
+        if let Some(why) = desk.unopened() {
             let message =
                 format!("{move_id} was not debated, since the critic could not open it: {why}");
             context.emit(Event::new("warning", json!({"move": move_id, "message": message})));
