@@ -1,11 +1,13 @@
 //! More machines: the same runs on an existing distributed engine, NATS `JetStream`.
 //!
 //! A [`Cluster`] is a line to its servers. [`ClusterStore`] keeps there what outlives a process, behind the same
-//! trait as the store in one file; in the [`Queue`] work waits for whoever can do it.
+//! trait as the store in one file; in the [`Queue`] work waits for whoever can do it; each [`Node`] that takes part
+//! says so when it is asked.
 
 mod address;
 mod error;
 mod link;
+mod nodes;
 mod queue;
 mod store;
 
@@ -15,6 +17,7 @@ use assize_store::StoreError;
 
 pub use address::{Address, BadAddress, Identification};
 pub use link::Options;
+pub use nodes::{Node, NodeRole};
 pub use queue::{Abilities, LEASE, Line, MOST_TRIES, Needs, Queue, Taken, Work};
 pub use store::ClusterStore;
 

@@ -6,6 +6,7 @@
 #[macro_use]
 mod conformance;
 mod faults;
+mod nodes;
 mod queue;
 mod servers;
 

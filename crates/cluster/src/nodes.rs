@@ -1,0 +1,143 @@
+//! Who takes part: each process says so when it is asked. Nothing of it is kept, as the dead do not answer.
+
+use std::time::Duration;
+
+use assize_store::StoreError;
+use futures_util::{StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::error::trouble;
+use crate::link::{Link, mark};
+use crate::{Abilities, Cluster};
+
+/// How long it is waited for those who answer; one machine answers in a few milliseconds.
+const ANSWERS: Duration = Duration::from_millis(700);
+
+/// A process that takes part in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Like that of no other.
+    pub id: String,
+    pub role: NodeRole,
+    /// Of assize.
+    pub version: String,
+    /// Of what is said among nodes.
+    pub speaks: u32,
+    pub host: String,
+    pub pid: u32,
+    /// Milliseconds since 1970.
+    pub since: u64,
+    /// How much it can do at once, and does.
+    pub slots: u32,
+    pub busy: u32,
+    pub abilities: Abilities,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeRole {
+    Server,
+    Worker,
+}
+
+impl Node {
+    /// An id for a new one.
+    pub fn new_id() -> String {
+        mark()
+    }
+}
+
+impl Cluster {
+    /// Answers for a process, as it stands each time, until this is dropped.
+    ///
+    /// # Errors
+    /// When the servers refuse to let others ask.
+    pub async fn announce(
+        &self,
+        node: watch::Receiver<Node>,
+    ) -> Result<AbortOnDropHandle<()>, StoreError> {
+        let client = self.link.context.client();
+        let id = node.borrow().id.clone();
+        let mut asked = Vec::new();
+        for subject in [self.link.subject("who"), self.link.subject(&format!("who.{id}"))] {
+            let listening = client.subscribe(subject).await;
+            asked.push(
+                listening.map_err(|error| {
+                    trouble(&error).told(&self.link.options.address.to_string())
+                })?,
+            );
+        }
+        let mut asked = stream::select_all(asked);
+        let task = tokio::spawn(async move {
+            while let Some(question) = asked.next().await {
+                let Some(reply) = question.reply else { continue };
+                let answer = serde_json::to_vec(&*node.borrow()).unwrap_or_default();
+                if let Err(error) = client.publish(reply, answer.into()).await {
+                    tracing::debug!(%error, "somebody who asked who is there was not answered");
+                }
+            }
+        });
+        Ok(AbortOnDropHandle::new(task))
+    }
+
+    /// All who answer.
+    ///
+    /// # Errors
+    /// When the servers do not answer for longer than they are to be waited for.
+    pub async fn who(&self) -> Result<Vec<Node>, StoreError> {
+        let mut patience = self.link.patience();
+        loop {
+            let found = ask_all(&self.link).await;
+            if let Some(mut nodes) = patience.heed(found).await? {
+                nodes.sort_by(|a, b| (a.role, &a.host, a.pid).cmp(&(b.role, &b.host, b.pid)));
+                return Ok(nodes);
+            }
+        }
+    }
+
+    /// Whether a process still answers.
+    ///
+    /// # Errors
+    /// As for [`Cluster::who`].
+    pub async fn is_there(&self, id: &str) -> Result<bool, StoreError> {
+        use async_nats::RequestErrorKind::{NoResponders, TimedOut};
+        let mut patience = self.link.patience();
+        let client = self.link.context.client();
+        loop {
+            let subject = self.link.subject(&format!("who.{id}"));
+            let answer = match client.request(subject, Vec::new().into()).await {
+                Ok(_) => Ok(true),
+                Err(error) if matches!(error.kind(), NoResponders | TimedOut) => Ok(false),
+                Err(error) => Err(trouble(&error)),
+            };
+            if let Some(there) = patience.heed(answer).await? {
+                return Ok(there);
+            }
+        }
+    }
+}
+
+async fn ask_all(link: &Link) -> Result<Vec<Node>, crate::error::Trouble> {
+    let client = link.context.client();
+    let inbox = client.new_inbox();
+    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| trouble(&error))?;
+    let asked = client.publish_with_reply(link.subject("who"), inbox, Vec::new().into()).await;
+    asked.map_err(|error| trouble(&error))?;
+    client.flush().await.map_err(|error| trouble(&error))?;
+    let mut nodes = Vec::new();
+    let until = Instant::now() + ANSWERS;
+    while let Ok(Some(answer)) = tokio::time::timeout_at(until, answers.next()).await {
+        // Nobody at all takes part.
+        if answer.status.is_some() {
+            break;
+        }
+        match serde_json::from_slice(&answer.payload) {
+            Ok(node) => nodes.push(node),
+            Err(error) => tracing::warn!(%error, "somebody takes part who is not understood"),
+        }
+    }
+    Ok(nodes)
+}
