@@ -5,6 +5,7 @@
 //! says so when it is asked.
 
 mod address;
+mod asking;
 mod error;
 mod link;
 mod nodes;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use assize_store::StoreError;
 
 pub use address::{Address, BadAddress, Identification};
+pub use asking::{Answering, Unanswered};
 pub use link::Options;
 pub use nodes::{Node, NodeRole};
 pub use queue::{Abilities, LEASE, Line, MOST_TRIES, Needs, Queue, Taken, Work};

@@ -5,6 +5,7 @@
 #[path = "../../../store/tests/store/conformance.rs"]
 #[macro_use]
 mod conformance;
+mod asking;
 mod faults;
 mod nodes;
 mod queue;
