@@ -80,7 +80,12 @@ impl Cluster {
                 }
             }
         });
-        Ok(AbortOnDropHandle::new(task))
+        let task = AbortOnDropHandle::new(task);
+        // Once it is answered by itself, others can ask.
+        if !self.is_there(&id).await? {
+            tracing::warn!("this process cannot be asked whether it is there");
+        }
+        Ok(task)
     }
 
     /// All who answer.

@@ -30,43 +30,48 @@ pub(super) fn about(found: &Found) -> Option<(RunId, Kind)> {
     Some((run, Kind::of(words)?))
 }
 
+fn parse<T: serde::de::DeserializeOwned>(found: &Found) -> Result<T, serde_json::Error> {
+    serde_json::from_slice(&found.payload)
+}
+
 impl View {
     /// Reads what was written since.
     pub(super) async fn catch_up(&mut self, link: &Link) -> Result<(), StoreError> {
         let filter = link.subject("run.*.state.>");
         let reading = Reading { stream: RUNS, filter, from: self.read + 1, last_of_each: false };
         link.read(reading, |found| {
-            self.apply(link, &found)?;
+            self.apply(&found).map_err(|error| link.failed(error))?;
+            self.read = found.sequence;
             Ok(More::Wanted)
         })
         .await
     }
 
-    /// The next message, if it is about how a run stands and was not read before.
-    pub(super) fn apply(&mut self, link: &Link, found: &Found) -> Result<(), StoreError> {
+    /// A message, if it is about how a run stands and was not read before. It may be ahead of what was read of
+    /// other runs, and comes again when all is read up to it.
+    pub(super) fn apply(&mut self, found: &Found) -> Result<(), serde_json::Error> {
         let Some((run, kind)) = about(found).filter(|_| found.sequence > self.read) else {
             return Ok(());
         };
         let whole = !is_large(found);
         match (kind, self.lives.get_mut(&run)) {
             (Kind::Born, None) => {
-                let life = Life::begin(run.clone(), found.sequence, link.parse(&found.payload)?);
+                let life = Life::begin(run.clone(), found.sequence, parse(found)?);
                 self.lives.insert(run, Known { life, whole });
             }
             (Kind::Turn(epoch), Some(known)) => {
-                known.life.turn(epoch, found.sequence, link.parse(&found.payload)?);
+                known.life.turn(epoch, found.sequence, parse(found)?);
                 if known.life.removed {
                     self.lives.remove(&run);
                 }
             }
             (Kind::Ended(epoch), Some(known)) => {
-                let counts = known.life.ended(epoch, link.parse(&found.payload)?);
+                let counts = known.life.ended(epoch, parse(found)?);
                 known.whole &= whole || !counts;
             }
             // Once it is removed, nothing about it is heeded.
             _ => {}
         }
-        self.read = found.sequence;
         Ok(())
     }
 
@@ -98,5 +103,51 @@ impl View {
         found.sort_by_key(|known| std::cmp::Reverse(known.life.run.number));
         let most = if filter.limit == 0 { usize::MAX } else { filter.limit };
         found.into_iter().take(most).map(|known| (known.life.run.clone(), known.whole)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn found(sequence: u64, subject: &str, payload: &Value) -> Found {
+        let payload = payload.to_string().into_bytes();
+        Found { sequence, subject: format!("test.{subject}"), headers: Default::default(), payload }
+    }
+
+    #[test]
+    fn what_is_ahead_of_others_leaves_none_of_them_out() {
+        let born = |holder: &str| {
+            json!({"at": 1, "kind": "debate", "title": holder, "parent": null, "input": null, "holder": holder,
+                   "artifacts": [], "once": null})
+        };
+        let messages = [
+            found(1, "run.debate-a.state.born", &born("a")),
+            found(2, "run.debate-b.state.born", &born("b")),
+            found(3, "run.debate-a.record.1.x", &json!(null)),
+            found(
+                4,
+                "run.debate-a.state.turn.2",
+                &json!({"at": 2, "turn": "claimed", "holder": "c"}),
+            ),
+        ];
+        let mut view = View::default();
+        // All of one run, as whoever follows it reads.
+        for index in [0, 2, 3] {
+            view.apply(&messages[index]).unwrap();
+        }
+        // All of all, with what was ahead once more.
+        for message in &messages {
+            view.apply(message).unwrap();
+        }
+        let runs = view.runs(&RunFilter::default());
+        let told: Vec<(&str, u64)> =
+            runs.iter().map(|(run, _)| (run.id.as_str(), run.epoch)).collect();
+        assert_eq!(told, [("debate-b", 1), ("debate-a", 2)]);
+        assert!(view.counting(&messages[2]).is_some());
+        let late = found(5, "run.debate-a.record.1.y", &json!(null));
+        assert!(view.counting(&late).is_none());
     }
 }

@@ -4,30 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_cluster::{Cluster, Identification, Options};
-use assize_graph::{Appended, Event, Key, Outcome, Record};
-use assize_store::{Claim, Ending, EventQuery, NewRun, RunStatus, Store, StoreError};
-use assize_types::Fingerprint;
-use serde_json::{Value, json};
+use assize_graph::{Appended, Event};
+use assize_store::{Claim, Ending, EventQuery, RunStatus, Store, StoreError};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use crate::conformance::{new_run, record};
 use crate::servers::{Servers, count};
-
-fn new_run(title: &str) -> NewRun {
-    NewRun {
-        kind: "debate".into(),
-        title: title.into(),
-        parent: None,
-        input: json!({"a": 1}),
-        artifacts: vec![],
-        once: None,
-    }
-}
-
-fn record(key: &str, body: &str) -> Record {
-    let outcome = Outcome::Done(Value::from(body).to_string());
-    Record { key: Key::new(key).unwrap(), request: Fingerprint::from_bytes([7; 32]), outcome }
-}
 
 async fn open(options: Options) -> Arc<dyn Store> {
     Arc::new(Cluster::connect(options).await.unwrap().store().await.unwrap())

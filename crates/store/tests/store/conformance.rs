@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 type Any = Arc<dyn Store>;
 
-fn new_run(title: &str) -> NewRun {
+pub(crate) fn new_run(title: &str) -> NewRun {
     NewRun {
         kind: "debate".into(),
         title: title.into(),
@@ -31,7 +31,7 @@ async fn claimed(store: &Any, title: &str) -> Claim {
     store.create_run(new_run(title), "me").await.unwrap().1
 }
 
-fn record(key: &str, body: &str) -> Record {
+pub(crate) fn record(key: &str, body: &str) -> Record {
     let request = Fingerprint::from_bytes([7; 32]);
     let outcome = Outcome::Done(Value::from(body).to_string());
     Record { key: Key::new(key).unwrap(), request, outcome }
