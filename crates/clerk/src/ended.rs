@@ -107,6 +107,24 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
     store.stop(&Claim { run: run.id.clone(), epoch: run.epoch }, STOPPED, told).await
 }
 
+/// Writes down that a run ended by a fault of ours: nobody else will.
+pub async fn note_panic(store: &dyn Store, id: &RunId) {
+    tracing::error!(run = %id, "a trial panicked");
+    fail(store, id, "a fault in assize ended it; it can be taken up again").await;
+}
+
+/// Writes down that a run failed that nobody holds.
+pub(crate) async fn fail(store: &dyn Store, id: &RunId, error: &str) {
+    let told = vec![ended(RunStatus::Failed, Some(error.to_owned()))];
+    let noted = async {
+        let claim = store.claim(id, "", None).await?;
+        store.finish(&claim, Ending::Failed { error: error.to_owned() }, told).await
+    };
+    if let Err(error) = noted.await {
+        tracing::error!(run = %id, %error, "that it ended could not be written down");
+    }
+}
+
 /// What a failed run means to the user, and how to go on with it, where one can.
 fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Option<String>) {
     let resume = Some(kept::how_to_resume(kind, id));

@@ -15,10 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
+use crate::cluster::elsewhere::{Elsewhere, came_to};
 use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
-use crate::{Clerk, GoOn, kept, walls};
+use crate::kept::Begin;
+use crate::{Clerk, GoOn, cluster, kept, walls};
 
 /// The kind of such a run.
 pub const KIND: &str = "eval";
@@ -106,9 +108,13 @@ pub struct Trial {
     /// Which walls were taken, and why.
     pub why: String,
     problems: Vec<Problem>,
-    parallel: u32,
-    pub(crate) pool: Arc<Pool>,
-    journal: Arc<RunJournal>,
+    held: Seat,
+}
+
+/// Where it is held.
+enum Seat {
+    Here { parallel: u32, pool: Arc<Pool>, journal: Arc<RunJournal> },
+    Elsewhere(Elsewhere),
 }
 
 impl std::fmt::Debug for Trial {
@@ -144,8 +150,6 @@ impl Trial {
                 (*before, String::new(), Some(*run), take_over)
             }
         };
-        let (pool, why) =
-            walls::pool(config, around, Language::Python, spec(&input), parallel).await?;
         let new_run = || {
             let lines: Vec<String> =
                 problems.iter().map(|problem| json!(problem).to_string()).collect();
@@ -158,9 +162,30 @@ impl Trial {
                 once: None,
             }
         };
-        let (run, journal) = kept::begin(store, resumed, take_over, clerk, new_run).await?;
-        let (gateway, journal) = (Arc::new(gateway), Arc::new(journal));
-        Ok(Trial { run, input, gateway, why, problems, parallel, pool, journal })
+        let begin = Begin { store, resumed, take_over, new: new_run };
+        let (run, why, held) = match clerk.others() {
+            Some(member) => {
+                cluster::refuse_tape(tape)?;
+                let (run, elsewhere) = kept::put(clerk, member, begin).await?;
+                (run, cluster::HELD.to_owned(), Seat::Elsewhere(elsewhere))
+            }
+            None => {
+                let spec = spec(&input);
+                let walls = walls::pool(config, around, Language::Python, spec, parallel);
+                let (pool, why) = walls.await?;
+                let (run, journal) = kept::begin(clerk, begin).await?;
+                (run, why, Seat::Here { parallel, pool, journal })
+            }
+        };
+        Ok(Trial { run, input, gateway: Arc::new(gateway), why, problems, held })
+    }
+
+    /// The sandboxes that wait for its programs, if they are here.
+    pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
+        match &self.held {
+            Seat::Here { pool, .. } => Some(pool),
+            Seat::Elsewhere(_) => None,
+        }
     }
 
     /// How many samples there are in all.
@@ -174,33 +199,37 @@ impl Trial {
         observer: Option<Observer>,
         cancel: Cancel,
     ) -> Result<Held<Report>, Broke> {
+        let (parallel, pool, journal) = match &self.held {
+            Seat::Here { parallel, pool, journal } => (*parallel, pool, journal),
+            Seat::Elsewhere(elsewhere) => {
+                let run = elsewhere.follow(observer, &**self.gateway.ledger(), cancel).await?;
+                return Ok(Held { came_to: came_to(&run)?, kept: Ok(()) });
+            }
+        };
         let input = &self.input;
         let options = Options {
             temperature: input.temperature as f32,
             max_tokens: input.max_output_tokens,
             spec: spec(input),
         };
-        let court =
-            Court::new(self.gateway.clone(), self.gateway.name().0, self.pool.clone(), options);
-        let graph = eval::graph(Arc::new(court), self.parallel as usize)?;
+        let court = Court::new(self.gateway.clone(), self.gateway.name().0, pool.clone(), options);
+        let graph = eval::graph(Arc::new(court), parallel as usize)?;
         let options = RunOptions {
-            journal: Some(self.journal.clone()),
+            journal: Some(journal.clone()),
             observer,
             cancel,
             ..RunOptions::default()
         };
         let state = EvalState::new(self.problems.clone(), input.samples, input.max_attempts);
         let outcome = graph.run(state, options).await;
-        self.pool.close().await;
+        pool.close().await;
         match outcome {
             Ok(state) => {
                 let report = Report::new(&format!("{} {}", input.provider, input.model), &state);
-                let kept = ended::done(&self.journal, json!(report)).await;
+                let kept = ended::done(journal, json!(report)).await;
                 Ok(Held { came_to: report, kept })
             }
-            Err(error) => {
-                Err(ended::broke(&self.journal, error, (KIND, &self.run.id), Vec::new()).await)
-            }
+            Err(error) => Err(ended::broke(journal, error, (KIND, &self.run.id), Vec::new()).await),
         }
     }
 }

@@ -8,7 +8,7 @@ use assize_gateway::{Caps, Gateway, Totals};
 use assize_graph::{Key, Outcome, Record};
 use assize_llm::Response;
 use assize_store::{
-    Access, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
+    Access, Claim, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
     SqliteStore, Store, StoreError,
 };
 use assize_types::Money;
@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
+use crate::cluster::elsewhere::Elsewhere;
+use crate::cluster::{self, Member};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, GoOn, Role};
@@ -32,28 +34,52 @@ pub fn path(config: &Config, around: &Surroundings) -> PathBuf {
 }
 
 /// Opens the store to write, making it if need be.
-pub fn open(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
-    config.refuse_withheld()?;
+pub async fn open(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
     let durability = match config.text("store.durability") {
         Some("power-loss") => Durability::PowerLoss,
         _ => Durability::ProcessCrash,
     };
-    Ok(Arc::new(SqliteStore::open(&path(config, around), Access::Write(durability))?))
+    open_with(config, around, durability).await
 }
 
 /// Opens the store to write what must outlive a power cut, whatever the settings say of the rest.
-pub fn open_safe(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
+pub async fn open_safe(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
+    open_with(config, around, Durability::PowerLoss).await
+}
+
+async fn open_with(
+    config: &Config,
+    around: &Surroundings,
+    durability: Durability,
+) -> Result<Arc<dyn Store>, Failure> {
     config.refuse_withheld()?;
-    let access = Access::Write(Durability::PowerLoss);
-    Ok(Arc::new(SqliteStore::open(&path(config, around), access)?))
+    if cluster::is_set(config) {
+        return Ok(Member::join(config, around, false).await?.1);
+    }
+    Ok(Arc::new(SqliteStore::open(&path(config, around), Access::Write(durability))?))
+}
+
+/// Opens the store for trials that are asked for with a command: in a cluster, others hold them.
+pub async fn open_for(clerk: &mut Clerk) -> Result<Arc<dyn Store>, Failure> {
+    let Clerk { config, around, .. } = &*clerk;
+    config.refuse_withheld()?;
+    if !cluster::is_set(config) {
+        return open(config, around).await;
+    }
+    let (member, store) = Member::join(config, around, false).await?;
+    clerk.member = Some(member);
+    Ok(store)
 }
 
 /// Opens the store to read; `None` where nothing was ever kept.
-pub fn open_to_read(
+pub async fn open_to_read(
     config: &Config,
     around: &Surroundings,
 ) -> Result<Option<Arc<dyn Store>>, Failure> {
     config.refuse_withheld()?;
+    if cluster::is_set(config) {
+        return Ok(Some(Member::join(config, around, false).await?.1));
+    }
     let path = path(config, around);
     if !path.try_exists().unwrap_or(true) {
         return Ok(None);
@@ -113,6 +139,12 @@ pub struct Holder {
     /// It has let go by its own word.
     #[serde(default)]
     released: bool,
+    /// In a cluster: which part of it. There, whoever dies is replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// How many records there were when it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) records: Option<usize>,
 }
 
 impl Holder {
@@ -128,7 +160,28 @@ impl Holder {
             started: started(pid).unwrap_or_default(),
             role,
             released: false,
+            node: None,
+            records: None,
         }
+    }
+
+    /// The process of a clerk that holds a run.
+    pub fn of_clerk(clerk: &Clerk) -> Holder {
+        // What others hold in a cluster is tied to this machine.
+        let member = clerk.member.as_ref().filter(|_| clerk.role == Role::Worker);
+        let node = member.map(|member| member.id.clone());
+        Holder { node, ..Holder::this_process(clerk.role) }
+    }
+
+    /// Nobody yet, in a cluster.
+    fn nobody(clerk: &Clerk, member: &Member) -> Holder {
+        let node = Some(member.id.clone());
+        Holder { node, released: true, ..Holder::this_process(clerk.role) }
+    }
+
+    /// Whether the run waits for whoever in a cluster takes it next.
+    pub fn waits(run: &Run) -> bool {
+        Holder::last(run).is_some_and(|last| last.released && last.node.is_some())
     }
 
     pub fn to_text(&self) -> String {
@@ -152,10 +205,18 @@ impl Holder {
         serde_json::from_str(holder).ok()
     }
 
+    /// Whether it is this very process.
+    pub fn is_of(&self, member: &Member) -> bool {
+        self.node.as_ref() == Some(&member.id)
+    }
+
     /// The process that works on this run, if there is one, or if there may be: of other machines
     /// and containers we cannot know.
     pub fn of(run: &Run) -> Option<Holder> {
         let holder = Holder::last(run).filter(|holder| !holder.released)?;
+        if holder.node.is_some() {
+            return Some(holder);
+        }
         let us = Holder::this_process(Role::default());
         let gone = match (holder.boot == us.boot, holder.name_space == us.name_space) {
             (true, true) => started(holder.pid) != Some(holder.started),
@@ -179,6 +240,25 @@ impl std::fmt::Display for Holder {
     }
 }
 
+/// Writes down that nobody works any more on a run that has not ended, as it is to go on later or its last word could
+/// not be written: whoever comes next need not guess.
+pub async fn let_go(store: &dyn Store, id: &RunId, life: u64, holder: Holder) {
+    let gone = holder.released().to_text();
+    let let_go = async {
+        let run = store.run(id).await?;
+        if run.status == RunStatus::Running && run.epoch == life {
+            store.claim(id, &gone, Some(life)).await?;
+        }
+        Ok::<_, StoreError>(())
+    };
+    match let_go.await {
+        Ok(()) | Err(StoreError::NoSuchRun(_) | StoreError::Fenced(_)) => {}
+        Err(error) => {
+            tracing::warn!(run = %id, %error, "that it was let go could not be written down");
+        }
+    }
+}
+
 /// When a process began; `None` if there is none of that number, or it is over and only waits to be
 /// heard of.
 fn started(pid: u32) -> Option<u64> {
@@ -189,12 +269,46 @@ fn started(pid: u32) -> Option<u64> {
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
-/// How a run stands, as people see it: one whose process is gone is stopped, not running.
-pub fn status(run: &Run) -> &'static str {
-    match run.status {
-        RunStatus::Running if Holder::of(run).is_none() => "stopped",
-        status => status.name(),
+/// How a run stands, as people see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// For a worker of the cluster.
+    Waiting,
+    Running,
+    /// Whoever worked on it is gone.
+    Stopped,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl Standing {
+    pub fn of(run: &Run) -> Standing {
+        match run.status {
+            RunStatus::Running if Holder::waits(run) => Standing::Waiting,
+            RunStatus::Running if Holder::of(run).is_none() => Standing::Stopped,
+            RunStatus::Running => Standing::Running,
+            RunStatus::Done => Standing::Done,
+            RunStatus::Failed => Standing::Failed,
+            RunStatus::Cancelled => Standing::Cancelled,
+        }
     }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Waiting => "waiting",
+            Standing::Running => RunStatus::Running.name(),
+            Standing::Stopped => "stopped",
+            Standing::Done => RunStatus::Done.name(),
+            Standing::Failed => RunStatus::Failed.name(),
+            Standing::Cancelled => RunStatus::Cancelled.name(),
+        }
+    }
+}
+
+/// How a run stands, in one word.
+pub fn status(run: &Run) -> &'static str {
+    Standing::of(run).name()
 }
 
 /// Refuses to touch a run that somebody works on.
@@ -235,37 +349,92 @@ pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
     let inherited: HashMap<&Key, &Record> =
         inherited.iter().map(|record| (&record.key, record)).collect();
     let mut totals = Totals::default();
-    for record in own.iter().filter(|record| inherited.get(&record.key) != Some(record)) {
-        if let Outcome::Done(text) = &record.outcome
-            && let Ok(response) = serde_json::from_str::<Response>(text)
-        {
-            totals.calls += 1;
-            totals.usage += response.usage.unwrap_or_default();
-            match response.cost.known() {
-                Some(cost) => totals.cost += cost,
-                None => totals.unpriced_calls += 1,
-            }
+    let own = own.iter().filter(|record| inherited.get(&record.key) != Some(record));
+    for response in own.filter_map(answer) {
+        totals.calls += 1;
+        totals.usage += response.usage.unwrap_or_default();
+        match response.cost.known() {
+            Some(cost) => totals.cost += cost,
+            None => totals.unpriced_calls += 1,
         }
     }
     totals
 }
 
-/// Claims a run that is to go on, or makes one.
+/// What a model answered, if it is that which was recorded.
+pub(crate) fn answer(record: &Record) -> Option<Response> {
+    match &record.outcome {
+        Outcome::Done(text) => serde_json::from_str(text).ok(),
+        Outcome::Failed(_) => None,
+    }
+}
+
+/// A run that is to begin, or to go on.
+#[derive(Debug)]
+pub struct Begin<F> {
+    pub store: Arc<dyn Store>,
+    /// The run that is to go on, if it is one.
+    pub resumed: Option<Run>,
+    pub take_over: bool,
+    /// A new one, if it is none.
+    pub new: F,
+}
+
+/// Claims a run that is to go on, or makes one, to hold it here.
 pub async fn begin(
-    store: Arc<dyn Store>,
-    resumed: Option<Run>,
-    take_over: bool,
     clerk: &Clerk,
-    new: impl FnOnce() -> NewRun,
-) -> Result<(Run, RunJournal), Failure> {
-    let holder = Holder::this_process(clerk.role).to_text();
+    begin: Begin<impl FnOnce() -> NewRun>,
+) -> Result<(Run, Arc<RunJournal>), Failure> {
+    let (store, is_new) = (begin.store.clone(), begin.resumed.is_none());
+    let mut holder = Holder::of_clerk(clerk);
+    if let (Some(run), Some(_)) = (&begin.resumed, &holder.node) {
+        holder.records = Some(store.records(&run.id).await?.len());
+    }
+    let (run, claim) = claim(clerk, begin, &holder).await?;
+    let journal = match is_new {
+        true => RunJournal::fresh(store, claim),
+        false => RunJournal::open(store, claim).await?,
+    };
+    Ok((run, Arc::new(journal)))
+}
+
+/// The same, to have it held by whoever in the cluster takes it.
+pub async fn put(
+    clerk: &Clerk,
+    member: &Arc<Member>,
+    begin: Begin<impl FnOnce() -> NewRun>,
+) -> Result<(Run, Elsewhere), Failure> {
+    let store = begin.store.clone();
+    let after = match &begin.resumed {
+        Some(run) if Holder::waits(run) && !begin.take_over => {
+            let message = format!("`{}` waits for a worker already", run.id);
+            return Err(Failure::new(FailureKind::Usage, message)
+                .hint("`assize cluster status` shows who there is, and what waits for whom"));
+        }
+        Some(_) => store.last_event().await?,
+        None => 0,
+    };
+    let (run, _) = claim(clerk, begin, &Holder::nobody(clerk, member)).await?;
+    // If this is not heard of any more, workers find the run all the same.
+    member.put(&run).await?;
+    let servers = member.cluster.address();
+    let elsewhere = Elsewhere { store, id: run.id.clone(), servers, after };
+    Ok((run, elsewhere))
+}
+
+async fn claim(
+    clerk: &Clerk,
+    begin: Begin<impl FnOnce() -> NewRun>,
+    holder: &Holder,
+) -> Result<(Run, Claim), Failure> {
+    let Begin { store, resumed, take_over, new } = begin;
+    let holder = holder.to_text();
     match resumed {
         Some(run) => {
             // Only as it was when it was looked at, unless it is to be taken from whoever has it.
             let seen = (!take_over).then_some(run.epoch);
             let claim = store.claim(&run.id, &holder, seen).await?;
-            let run = store.run(&run.id).await?;
-            Ok((run, RunJournal::open(store, claim).await?))
+            Ok((store.run(&run.id).await?, claim))
         }
         None => {
             let mut new = new();
@@ -275,8 +444,10 @@ pub async fn begin(
                 let cost = cost.map(Money::dollars);
                 new.input[BUDGET] = json!({"max_cost": cost, "max_tokens": tokens});
             }
-            let (run, claim) = store.create_run(new, &holder).await?;
-            Ok((run, RunJournal::fresh(store, claim)))
+            if clerk.member.is_some() {
+                cluster::note_needs(&mut new.input, &clerk.config)?;
+            }
+            Ok(store.create_run(new, &holder).await?)
         }
     }
 }

@@ -9,6 +9,7 @@
 //! Nothing here prints or reads the environment: both are handed in.
 
 pub mod choose;
+pub mod cluster;
 pub mod code;
 pub mod config;
 pub mod consult;
@@ -32,6 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use assize_store::Once;
+use cluster::Member;
 use serde::{Deserialize, Serialize};
 
 pub use config::{Config, Surroundings};
@@ -55,6 +57,8 @@ pub struct Clerk {
     pub listener: Arc<dyn Listener>,
     /// In which process.
     pub role: Role,
+    /// The cluster that it is a part of, if it is.
+    pub member: Option<Arc<Member>>,
     /// Under what this one trial was asked for.
     pub once: Option<Once>,
 }
@@ -68,6 +72,15 @@ pub enum Role {
     Command,
     /// A server, which goes on with its runs when it is started again.
     Server,
+    /// A worker, which holds what others put on the queue of a cluster.
+    Worker,
+}
+
+impl Clerk {
+    /// The cluster in which others hold the trials that are asked for here, if there is one.
+    pub(crate) fn others(&self) -> Option<&Arc<Member>> {
+        self.member.as_ref().filter(|_| self.role != Role::Worker)
+    }
 }
 
 impl fmt::Debug for Clerk {

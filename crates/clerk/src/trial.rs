@@ -65,8 +65,8 @@ macro_rules! any_trial {
 }
 
 any_trial!(
-    code: |trial| Some(&trial.pool), |trial| Some(&trial.live);
-    eval: |trial| Some(&trial.pool), |_| None;
+    code: |trial| trial.pool(), |trial| Some(&trial.live);
+    eval: |trial| trial.pool(), |_| None;
     consult: |_| None, |_| None;
     debate: |_| None, |_| None;
     work: |_| None, |_| None;
@@ -75,11 +75,13 @@ any_trial!(
 /// How many problems of an evaluation are solved at once, unless somebody says.
 pub const PARALLEL: u32 = 4;
 
-/// Takes up an earlier run, of whatever kind, with whoever answered before.
+/// Takes up an earlier run, of whatever kind, with whoever answered before; of an evaluation, so many problems are solved
+/// at once.
 pub async fn take_up(
     again: &GoOn,
     clerk: &Clerk,
     store: Arc<dyn Store>,
+    parallel: u32,
 ) -> Result<Box<dyn Trial>, Failure> {
     let run = kept::find(&*store, &again.run).await?;
     let clerk = &Clerk { config: as_before(&clerk.config, &run)?, ..clerk.clone() };
@@ -100,7 +102,7 @@ pub async fn take_up(
         }
         eval::KIND => {
             let plan = eval::Plan::resumed(again, &*store).await?;
-            Box::new(eval::Trial::open(plan, clerk, store, tape, PARALLEL).await?)
+            Box::new(eval::Trial::open(plan, clerk, store, tape, parallel).await?)
         }
         work::KIND => {
             let plan = work::Plan::resumed(again, &*store).await?;

@@ -144,6 +144,30 @@ async fn first_of(
     Err(first.unwrap_or_else(|| SandboxError::Name("nothing".to_owned())))
 }
 
+/// The walls that can be built here, of those that the settings allow.
+pub async fn available(config: &Config, around: &Surroundings) -> Result<Vec<Isolation>, Failure> {
+    config.refuse_withheld()?;
+    let wanted = wanted(config)?;
+    let allowed = Isolation::ALL.into_iter().filter(|isolation| match wanted {
+        Wanted::Auto => true,
+        Wanted::Exactly(only) => *isolation == only,
+        Wanted::AtLeast(floor) => *isolation >= floor,
+    });
+    let (mut available, mut why) = (Vec::new(), Vec::new());
+    for isolation in allowed {
+        match is_there(isolation, config, around, &Spec::default()).await {
+            Ok(()) => available.push(isolation),
+            Err(error) => why.push(format!("{isolation}: {error}")),
+        }
+    }
+    if available.is_empty() {
+        let message = format!("no sandbox can be made here: {}", why.join("; "));
+        return Err(Failure::new(FailureKind::Sandbox, message)
+            .hint("`assize doctor` says what is missing"));
+    }
+    Ok(available)
+}
+
 /// Whether such sandboxes can be made here: shown by making one, where that costs little.
 async fn is_there(
     isolation: Isolation,

@@ -19,6 +19,7 @@ use crate::choose::{self, Already, Tape};
 use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
+use crate::kept::Begin;
 use crate::{Clerk, GoOn, drafts, kept};
 
 /// The kind of such a run.
@@ -143,8 +144,9 @@ impl Trial {
             artifacts: Vec::new(),
             once: None,
         };
-        let (run, journal) = kept::begin(store, resumed, take_over, clerk, new).await?;
-        Ok(Trial { run, input, gateway: Arc::new(gateway), desk, journal: Arc::new(journal) })
+        // The files are here, so it is held here, also in a cluster.
+        let (run, journal) = kept::begin(clerk, Begin { store, resumed, take_over, new }).await?;
+        Ok(Trial { run, input, gateway: Arc::new(gateway), desk, journal })
     }
 
     /// Runs it to its end, and writes that down.

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod cluster;
 mod consult;
 mod drafts;
 mod eval;
@@ -16,6 +17,7 @@ use assize_clerk::{ForkOf, GoOn};
 use assize_consult::At;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::cluster::{ClusterCommand, WorkerArgs};
 pub(crate) use self::consult::{ConsultArgs, SourceName};
 pub(crate) use self::drafts::{
     AuditCommand, DraftsCommand, GateCommand, McpArgs, WorkArgs, WorkspaceArgs,
@@ -45,6 +47,10 @@ fn version() -> &'static str {
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
+
+    /// The NATS servers of a cluster, such as `nats://a,b,c`: runs are kept there, and held by its workers
+    #[arg(long, global = true, help_heading = "Cluster", value_name = "SERVERS")]
+    pub(crate) cluster: Option<String>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -113,6 +119,11 @@ pub(crate) enum Command {
     /// Serve everything over HTTP, for programs and for browsers: an API, and events as they happen. What is under
     /// way when it stops goes on when it is started again
     Serve(Box<ServeArgs>),
+    /// Work for a cluster: hold its runs and debates, in as many sandboxes at once as are allowed here
+    Worker(WorkerArgs),
+    /// See who works in a cluster, what waits, and what is stuck
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Drafts that workers write: see them, put old ones away, switch the tools off
     #[command(subcommand)]
     Drafts(DraftsCommand),

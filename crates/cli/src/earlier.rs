@@ -37,7 +37,7 @@ impl Earlier {
     ) -> Result<u8, Failure> {
         let Earlier { run, how, more } = self;
         let missing = || kept::no_such_run(&run);
-        let store = kept::open_to_read(config, around)?.ok_or_else(missing)?;
+        let store = kept::open_to_read(config, around).await?.ok_or_else(missing)?;
         let found = kept::find(&*store, &run).await?;
         drop(store);
         if how == "--fork" && !["debate", "consult"].contains(&found.kind.as_str()) {

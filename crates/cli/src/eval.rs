@@ -47,7 +47,8 @@ pub(crate) async fn run(
         }
         return reference(&args, &problems, config, around, cancel).await;
     }
-    let store = kept::open(config, around)?;
+    let mut clerk = clerk(config, around, args.quiet);
+    let store = kept::open_for(&mut clerk).await?;
     let plan = match args.again.go_on() {
         Some(again) => Plan::resumed(&again, &*store).await?,
         None => {
@@ -61,7 +62,6 @@ pub(crate) async fn run(
             })
         }
     };
-    let clerk = clerk(config, around, args.quiet);
     let mut trial = Trial::open(plan, &clerk, store, &args.model.tape(), args.parallel).await?;
     let progress = Progress { all: trial.samples(), done: AtomicUsize::new(0), quiet: args.quiet };
     if !args.quiet {

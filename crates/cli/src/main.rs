@@ -6,6 +6,7 @@ mod args;
 mod artifacts;
 mod ask;
 mod attack;
+mod cluster;
 mod config_command;
 mod consult;
 mod debate;
@@ -28,6 +29,7 @@ mod sessions;
 mod terminal;
 mod voice;
 mod work;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -137,6 +139,10 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Consult(args) => consult::run(*args, &config, &around, cancel).await,
             Command::Mcp(args) => drafts::mcp::run(args, &config, &around, cancel).await,
             Command::Serve(args) => serve::run(*args, &config, &around, cancel).await,
+            Command::Worker(args) => worker::run(args, &config, &around, cancel).await,
+            Command::Cluster(command) => {
+                until_cancelled(&cancel, cluster::run(command, &config, &around)).await
+            }
             Command::Drafts(command) => {
                 until_cancelled(&cancel, drafts::commands::run(command, &config, &around)).await
             }
@@ -146,7 +152,9 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Audit(command) => {
                 until_cancelled(&cancel, drafts::audit::run(command, &config, &around)).await
             }
-            Command::Runs(command) => runs::run(command, &config, &around).await,
+            Command::Runs(command) => {
+                until_cancelled(&cancel, runs::run(command, &config, &around)).await
+            }
             Command::Sessions(command) => sessions::run(command, &around),
             Command::Doctor(args) => {
                 until_cancelled(&cancel, doctor::run(args, &config, &around)).await
@@ -208,6 +216,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Consult(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
+        Command::Worker(args) => args.settings(),
         Command::Mcp(args) => args.gate.settings(),
         Command::Work(args) => [args.gate.settings(), args.model.settings()].concat(),
         Command::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
@@ -234,11 +243,12 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
             "there are roles only in a consultation: `--model ROLE=MODEL` is for `assize consult`";
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let log = [
+    let everywhere = [
         ("log.level", "--log-level", &cli.log.log_level),
         ("log.format", "--log-format", &cli.log.log_format),
+        ("cluster.servers", "--cluster", &cli.cluster),
     ];
-    for (key, flag, value) in log {
+    for (key, flag, value) in everywhere {
         flags.extend(value.clone().map(|value| (key.to_owned(), flag, value)));
     }
     let settings = config::settings::all();

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use assize_clerk::cluster::{self, Member};
 use assize_server::{Certificate, Exposure, Options, Server, Token};
 use assize_types::Cancel;
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, note, out_json, out_line};
 use crate::voice::clerk;
-use crate::{kept, walls};
+use crate::{kept, until_cancelled, walls};
 
 pub(crate) async fn run(
     args: ServeArgs,
@@ -37,7 +38,16 @@ pub(crate) async fn run(
             "everybody who has an account on this machine can spend your money and accept drafts",
         );
     }
-    let store = kept::open_safe(config, around)?;
+    let mut clerk = clerk(config, around, false);
+    let store = match cluster::is_set(config) {
+        true => {
+            let joining = Member::join(config, around, true);
+            let (member, store) = until_cancelled(&cancel, joining).await?;
+            clerk.member = Some(member);
+            store
+        }
+        false => kept::open_safe(config, around).await?,
+    };
     let whole = |key: &str, usual: u64| config.whole(key).unwrap_or(usual);
     let options = Options {
         listen: args.listen,
@@ -52,7 +62,7 @@ pub(crate) async fn run(
         starts_per_minute: u32::try_from(whole("serve.starts_per_minute", 60)).unwrap_or(u32::MAX),
         most_running: usize::try_from(whole("serve.most_running", 16)).unwrap_or(usize::MAX),
     };
-    let server = Server::bind(options, clerk(config, around, false), store).await?;
+    let server = Server::bind(options, clerk, store).await?;
     tell(&args, &server, token_file.as_deref())?;
     server.run(cancel).await
 }

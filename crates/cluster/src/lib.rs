@@ -11,6 +11,7 @@ mod link;
 mod nodes;
 mod queue;
 mod store;
+mod streams;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub use link::Options;
 pub use nodes::{Node, NodeRole};
 pub use queue::{Abilities, LEASE, Line, MOST_TRIES, Needs, Queue, Taken, Work};
 pub use store::ClusterStore;
+pub use streams::{Copy, Stream};
 
 /// What is written to the servers is of this version. A cluster of a later one is not for us.
 pub const VERSION: u32 = 1;
@@ -39,6 +41,11 @@ impl Cluster {
     /// When what is needed to connect cannot be read.
     pub async fn connect(options: Options) -> Result<Cluster, StoreError> {
         Ok(Cluster { link: Arc::new(link::Link::open(options).await?) })
+    }
+
+    /// Where its servers are.
+    pub fn address(&self) -> String {
+        self.link.options.address.to_string()
     }
 
     /// What outlives a process. What is not there yet is made.

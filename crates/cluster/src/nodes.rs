@@ -16,6 +16,9 @@ use crate::{Abilities, Cluster};
 /// How long it is waited for those who answer; one machine answers in a few milliseconds.
 const ANSWERS: Duration = Duration::from_millis(700);
 
+/// Who does not answer for so long is taken for dead.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// A process that takes part in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
@@ -113,7 +116,8 @@ impl Cluster {
         let client = self.link.context.client();
         loop {
             let subject = self.link.subject(&format!("who.{id}"));
-            let answer = match client.request(subject, Vec::new().into()).await {
+            let question = async_nats::Request::new().timeout(Some(SILENCE));
+            let answer = match client.send_request(subject, question).await {
                 Ok(_) => Ok(true),
                 Err(error) if matches!(error.kind(), NoResponders | TimedOut) => Ok(false),
                 Err(error) => Err(trouble(&error)),

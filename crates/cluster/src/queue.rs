@@ -33,11 +33,13 @@ pub const MOST_TRIES: u64 = 5;
 /// It is looked as often, as nobody tells of work that comes back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-const WORK: &str = "work";
+pub(crate) const WORK: &str = "work";
 
 /// What a piece of work needs of whoever does it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Needs {
+    /// One of the sandboxes that whoever does it can have at once. What needs none waits for nobody's sandbox.
+    pub sandbox: bool,
     /// The walls, by name; any, if none is named.
     pub isolation: Option<String>,
     /// Memory for it, in megabytes.
@@ -77,11 +79,19 @@ impl Abilities {
 /// A piece of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// What is to be done.
+    /// What is to be done: letters, digits and `-`, as in the next.
     pub kind: String,
-    /// What it is called; put twice within two minutes, it is there once.
-    pub id: String,
+    /// With what.
+    pub about: String,
+    /// The same is put once in each of its turns, however often somebody tries to.
+    pub turn: u64,
     pub body: Value,
+}
+
+impl std::fmt::Display for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.kind, self.about, self.turn)
+    }
 }
 
 /// A line in which work waits.
@@ -143,12 +153,21 @@ impl Queue {
             }
         }
         let payload = serde_json::to_vec(work).map_err(|error| self.link.failed(error))?;
-        let subject = self.link.subject(&format!("work.{line}.{}", work.kind));
-        self.link.add_once(&subject, HeaderMap::new(), payload, &work.id).await?;
+        let subject = self.link.subject(&format!("work.{line}.{}.{}", work.kind, work.about));
+        self.link.add_once(&subject, HeaderMap::new(), payload, &work.to_string()).await?;
         // Whoever does not hear it looks a moment later.
         let client = self.link.context.client();
         let _ = client.publish(self.link.subject("wake"), Vec::new().into()).await;
         Ok(())
+    }
+
+    /// Whether something is to be done with this, and waits or is under way.
+    ///
+    /// # Errors
+    /// When the servers refuse to say.
+    pub async fn has(&self, kind: &str, about: &str) -> Result<bool, StoreError> {
+        let subject = self.link.subject(&format!("work.*.{kind}.{about}"));
+        Ok(self.link.last(WORK, &subject).await?.is_some())
     }
 
     async fn make_line(&self, line: &str, needs: &Needs) -> Result<(), Trouble> {
@@ -194,18 +213,18 @@ impl Queue {
         Ok(all.into_iter().filter_map(line).collect())
     }
 
-    /// Waits for work that somebody with these abilities can do.
+    /// Waits for work that somebody with these abilities can do: what needs a sandbox, or what needs none.
     ///
     /// # Errors
     /// When the servers refuse.
-    pub async fn take(&self, abilities: &Abilities) -> Result<Taken, StoreError> {
+    pub async fn take(&self, abilities: &Abilities, sandbox: bool) -> Result<Taken, StoreError> {
         let client = self.link.context.client();
         let mut patience = self.link.patience();
         loop {
             // First it is listened, then looked, so that nothing falls between.
             let mut wake = client.subscribe(self.link.subject("wake")).await.ok();
             loop {
-                let taken = self.try_to_take(abilities).await;
+                let taken = self.try_to_take(abilities, sandbox).await;
                 if let Some(Some(taken)) = patience.heed(taken).await? {
                     return Ok(taken);
                 }
@@ -222,12 +241,17 @@ impl Queue {
         }
     }
 
-    async fn try_to_take(&self, abilities: &Abilities) -> Result<Option<Taken>, Trouble> {
+    async fn try_to_take(
+        &self,
+        abilities: &Abilities,
+        sandbox: bool,
+    ) -> Result<Option<Taken>, Trouble> {
         let stream = self.link.stream(WORK).await?;
         for (name, line) in self.ask_for_lines().await? {
             let ours = name.starts_with(&format!("v{}-", crate::VERSION));
             // What is under way may have come back.
-            if !ours || line.waiting + line.under_way == 0 || !abilities.meet(&line.needs) {
+            let fits = line.needs.sandbox == sandbox && abilities.meet(&line.needs);
+            if !ours || !fits || line.waiting + line.under_way == 0 {
                 continue;
             }
             let consumer: PullConsumer = stream
@@ -281,7 +305,7 @@ impl Taken {
     async fn end(&self, kind: AckKind) {
         // If it is not heard, it comes back, and whoever gets it finds that it is done.
         if let Err(error) = self.acker.double_ack_with(kind).await {
-            tracing::warn!(%error, work = self.work.id, "how work ended could not be said");
+            tracing::warn!(%error, work = %self.work, "how work ended could not be said");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What programs write while they run, for those who watch. Nothing of it is kept: all of it is part of the outcome.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_sandbox::Output;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::nodes::Place;
@@ -13,7 +14,7 @@ use crate::nodes::Place;
 const MOST: usize = 64 * 1024;
 
 /// Something that a program wrote, or that it was begun.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wrote {
     /// One more with each.
     #[serde(skip)]
@@ -21,7 +22,7 @@ pub struct Wrote {
     pub attempt: u32,
     pub candidate: Option<u32>,
     /// Where it was written to; nowhere yet by one that has just begun.
-    pub stream: Option<&'static str>,
+    pub stream: Option<Cow<'static, str>>,
     pub text: String,
     /// Whether the rest of what it writes is not told.
     pub cut: bool,
@@ -112,8 +113,24 @@ impl Live {
         state.last += 1;
         let Place { number: attempt, candidate } = place;
         let number = state.last;
+        let stream = stream.map(Cow::Borrowed);
         state.wrote.push(Wrote { number, attempt, candidate, stream, text, cut });
         self.last.send_replace(number);
+    }
+
+    /// Tells what programs wrote that run elsewhere. Where one begins, what was there of it is of no use any more.
+    pub fn pass_on(&self, more: Vec<Wrote>) {
+        let mut state = self.state();
+        for one in more {
+            if one.stream.is_none() {
+                let same = |other: &Wrote| other.candidate == one.candidate;
+                state.wrote.retain(|other| other.attempt == one.attempt && !same(other));
+            }
+            state.last += 1;
+            let number = state.last;
+            state.wrote.push(Wrote { number, ..one });
+        }
+        self.last.send_replace(state.last);
     }
 
     /// All that is known after this one.

@@ -157,7 +157,7 @@ impl Hearing {
     }
 
     /// A debate begins, or begins anew; how many answers there are by then.
-    pub(crate) fn begin(&self) -> usize {
+    pub fn begin(&self) -> usize {
         self.waiting().since = Instant::now();
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

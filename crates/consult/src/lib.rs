@@ -33,6 +33,7 @@ use assize_debate::{Job, Verdict};
 use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph, NodeError};
 use assize_types::Cancel;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 pub use answer::{Finding, Inference, Move, Proposal};
 pub use documents::{Cited, SYNTHETIC, Suggestion};
@@ -56,7 +57,7 @@ use sources::Gathered;
 pub const MOVES: usize = 3;
 
 /// A debate that was held.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Held {
     pub verdict: Verdict,
     /// Why it was held without a sandbox, if it was.

@@ -101,7 +101,7 @@ pub enum DebateError {
 
 impl DebateError {
     /// Whether another sandbox may well do.
-    fn is_infrastructure(&self) -> bool {
+    pub fn is_infrastructure(&self) -> bool {
         match self {
             DebateError::Sandbox(error) => error.is_infrastructure(),
             DebateError::Died(_) => true,

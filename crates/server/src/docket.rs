@@ -4,17 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assize_clerk::ended::{PAUSED, STOPPED};
-use assize_clerk::kept::Holder;
-use assize_clerk::trial::{Trial, take_up};
+use assize_clerk::ended::{self, PAUSED, STOPPED};
+use assize_clerk::kept::{self, Holder};
+use assize_clerk::trial::{PARALLEL, Trial, take_up};
 use assize_clerk::{Clerk, FailureKind, GoOn, Role, work};
 use assize_code::Live;
 use assize_gateway::{Ledger, Totals};
-use assize_graph::Event;
 use assize_sandbox::{Pool, PoolMetrics};
-use assize_store::{Ending, Run, RunFilter, RunId, RunStatus, Store, StoreError};
+use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
-use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -148,11 +146,12 @@ impl Docket {
                     "failed"
                 }
                 Err(_) => {
-                    docket.note_panic(&id).await;
+                    ended::note_panic(&*docket.store, &id).await;
                     "failed"
                 }
             };
-            docket.let_go(&id, life).await;
+            let us = Holder::this_process(Role::Server);
+            kept::let_go(&*docket.store, &id, life, us).await;
             let mut state = docket.state();
             if let Some(held) = state.held.remove(&id) {
                 state.over += &held.ledger.totals();
@@ -172,40 +171,6 @@ impl Docket {
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         self.tasks.spawn(work)
-    }
-
-    /// Writes down that nobody works any more on a run that has not ended, as it is to go on later or its last word
-    /// could not be written: whoever comes next need not guess.
-    async fn let_go(&self, id: &RunId, life: u64) {
-        let gone = Holder::this_process(Role::Server).released().to_text();
-        let let_go = async {
-            let run = self.store.run(id).await?;
-            if run.status == RunStatus::Running && run.epoch == life {
-                self.store.claim(id, &gone, Some(life)).await?;
-            }
-            Ok::<_, StoreError>(())
-        };
-        match let_go.await {
-            Ok(()) | Err(StoreError::NoSuchRun(_) | StoreError::Fenced(_)) => {}
-            Err(error) => {
-                tracing::warn!(run = %id, %error, "that it was let go could not be written down");
-            }
-        }
-    }
-
-    /// Writes down that a run ended by a fault of ours: nobody else will.
-    async fn note_panic(&self, id: &RunId) {
-        tracing::error!(run = %id, "a trial panicked");
-        let error = "a fault in assize ended it; it can be taken up again".to_owned();
-        let told = json!({"status": RunStatus::Failed, "error": error});
-        let told = vec![Event::new("run_ended", told)];
-        let noted = async {
-            let claim = self.store.claim(id, "", None).await?;
-            self.store.finish(&claim, Ending::Failed { error }, told).await
-        };
-        if let Err(error) = noted.await {
-            tracing::error!(run = %id, %error, "that it ended could not be written down");
-        }
     }
 
     /// Whether it is being held here.
@@ -281,7 +246,7 @@ impl Docket {
             self.state().opening += 1;
             let place = Place { docket: self.clone(), run: None };
             let again = GoOn { run: run.id.to_string(), take_over: held.is_some() };
-            match take_up(&again, clerk, self.store.clone()).await {
+            match take_up(&again, clerk, self.store.clone(), PARALLEL).await {
                 Ok(trial) => {
                     self.enter(trial, place);
                     count += 1;

@@ -26,7 +26,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_clerk::cluster::{Member, worker};
 use assize_clerk::{Clerk, Failure, FailureKind, Role, kept};
+use assize_cluster::{Abilities, NodeRole};
 use assize_sandbox::Manager;
 use assize_store::{Log, Store};
 use assize_types::Cancel;
@@ -124,6 +126,12 @@ impl Shared {
     }
 }
 
+/// Lets others of the cluster know that there is a server.
+async fn announce(member: &Member) -> Result<tokio_util::task::AbortOnDropHandle<()>, Failure> {
+    let node = worker::node(member, NodeRole::Server, 0, Abilities::default());
+    Ok(member.cluster.announce(tokio::sync::watch::Sender::new(node).subscribe()).await?)
+}
+
 /// What all servers of a store share, and whether there is no other; none, if it cannot be had.
 fn lock(clerk: &Clerk) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
@@ -173,7 +181,9 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let local = matches!(options.exposure, Exposure::Local);
         let desks = Desks::open(options.roots, &clerk, &store)?;
-        let (lock, alone) = lock(&clerk).unzip();
+        // In a cluster there is no file to share.
+        let lock = if clerk.member.is_some() { None } else { lock(&clerk) };
+        let (lock, alone) = lock.unzip();
         let alone = alone.unwrap_or(false);
         let app = App(Arc::new(Shared {
             docket: Arc::new(Docket::new(options.most_running, store.clone())),
@@ -209,6 +219,10 @@ impl Server {
     /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, .. } = self;
+        let _here = match &app.clerk.member {
+            Some(member) => Some(announce(member).await?),
+            None => None,
+        };
         let roots: Vec<&Path> = app.desks.folders().collect();
         let went_on = app.docket.go_on(&app.clerk, &roots, app.alone).await?;
         if went_on > 0 {

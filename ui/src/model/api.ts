@@ -74,7 +74,7 @@ export interface Reason {
 /** Of which kind a run is. */
 export type Kind = "run" | "consult" | "debate" | "work" | "eval";
 
-export type Status = "running" | "stopped" | "done" | "failed" | "cancelled";
+export type Status = "waiting" | "running" | "stopped" | "done" | "failed" | "cancelled";
 
 /** A run in a list. */
 export interface RunSummary {

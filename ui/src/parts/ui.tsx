@@ -91,6 +91,7 @@ export function Badge({ tone = "plain", className, ...rest }: HTMLAttributes<HTM
 }
 
 const STATUS: Record<Status, { tone: Tone; word: string }> = {
+  waiting: { tone: "plain", word: "waiting" },
   running: { tone: "accent", word: "running" },
   stopped: { tone: "doubt", word: "stopped" },
   done: { tone: "good", word: "done" },

@@ -18,10 +18,12 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
+use crate::cluster::elsewhere::{Elsewhere, came_to};
 use crate::config::{Config, Surroundings};
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
-use crate::{Clerk, kept, walls};
+use crate::kept::Begin;
+use crate::{Clerk, cluster, kept, walls};
 
 pub use plan::{Ask, INPUTS, Input, Plan, check_inputs, check_names};
 
@@ -39,11 +41,22 @@ pub struct Trial {
     /// Which walls were taken, and why.
     pub why: String,
     pub max_attempts: u32,
-    task: Task,
     store: Arc<dyn Store>,
-    pub(crate) pool: Arc<Pool>,
     /// What its programs write while they run.
     pub(crate) live: Arc<Live>,
+    held: Seat,
+}
+
+/// Where it is held.
+enum Seat {
+    Here(Box<Here>),
+    Elsewhere(Elsewhere),
+}
+
+/// What it takes to hold it here.
+struct Here {
+    task: Task,
+    pool: Arc<Pool>,
     packages: Option<Packages>,
     session: Option<Session>,
     journal: Arc<RunJournal>,
@@ -76,31 +89,43 @@ impl Trial {
             return Err(unknown);
         }
         let input = plan.input(tape, config, &gateway)?;
-        let packages = packages(&input, config, around)?;
-        let session = match &input.session {
-            Some(name) => Some(open_session(clerk, name)?),
-            None => None,
+        let (gateway, max_attempts) = (Arc::new(gateway), plan.task.max_attempts);
+        let begin = Begin {
+            store: store.clone(),
+            resumed: plan.resumed.clone(),
+            take_over: plan.take_over,
+            new: || plan.new_run(&input),
         };
-        let most = MOST_WAITING + input.candidates;
-        let (pool, why) = walls::pool(config, around, *language, spec(&input), most).await?;
-        let new_run = || plan.new_run(&input);
-        let (run, journal) =
-            kept::begin(store.clone(), plan.resumed.clone(), plan.take_over, clerk, new_run)
-                .await?;
-        Ok(Trial {
-            run,
-            gateway: Arc::new(gateway),
-            why,
-            max_attempts: plan.task.max_attempts,
-            task: plan.task,
-            store,
-            pool,
-            live: Arc::default(),
-            packages,
-            session,
-            journal: Arc::new(journal),
-            input,
-        })
+        let (run, why, held) = match clerk.others() {
+            Some(member) => {
+                refuse_what_is_here(&input, tape)?;
+                let (run, elsewhere) = kept::put(clerk, member, begin).await?;
+                (run, cluster::HELD.to_owned(), Seat::Elsewhere(elsewhere))
+            }
+            None => {
+                let packages = packages(&input, config, around)?;
+                let session = match &input.session {
+                    Some(name) => Some(open_session(clerk, name)?),
+                    None => None,
+                };
+                let most = MOST_WAITING + input.candidates;
+                let walls = walls::pool(config, around, *language, spec(&input), most);
+                let (pool, why) = walls.await?;
+                let (run, journal) = kept::begin(clerk, begin).await?;
+                let task = plan.task.clone();
+                let here = Here { task, pool, packages, session, journal };
+                (run, why, Seat::Here(Box::new(here)))
+            }
+        };
+        Ok(Trial { run, gateway, why, max_attempts, store, live: Arc::default(), held, input })
+    }
+
+    /// The sandboxes that wait for its programs, if they are here.
+    pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
+        match &self.held {
+            Seat::Here(here) => Some(&here.pool),
+            Seat::Elsewhere(_) => None,
+        }
     }
 
     /// Runs it to its end, and writes that down.
@@ -109,40 +134,51 @@ impl Trial {
         observer: Option<Observer>,
         cancel: Cancel,
     ) -> Result<Held<Verdict>, Broke> {
-        trail::workflow_started(&self.task.task, self.gateway.name().0);
-        let graph = graph(Arc::new(self.court()))?;
+        let here = match &mut self.held {
+            Seat::Here(here) => here,
+            Seat::Elsewhere(elsewhere) => {
+                let ledger = self.gateway.ledger();
+                let run = elsewhere.follow(observer, &**ledger, cancel).await?;
+                return Ok(Held { came_to: came_to(&run)?, kept: Ok(()) });
+            }
+        };
+        trail::workflow_started(&here.task.task, self.gateway.name().0);
+        let court = here.court(&self.input, &self.gateway, &self.live);
+        let court = court
+            .keeping(Arc::new(WithTheRun { store: self.store.clone(), run: self.run.id.clone() }));
+        let graph = graph(Arc::new(court))?;
         let options = RunOptions {
-            journal: Some(self.journal.clone()),
+            journal: Some(here.journal.clone()),
             observer,
             cancel,
             ..RunOptions::default()
         };
-        let outcome = graph.run(CodeState::new(self.task.clone()), options).await;
-        self.pool.close().await;
+        let outcome = graph.run(CodeState::new(here.task.clone()), options).await;
+        here.pool.close().await;
         match outcome {
             Ok(state) => {
                 let verdict = Verdict::from(&state);
                 trail::workflow_completed(verdict.success, verdict.attempts);
-                let kept = ended::done(&self.journal, json!(verdict)).await;
+                let kept = ended::done(&here.journal, json!(verdict)).await;
                 Ok(Held { came_to: verdict, kept })
             }
             Err(error) => {
                 trail::workflow_completed(false, 0);
-                Err(ended::broke(&self.journal, error, (KIND, &self.run.id), Vec::new()).await)
+                Err(ended::broke(&here.journal, error, (KIND, &self.run.id), Vec::new()).await)
             }
         }
     }
+}
 
-    fn court(&mut self) -> Court {
+impl Here {
+    fn court(&mut self, input: &Input, gateway: &Arc<Gateway>, live: &Arc<Live>) -> Court {
         let options = Options {
-            temperature: self.input.temperature as f32,
-            max_tokens: self.input.max_output_tokens,
-            spec: spec(&self.input),
+            temperature: input.temperature as f32,
+            max_tokens: input.max_output_tokens,
+            spec: spec(input),
         };
-        let keep = WithTheRun { store: self.store.clone(), run: self.run.id.clone() };
-        let court =
-            Court::new(self.gateway.clone(), self.gateway.name().0, self.pool.clone(), options);
-        let court = court.keeping(Arc::new(keep)).watched(self.live.clone());
+        let court = Court::new(gateway.clone(), gateway.name().0, self.pool.clone(), options);
+        let court = court.watched(live.clone());
         let court = match &self.packages {
             Some(packages) => court.with_packages(packages.clone()),
             None => court,
@@ -150,6 +186,20 @@ impl Trial {
         match self.session.take() {
             Some(session) => court.in_session(session),
             None => court,
+        }
+    }
+}
+
+/// Refuses what whoever holds it elsewhere could not get at.
+fn refuse_what_is_here(input: &Input, tape: &Tape) -> Result<(), Failure> {
+    cluster::refuse_tape(tape)?;
+    match &input.session {
+        None => Ok(()),
+        Some(name) => {
+            let message =
+                format!("the files of session `{name}` are on one machine, and not in a cluster");
+            Err(Failure::new(FailureKind::Usage, message)
+                .hint("run it here, without `--cluster`; or give it files with `--file`"))
         }
     }
 }

@@ -423,6 +423,39 @@ pub fn all() -> Vec<Setting> {
         Setting::new("serve.longest_request", size(1 << 10, 1 << 30), "the most that is read of one request")
             .default("32M")
             .trusted(),
+        Setting::new(
+            "cluster.servers",
+            Kind::Text,
+            "the NATS servers that keep runs and work for all machines, such as `nats://a,b,c`; without them all \
+             is done here",
+        )
+        .trusted(),
+        Setting::new("cluster.name", Kind::Text, "what the cluster is called on its servers")
+            .default("assize")
+            .trusted(),
+        Setting::new(
+            "cluster.replicas",
+            whole(1, 5),
+            "on how many servers everything is kept; 3 where three or more are named, else 1",
+        )
+        .trusted(),
+        Setting::new(
+            "cluster.needs",
+            Kind::Text,
+            "labels that a worker must have to do what is asked for here, such as `disk=fast, site=north`",
+        )
+        .trusted(),
+        Setting::new("cluster.credentials_file", Kind::Text, "a file of NATS credentials").trusted(),
+        Setting::new("cluster.user", Kind::Text, "who we are to the servers").trusted(),
+        Setting::new("cluster.password_env", Kind::Variable, "the environment variable with the password")
+            .default("NATS_PASSWORD")
+            .trusted(),
+        Setting::new("cluster.token_env", Kind::Variable, "the environment variable with a token, in place of both")
+            .default("NATS_TOKEN")
+            .trusted(),
+        Setting::new("cluster.ca_file", Kind::Text, "who vouches for the servers, in PEM").trusted(),
+        Setting::new("cluster.cert_file", Kind::Text, "our own certificate, in PEM").trusted(),
+        Setting::new("cluster.cert_key_file", Kind::Text, "and its key").trusted(),
         Setting::new("draft.keep_days", whole(1, 36_500), "how long what is settled can be undone")
             .default("30")
             .trusted(),

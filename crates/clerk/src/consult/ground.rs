@@ -9,24 +9,31 @@ use assize_store::Run;
 
 use super::plan::Input;
 use crate::Clerk;
-use crate::config::Config;
+use crate::cluster::Member;
+use crate::cluster::debates::{InCluster, Walls};
+use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
+use crate::walls::Chosen;
 use crate::{Listener, walls};
 
 /// Calls of one debate that are under way at once.
 const AT_ONCE: usize = 3;
 
+/// The most debates of one consultation that are held at once, unless the user says.
+const MOST: usize = 15;
+
 /// How many debates are held at once, unless the user says: no more than the provider answers side by side,
 /// and than there is memory for.
-pub(super) fn at_once(asked: Option<u32>, config: &Config, gateway: &Gateway) -> usize {
+pub(super) fn at_once(asked: Option<u32>, clerk: &Clerk, gateway: &Gateway) -> usize {
     if let Some(asked) = asked {
         return asked as usize;
     }
-    let most = sandboxes().clamp(1, 15);
+    // In a cluster they are held wherever there is memory.
+    let most = if clerk.member.is_some() { MOST } else { sandboxes().clamp(1, MOST) };
     if gateway.is_rehearsal() {
         return most;
     }
-    let calls = config.whole(&format!("{}.concurrency", gateway.name().0));
+    let calls = clerk.config.whole(&format!("{}.concurrency", gateway.name().0));
     let calls = calls.map_or(assize_gateway::Limits::default().concurrency, |calls| calls as usize);
     (calls / AT_ONCE).clamp(1, most)
 }
@@ -44,15 +51,15 @@ fn sandboxes() -> usize {
 /// Where debates can be held here.
 pub(super) enum Ground {
     Sandboxes {
-        manager: Arc<Manager>,
-        layer: Layer,
+        prepared: Prepared,
         may_do_without: bool,
-        why: String,
     },
     /// In this process, because no sandbox can be made.
     Here {
         why: String,
     },
+    /// Wherever in the cluster there is a sandbox for one.
+    Cluster(Arc<Member>),
 }
 
 impl Ground {
@@ -62,6 +69,9 @@ impl Ground {
         allow_in_process: bool,
     ) -> Result<Ground, Failure> {
         let Clerk { config, around, listener, .. } = clerk;
+        if let Some(member) = &clerk.member {
+            return Ok(Ground::Cluster(member.clone()));
+        }
         let named = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
         let may_do_without = !named || allow_in_process;
         let chosen = match walls::choose_for_debates(config, around, &spec_of(input)).await {
@@ -71,18 +81,8 @@ impl Ground {
                 return Err(failure.hint("`--allow-in-process` debates without a sandbox"));
             }
         };
-        let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
-        let prepared = async {
-            let manager = Arc::new(walls::manager(config, around, chosen.backend).await?);
-            let folder = around.cache_folder.join("programs");
-            let layer = install(&folder).map_err(|error| {
-                let message = format!("cannot use `{}`: {error}", folder.display());
-                Failure::new(FailureKind::Environment, message)
-            })?;
-            Ok::<_, Failure>((manager, layer))
-        };
-        match prepared.await {
-            Ok((manager, layer)) => Ok(Ground::Sandboxes { manager, layer, may_do_without, why }),
+        match Prepared::make(config, around, chosen).await {
+            Ok(prepared) => Ok(Ground::Sandboxes { prepared, may_do_without }),
             Err(failure) if may_do_without => Ok(Ground::without(&failure, &**listener)),
             Err(failure) => Err(failure),
         }
@@ -100,12 +100,19 @@ impl Ground {
     /// Where the debates of a run are held, and why there.
     pub(super) fn of_run(self, input: &Input, run: &Run, life: u64) -> Held {
         match self {
+            Ground::Cluster(member) => {
+                let debates = InCluster::new(member, run, spec_of(input));
+                let walls = Some(debates.walls.clone());
+                let why = "sandboxes of the cluster".to_owned();
+                Held { debates: Arc::new(debates), why, manager: None, walls }
+            }
             Ground::Here { why } => Held {
                 debates: Arc::new(InProcess { why: Some(why) }),
                 why: "no sandbox".to_owned(),
                 manager: None,
+                walls: None,
             },
-            Ground::Sandboxes { manager, layer, may_do_without, why } => {
+            Ground::Sandboxes { prepared: Prepared { manager, layer, why }, may_do_without } => {
                 let spec = spec_of(input);
                 let run = match life {
                     0 | 1 => run.id.to_string(),
@@ -113,9 +120,34 @@ impl Ground {
                 };
                 let own = Some(manager.clone());
                 let debates = InSandboxes { manager, spec, layer, run, may_do_without };
-                Held { debates: Arc::new(debates), why, manager: own }
+                Held { debates: Arc::new(debates), why, manager: own, walls: None }
             }
         }
+    }
+}
+
+/// All that it takes to hold debates in sandboxes.
+pub(crate) struct Prepared {
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) layer: Layer,
+    /// Which walls, and why those.
+    pub(crate) why: String,
+}
+
+impl Prepared {
+    pub(crate) async fn make(
+        config: &Config,
+        around: &Surroundings,
+        chosen: Chosen,
+    ) -> Result<Prepared, Failure> {
+        let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
+        let manager = Arc::new(walls::manager(config, around, chosen.backend).await?);
+        let folder = around.cache_folder.join("programs");
+        let layer = install(&folder).map_err(|error| {
+            let message = format!("cannot use `{}`: {error}", folder.display());
+            Failure::new(FailureKind::Environment, message)
+        })?;
+        Ok(Prepared { manager, layer, why })
     }
 }
 
@@ -136,4 +168,6 @@ pub(super) struct Held {
     pub(super) why: String,
     /// Who makes their sandboxes, to be closed in the end.
     pub(super) manager: Option<Arc<Manager>>,
+    /// Behind which walls they were held, where that is known afterwards.
+    pub(super) walls: Option<Arc<Walls>>,
 }

@@ -1,7 +1,7 @@
 //! A company's options on trial.
 
 mod estimate;
-mod ground;
+pub(crate) mod ground;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -22,9 +22,12 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
+use crate::cluster::debates::Walls;
+use crate::cluster::elsewhere::Elsewhere;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
-use crate::{Clerk, fork, kept};
+use crate::kept::Begin;
+use crate::{Clerk, cluster, fork, kept, reading};
 use ground::Ground;
 
 pub use plan::{Input, Plan};
@@ -74,6 +77,7 @@ pub struct Ready {
     chamber: Chamber,
     inherited: Vec<Record>,
     store: Arc<dyn Store>,
+    taped: Tape,
 }
 
 impl Ready {
@@ -98,14 +102,17 @@ impl Ready {
         for (role, other) in &others {
             models = models.with(role, other.clone());
         }
-        let input = plan.input(tape, &clerk.config, &gateway)?;
+        let mut input = plan.input(tape, &clerk.config, &gateway)?;
         refuse_too_much(&plan, &input)?;
-        let at_once = ground::at_once(parallel_moves, &clerk.config, &gateway);
+        let asked = parallel_moves.or(input.parallel_moves);
+        input.parallel_moves = asked;
+        let at_once = ground::at_once(asked, clerk, &gateway);
         let chamber = chamber(&plan, &input, models, at_once);
         let answered = inherited.iter().filter(|record| is_answer(record)).count() as u64;
         let estimate = estimate::estimate(&chamber, &gateway, &others, answered);
         let in_a_row = estimate::in_a_row(&chamber);
-        Ok(Ready { estimate, in_a_row, gateway, plan, input, chamber, inherited, store })
+        let taped = tape.clone();
+        Ok(Ready { estimate, in_a_row, gateway, plan, input, chamber, inherited, store, taped })
     }
 
     /// Whether nothing of it was ever begun.
@@ -126,33 +133,35 @@ impl Ready {
 
     /// Finds where debates can be held, and claims the run.
     pub async fn open(self, clerk: &Clerk, allow_in_process: bool) -> Result<Trial, Failure> {
-        let Ready { gateway, plan, input, mut chamber, inherited, store, .. } = self;
-        let ground = Ground::find(clerk, &input, allow_in_process).await?;
-        let new_run = || plan.new_run(&input);
-        let resumed = plan.resumed.clone();
-        let begun = kept::begin(store.clone(), resumed, plan.take_over, clerk, new_run);
-        let (run, journal) = begun.await?;
-        let held = ground.of_run(&input, &run, journal.life());
-        let (why, manager) = (held.why, held.manager);
-        chamber.debates = held.debates;
-        let banner = if gateway.is_rehearsal() { assize_consult::REHEARSED } else { "" };
-        let (kept_by, run_id) = (store.clone(), run.id.clone());
-        chamber.shelf = Some(Arc::new(WithTheRun { store: kept_by, run: run_id, banner }));
+        let Ready { gateway, plan, input, mut chamber, inherited, store, taped, .. } = self;
+        let begin = Begin {
+            store: store.clone(),
+            resumed: plan.resumed.clone(),
+            take_over: plan.take_over,
+            new: || plan.new_run(&input),
+        };
         let (calls, rounds) = (chamber.calls(), chamber.rounds);
-        let (journal, chamber) = (Arc::new(journal), Arc::new(chamber));
-        Ok(Trial {
-            run,
-            input,
-            gateway,
-            why,
-            calls,
-            rounds,
-            store,
-            chamber,
-            manager,
-            journal,
-            inherited,
-        })
+        let (run, why, held) = match clerk.others() {
+            Some(member) => {
+                cluster::refuse_tape(&taped)?;
+                let (run, elsewhere) = kept::put(clerk, member, begin).await?;
+                (run, cluster::HELD.to_owned(), Seat::Elsewhere(elsewhere))
+            }
+            None => {
+                let ground = Ground::find(clerk, &input, allow_in_process).await?;
+                let (run, journal) = kept::begin(clerk, begin).await?;
+                let held = ground.of_run(&input, &run, journal.life());
+                let (why, manager, walls) = (held.why, held.manager, held.walls);
+                chamber.debates = held.debates;
+                let banner = if gateway.is_rehearsal() { assize_consult::REHEARSED } else { "" };
+                let (kept_by, run_id) = (store.clone(), run.id.clone());
+                chamber.shelf = Some(Arc::new(WithTheRun { store: kept_by, run: run_id, banner }));
+                let chamber = Arc::new(chamber);
+                let here = Here { chamber, manager, walls, journal, inherited };
+                (run, why, Seat::Here(Box::new(here)))
+            }
+        };
+        Ok(Trial { run, input, gateway, why, calls, rounds, store, held })
     }
 }
 
@@ -190,9 +199,24 @@ pub struct Trial {
     pub calls: u64,
     pub rounds: u32,
     pub store: Arc<dyn Store>,
+    held: Seat,
+}
+
+/// Where it is held.
+#[derive(Debug)]
+enum Seat {
+    Here(Box<Here>),
+    Elsewhere(Elsewhere),
+}
+
+/// What it takes to hold it here.
+#[derive(Debug)]
+struct Here {
     chamber: Arc<Chamber>,
     /// Who makes the sandboxes of its debates.
     manager: Option<Arc<Manager>>,
+    /// Behind which walls they were held, where that is known afterwards.
+    walls: Option<Arc<Walls>>,
     journal: Arc<RunJournal>,
     /// What may be taken over from the run that it was forked from.
     inherited: Vec<Record>,
@@ -205,19 +229,38 @@ impl Trial {
         observer: Option<Observer>,
         cancel: Cancel,
     ) -> Result<Held<Report>, Broke> {
+        let here = match &mut self.held {
+            Seat::Here(here) => here,
+            Seat::Elsewhere(elsewhere) => {
+                let run = elsewhere.follow(observer, &**self.gateway.ledger(), cancel).await?;
+                let records = self.store.records(&run.id).await.map_err(Failure::from)?;
+                let lost = || Failure::new(FailureKind::Environment, "it has no report");
+                let report = reading::consulted(&run, &records)?.ok_or_else(lost)?;
+                if let Some(made) = &report.made {
+                    self.why.clone_from(&made.isolation);
+                }
+                return Ok(Held { came_to: report, kept: Ok(()) });
+            }
+        };
         trail::workflow_started(&self.run.title, self.gateway.name().0);
-        let graph = graph(self.chamber.clone())?;
-        let inherited = std::mem::take(&mut self.inherited);
-        let journal = Some(fork::journal(&self.run, &self.journal, inherited));
+        let graph = graph(here.chamber.clone())?;
+        let inherited = std::mem::take(&mut here.inherited);
+        let journal = Some(fork::journal(&self.run, &here.journal, inherited));
         let options = RunOptions { journal, observer, cancel, ..RunOptions::default() };
         let outcome = graph.run(ConsultState::new(self.input.company.clone()), options).await;
-        if let Some(manager) = &self.manager {
+        if let Some(manager) = &here.manager {
             // Nothing of theirs is left, however it ended.
             manager.close().await;
         }
         trail::workflow_completed(outcome.is_ok(), 1);
         match outcome {
-            Ok(state) => Ok(self.finish(Report::from(&state)).await),
+            Ok(state) => {
+                let journal = here.journal.clone();
+                if let Some(walls) = &here.walls {
+                    self.why = format!("the cluster: {}", walls.words());
+                }
+                Ok(self.finish(Report::from(&state), &journal).await)
+            }
             Err(error) => {
                 let told = match &error {
                     RunError::Cancelled { reason } => {
@@ -225,12 +268,12 @@ impl Trial {
                     }
                     error => Event::new("pipeline_failed", json!({"error": error.to_string()})),
                 };
-                Err(ended::broke(&self.journal, error, (KIND, &self.run.id), vec![told]).await)
+                Err(ended::broke(&here.journal, error, (KIND, &self.run.id), vec![told]).await)
             }
         }
     }
 
-    async fn finish(&self, mut report: Report) -> Held<Report> {
+    async fn finish(&self, mut report: Report, journal: &RunJournal) -> Held<Report> {
         report.made = Some(Made {
             run: self.run.id.to_string(),
             on: day_of(plan::now()).to_string(),
@@ -246,7 +289,7 @@ impl Trial {
                 verdict.remove("conversation_logs");
             }
         }
-        let kept = ended::done(&self.journal, result).await;
+        let kept = ended::done(journal, result).await;
         Held { came_to: report, kept }
     }
 }

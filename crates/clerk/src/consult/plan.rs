@@ -54,6 +54,9 @@ pub struct Input {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub region: Option<String>,
+    /// How many debates are held at once, where somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_moves: Option<u32>,
     pub temperature: f64,
     pub max_output_tokens: u32,
     pub context_window: Option<u64>,
@@ -315,6 +318,7 @@ impl Plan {
             image: self.shape.image.clone(),
             isolation: config.asked("sandbox.isolation").map(str::to_owned),
             region: config.text("consult.region").map(str::to_owned),
+            parallel_moves: None,
             temperature: config
                 .decimal("temperature")
                 .unwrap_or_else(|| Request::TEMPERATURE.into()),

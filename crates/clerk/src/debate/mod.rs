@@ -6,7 +6,8 @@ mod plan;
 use std::sync::Arc;
 
 use assize_debate::{
-    Company, DebateState, MoveDocument, Options, Personas, Verdict, graph, step_limit,
+    Company, DebateState, MoveDocument, Options, Personas, Verdict, conversation_logs, graph,
+    step_limit,
 };
 use assize_gateway::Gateway;
 use assize_graph::{Observer, Record, RunOptions};
@@ -15,9 +16,11 @@ use assize_types::{Cancel, trail};
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
+use crate::cluster::elsewhere::{Elsewhere, came_to};
 use crate::ended::{self, Broke, Held};
 use crate::failure::Failure;
-use crate::{Clerk, fork, kept};
+use crate::kept::Begin;
+use crate::{Clerk, cluster, fork, kept};
 
 pub use estimate::estimate;
 pub use plan::{Ask, Input, Plan};
@@ -33,6 +36,19 @@ pub struct Trial {
     pub gateway: Arc<Gateway>,
     /// What was spent on it before.
     pub already: Already,
+    held: Seat,
+}
+
+/// Where it is held.
+#[derive(Debug)]
+enum Seat {
+    Here(Box<Here>),
+    Elsewhere(Elsewhere),
+}
+
+/// What it takes to hold it here.
+#[derive(Debug)]
+struct Here {
     content: String,
     journal: Arc<RunJournal>,
     /// What may be taken over from the run that it was forked from.
@@ -54,12 +70,25 @@ impl Trial {
         };
         let gateway = choose::gateway(clerk, tape, already).await?;
         let input = plan.input(tape, &clerk.config, &gateway)?;
-        let new_run = || plan.new_run(&input);
-        let resumed = plan.resumed.clone();
-        let begun = kept::begin(store, resumed, plan.take_over, clerk, new_run);
-        let (run, journal) = begun.await?;
-        let (gateway, journal, content) = (Arc::new(gateway), Arc::new(journal), plan.content);
-        Ok(Trial { run, input, gateway, already, content, journal, inherited })
+        let begin = Begin {
+            store,
+            resumed: plan.resumed.clone(),
+            take_over: plan.take_over,
+            new: || plan.new_run(&input),
+        };
+        let (run, held) = match clerk.others() {
+            Some(member) => {
+                cluster::refuse_tape(tape)?;
+                let (run, elsewhere) = kept::put(clerk, member, begin).await?;
+                (run, Seat::Elsewhere(elsewhere))
+            }
+            None => {
+                let (run, journal) = kept::begin(clerk, begin).await?;
+                let content = plan.content.clone();
+                (run, Seat::Here(Box::new(Here { content, journal, inherited })))
+            }
+        };
+        Ok(Trial { run, input, gateway: Arc::new(gateway), already, held })
     }
 
     /// Runs it to its end, and writes that down.
@@ -68,6 +97,16 @@ impl Trial {
         observer: Option<Observer>,
         cancel: Cancel,
     ) -> Result<Held<Verdict>, Broke> {
+        let here = match &mut self.held {
+            Seat::Here(here) => here,
+            Seat::Elsewhere(elsewhere) => {
+                let run = elsewhere.follow(observer, &**self.gateway.ledger(), cancel).await?;
+                let records = elsewhere.store.records(&run.id).await.map_err(Failure::from)?;
+                let mut verdict: Verdict = came_to(&run)?;
+                verdict.conversation_logs = conversation_logs(&records);
+                return Ok(Held { came_to: verdict, kept: Ok(()) });
+            }
+        };
         trail::workflow_started(&self.run.title, self.gateway.name().0);
         let input = &self.input;
         let options = Options {
@@ -77,15 +116,15 @@ impl Trial {
             blind_scores: false,
         };
         let graph = graph(self.gateway.clone(), options)?;
-        let content = self.content.clone();
+        let content = here.content.clone();
         let document = MoveDocument { move_id: input.move_id.clone(), content };
         let company = Company { ticker: input.ticker.clone(), ..Company::default() };
         let state =
             DebateState::new(document, company, Arc::new(Personas::default()), input.rounds)
                 .changed(input.changes.clone());
-        let inherited = std::mem::take(&mut self.inherited);
+        let inherited = std::mem::take(&mut here.inherited);
         let options = RunOptions {
-            journal: Some(fork::journal(&self.run, &self.journal, inherited)),
+            journal: Some(fork::journal(&self.run, &here.journal, inherited)),
             observer,
             cancel,
             step_limit: step_limit(input.rounds),
@@ -97,7 +136,7 @@ impl Trial {
             Ok(state) => Verdict::from(state),
             Err(error) => {
                 let run = (KIND, &self.run.id);
-                return Err(ended::broke(&self.journal, error, run, Vec::new()).await);
+                return Err(ended::broke(&here.journal, error, run, Vec::new()).await);
             }
         };
         let mut result = json!(verdict);
@@ -105,7 +144,7 @@ impl Trial {
             // What was said is in the journal.
             result.remove("conversation_logs");
         }
-        let kept = ended::done(&self.journal, result).await;
+        let kept = ended::done(&here.journal, result).await;
         Ok(Held { came_to: verdict, kept })
     }
 }

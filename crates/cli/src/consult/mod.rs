@@ -44,7 +44,7 @@ pub(crate) async fn run(
     if let Some(folder) = &args.out {
         show::check_empty(folder)?;
     }
-    let clerk = clerk(config, around, args.quiet);
+    let mut clerk = clerk(config, around, args.quiet);
     let models = args.model.by_role();
     let again = args.again.go_on();
     // What cannot be consulted on leaves no store behind.
@@ -52,7 +52,7 @@ pub(crate) async fn run(
         (None, None) => Some(Plan::fresh(ask(&args)?, &clerk).await?),
         _ => None,
     };
-    let store = kept::open(config, around)?;
+    let store = kept::open_for(&mut clerk).await?;
     let plan = match (fresh, again, fork) {
         (Some(plan), ..) => plan,
         (None, _, Some(fork)) => Plan::forked(&fork, models, &*store).await?,

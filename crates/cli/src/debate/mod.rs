@@ -39,7 +39,7 @@ pub(crate) async fn run(
     if args.graph {
         return show_graph();
     }
-    let clerk = clerk(config, around, args.quiet);
+    let mut clerk = clerk(config, around, args.quiet);
     let tape = args.model.tape();
     let ask = Ask {
         document: document(&args, &cancel).await?,
@@ -59,7 +59,7 @@ pub(crate) async fn run(
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
         return show_estimate(&estimate, in_a_row, gateway.is_rehearsal(), args.json);
     }
-    let store = kept::open(config, around)?;
+    let store = kept::open_for(&mut clerk).await?;
     let plan = match (fresh, again, fork) {
         (Some(plan), ..) => plan,
         (None, _, Some(fork)) => Plan::forked(&fork, &ask, &*store).await?,

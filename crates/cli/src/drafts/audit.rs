@@ -23,7 +23,7 @@ pub(crate) async fn run(
     let args = match &command {
         AuditCommand::Verify { workspace, .. } | AuditCommand::Show { workspace, .. } => workspace,
     };
-    let Some(store) = kept::open_to_read(config, around)? else {
+    let Some(store) = kept::open_to_read(config, around).await? else {
         return without_store(&command, &super::workspace(args, around));
     };
     let desk = desk(args, around, store.clone(), super::options(config)?)?;

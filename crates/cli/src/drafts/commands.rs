@@ -31,7 +31,7 @@ pub(crate) async fn run(
             list(&book, json)
         }
         DraftsCommand::Show { draft, workspace, json } => {
-            let desk = seen(desk_to_see(&workspace, config, around)?)?;
+            let desk = seen(desk_to_see(&workspace, config, around).await?)?;
             let draft = find(&desk.book().await?, &draft)?;
             let bytes = desk.draft(&draft.name)?;
             let text = String::from_utf8_lossy(&bytes);
@@ -41,7 +41,7 @@ pub(crate) async fn run(
             terminal::out_untrusted(&text)
         }
         DraftsCommand::Diff { draft, workspace } => {
-            let desk = seen(desk_to_see(&workspace, config, around)?)?;
+            let desk = seen(desk_to_see(&workspace, config, around).await?)?;
             let draft = find(&desk.book().await?, &draft)?;
             let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
             let bytes = desk.draft(&draft.name)?;
@@ -53,7 +53,7 @@ pub(crate) async fn run(
             show::diff(&unified).iter().try_for_each(|line| out_line(line))
         }
         DraftsCommand::Clean { workspace, older_than, json } => {
-            let desk = desk_to_use(&workspace, config, around)?;
+            let desk = desk_to_use(&workspace, config, around).await?;
             let keep = older_than.unwrap_or_else(|| keep(config));
             let cleared = desk.sweep(&person(around), show::now(), keep).await?;
             if json {
@@ -66,11 +66,11 @@ pub(crate) async fn run(
             ))
         }
         DraftsCommand::Off { workspace } => {
-            let desk = desk_to_use(&workspace, config, around)?;
+            let desk = desk_to_use(&workspace, config, around).await?;
             switch(&desk, around, false).await
         }
         DraftsCommand::On { workspace } => {
-            let desk = desk_to_use(&workspace, config, around)?;
+            let desk = desk_to_use(&workspace, config, around).await?;
             switch(&desk, around, true).await
         }
     }

@@ -24,13 +24,13 @@ pub(crate) async fn run(
         }
         GateCommand::Show { submission, workspace, json } => {
             let id = number(&submission)?;
-            let desk = desk_to_see(&workspace, config, around)?.ok_or_else(|| no_such(id))?;
+            let desk = desk_to_see(&workspace, config, around).await?.ok_or_else(|| no_such(id))?;
             let book = desk.book().await?;
             let submission = book.submissions.get(&id).ok_or_else(|| no_such(id))?;
             if json { out_json(&as_json(&desk, submission)) } else { shown(&desk, submission) }
         }
         GateCommand::Accept { submissions, workspace, force } => {
-            let desk = desk_to_use(&workspace, config, around)?;
+            let desk = desk_to_use(&workspace, config, around).await?;
             let force = if force { Force::Yes } else { Force::No };
             for id in numbers(&submissions)? {
                 desk.accept(&person(around), id, force).await.map_err(|error| {
@@ -47,7 +47,7 @@ pub(crate) async fn run(
             Ok(())
         }
         GateCommand::Reject { submissions, workspace, reason } => {
-            let desk = desk_to_use(&workspace, config, around)?;
+            let desk = desk_to_use(&workspace, config, around).await?;
             for id in numbers(&submissions)? {
                 desk.reject(&person(around), id, &reason).await.map_err(|e| with_hint(e, None))?;
                 done(&desk, id, "rejected").await?;
@@ -55,7 +55,7 @@ pub(crate) async fn run(
             Ok(())
         }
         GateCommand::Undo { submissions, workspace } => {
-            let desk = desk_to_use(&workspace, config, around)?;
+            let desk = desk_to_use(&workspace, config, around).await?;
             for id in numbers(&submissions)? {
                 desk.undo(&person(around), id).await.map_err(|error| {
                     let hint = matches!(error, DeskError::Conflict(_)).then(|| {

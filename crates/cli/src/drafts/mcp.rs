@@ -23,7 +23,7 @@ pub(crate) async fn run(
     if args.tools == "code" {
         return code(&args, config, around, &cancel).await;
     }
-    let store = kept::open_safe(config, around)?;
+    let store = kept::open_safe(config, around).await?;
     let how = Options { verifier: Some(verifier(config, around)?), ..options(config)? };
     let desk = desk(&args.workspace, around, store, how)?;
     warn_of_contract(&desk);

@@ -74,21 +74,21 @@ pub(crate) fn warn_of_contract(desk: &Desk) {
 }
 
 /// The desk of a workspace, to change something at it.
-pub(crate) fn desk_to_use(
+pub(crate) async fn desk_to_use(
     args: &WorkspaceArgs,
     config: &Config,
     around: &Surroundings,
 ) -> Result<Arc<Desk>, Failure> {
-    desk(args, around, kept::open_safe(config, around)?, options(config)?)
+    desk(args, around, kept::open_safe(config, around).await?, options(config)?)
 }
 
 /// The desk of a workspace, to look at it; `None` where nothing was ever kept.
-pub(crate) fn desk_to_see(
+pub(crate) async fn desk_to_see(
     args: &WorkspaceArgs,
     config: &Config,
     around: &Surroundings,
 ) -> Result<Option<Arc<Desk>>, Failure> {
-    match kept::open_to_read(config, around)? {
+    match kept::open_to_read(config, around).await? {
         Some(store) => desk(args, around, store, options(config)?).map(Some),
         None => Ok(None),
     }
@@ -100,7 +100,7 @@ pub(crate) async fn book_to_see(
     config: &Config,
     around: &Surroundings,
 ) -> Result<Book, Failure> {
-    let Some(desk) = desk_to_see(args, config, around)? else { return Ok(Book::default()) };
+    let Some(desk) = desk_to_see(args, config, around).await? else { return Ok(Book::default()) };
     warn_of_contract(&desk);
     Ok(desk.book().await?)
 }

@@ -53,12 +53,12 @@ pub(crate) async fn run(
         None => Some(Plan::fresh(ask(&args, config, around, &cancel).await?, config)?),
         Some(_) => None,
     };
-    let store = kept::open(config, around)?;
+    let mut clerk = clerk(config, around, args.quiet);
+    let store = kept::open_for(&mut clerk).await?;
     let plan = match (fresh, args.again.go_on()) {
         (Some(plan), _) => plan,
         (None, again) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,
     };
-    let clerk = clerk(config, around, args.quiet);
     let mut trial = Trial::open(plan, &clerk, store.clone(), &args.model.tape()).await?;
     let named = |path: &PathBuf| walls::typed(around, path);
     trial.input.out = args.out.as_ref().map(named).or(trial.input.out);

@@ -25,17 +25,17 @@ pub(crate) async fn run(
     around: &Surroundings,
 ) -> Result<(), Failure> {
     let reading = || kept::open_to_read(config, around);
-    let named = |name: &str| {
-        let missing = kept::no_such_run(name);
-        reading().and_then(|store| store.ok_or(missing))
+    let named = async |name: &str| {
+        let store = reading().await?;
+        store.ok_or_else(|| kept::no_such_run(name))
     };
     match command {
         RunsCommand::List { kind, status, title, limit, json } => {
             let filter = RunFilter { kind, title, ..RunFilter::default() };
-            list(reading()?, filter, status, limit, json).await
+            list(reading().await?, filter, status, limit, json).await
         }
         RunsCommand::Show { run, transcripts, events, json } => {
-            let store = named(&run)?;
+            let store = named(&run).await?;
             let run = kept::find(&*store, &run).await?;
             show::show(&*store, run, transcripts, events, json).await
         }
@@ -43,22 +43,22 @@ pub(crate) async fn run(
             unreachable!("gone on with by the command that made it")
         }
         RunsCommand::Files { run, out, json } => {
-            let store = named(&run)?;
+            let store = named(&run).await?;
             let run = kept::find(&*store, &run).await?;
             files(&*store, &run, out.as_deref(), json).await
         }
         RunsCommand::Export { run, output } => {
-            let store = named(&run)?;
+            let store = named(&run).await?;
             let run = kept::find(&*store, &run).await?;
             export(&*store, run, output).await
         }
         RunsCommand::Cancel { run } => {
-            named(&run)?;
-            cancel(&*kept::open(config, around)?, &run).await
+            named(&run).await?;
+            cancel(&*kept::open(config, around).await?, &run).await
         }
         RunsCommand::Rm { runs, force } => {
-            named(runs.first().map_or("", String::as_str))?;
-            remove(kept::open(config, around)?, &runs, force).await
+            named(runs.first().map_or("", String::as_str)).await?;
+            remove(kept::open(config, around).await?, &runs, force).await
         }
     }
 }

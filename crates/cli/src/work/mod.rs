@@ -41,7 +41,7 @@ pub(crate) async fn run(
         None => Some(Plan::fresh(ask(&args, around, &cancel).await?)?),
         Some(_) => None,
     };
-    let store = kept::open_safe(config, around)?;
+    let store = kept::open_safe(config, around).await?;
     let plan = match (fresh, args.again.go_on()) {
         (Some(plan), _) => plan,
         (None, again) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,

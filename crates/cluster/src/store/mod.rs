@@ -32,6 +32,9 @@ use wire::{
     TurnKind, Used, Written, event_ids,
 };
 
+/// The streams that it is made of.
+pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, MESSAGES, AUDIT];
+
 /// What is kept in streams of NATS `JetStream`.
 #[derive(Debug)]
 pub struct ClusterStore {

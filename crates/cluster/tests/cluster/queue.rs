@@ -12,8 +12,8 @@ async fn queue(servers: &Servers) -> Queue {
     Cluster::connect(servers.options()).await.unwrap().queue().await.unwrap()
 }
 
-fn work(id: &str) -> Work {
-    Work { kind: "run".to_owned(), id: id.to_owned(), body: json!({"of": id}) }
+fn work(about: &str) -> Work {
+    Work { kind: "run".to_owned(), about: about.to_owned(), turn: 1, body: json!({"of": about}) }
 }
 
 fn able(isolations: &[&str], memory: u64) -> Abilities {
@@ -22,7 +22,7 @@ fn able(isolations: &[&str], memory: u64) -> Abilities {
 }
 
 fn needs(isolation: &str, memory: u64) -> Needs {
-    Needs { isolation: Some(isolation.to_owned()), memory, ..Needs::default() }
+    Needs { isolation: Some(isolation.to_owned()), memory, sandbox: true, ..Needs::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,13 +33,14 @@ async fn work_is_taken_once_by_who_can_do_it() {
     // Put twice, it is there once.
     here.put(&needs("jail", 256), &work("small")).await.unwrap();
     here.put(&needs("microvm", 2048), &work("large")).await.unwrap();
-    let first = here.take(&able(&["jail"], 512)).await.unwrap();
-    assert_eq!((first.work.id.as_str(), first.tries), ("small", 1));
+    let first = here.take(&able(&["jail"], 512), true).await.unwrap();
+    assert_eq!((first.work.about.as_str(), first.tries), ("small", 1));
     // There is nothing more for it, though something waits.
-    let none = tokio::time::timeout(Duration::from_secs(2), here.take(&able(&["jail"], 512))).await;
+    let none =
+        tokio::time::timeout(Duration::from_secs(2), here.take(&able(&["jail"], 512), true)).await;
     assert!(none.is_err(), "{none:?}");
     let too_small = able(&["jail", "microvm"], 1024);
-    let none = tokio::time::timeout(Duration::from_secs(2), there.take(&too_small)).await;
+    let none = tokio::time::timeout(Duration::from_secs(2), there.take(&too_small, true)).await;
     assert!(none.is_err(), "{none:?}");
     let lines = here.lines().await.unwrap();
     let line = |needs: &Needs| lines.iter().find(|line| line.needs == *needs).unwrap().clone();
@@ -47,7 +48,7 @@ async fn work_is_taken_once_by_who_can_do_it() {
     assert_eq!((large.waiting, large.under_way), (1, 0));
     let small = line(&needs("jail", 256));
     assert_eq!((small.waiting, small.under_way), (0, 1));
-    let second = there.take(&able(&["microvm"], 4096)).await.unwrap();
+    let second = there.take(&able(&["microvm"], 4096), true).await.unwrap();
     assert_eq!(second.work, work("large"));
     first.done().await;
     second.done().await;
@@ -55,11 +56,12 @@ async fn work_is_taken_once_by_who_can_do_it() {
         here.lines().await.unwrap().iter().map(|line| line.waiting + line.under_way).sum();
     assert_eq!(left, 0);
     // Whoever waits is woken.
-    let waiting = tokio::spawn(async move { there.take(&able(&["jail"], 512)).await.unwrap() });
+    let waiting =
+        tokio::spawn(async move { there.take(&able(&["jail"], 512), true).await.unwrap() });
     tokio::time::sleep(Duration::from_millis(300)).await;
     here.put(&needs("jail", 256), &work("next")).await.unwrap();
     let next = waiting.await.unwrap();
-    assert_eq!(next.work.id, "next");
+    assert_eq!(next.work.about, "next");
     next.done().await;
 }
 
@@ -69,17 +71,17 @@ async fn work_of_the_dead_comes_back_and_of_the_living_does_not() {
     let queue = queue(&servers).await;
     let all = able(&["jail"], 512);
     queue.put(&needs("jail", 1), &work("lost")).await.unwrap();
-    drop(queue.take(&all).await.unwrap());
-    let again = queue.take(&all).await.unwrap();
-    assert_eq!((again.work.id.as_str(), again.tries), ("lost", 2));
+    drop(queue.take(&all, true).await.unwrap());
+    let again = queue.take(&all, true).await.unwrap();
+    assert_eq!((again.work.about.as_str(), again.tries), ("lost", 2));
     // Who goes on keeps it, however long it takes.
-    let nobody = tokio::time::timeout(LEASE + LEASE / 2, queue.take(&all)).await;
+    let nobody = tokio::time::timeout(LEASE + LEASE / 2, queue.take(&all, true)).await;
     assert!(nobody.is_err(), "{nobody:?}");
     again.give_back(Duration::from_millis(100)).await;
-    let third = queue.take(&all).await.unwrap();
+    let third = queue.take(&all, true).await.unwrap();
     assert_eq!(third.tries, 3);
     third.give_up().await;
-    let gone = tokio::time::timeout(Duration::from_secs(2), queue.take(&all)).await;
+    let gone = tokio::time::timeout(Duration::from_secs(2), queue.take(&all, true)).await;
     assert!(gone.is_err(), "{gone:?}");
 }
 

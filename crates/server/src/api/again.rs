@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assize_clerk::choose::Tape;
-use assize_clerk::trial::{Trial, as_before, take_up};
+use assize_clerk::trial::{PARALLEL, Trial, as_before, take_up};
 use assize_clerk::{Clerk, ForkOf, GoOn, consult, debate};
 use assize_consult::At;
 use assize_store::{Run, RunStatus};
@@ -55,7 +55,7 @@ pub(crate) async fn resume(
     app.begin(None, Some(&id), move |mut clerk| async move {
         clerk.config = body.settings.applied(&clerk.config)?;
         let again = GoOn { run: run.id.to_string(), take_over: body.take_over };
-        Ok(take_up(&again, &clerk, store).await?)
+        Ok(take_up(&again, &clerk, store, PARALLEL).await?)
     })
     .await
 }

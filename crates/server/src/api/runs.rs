@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-use assize_clerk::kept::{self, Holder};
+use assize_clerk::kept::{self, Holder, Standing};
 use assize_clerk::{code, consult, debate, ended, eval, reading, work};
 use assize_debate::conversation_logs;
 use assize_gateway::{REHEARSAL_LABEL, Totals};
@@ -30,6 +30,8 @@ const USUAL: usize = 50;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
+    /// For a worker of the cluster
+    Waiting,
     /// Somebody works on it
     Running,
     /// Whoever worked on it is gone, and it can be taken up again
@@ -41,19 +43,20 @@ pub(crate) enum Status {
 
 impl Status {
     fn of(run: &Run) -> Status {
-        match run.status {
-            RunStatus::Running if Holder::of(run).is_none() => Status::Stopped,
-            RunStatus::Running => Status::Running,
-            RunStatus::Done => Status::Done,
-            RunStatus::Failed => Status::Failed,
-            RunStatus::Cancelled => Status::Cancelled,
+        match Standing::of(run) {
+            Standing::Waiting => Status::Waiting,
+            Standing::Running => Status::Running,
+            Standing::Stopped => Status::Stopped,
+            Standing::Done => Status::Done,
+            Standing::Failed => Status::Failed,
+            Standing::Cancelled => Status::Cancelled,
         }
     }
 
     /// As the store knows it.
     fn kept(self) -> RunStatus {
         match self {
-            Status::Running | Status::Stopped => RunStatus::Running,
+            Status::Waiting | Status::Running | Status::Stopped => RunStatus::Running,
             Status::Done => RunStatus::Done,
             Status::Failed => RunStatus::Failed,
             Status::Cancelled => RunStatus::Cancelled,

@@ -1,0 +1,335 @@
+//! Debates of a run that is held in one place, held wherever there is a sandbox for them.
+//!
+//! Whoever holds the run puts each debate on the queue and answers its questions, as it would in one process.
+//! Whoever takes it makes the sandbox, passes on what is asked there, and reports what it came to. Should they die,
+//! somebody else begins anew, and is answered at once what was answered before.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use assize_cluster::{Answering, Cluster, LEASE, MOST_TRIES, Needs, Unanswered, Work};
+use assize_consult::{DebateError, Debates, Desk, Hearing, Held, InSandboxes, Ticker};
+use assize_debate::Job;
+use assize_graph::{NodeError, RunError};
+use assize_llm::{ErrorKind, ModelError, Request, Response};
+use assize_sandbox::{Limits, Spec};
+use assize_store::{Run, RunId, RunStatus, StoreError};
+use assize_types::Cancel;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::worker::{Host, Outcome};
+use super::{DEBATE, Member, in_a_sandbox, needs_of};
+
+/// How soon somebody else may try what could not be done here.
+const ELSEWHERE: Duration = Duration::from_secs(1);
+
+/// A debate that is to be held.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct DebateWork {
+    run: RunId,
+    /// In which life of the run.
+    life: u64,
+    /// Under which name its questions are answered.
+    desk: String,
+    ticker: Ticker,
+    /// The walls that were asked for.
+    isolation: Option<String>,
+    image: Option<String>,
+    limits: Limits,
+}
+
+/// What whoever holds a debate says to whoever holds the run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Said {
+    /// What is it about?
+    Job,
+    Ask {
+        key: String,
+        request: Box<Request>,
+    },
+    /// It is over.
+    CameTo(CameTo),
+}
+
+/// What a debate came to.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CameTo {
+    /// Behind such walls.
+    Verdict {
+        held: Box<Held>,
+        walls: String,
+    },
+    Failed {
+        why: String,
+    },
+    /// So many have begun it that nobody else will.
+    GivenUp {
+        why: String,
+    },
+}
+
+/// Why a debate was not held to its end in the cluster.
+#[derive(Debug, thiserror::Error)]
+enum NotHeld {
+    #[error("{0}")]
+    Failed(String),
+    #[error("{MOST_TRIES} workers have begun the debate and none has ended it: {0}")]
+    GivenUp(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The walls behind which debates were held.
+#[derive(Debug, Default)]
+pub(crate) struct Walls(Mutex<BTreeSet<String>>);
+
+impl Walls {
+    fn note(&self, walls: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(walls);
+    }
+
+    /// All of them, in words.
+    pub(crate) fn words(&self) -> String {
+        let walls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        walls.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Debates in the sandboxes of a cluster.
+pub(crate) struct InCluster {
+    member: Arc<Member>,
+    run: RunId,
+    life: u64,
+    needs: Needs,
+    isolation: Option<String>,
+    spec: Spec,
+    pub(crate) walls: Arc<Walls>,
+}
+
+impl InCluster {
+    pub(crate) fn new(member: Arc<Member>, run: &Run, spec: Spec) -> InCluster {
+        InCluster {
+            member,
+            run: run.id.clone(),
+            life: run.epoch,
+            needs: in_a_sandbox(needs_of(run), run),
+            isolation: run.input["isolation"].as_str().map(str::to_owned),
+            spec,
+            walls: Arc::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Debates for InCluster {
+    async fn hold(
+        &self,
+        job: &Job,
+        ticker: &Ticker,
+        hearing: Arc<Hearing>,
+        cancel: &Cancel,
+    ) -> Result<Held, NodeError> {
+        let desk = format!("{}-{}-{}", self.run, self.life, job.move_document.move_id);
+        let (told, mut came) = mpsc::unbounded_channel();
+        let counter = Counter { job: json!(job), hearing: hearing.clone(), told };
+        let answered = self.member.cluster.answer(&desk, Arc::new(counter)).await;
+        let _open = answered.map_err(NotHeld::from)?;
+        let body = json!(DebateWork {
+            run: self.run.clone(),
+            life: self.life,
+            desk: desk.clone(),
+            ticker: ticker.clone(),
+            isolation: self.isolation.clone(),
+            image: self.spec.image.clone(),
+            limits: self.spec.limits.clone(),
+        });
+        let (mut turn, mut answers, mut remade) = (0, 0, Vec::new());
+        loop {
+            turn += 1;
+            let (kind, about, body) = (DEBATE.to_owned(), desk.clone(), body.clone());
+            let work = Work { kind, about, turn, body };
+            self.member.queue.put(&self.needs, &work).await.map_err(NotHeld::from)?;
+            let given_up = loop {
+                let came_to = tokio::select! {
+                    came_to = came.recv() => came_to,
+                    reason = cancel.cancelled() => {
+                        return Err(RunError::Cancelled { reason }.into());
+                    }
+                    () = tokio::time::sleep(LEASE) => None,
+                };
+                match came_to {
+                    Some(CameTo::Verdict { mut held, walls }) => {
+                        self.walls.note(walls);
+                        held.remade.splice(0..0, remade);
+                        return Ok(*held);
+                    }
+                    Some(CameTo::Failed { why }) => return Err(NotHeld::Failed(why).into()),
+                    Some(CameTo::GivenUp { why }) => break Some(why),
+                    None => {}
+                }
+                // Whoever took it may have taken us for dead, and let it go.
+                let waits = self.member.queue.has(DEBATE, &desk).await.map_err(NotHeld::from)?;
+                if !waits && came.is_empty() {
+                    break None;
+                }
+            };
+            if let Some(why) = given_up {
+                // Whoever gets on may break as often as it likes.
+                let now = hearing.begin();
+                if now <= answers {
+                    return Err(NotHeld::GivenUp(why).into());
+                }
+                answers = now;
+                remade.push(why);
+            }
+        }
+    }
+}
+
+/// Answers what is asked about one debate.
+struct Counter {
+    job: Value,
+    hearing: Arc<Hearing>,
+    told: mpsc::UnboundedSender<CameTo>,
+}
+
+#[async_trait]
+impl Answering for Counter {
+    async fn answer(&self, question: Value) -> Value {
+        match serde_json::from_value(question) {
+            Ok(Said::Job) => self.job.clone(),
+            Ok(Said::Ask { key, request }) => {
+                let answer = self.hearing.answer(&key, &request).await;
+                json!(answer.map_err(|error| (error.kind(), error.message().to_owned())))
+            }
+            Ok(Said::CameTo(came_to)) => {
+                // A second one says the same.
+                let _ = self.told.send(came_to);
+                Value::Null
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a question about a debate is not understood");
+                Value::Null
+            }
+        }
+    }
+}
+
+/// The desk of a run that is held elsewhere.
+struct Away {
+    cluster: Cluster,
+    desk: String,
+    /// Nobody is there any more.
+    gone: AtomicBool,
+}
+
+impl Away {
+    async fn say(&self, said: &Said) -> Result<Value, Unanswered> {
+        let answer = self.cluster.ask(&self.desk, &json!(said)).await;
+        if let Err(Unanswered::Gone) = answer {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl Desk for Away {
+    async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
+        let internal = |why: String| ModelError::new(ErrorKind::Internal, why);
+        let said = Said::Ask { key: key.to_owned(), request: Box::new(request.clone()) };
+        let answer = self.say(&said).await.map_err(|error| internal(error.to_string()))?;
+        let answer: Result<Response, (ErrorKind, String)> =
+            serde_json::from_value(answer).map_err(|error| internal(error.to_string()))?;
+        answer.map_err(|(kind, message)| ModelError::new(kind, message))
+    }
+}
+
+/// Holds a debate that somebody put on the queue.
+pub(super) async fn hold(host: &Host, work: DebateWork, tries: u64, cancel: &Cancel) -> Outcome {
+    match host.store.run(&work.run).await {
+        Ok(run) if run.status == RunStatus::Running && run.epoch == work.life => {}
+        // Whoever holds the run now has put it on the queue anew.
+        Ok(_) | Err(StoreError::NoSuchRun(_)) => return Outcome::Done,
+        Err(error) => return Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+    }
+    let desk = work.desk.clone();
+    let away = Away { cluster: host.member.cluster.clone(), desk, gone: AtomicBool::new(false) };
+    let away = Arc::new(away);
+    let came_to = match debate(host, &work, tries, &away, cancel).await {
+        Ok(came_to) => came_to,
+        Err(outcome) => return outcome,
+    };
+    // If nobody is there to be told, nobody waits for it.
+    match away.say(&Said::CameTo(came_to)).await {
+        Ok(_) | Err(Unanswered::Gone) => Outcome::Done,
+        Err(Unanswered::Failed(why)) => Outcome::NotHere { why, after: ELSEWHERE },
+    }
+}
+
+async fn debate(
+    host: &Host,
+    work: &DebateWork,
+    tries: u64,
+    away: &Arc<Away>,
+    cancel: &Cancel,
+) -> Result<CameTo, Outcome> {
+    // Nobody knows why those before did not come to an end.
+    if tries > MOST_TRIES {
+        return Ok(CameTo::GivenUp { why: "none of them said why".to_owned() });
+    }
+    let not_here = |why: String| match tries {
+        MOST_TRIES.. => Ok(CameTo::GivenUp { why }),
+        _ => Err(Outcome::NotHere { why, after: ELSEWHERE }),
+    };
+    let job = match away.say(&Said::Job).await {
+        Ok(job) => job,
+        Err(Unanswered::Gone) => return Err(Outcome::Done),
+        Err(Unanswered::Failed(why)) => return Ok(CameTo::Failed { why }),
+    };
+    let job: Job = match serde_json::from_value(job) {
+        Ok(job) => job,
+        Err(error) => return Ok(CameTo::Failed { why: error.to_string() }),
+    };
+    let spec = Spec { image: work.image.clone(), limits: work.limits.clone(), ..Spec::default() };
+    let ground = match host.ground(work.isolation.as_deref(), &spec).await {
+        Ok(ground) => ground,
+        Err(failure) => return not_here(failure.message().to_owned()),
+    };
+    let debates = InSandboxes {
+        manager: ground.manager.clone(),
+        layer: ground.layer.clone(),
+        spec,
+        run: format!("{}-{}-{}", work.run, work.life, host.member.id),
+        may_do_without: false,
+    };
+    let hearing = Arc::new(Hearing::new(away.clone(), &job));
+    let held = debates.hold(&job, &work.ticker, hearing, cancel).await;
+    if cancel.is_cancelled() {
+        return Err(Outcome::Paused);
+    }
+    match held {
+        Ok(held) => Ok(CameTo::Verdict { held: Box::new(held), walls: ground.why.clone() }),
+        // Whoever holds the run next puts it on the queue anew.
+        Err(_) if away.is_gone() => Err(Outcome::Done),
+        Err(NodeError::Stop(error)) => Ok(CameTo::Failed { why: error.to_string() }),
+        Err(NodeError::Failed(error)) => {
+            let why = error.to_string();
+            match error.downcast::<DebateError>() {
+                Ok(error) if error.is_infrastructure() => not_here(why),
+                _ => Ok(CameTo::Failed { why }),
+            }
+        }
+    }
+}

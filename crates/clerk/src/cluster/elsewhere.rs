@@ -1,0 +1,181 @@
+//! A run that somebody else in the cluster holds, as whoever asked for it sees it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_gateway::{Ledger, Settlement, Worst};
+use assize_graph::{EffectStage, Event, Key, Observer, Signal};
+use assize_store::{EventQuery, Log, Run, RunId, RunStatus, Store, StoreError};
+use assize_types::{Cancel, Cost, Money};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::ended::{self, Broke, PAUSED};
+use crate::failure::{Failure, FailureKind};
+use crate::{kept, reading};
+
+/// How often it is looked what was answered, where somebody watches.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// So many events are read at a time.
+const AT_ONCE: usize = 500;
+
+/// What was set aside for answers that others got.
+const NOTHING: Worst = Worst { tokens: 0, cost: Cost::Known(Money::ZERO) };
+
+/// A run that is held elsewhere.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) id: RunId,
+    /// Of the cluster.
+    pub(crate) servers: String,
+    /// What was told up to here is no news.
+    pub(crate) after: u64,
+}
+
+/// What was seen of it so far.
+struct Seen<'a> {
+    event: u64,
+    records: HashSet<Key>,
+    looked: Instant,
+    /// Where is counted what it took.
+    ledger: &'a dyn Ledger,
+}
+
+impl Elsewhere {
+    /// Follows it to its end, and counts what was spent on it.
+    ///
+    /// Whoever cancels this stops the run, wherever it is held; but a server that stops itself, which leaves it be.
+    pub(crate) async fn follow(
+        &self,
+        observer: Option<Observer>,
+        ledger: &dyn Ledger,
+        cancel: Cancel,
+    ) -> Result<Run, Broke> {
+        let before: HashSet<Key> = match self.after {
+            0 => HashSet::new(),
+            _ => {
+                let records = self.store.records(&self.id).await.map_err(Failure::from)?;
+                records.into_iter().map(|record| record.key).collect()
+            }
+        };
+        let mut seen = Seen { event: self.after, records: before, looked: Instant::now(), ledger };
+        let stopped = tokio::select! {
+            ended = self.until_it_ends(&mut seen, observer.as_ref()) => {
+                let run = ended.map_err(Failure::from)?;
+                return self.ended(run);
+            }
+            reason = cancel.cancelled() => reason,
+        };
+        let interrupted = Failure::new(FailureKind::Interrupted, stopped.clone());
+        if stopped == PAUSED {
+            return Err(Broke { failure: interrupted, go_on: None });
+        }
+        let run = self.store.run(&self.id).await.map_err(Failure::from)?;
+        if run.status == RunStatus::Running {
+            ended::cancel(&*self.store, &run).await.map_err(Failure::from)?;
+        }
+        let go_on = Some(self.how_to_resume());
+        Err(Broke { failure: interrupted, go_on })
+    }
+
+    fn how_to_resume(&self) -> String {
+        let Elsewhere { id, servers, .. } = self;
+        format!("kept as {id}; go on with `assize runs resume {id} --cluster {servers}`")
+    }
+
+    async fn until_it_ends(
+        &self,
+        seen: &mut Seen<'_>,
+        observer: Option<&Observer>,
+    ) -> Result<Run, StoreError> {
+        loop {
+            // First what there is, then how it stands, so that its last word is not missed.
+            let newest = self.store.last_event().await?;
+            if observer.is_some() && seen.looked.elapsed() >= LOOK {
+                self.tell_answers(seen, observer).await?;
+            }
+            if self.tell_events(seen, observer).await? {
+                self.tell_answers(seen, observer).await?;
+                return self.store.run(&self.id).await;
+            }
+            tokio::select! {
+                grown = self.store.grown(Log::Events, newest) => grown?,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Tells what was told since; whether it may be over.
+    async fn tell_events(
+        &self,
+        seen: &mut Seen<'_>,
+        observer: Option<&Observer>,
+    ) -> Result<bool, StoreError> {
+        let mut over = false;
+        loop {
+            let query =
+                EventQuery { runs: vec![self.id.clone()], after: seen.event, limit: AT_ONCE };
+            let events = self.store.events(query).await?;
+            let count = events.len();
+            for stored in events {
+                seen.event = stored.id;
+                if stored.name == "run_ended" {
+                    // It may have been taken up again since.
+                    over = self.store.run(&self.id).await?.status != RunStatus::Running;
+                }
+                let event = Event { name: stored.name, payload: stored.payload };
+                if let Some(observer) = observer {
+                    observer(&Signal::Event { id: Some(stored.id), event: &event });
+                }
+            }
+            if count < AT_ONCE {
+                return Ok(over);
+            }
+        }
+    }
+
+    /// Tells what was answered since, and counts it.
+    async fn tell_answers(
+        &self,
+        seen: &mut Seen<'_>,
+        observer: Option<&Observer>,
+    ) -> Result<(), StoreError> {
+        seen.looked = Instant::now();
+        for record in self.store.records(&self.id).await? {
+            if !seen.records.insert(record.key.clone()) {
+                continue;
+            }
+            if let Some(response) = kept::answer(&record) {
+                let (usage, cost) = (response.usage.unwrap_or_default(), response.cost);
+                seen.ledger.settle(NOTHING, Settlement::Spent { usage, cost });
+            }
+            if let Some(observer) = observer {
+                observer(&Signal::Effect { key: &record.key, stage: EffectStage::Recorded });
+            }
+        }
+        Ok(())
+    }
+
+    /// What it came to, or why it came to nothing.
+    fn ended(&self, run: Run) -> Result<Run, Broke> {
+        let why = || run.error.clone().unwrap_or_else(|| run.status.name().to_owned());
+        let go_on = Some(self.how_to_resume());
+        match run.status {
+            RunStatus::Done => Ok(run),
+            RunStatus::Cancelled => {
+                Err(Broke { failure: Failure::new(FailureKind::Interrupted, why()), go_on })
+            }
+            RunStatus::Failed | RunStatus::Running => {
+                Err(Broke { failure: Failure::new(FailureKind::Environment, why()), go_on })
+            }
+        }
+    }
+}
+
+/// What a run came to, in its own shape.
+pub(crate) fn came_to<T: DeserializeOwned>(run: &Run) -> Result<T, Broke> {
+    Ok(reading::result(run.result.clone().unwrap_or_default())?)
+}

@@ -1,0 +1,209 @@
+//! Taking part in a cluster: what is asked for here is put where all can see it, and done by whoever can.
+//!
+//! Whoever asks for a trial writes the run down and puts it on the queue, then [`elsewhere`] follows it to its end. A
+//! [`worker`] takes it and holds it as it would be held in one process; but for its debates, which it puts on the
+//! queue in their turn, so that each is held wherever there is a sandbox for it ([`debates`]). All questions to models
+//! are asked by whoever holds the run, so that one claim guards all that is spent on it.
+
+pub(crate) mod debates;
+pub(crate) mod elsewhere;
+pub mod live;
+pub mod status;
+pub mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_cluster::{Address, Cluster, Identification, Needs, Node, Options, Queue, Work};
+use assize_sandbox::{Limits, Wanted};
+use assize_store::{Run, RunId, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::choose::Tape;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::{code, eval, walls};
+
+/// How long a command waits for servers that do not answer. Servers and workers wait for good.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The work of holding a run.
+pub(crate) const RUN: &str = "run";
+
+/// The work of holding one debate of a run.
+pub(crate) const DEBATE: &str = "debate";
+
+/// Where the input of a run says what it needs of whoever does it.
+const NEEDS: &str = "needs";
+
+/// Where a trial is held that others hold.
+pub(crate) const HELD: &str = "by a worker of the cluster";
+
+/// This process as a part of a cluster.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub cluster: Cluster,
+    pub(crate) queue: Queue,
+    /// Like that of no other.
+    pub id: String,
+}
+
+/// Whether runs are kept and done in a cluster, by the settings.
+pub fn is_set(config: &Config) -> bool {
+    config.text("cluster.servers").is_some()
+}
+
+impl Member {
+    /// Joins the cluster of the settings. `for_good` says that its servers are waited for however long it takes.
+    pub async fn join(
+        config: &Config,
+        around: &Surroundings,
+        for_good: bool,
+    ) -> Result<(Arc<Member>, Arc<dyn Store>), Failure> {
+        let mut options = options(config, around)?;
+        options.patience = (!for_good).then_some(PATIENCE);
+        let cluster = Cluster::connect(options).await?;
+        let store = cluster.store().await?;
+        let queue = cluster.queue().await?;
+        let member = Member { cluster, queue, id: Node::new_id() };
+        Ok((Arc::new(member), Arc::new(store)))
+    }
+
+    /// Has a run held by whoever can, once in each of its lives.
+    pub(crate) async fn put(&self, run: &Run) -> Result<(), StoreError> {
+        let work = Work {
+            kind: RUN.to_owned(),
+            about: run.id.to_string(),
+            turn: run.epoch,
+            body: json!(RunWork { run: run.id.clone() }),
+        };
+        self.queue.put(&needs_of(run), &work).await
+    }
+}
+
+/// A run that is to be held.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RunWork {
+    run: RunId,
+}
+
+/// How the servers are reached, by the settings.
+pub fn options(config: &Config, around: &Surroundings) -> Result<Options, Failure> {
+    let wrong = |message: String| Failure::new(FailureKind::Settings, message);
+    let servers = config.text("cluster.servers").unwrap_or_default();
+    let address: Address = servers.parse().map_err(|error: assize_cluster::BadAddress| {
+        Failure::from_error(FailureKind::Settings, &error)
+    })?;
+    let file = |key: &str| config.text(key).map(|path| walls::typed(around, path.as_ref()));
+    let secret = |key: &str| {
+        let variable = config.text(key)?;
+        let value = around.environment.get(variable)?.trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    let user = match (config.text("cluster.user"), secret("cluster.password_env")) {
+        (Some(user), Some(password)) => Some((user.to_owned(), password)),
+        (Some(_), None) => {
+            let variable = config.text("cluster.password_env").unwrap_or_default();
+            return Err(wrong("`cluster.user` has no password".to_owned())
+                .hint(format!("set `{variable}` in the environment")));
+        }
+        (None, _) => None,
+    };
+    let certificate = match (file("cluster.cert_file"), file("cluster.cert_key_file")) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            let message = "`cluster.cert_file` and `cluster.cert_key_file` go together";
+            return Err(wrong(message.to_owned()));
+        }
+    };
+    let name = config.text("cluster.name").unwrap_or("assize").to_owned();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.len() > 60 || !name.chars().all(plain) {
+        let message =
+            format!("`cluster.name` is made of letters, digits, `-` and `_`, not `{name}`");
+        return Err(wrong(message));
+    }
+    let usual = if servers.split(',').count() >= 3 { 3 } else { 1 };
+    let replicas = config.whole("cluster.replicas").and_then(|count| usize::try_from(count).ok());
+    let identification = Identification {
+        credentials: file("cluster.credentials_file"),
+        token: secret("cluster.token_env"),
+        authority: file("cluster.ca_file"),
+        user,
+        certificate,
+    };
+    let replicas = replicas.unwrap_or(usual);
+    Ok(Options { address, identification, name, replicas, patience: None })
+}
+
+/// Refuses a tape: it is here, and whoever holds the trial is not.
+pub(crate) fn refuse_tape(tape: &Tape) -> Result<(), Failure> {
+    match tape {
+        Tape::None => Ok(()),
+        Tape::Record(_) | Tape::Replay(_) => {
+            let message = "calls are recorded and replayed on one machine, and not in a cluster";
+            Err(Failure::new(FailureKind::Usage, message).hint("do it here, without `--cluster`"))
+        }
+    }
+}
+
+/// Labels as they are typed: `disk=fast, site=north`.
+pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
+    let label = |text: &str| {
+        let (name, value) = text.split_once('=')?;
+        let (name, value) = (name.trim(), value.trim());
+        (!name.is_empty() && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+    };
+    let wrong = || {
+        let message = format!("`{typed}` is not like NAME=VALUE, with commas between them");
+        Failure::new(FailureKind::Usage, message)
+    };
+    typed.split(',').map(|text| label(text).ok_or_else(wrong)).collect()
+}
+
+/// Writes down with a run what it needs of whoever does it, by the settings.
+pub(crate) fn note_needs(input: &mut serde_json::Value, config: &Config) -> Result<(), Failure> {
+    let labels = config.text("cluster.needs").map(labels).transpose()?.unwrap_or_default();
+    if !labels.is_empty() {
+        input[NEEDS] = json!(labels);
+    }
+    Ok(())
+}
+
+/// What a run needs of whoever holds it.
+pub(crate) fn needs_of(run: &Run) -> Needs {
+    let labels = serde_json::from_value(run.input[NEEDS].clone()).unwrap_or_default();
+    let region = run.input["region"].as_str().map(str::to_owned);
+    let here = Needs { labels, region, ..Needs::default() };
+    // Programs are run where the run is held; debates wherever there is room for one.
+    match run.kind.as_str() {
+        code::KIND | eval::KIND => in_a_sandbox(here, run),
+        _ => here,
+    }
+}
+
+/// The same for what is done in a sandbox.
+pub(crate) fn in_a_sandbox(needs: Needs, run: &Run) -> Needs {
+    let limits: Option<Limits> = serde_json::from_value(run.input["limits"].clone()).ok();
+    let wanted = run.input["isolation"].as_str().and_then(|walls| walls.parse::<Wanted>().ok());
+    let isolation =
+        wanted.filter(|wanted| *wanted != Wanted::Auto).map(|wanted| wanted.to_string());
+    Needs {
+        sandbox: true,
+        isolation,
+        memory: limits.map_or(0, |limits| limits.memory >> 20),
+        ..needs
+    }
+}
+
+/// The walls that somebody can build, as they are asked for.
+pub(crate) fn isolations(available: &[assize_sandbox::Isolation]) -> Vec<String> {
+    use assize_sandbox::Isolation;
+    let exactly = available.iter().map(|isolation| Wanted::Exactly(*isolation));
+    let strongest = available.iter().max().copied();
+    let at_least = Isolation::ALL.into_iter().filter(|floor| Some(*floor) <= strongest);
+    exactly.chain(at_least.map(Wanted::AtLeast)).map(|wanted| wanted.to_string()).collect()
+}

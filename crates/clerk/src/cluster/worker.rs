@@ -1,0 +1,402 @@
+//! Whoever does what others put on the queue.
+//!
+//! A worker has so many sandboxes at once. Runs of programs and single debates take one each; runs that only ask
+//! models and wait take none, so that debates of many runs never wait for each other's runs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use assize_cluster::{Abilities, MOST_TRIES, Node, NodeRole, Taken, VERSION};
+use assize_sandbox::{Isolation, Spec};
+use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
+use assize_types::Cancel;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::task::TaskTracker;
+
+use super::debates::{self, DebateWork};
+use super::{DEBATE, Member, RUN, RunWork, live};
+use crate::consult::ground::Prepared;
+use crate::ended::{self, PAUSED};
+use crate::failure::{Failure, FailureKind};
+use crate::kept::{self, Holder};
+use crate::trial::{self, PARALLEL, Trial};
+use crate::{Clerk, GoOn, Role, eval, walls, work};
+
+/// The most runs that one worker holds at once which take no sandbox.
+const MOST_RUNS: usize = 64;
+
+/// How often it is looked whether a run was left behind.
+const SWEEP: Duration = Duration::from_secs(20);
+
+/// How soon somebody else may try what could not be done here.
+const ELSEWHERE: Duration = Duration::from_secs(2);
+
+/// What a worker offers.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// How many sandboxes it can have at once.
+    pub slots: u32,
+    pub labels: BTreeMap<String, String>,
+    pub region: Option<String>,
+}
+
+/// Whoever does what others put on the queue.
+#[derive(Debug)]
+pub struct Worker {
+    host: Arc<Host>,
+    node: watch::Sender<Node>,
+    /// Sandboxes that it can have.
+    slots: Arc<Semaphore>,
+    /// Runs that it can hold besides.
+    runs: Arc<Semaphore>,
+    tasks: TaskTracker,
+    /// Cancelled when it is to stop.
+    stop: Cancel,
+}
+
+/// What all that is done here shares.
+pub(super) struct Host {
+    pub(super) clerk: Clerk,
+    pub(super) member: Arc<Member>,
+    pub(super) store: Arc<dyn Store>,
+    /// What it takes to debate, by the walls that were asked for.
+    grounds: Mutex<HashMap<Option<String>, Arc<Prepared>>>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").finish_non_exhaustive()
+    }
+}
+
+/// How work ended here.
+pub(super) enum Outcome {
+    /// It is done, or nobody wants it any more.
+    Done,
+    /// It could not be done here; elsewhere it may be.
+    NotHere { why: String, after: Duration },
+    /// We are told to stop; somebody else can go on at once.
+    Paused,
+    /// Somebody else has it.
+    Lost,
+}
+
+/// A sandbox that is in use, as others see it.
+struct Busy<'a>(&'a watch::Sender<Node>);
+
+impl Busy<'_> {
+    fn begin(node: &watch::Sender<Node>) -> Busy<'_> {
+        node.send_modify(|node| node.busy += 1);
+        Busy(node)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|node| node.busy -= 1);
+    }
+}
+
+impl Host {
+    /// What it takes to debate behind such walls.
+    pub(super) async fn ground(
+        &self,
+        isolation: Option<&str>,
+        spec: &Spec,
+    ) -> Result<Arc<Prepared>, Failure> {
+        let mut grounds = self.grounds.lock().await;
+        let asked = isolation.map(str::to_owned);
+        if let Some(ground) = grounds.get(&asked) {
+            return Ok(ground.clone());
+        }
+        let Clerk { config, around, .. } = &self.clerk;
+        let wanted = asked.clone().map(|walls| ("sandbox.isolation", walls));
+        let config = config.asked_for(wanted.as_slice())?;
+        let chosen = walls::choose_for_debates(&config, around, spec).await?;
+        let ground = Arc::new(Prepared::make(&config, around, chosen).await?);
+        grounds.insert(asked, ground.clone());
+        Ok(ground)
+    }
+
+    /// Removes all sandboxes.
+    async fn close(&self) {
+        for ground in self.grounds.lock().await.values() {
+            ground.manager.close().await;
+        }
+    }
+}
+
+impl Worker {
+    /// Joins a cluster, and finds out what can be done here.
+    pub async fn join(mut clerk: Clerk, offer: Offer) -> Result<Worker, Failure> {
+        clerk.config.refuse_withheld()?;
+        if !super::is_set(&clerk.config) {
+            let message = "a worker works for a cluster, and none is named";
+            return Err(Failure::new(FailureKind::Usage, message)
+                .hint("name its servers: `--cluster nats://a,b,c`"));
+        }
+        let isolations = walls::available(&clerk.config, &clerk.around).await?;
+        let (member, store) = Member::join(&clerk.config, &clerk.around, true).await?;
+        clerk.role = Role::Worker;
+        clerk.member = Some(member.clone());
+        let node = watch::Sender::new(describe(&member, &offer, &isolations));
+        let slots = Arc::new(Semaphore::new(offer.slots as usize));
+        let host = Host { clerk, member, store, grounds: Mutex::default() };
+        Ok(Worker {
+            host: Arc::new(host),
+            node,
+            slots,
+            runs: Arc::new(Semaphore::new(MOST_RUNS)),
+            tasks: TaskTracker::new(),
+            stop: Cancel::new(),
+        })
+    }
+
+    /// What it is to others.
+    pub fn node(&self) -> Node {
+        self.node.borrow().clone()
+    }
+
+    /// Does what there is to do, until it is told to stop. What is under way then goes on elsewhere.
+    pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
+        let _here = self.host.member.cluster.announce(self.node.subscribe()).await?;
+        let worker = Arc::new(self);
+        let ended = tokio::select! {
+            ended = worker.clone().take_all(true) => ended,
+            ended = worker.clone().take_all(false) => ended,
+            () = worker.sweep() => Ok(()),
+            _ = cancel.cancelled() => Ok(()),
+        };
+        worker.stop.cancel(PAUSED);
+        worker.tasks.close();
+        worker.tasks.wait().await;
+        worker.host.close().await;
+        Ok(ended?)
+    }
+
+    /// Takes what needs a sandbox, or what needs none, as long as there is room.
+    async fn take_all(self: Arc<Self>, sandbox: bool) -> Result<(), StoreError> {
+        let room = if sandbox { &self.slots } else { &self.runs };
+        loop {
+            let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
+            let abilities = self.node.borrow().abilities.clone();
+            let taken = self.host.member.queue.take(&abilities, sandbox).await?;
+            let worker = self.clone();
+            self.tasks.spawn(async move { worker.work(taken, place, sandbox).await });
+        }
+    }
+
+    async fn work(&self, taken: Taken, place: OwnedSemaphorePermit, sandbox: bool) {
+        let _busy = sandbox.then(|| Busy::begin(&self.node));
+        let (what, tries) = (taken.work.to_string(), taken.tries);
+        tracing::info!(work = what, tries, "taken");
+        let outcome = match taken.work.kind.as_str() {
+            RUN => match serde_json::from_value(taken.work.body.clone()) {
+                Ok(RunWork { run }) => self.hold_run(&run, tries).await,
+                Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+            },
+            DEBATE => match serde_json::from_value::<DebateWork>(taken.work.body.clone()) {
+                Ok(work) => debates::hold(&self.host, work, tries, &self.stop).await,
+                Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+            },
+            other => {
+                let why = format!("nobody here knows work of the kind `{other}`");
+                Outcome::NotHere { why, after: ELSEWHERE }
+            }
+        };
+        match outcome {
+            Outcome::Done => taken.done().await,
+            Outcome::Paused => taken.give_back(Duration::ZERO).await,
+            Outcome::NotHere { why, after } => {
+                self.host.clerk.listener.warn(&format!("{what} is not done here: {why}"));
+                taken.give_back(after).await;
+            }
+            // Our word would count for whoever has it.
+            Outcome::Lost => drop(taken),
+        }
+        drop(place);
+    }
+
+    /// Holds a run to its end, if nobody else does.
+    async fn hold_run(&self, id: &RunId, tries: u64) -> Outcome {
+        match self.try_to_hold(id, tries).await {
+            Ok(outcome) => outcome,
+            Err(StoreError::NoSuchRun(_) | StoreError::Done(_)) => Outcome::Done,
+            Err(StoreError::Fenced(_)) => Outcome::Lost,
+            Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+        }
+    }
+
+    async fn try_to_hold(&self, id: &RunId, tries: u64) -> Result<Outcome, StoreError> {
+        let Host { clerk, member, store, .. } = &*self.host;
+        let run = store.run(id).await?;
+        if run.status != RunStatus::Running {
+            return Ok(Outcome::Done);
+        }
+        if !Holder::waits(&run) {
+            let last = Holder::last(&run);
+            if self.is_alive(last.as_ref()).await? {
+                // It was put on the queue twice, or whoever holds it was silent for a while.
+                return Ok(Outcome::Done);
+            }
+            // From here on whoever held it is told so, should they not be dead after all.
+            let nobody = last.clone().unwrap_or_else(|| Holder::of_clerk(clerk)).released();
+            let claim = store.claim(id, &nobody.to_text(), Some(run.epoch)).await?;
+            let records = store.records(id).await?.len();
+            if last.and_then(|last| last.records).is_some_and(|before| records > before) {
+                // Whoever gets on may die as often as they like: it is counted anew.
+                member.put(&Run { epoch: claim.epoch, ..run }).await?;
+                return Ok(Outcome::Done);
+            }
+        }
+        if tries > MOST_TRIES {
+            let why = format!(
+                "{MOST_TRIES} workers have begun it, one after the other, and none got on with it or said why"
+            );
+            ended::fail(&**store, id, &why).await;
+            return Ok(Outcome::Done);
+        }
+        let more = self.more_places(&run);
+        let parallel = u32::try_from(1 + more.len()).unwrap_or(1);
+        let again = GoOn { run: id.to_string(), take_over: false };
+        match trial::take_up(&again, clerk, store.clone(), parallel).await {
+            Ok(trial) => Ok(self.hold(trial).await),
+            Err(failure) if tries >= MOST_TRIES => {
+                let why = format!("no worker could begin it: {}", failure.message());
+                ended::fail(&**store, id, &why).await;
+                Ok(Outcome::Done)
+            }
+            Err(failure) => {
+                Ok(Outcome::NotHere { why: failure.message().to_owned(), after: ELSEWHERE })
+            }
+        }
+    }
+
+    /// Whether whoever held a run still does.
+    async fn is_alive(&self, last: Option<&Holder>) -> Result<bool, StoreError> {
+        match last.and_then(|last| last.node.as_ref()) {
+            Some(node) => self.host.member.cluster.is_there(node).await,
+            None => Ok(false),
+        }
+    }
+
+    /// More sandboxes for what can use several at once, as far as they are free.
+    fn more_places(&self, run: &Run) -> Vec<OwnedSemaphorePermit> {
+        let wanted = if run.kind == eval::KIND { PARALLEL - 1 } else { 0 };
+        (0..wanted).map_while(|_| self.slots.clone().try_acquire_owned().ok()).collect()
+    }
+
+    async fn hold(&self, mut trial: Box<dyn Trial>) -> Outcome {
+        let Host { clerk, member, store, .. } = &*self.host;
+        let (id, life) = (trial.run().id.clone(), trial.run().epoch);
+        let _watched = match trial.live() {
+            Some(live) => live::show(member, &id, live.clone()).await.ok(),
+            None => None,
+        };
+        let held = std::panic::AssertUnwindSafe(trial.hold(self.stop.child()));
+        let held = futures_util::FutureExt::catch_unwind(held).await;
+        let paused = match held {
+            Ok(Ok(())) => return Outcome::Done,
+            Ok(Err(broke)) if broke.failure.message() == PAUSED => true,
+            Ok(Err(broke)) => {
+                tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
+                false
+            }
+            Err(_) => {
+                ended::note_panic(&**store, &id).await;
+                false
+            }
+        };
+        match store.run(&id).await {
+            Ok(run) if run.status != RunStatus::Running => Outcome::Done,
+            Ok(run) if run.epoch != life => Outcome::Lost,
+            Ok(_) => {
+                kept::let_go(&**store, &id, life, Holder::of_clerk(clerk)).await;
+                let why = "its last word could not be written down".to_owned();
+                if paused { Outcome::Paused } else { Outcome::NotHere { why, after: ELSEWHERE } }
+            }
+            Err(StoreError::NoSuchRun(_)) => Outcome::Done,
+            Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+        }
+    }
+
+    /// Puts on the queue what was left behind: by those who died before they had put it there, and the like.
+    async fn sweep(&self) {
+        let mut before: HashMap<RunId, u64> = HashMap::new();
+        loop {
+            // Not all at once.
+            tokio::time::sleep(SWEEP.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+            match self.sweep_once(&before).await {
+                Ok(seen) => before = seen,
+                Err(error) => tracing::warn!(%error, "runs that were left behind were not found"),
+            }
+        }
+    }
+
+    /// The runs that are under way, each in its life: those that were before, and nobody has, are put on the queue.
+    async fn sweep_once(
+        &self,
+        before: &HashMap<RunId, u64>,
+    ) -> Result<HashMap<RunId, u64>, StoreError> {
+        let Host { member, store, .. } = &*self.host;
+        let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
+        let mut seen = HashMap::new();
+        for run in store.runs(filter).await? {
+            let last = Holder::last(&run);
+            let ours = last.as_ref().is_some_and(|last| last.node.is_some());
+            if !ours || run.kind == work::KIND {
+                continue;
+            }
+            seen.insert(run.id.clone(), run.epoch);
+            if before.get(&run.id) != Some(&run.epoch)
+                || member.queue.has(RUN, run.id.as_str()).await?
+            {
+                continue;
+            }
+            if Holder::waits(&run) || !self.is_alive(last.as_ref()).await? {
+                tracing::info!(run = %run.id, "put on the queue again");
+                member.put(&run).await?;
+            }
+        }
+        Ok(seen)
+    }
+}
+
+/// What a worker is to others.
+fn describe(member: &Member, offer: &Offer, isolations: &[Isolation]) -> Node {
+    let memory = memory() / u64::from(offer.slots.max(1));
+    let abilities = Abilities {
+        isolations: super::isolations(isolations),
+        memory,
+        labels: offer.labels.clone(),
+        region: offer.region.clone(),
+    };
+    node(member, NodeRole::Worker, offer.slots, abilities)
+}
+
+/// This process as others see it.
+pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -> Node {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    Node {
+        id: member.id.clone(),
+        role,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        speaks: VERSION,
+        host: host.trim().to_owned(),
+        pid: std::process::id(),
+        since: u64::try_from(since).unwrap_or(u64::MAX),
+        slots,
+        busy: 0,
+        abilities,
+    }
+}
+
+/// Memory of this machine, in megabytes.
+fn memory() -> u64 {
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let all = known.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let all = all.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    all.map_or(u64::MAX, |kibibytes| kibibytes >> 10)
+}

@@ -1,0 +1,44 @@
+//! `assize worker`: does what others put on the queue of a cluster.
+
+use assize_clerk::cluster::labels;
+use assize_clerk::cluster::worker::{Offer, Worker};
+use assize_types::Cancel;
+use serde_json::json;
+
+use crate::args::WorkerArgs;
+use crate::config::{Config, Surroundings};
+use crate::failure::Failure;
+use crate::terminal::{note, out_json};
+use crate::until_cancelled;
+use crate::voice::clerk;
+
+pub(crate) async fn run(
+    args: WorkerArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: Cancel,
+) -> Result<(), Failure> {
+    let labels = match args.labels.is_empty() {
+        true => std::collections::BTreeMap::new(),
+        false => labels(&args.labels.join(","))?,
+    };
+    let offer = Offer { slots: args.slots, labels, region: args.region.clone() };
+    let joining = Worker::join(clerk(config, around, false), offer);
+    let worker = until_cancelled(&cancel, joining).await?;
+    let node = worker.node();
+    if args.json {
+        out_json(&json!(node))?;
+    } else {
+        let isolations = node.abilities.isolations.iter().filter(|walls| !walls.contains('='));
+        let isolations: Vec<&str> = isolations.map(String::as_str).collect();
+        let slots = if node.slots == 1 { "sandbox" } else { "sandboxes" };
+        note(&format!(
+            "worker {} has {} {slots} of {} MB each ({}); Ctrl-C stops it, and what is under way goes on elsewhere",
+            node.id,
+            node.slots,
+            node.abilities.memory,
+            isolations.join(", "),
+        ));
+    }
+    worker.run(cancel).await
+}

@@ -1,0 +1,78 @@
+//! How the servers keep what is written to them.
+
+use assize_store::StoreError;
+use serde::Serialize;
+
+use crate::Cluster;
+use crate::error::{Trouble, trouble};
+use crate::link::Link;
+use crate::queue::WORK;
+use crate::store::STREAMS;
+
+/// A stream, and how far its copies are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stream {
+    pub name: String,
+    pub messages: u64,
+    pub bytes: u64,
+    /// The server that decides, if there is one; none where it is kept on one alone that is no part of a cluster.
+    pub leader: Option<String>,
+    pub copies: Vec<Copy>,
+    /// Seconds since the oldest message was written.
+    pub oldest: Option<u64>,
+}
+
+/// What another server has of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Copy {
+    pub server: String,
+    /// Whether it has all.
+    pub current: bool,
+    pub offline: bool,
+    /// How many messages it is behind.
+    pub behind: u64,
+}
+
+impl Cluster {
+    /// How the servers keep what is written to them.
+    ///
+    /// # Errors
+    /// When they refuse to say.
+    pub async fn streams(&self) -> Result<Vec<Stream>, StoreError> {
+        let mut all = Vec::new();
+        for name in STREAMS.into_iter().chain([WORK]) {
+            let mut patience = self.link.patience();
+            all.push(loop {
+                if let Some(stream) = patience.heed(stream(&self.link, name).await).await? {
+                    break stream;
+                }
+            });
+        }
+        Ok(all)
+    }
+}
+
+async fn stream(link: &Link, name: &str) -> Result<Stream, Trouble> {
+    let info = link.stream(name).await?.get_info().await.map_err(|error| trouble(&error))?;
+    let copy = |peer: &async_nats::jetstream::stream::PeerInfo| Copy {
+        server: peer.name.clone(),
+        current: peer.current,
+        offline: peer.offline,
+        behind: peer.lag.unwrap_or_default(),
+    };
+    let cluster = info.cluster.as_ref();
+    let first = info.state.first_timestamp.unix_timestamp();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.unwrap_or_default().as_secs()).unwrap_or(i64::MAX);
+    let old = u64::try_from(now.saturating_sub(first)).unwrap_or_default();
+    Ok(Stream {
+        name: name.to_owned(),
+        messages: info.state.messages,
+        bytes: info.state.bytes,
+        leader: cluster.and_then(|cluster| cluster.leader.clone()),
+        copies: cluster
+            .map(|cluster| cluster.replicas.iter().map(copy).collect())
+            .unwrap_or_default(),
+        oldest: (info.state.messages > 0).then_some(old),
+    })
+}
