@@ -14,11 +14,11 @@ use assize_llm::ModelError;
 use assize_types::Money;
 use assize_types::text::harmless;
 
-use crate::Clerk;
-use crate::Listener;
+use crate::cluster::account::KeptLedger;
 use crate::config::settings::{REHEARSAL, nearest};
 use crate::config::{Config, Source};
 use crate::failure::{Failure, FailureKind};
+use crate::{Clerk, Listener};
 
 /// How long a local Ollama may take to say that it is there.
 const OLLAMA_PATIENCE: Duration = Duration::from_secs(2);
@@ -159,7 +159,7 @@ pub async fn gateways(
 ) -> Result<(Gateway, BTreeMap<String, Gateway>), Failure> {
     let config = &clerk.config;
     config.refuse_withheld()?;
-    let mut options = options(config, clerk.listener.clone(), already)?;
+    let mut options = options(clerk, already)?;
     if let Tape::Replay(path) = tape {
         let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
         let named = |key: &str| config.asked(key).map(str::to_owned);
@@ -215,11 +215,8 @@ pub async fn gateways(
     }
 }
 
-fn options(
-    config: &Config,
-    listener: Arc<dyn Listener>,
-    already: Already,
-) -> Result<Options, Failure> {
+fn options(clerk: &Clerk, already: Already) -> Result<Options, Failure> {
+    let (config, listener) = (&clerk.config, clerk.listener.clone());
     let seconds =
         |key: &str, default: Duration| config.whole(key).map_or(default, Duration::from_secs);
     let policy = RetryPolicy::default();
@@ -235,7 +232,10 @@ fn options(
             deadline: seconds("gateway.deadline_seconds", policy.deadline),
             ..policy
         },
-        ledger: Arc::new(MemoryLedger::new(caps)),
+        ledger: match &clerk.account {
+            Some(account) => Arc::new(KeptLedger::new(caps, account.clone())),
+            None => Arc::new(MemoryLedger::new(caps)),
+        },
         observer: Some(Arc::new(move |event: &Event| tell(&*listener, event))),
         script: Some(Arc::new(|request| {
             let words = |known: Result<String, ModelError>| known.map(Recital::from);

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
+use crate::cluster::account::Lost;
 use crate::cluster::elsewhere::Elsewhere;
 use crate::cluster::{self, Member};
 use crate::config::{Config, Surroundings};
@@ -340,8 +341,9 @@ pub fn spent(run: &Run, own: &[Record], inherited: &[Record]) -> Already {
         cost: budget["max_cost"].as_f64().and_then(Money::from_dollars),
         tokens: budget["max_tokens"].as_u64(),
     };
-    let Totals { cost, usage, .. } = answered(own, inherited);
-    Already { caps, cost, tokens: usage.total() }
+    let Totals { cost, usage, lost_cost, lost_tokens, .. } = answered(own, inherited);
+    let tokens = usage.total().saturating_add(lost_tokens);
+    Already { caps, cost: cost + lost_cost, tokens }
 }
 
 /// What the answers came to that a run got itself, by what is kept of them.
@@ -349,6 +351,7 @@ pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
     let inherited: HashMap<&Key, &Record> =
         inherited.iter().map(|record| (&record.key, record)).collect();
     let mut totals = Totals::default();
+    let all = own;
     let own = own.iter().filter(|record| inherited.get(&record.key) != Some(record));
     for response in own.filter_map(answer) {
         totals.calls += 1;
@@ -357,6 +360,11 @@ pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
             Some(cost) => totals.cost += cost,
             None => totals.unpriced_calls += 1,
         }
+    }
+    if let Some(lost) = Lost::recorded(all) {
+        totals.lost_calls = lost.calls;
+        totals.lost_cost = lost.cost;
+        totals.lost_tokens = lost.tokens;
     }
     totals
 }
@@ -391,6 +399,9 @@ pub async fn begin(
         holder.records = Some(store.records(&run.id).await?.len());
     }
     let (run, claim) = claim(clerk, begin, &holder).await?;
+    if let Some(account) = &clerk.account {
+        account.begin(claim.clone());
+    }
     let journal = match is_new {
         true => RunJournal::fresh(store, claim),
         false => RunJournal::open(store, claim).await?,

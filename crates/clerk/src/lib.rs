@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use assize_store::Once;
 use cluster::Member;
+use cluster::account::Account;
 use serde::{Deserialize, Serialize};
 
 pub use config::{Config, Surroundings};
@@ -61,6 +62,8 @@ pub struct Clerk {
     pub member: Option<Arc<Member>>,
     /// Under what this one trial was asked for.
     pub once: Option<Once>,
+    /// Where what is spent on this one trial is kept, in a cluster.
+    pub account: Option<Arc<Account>>,
 }
 
 /// What the process that works on a run is.

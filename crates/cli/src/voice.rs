@@ -31,7 +31,7 @@ impl Listener for Voice {
 pub(crate) fn clerk(config: &Config, around: &Surroundings, quiet: bool) -> Clerk {
     let (config, around) = (config.clone(), around.clone());
     let listener = Arc::new(Voice { quiet });
-    Clerk { config, around, listener, role: Role::Command, member: None, once: None }
+    Clerk { config, around, listener, role: Role::Command, member: None, once: None, account: None }
 }
 
 /// Says what a trial took that broke off, and how to go on with it.

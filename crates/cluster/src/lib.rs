@@ -22,7 +22,7 @@ pub use asking::{Answering, Unanswered};
 pub use link::Options;
 pub use nodes::{Node, NodeRole};
 pub use queue::{Abilities, LEASE, Line, MOST_TRIES, Needs, Queue, Taken, Work};
-pub use store::ClusterStore;
+pub use store::{CallState, ClusterStore, Noted};
 pub use streams::{Copy, Stream};
 
 /// What is written to the servers is of this version. A cluster of a later one is not for us.

@@ -146,7 +146,13 @@ impl Link {
                             note(&complaint, Some("no server is connected".into()))
                         }
                         Event::ServerError(error) => note(&complaint, Some(error.to_string())),
-                        Event::ClientError(error) => note(&complaint, Some(error.to_string())),
+                        Event::ClientError(error) => {
+                            let words = error.to_string();
+                            // That is all that it says where there is nobody.
+                            let nobody = words.ends_with("IO error");
+                            let nobody = nobody.then(|| "nobody answers there".to_owned());
+                            note(&complaint, Some(nobody.unwrap_or(words)));
+                        }
                         _ => {}
                     }
                 }

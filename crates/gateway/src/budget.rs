@@ -90,6 +90,8 @@ pub enum BudgetError {
     Tokens { cap: u64, spent: u64, worst: u64 },
     #[error("a cost limit cannot be kept with a model whose price is unknown")]
     NoPrice,
+    #[error("no call is made that cannot be noted before: {0}")]
+    NotNoted(String),
 }
 
 /// Keeps the account. A cluster shares one; a single process has a [`MemoryLedger`].
@@ -98,8 +100,13 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// Sets the worst case of a call aside, waiting for calls in flight if need be.
     async fn reserve(&self, worst: Worst) -> Result<(), BudgetError>;
 
-    /// Ends a reservation.
-    fn settle(&self, worst: Worst, settlement: Settlement);
+    /// A call is about to be sent, and may be charged for from here on. Under which number, if it is noted.
+    async fn send(&self, _worst: Worst) -> Result<u64, BudgetError> {
+        Ok(0)
+    }
+
+    /// Ends a reservation: of a call that was sent under a number, if it was noted.
+    fn settle(&self, worst: Worst, sent: u64, settlement: Settlement);
 
     /// Counts a call that was answered from a cassette.
     fn count_replayed(&self);
@@ -120,6 +127,9 @@ struct Account {
     totals: Totals,
     reserved_cost: Money,
     reserved_tokens: u64,
+    /// What was allowed since.
+    more_cost: Money,
+    more_tokens: u64,
 }
 
 enum Room {
@@ -131,6 +141,15 @@ enum Room {
 impl MemoryLedger {
     pub fn new(caps: Caps) -> MemoryLedger {
         MemoryLedger { caps, ..MemoryLedger::default() }
+    }
+
+    /// Allows that more is spent, where it is limited.
+    pub fn allow_more(&self, cost: Money, tokens: u64) {
+        let mut account = self.account();
+        account.more_cost += cost;
+        account.more_tokens = account.more_tokens.saturating_add(tokens);
+        drop(account);
+        self.settled.notify_waiters();
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
@@ -153,7 +172,7 @@ impl MemoryLedger {
 
     fn room(&self, account: &Account, worst: Worst) -> Room {
         let mut room = Room::Yes;
-        if let Some(cap) = self.caps.cost {
+        if let Some(cap) = self.caps.cost.map(|cap| cap + account.more_cost) {
             let Cost::Known(cost) = worst.cost else {
                 return Room::No(BudgetError::NoPrice);
             };
@@ -165,7 +184,8 @@ impl MemoryLedger {
                 room = Room::AfterOthers;
             }
         }
-        if let Some(cap) = self.caps.tokens {
+        let most = self.caps.tokens.map(|cap| cap.saturating_add(account.more_tokens));
+        if let Some(cap) = most {
             let spent = account.totals.usage.total().saturating_add(account.totals.lost_tokens);
             if spent.saturating_add(worst.tokens) > cap {
                 return Room::No(BudgetError::Tokens { cap, spent, worst: worst.tokens });
@@ -196,7 +216,7 @@ impl Ledger for MemoryLedger {
         }
     }
 
-    fn settle(&self, worst: Worst, settlement: Settlement) {
+    fn settle(&self, worst: Worst, _: u64, settlement: Settlement) {
         let mut account = self.account();
         let worst_cost = worst.cost.known().unwrap_or_default();
         account.reserved_cost = account.reserved_cost.saturating_sub(worst_cost);
@@ -238,6 +258,8 @@ impl Ledger for MemoryLedger {
 pub(crate) struct Reservation {
     ledger: Arc<dyn Ledger>,
     worst: Worst,
+    /// The number under which it was sent.
+    sent: u64,
     at_drop: Option<Settlement>,
 }
 
@@ -247,12 +269,15 @@ impl Reservation {
         worst: Worst,
     ) -> Result<Reservation, BudgetError> {
         ledger.reserve(worst).await?;
-        Ok(Reservation { ledger: Arc::clone(ledger), worst, at_drop: Some(Settlement::Free) })
+        let at_drop = Some(Settlement::Free);
+        Ok(Reservation { ledger: Arc::clone(ledger), worst, sent: 0, at_drop })
     }
 
     /// From here on the call may be charged for.
-    pub(crate) fn sent(&mut self) {
+    pub(crate) async fn send(&mut self) -> Result<(), BudgetError> {
+        self.sent = self.ledger.send(self.worst).await?;
         self.at_drop = Some(Settlement::Lost);
+        Ok(())
     }
 
     pub(crate) fn settle(mut self, settlement: Settlement) {
@@ -263,7 +288,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(settlement) = self.at_drop.take() {
-            self.ledger.settle(self.worst, settlement);
+            self.ledger.settle(self.worst, self.sent, settlement);
         }
     }
 }
@@ -299,9 +324,9 @@ mod tests {
         });
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!second.is_finished(), "80 + 50 does not fit while the 80 are promised");
-        ledger.settle(worst(80), spent(10));
+        ledger.settle(worst(80), 0, spent(10));
         assert_eq!(second.await.unwrap(), Ok(()));
-        ledger.settle(worst(50), spent(45));
+        ledger.settle(worst(50), 0, spent(45));
         let refused = ledger.reserve(worst(50)).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
@@ -316,7 +341,7 @@ mod tests {
         drop(Reservation::make(&ledger, worst(60)).await.unwrap());
         assert_eq!(ledger.totals(), Totals::default(), "what was not sent costs nothing");
         let mut reservation = Reservation::make(&ledger, worst(60)).await.unwrap();
-        reservation.sent();
+        reservation.send().await.unwrap();
         drop(reservation);
         let totals = ledger.totals();
         assert_eq!((totals.lost_calls, totals.lost_cost), (1, dollars(60)));
@@ -333,7 +358,7 @@ mod tests {
         let by_tokens = MemoryLedger::new(Caps { cost: None, tokens: Some(150) });
         by_tokens.reserve(unpriced).await.unwrap();
         let usage = Usage { input: 60, output: 20, ..Usage::default() };
-        by_tokens.settle(unpriced, Settlement::Spent { usage, cost: Cost::Unknown });
+        by_tokens.settle(unpriced, 0, Settlement::Spent { usage, cost: Cost::Unknown });
         assert_eq!(by_tokens.totals().known_cost(), Cost::Unknown);
         assert!(matches!(by_tokens.reserve(unpriced).await, Err(BudgetError::Tokens { .. })));
     }
@@ -358,7 +383,7 @@ mod tests {
                     let (ledger, really) = (Arc::clone(&ledger), Arc::clone(&really));
                     tasks.spawn(async move {
                         let Ok(mut reservation) = Reservation::make(&ledger, worst(most)).await else { return };
-                        reservation.sent();
+                        reservation.send().await.unwrap();
                         tokio::time::sleep(Duration::from_millis(delay)).await;
                         let cost = most * percent / 100;
                         really.fetch_add(cost, Ordering::Relaxed);

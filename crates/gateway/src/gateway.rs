@@ -312,7 +312,7 @@ impl Gateway {
                 .with_hint("try again later, or allow more time with `gateway.deadline_seconds`")
         })?;
 
-        reservation.sent();
+        reservation.send().await.map_err(|error| over_budget(error, wire))?;
         let limit = self.options.retry.attempt_timeout;
         let sending = Sending {
             on_text: manner.stream.then_some(hear),
@@ -481,6 +481,10 @@ fn after_attempts(error: ModelError, attempts: u32) -> ModelError {
 
 fn over_budget(error: BudgetError, wire: &dyn Wire) -> ModelError {
     let hint = match error {
+        // Whoever cannot note it may not go on, either.
+        BudgetError::NotNoted(_) => {
+            return ModelError::new(ErrorKind::Cancelled, error.to_string());
+        }
         BudgetError::Cost { .. } => "raise `--max-cost` to go on".to_owned(),
         BudgetError::Tokens { .. } => "raise `--max-tokens` to go on".to_owned(),
         BudgetError::NoPrice => format!(

@@ -1,4 +1,4 @@
-//! For tests alone: a model provider on loopback that is stricter than the real ones.
+//! For tests alone: a model provider on loopback that is stricter than the real ones, and real servers of NATS.
 //!
 //! [`FakeProvider`] speaks real HTTP in each provider's own shapes. It checks every request it gets
 //! (path, key, body, the rules that the provider's documentation states) and remembers what was
@@ -14,6 +14,9 @@
 mod fake;
 mod gate;
 mod http;
+mod nats;
+
+pub use nats::NatsServers;
 
 pub use fake::{
     Answer, AnswerStop, Billed, Captured, FakeProvider, Kind, Latency, PromptCache, Reply, Written,

@@ -11,6 +11,7 @@ use assize_types::{Cancel, Cost, Money};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::account::LOST;
 use crate::ended::{self, Broke, PAUSED};
 use crate::failure::{Failure, FailureKind};
 use crate::{kept, reading};
@@ -150,9 +151,10 @@ impl Elsewhere {
             }
             if let Some(response) = kept::answer(&record) {
                 let (usage, cost) = (response.usage.unwrap_or_default(), response.cost);
-                seen.ledger.settle(NOTHING, Settlement::Spent { usage, cost });
+                seen.ledger.settle(NOTHING, 0, Settlement::Spent { usage, cost });
             }
-            if let Some(observer) = observer {
+            let is_step = record.key.segments().next() != Some(LOST);
+            if let Some(observer) = observer.filter(|_| is_step) {
                 observer(&Signal::Effect { key: &record.key, stage: EffectStage::Recorded });
             }
         }

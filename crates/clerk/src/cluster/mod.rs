@@ -5,6 +5,7 @@
 //! queue in their turn, so that each is held wherever there is a sandbox for it ([`debates`]). All questions to models
 //! are asked by whoever holds the run, so that one claim guards all that is spent on it.
 
+pub mod account;
 pub(crate) mod debates;
 pub(crate) mod elsewhere;
 pub mod live;
@@ -15,7 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::{Address, Cluster, Identification, Needs, Node, Options, Queue, Work};
+use assize_cluster::{
+    Address, Cluster, ClusterStore, Identification, Needs, Node, Options, Queue, Work,
+};
 use assize_sandbox::{Limits, Wanted};
 use assize_store::{Run, RunId, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -46,6 +49,7 @@ pub(crate) const HELD: &str = "by a worker of the cluster";
 pub struct Member {
     pub cluster: Cluster,
     pub(crate) queue: Queue,
+    pub(crate) store: Arc<ClusterStore>,
     /// Like that of no other.
     pub id: String,
 }
@@ -65,10 +69,16 @@ impl Member {
         let mut options = options(config, around)?;
         options.patience = (!for_good).then_some(PATIENCE);
         let cluster = Cluster::connect(options).await?;
-        let store = cluster.store().await?;
+        let store = Arc::new(cluster.store().await.map_err(|error| {
+            match error {
+                error @ StoreError::Failed { .. } => Failure::from(error)
+                    .hint("see that NATS runs there, with JetStream: `nats-server -js`"),
+                error => error.into(),
+            }
+        })?);
         let queue = cluster.queue().await?;
-        let member = Member { cluster, queue, id: Node::new_id() };
-        Ok((Arc::new(member), Arc::new(store)))
+        let member = Member { cluster, queue, store: store.clone(), id: Node::new_id() };
+        Ok((Arc::new(member), store))
     }
 
     /// Has a run held by whoever can, once in each of its lives.

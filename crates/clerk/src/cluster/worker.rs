@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, MOST_TRIES, Node, NodeRole, Taken, VERSION};
+use assize_graph::Record;
 use assize_sandbox::{Isolation, Spec};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+use super::account::Account;
 use super::debates::{self, DebateWork};
 use super::{DEBATE, Member, RUN, RunWork, live};
 use crate::consult::ground::Prepared;
@@ -234,22 +236,29 @@ impl Worker {
         if run.status != RunStatus::Running {
             return Ok(Outcome::Done);
         }
-        if !Holder::waits(&run) {
-            let last = Holder::last(&run);
-            if self.is_alive(last.as_ref()).await? {
-                // It was put on the queue twice, or whoever holds it was silent for a while.
-                return Ok(Outcome::Done);
-            }
+        let last = Holder::last(&run);
+        let waits = Holder::waits(&run);
+        if !waits && self.is_alive(last.as_ref()).await? {
+            // It was put on the queue twice, or whoever holds it was silent for a while.
+            return Ok(Outcome::Done);
+        }
+        let mut clerk = clerk.clone();
+        let account = if run.epoch > 1 || !waits {
             // From here on whoever held it is told so, should they not be dead after all.
-            let nobody = last.clone().unwrap_or_else(|| Holder::of_clerk(clerk)).released();
+            let nobody = last.clone().unwrap_or_else(|| Holder::of_clerk(&clerk)).released();
             let claim = store.claim(id, &nobody.to_text(), Some(run.epoch)).await?;
             let records = store.records(id).await?.len();
-            if last.and_then(|last| last.records).is_some_and(|before| records > before) {
+            let before = last.and_then(|last| last.records).filter(|_| !waits);
+            if before.is_some_and(|before| records > before) {
                 // Whoever gets on may die as often as they like: it is counted anew.
                 member.put(&Run { epoch: claim.epoch, ..run }).await?;
                 return Ok(Outcome::Done);
             }
-        }
+            Account::open(&member.store, &claim, &inherited(&**store, &run).await?).await?
+        } else {
+            Account::new(&member.store, id)
+        };
+        clerk.account = Some(Arc::new(account));
         if tries > MOST_TRIES {
             let why = format!(
                 "{MOST_TRIES} workers have begun it, one after the other, and none got on with it or said why"
@@ -260,7 +269,7 @@ impl Worker {
         let more = self.more_places(&run);
         let parallel = u32::try_from(1 + more.len()).unwrap_or(1);
         let again = GoOn { run: id.to_string(), take_over: false };
-        match trial::take_up(&again, clerk, store.clone(), parallel).await {
+        match trial::take_up(&again, &clerk, store.clone(), parallel).await {
             Ok(trial) => Ok(self.hold(trial).await),
             Err(failure) if tries >= MOST_TRIES => {
                 let why = format!("no worker could begin it: {}", failure.message());
@@ -360,6 +369,15 @@ impl Worker {
             }
         }
         Ok(seen)
+    }
+}
+
+/// What a run may have taken over from another.
+async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<Record>, StoreError> {
+    let Some(parent) = &run.parent else { return Ok(Vec::new()) };
+    match store.records(parent).await {
+        Err(StoreError::NoSuchRun(_)) => Ok(Vec::new()),
+        records => records,
     }
 }
 

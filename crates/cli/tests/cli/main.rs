@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
 
 mod ask;
+mod cluster;
 mod consult;
 mod debate;
 mod drafts;

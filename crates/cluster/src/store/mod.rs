@@ -1,11 +1,14 @@
 //! What outlives a process, on the servers of a cluster.
 
 mod beneath;
+mod calls;
 mod growth;
 mod life;
 mod pieces;
 mod view;
 mod wire;
+
+pub use calls::{CallState, Noted};
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -28,12 +31,12 @@ use life::Life;
 use pieces::Packed;
 use view::View;
 use wire::{
-    AUDIT, Asked, Born, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, MESSAGES, PIECES, RUNS, Told,
-    TurnKind, Used, Written, event_ids,
+    AUDIT, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, MESSAGES, PIECES, RUNS,
+    Told, TurnKind, Used, Written, event_ids,
 };
 
 /// The streams that it is made of.
-pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, MESSAGES, AUDIT];
+pub(crate) const STREAMS: [&str; 5] = [RUNS, PIECES, CALLS, MESSAGES, AUDIT];
 
 /// What is kept in streams of NATS `JetStream`.
 #[derive(Debug)]
@@ -51,6 +54,7 @@ impl ClusterStore {
         for (stream, subjects, one_of_each) in [
             (RUNS, vec!["run.>", "asked.*"], false),
             (PIECES, vec!["piece.>"], true),
+            (CALLS, vec!["call.>"], true),
             (MESSAGES, vec!["told.*"], false),
             (AUDIT, vec!["audit.*"], false),
         ] {
@@ -324,6 +328,7 @@ impl Store for ClusterStore {
         let stays = stays.map(|found| found.sequence);
         self.purge(RUNS, &format!("run.{}.>", seen.run), stays).await?;
         self.purge(PIECES, &format!("piece.{}.>", seen.run), None).await?;
+        self.purge(CALLS, &format!("call.{}.>", seen.run), None).await?;
         if let Some(once) = &life.once {
             self.purge(RUNS, once, None).await?;
         }

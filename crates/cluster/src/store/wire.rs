@@ -17,6 +17,8 @@ pub(super) const PIECES: &str = "pieces";
 /// What processes tell each other.
 pub(super) const MESSAGES: &str = "messages";
 pub(super) const AUDIT: &str = "audit";
+/// Calls to models, before and after they are made.
+pub(super) const CALLS: &str = "calls";
 
 /// How many events a message has, where it has any.
 pub(super) const EVENTS: &str = "Assize-Events";

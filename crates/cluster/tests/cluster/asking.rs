@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::servers::Servers;
+use crate::servers::{Servers, Used};
 
 /// Doubles what it is asked, once it is let.
 struct Doubling {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::conformance::{new_run, record};
-use crate::servers::{Servers, count};
+use crate::servers::{Servers, Used, count};
 
 async fn open(options: Options) -> Arc<dyn Store> {
     Arc::new(Cluster::connect(options).await.unwrap().store().await.unwrap())

@@ -11,6 +11,8 @@ mod nodes;
 mod queue;
 mod servers;
 
+use servers::Used;
+
 every_behaviour!(one_server, crate::servers::fresh(1).await);
 
 /// On the same servers, as they take seconds to agree on who leads.

@@ -3,7 +3,7 @@
 use assize_cluster::{Abilities, Cluster, Node, NodeRole, VERSION};
 use tokio::sync::watch;
 
-use crate::servers::Servers;
+use crate::servers::{Servers, Used};
 
 fn node(role: NodeRole, pid: u32) -> Node {
     Node {

@@ -6,7 +6,7 @@ use assize_cluster::{Abilities, Cluster, LEASE, Needs, Queue, Work};
 use assize_store::StoreError;
 use serde_json::json;
 
-use crate::servers::Servers;
+use crate::servers::{Servers, Used};
 
 async fn queue(servers: &Servers) -> Queue {
     Cluster::connect(servers.options()).await.unwrap().queue().await.unwrap()
@@ -89,7 +89,7 @@ async fn work_of_the_dead_comes_back_and_of_the_living_does_not() {
 async fn a_cluster_of_a_later_version_is_left_alone() {
     let servers = Servers::start(1);
     queue(&servers).await;
-    let client = async_nats::connect(servers.address().to_string()).await.unwrap();
+    let client = async_nats::connect(servers.address()).await.unwrap();
     let context = async_nats::jetstream::new(client);
     let mut config = context.get_stream("test-work").await.unwrap().cached_info().config.clone();
     assert_eq!(config.description.as_deref(), Some("assize, version 1"));

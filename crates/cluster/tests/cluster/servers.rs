@@ -1,108 +1,33 @@
-//! Real servers, on this machine.
+//! Real servers, and stores on them.
 
-use std::fs;
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::{Address, Cluster, Identification, Options};
+use assize_cluster::{Cluster, Identification, Options};
 use assize_store::Store;
-use tempfile::TempDir;
+pub(crate) use assize_testkit::NatsServers as Servers;
 
-/// Servers that live as long as this.
-#[derive(Debug)]
-pub(crate) struct Servers {
-    /// Where they keep everything, and their logs.
-    pub(crate) folder: TempDir,
-    /// What else they are told.
-    arguments: Vec<String>,
-    servers: Vec<Option<Child>>,
-    /// For clients, and for each other.
-    ports: Vec<(u16, u16)>,
+/// How servers are used here.
+pub(crate) trait Used {
+    /// A store under a name of its own.
+    async fn store(&self, name: &str) -> Arc<dyn Store>;
+
+    fn options(&self) -> Options;
 }
 
-impl Servers {
-    pub(crate) fn start(count: usize) -> Servers {
-        let mut servers = Servers::unstarted(count);
-        (0..count).for_each(|index| servers.restart(index));
-        servers
-    }
-
-    /// Of which it is only known where they will be.
-    pub(crate) fn unstarted(count: usize) -> Servers {
-        let folder = TempDir::new().unwrap();
-        let ports = (0..count).map(|_| (free_port(), free_port())).collect();
-        let servers = (0..count).map(|_| None).collect();
-        Servers { folder, arguments: Vec::new(), servers, ports }
-    }
-
-    /// One that is told something more.
-    pub(crate) fn start_with(folder: TempDir, arguments: Vec<String>) -> Servers {
-        let mut servers = Servers::unstarted(1);
-        (servers.folder, servers.arguments) = (folder, arguments);
-        servers.restart(0);
-        servers
-    }
-
-    fn spawn(&self, index: usize) -> Child {
-        let folder = self.folder.path().join(index.to_string());
-        fs::create_dir_all(&folder).unwrap();
-        let (port, between) = self.ports[index];
-        let mut command = Command::new("nats-server");
-        command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(&folder);
-        command.args(["-n", &format!("server-{index}")]).args(&self.arguments);
-        if self.ports.len() > 1 {
-            let all = self.ports.iter().map(|(_, port)| format!("nats://127.0.0.1:{port}"));
-            let all = all.collect::<Vec<_>>().join(",");
-            command.args(["--cluster_name", "test", "--routes", &all]);
-            command.args(["--cluster", &format!("nats://127.0.0.1:{between}")]);
-        }
-        let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        command.spawn().unwrap()
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        let all = self.ports.iter().map(|(port, _)| format!("127.0.0.1:{port}"));
-        format!("nats://{}", all.collect::<Vec<_>>().join(",")).parse().unwrap()
-    }
-
-    /// Kills one at once, as a power cut would.
-    pub(crate) fn kill(&mut self, index: usize) {
-        let mut server = self.servers[index].take().unwrap();
-        server.kill().unwrap();
-        server.wait().unwrap();
-    }
-
-    /// Starts one that was killed.
-    pub(crate) fn restart(&mut self, index: usize) {
-        assert!(self.servers[index].is_none());
-        self.servers[index] = Some(self.spawn(index));
-    }
-
-    /// A store under a name of its own.
-    pub(crate) async fn store(&self, name: &str) -> Arc<dyn Store> {
+impl Used for Servers {
+    async fn store(&self, name: &str) -> Arc<dyn Store> {
         let options = Options { name: name.to_owned(), ..self.options() };
         Arc::new(Cluster::connect(options).await.unwrap().store().await.unwrap())
     }
 
-    pub(crate) fn options(&self) -> Options {
+    fn options(&self) -> Options {
         Options {
-            address: self.address(),
+            address: self.address().parse().unwrap(),
             identification: Identification::default(),
             name: "test".to_owned(),
-            replicas: self.ports.len(),
+            replicas: self.count(),
             patience: Some(Duration::from_secs(60)),
-        }
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for server in self.servers.iter_mut().flatten() {
-            let _ = server.kill();
-            let _ = server.wait();
         }
     }
 }
@@ -110,11 +35,6 @@ impl Drop for Servers {
 /// A small count, or the full one.
 pub(crate) fn count(small: usize, full: usize) -> usize {
     if std::env::var_os("ASSIZE_TEST_FULL").is_some() { full } else { small }
-}
-
-/// A port that nobody listens on.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A store on so many servers.

@@ -73,6 +73,10 @@ pub(crate) struct Spent {
     output_tokens: u64,
     /// In dollars; null where the price is not known
     cost_usd: Option<f64>,
+    /// Calls that whoever held it before had under way when they died: they are made again, and may have been paid for
+    lost_calls: u64,
+    /// What those cost at most
+    lost_usd: f64,
 }
 
 impl From<Totals> for Spent {
@@ -83,6 +87,8 @@ impl From<Totals> for Spent {
             cached_input_tokens: totals.usage.cached_input,
             output_tokens: totals.usage.output,
             cost_usd: totals.known_cost().known().map(|money| money.dollars()),
+            lost_calls: totals.lost_calls,
+            lost_usd: totals.lost_cost.dollars(),
         }
     }
 }

@@ -1,0 +1,227 @@
+//! What is spent on a run, kept where whoever takes it over finds it.
+//!
+//! What a call can cost at most is noted before it is sent, and what it did cost when it is over. Of whoever dies, what
+//! was on its way counts as spent; should they turn out to live, their last word corrects that.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use assize_cluster::{CallState, ClusterStore, Noted};
+use assize_gateway::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
+use assize_graph::{Event, Key, Outcome, Record};
+use assize_store::{Claim, RunId, Store, StoreError};
+use assize_types::{Cost, Fingerprint, Money};
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::kept;
+
+/// The first part of the key under which it is recorded what was lost before each life.
+pub(crate) const LOST: &str = "lost-calls";
+
+/// Calls that were made in earlier lives of a run, and of which nothing came: they may have been paid for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lost {
+    pub(crate) calls: u64,
+    /// At most.
+    pub(crate) tokens: u64,
+    pub(crate) cost: Money,
+}
+
+impl Lost {
+    /// What was lost, by the records of a run: by the latest that says so.
+    pub(crate) fn recorded(records: &[Record]) -> Option<Lost> {
+        let life = |record: &Record| {
+            let mut parts = record.key.segments();
+            (parts.next() == Some(LOST)).then(|| parts.next()?.parse::<u64>().ok()).flatten()
+        };
+        let last = records.iter().filter_map(|record| Some((life(record)?, record)));
+        let (_, record) = last.max_by_key(|(life, _)| *life)?;
+        match &record.outcome {
+            Outcome::Done(text) => serde_json::from_str(text).ok(),
+            Outcome::Failed(_) => None,
+        }
+    }
+
+    /// What was lost before a life: what calls took, but for what was answered and recorded. What was taken over from
+    /// another run was never asked for, and is not among that.
+    fn before(life: u64, calls: &[(u64, Noted)], answered: &Totals) -> Lost {
+        let mut all = Lost::default();
+        let earlier = calls.iter().filter(|(of, _)| *of < life).map(|(_, noted)| noted);
+        for noted in earlier.filter(|noted| noted.how != CallState::Free) {
+            all.calls += 1;
+            all.tokens = all.tokens.saturating_add(noted.tokens);
+            all.cost += noted.cost.known().unwrap_or_default();
+        }
+        all.less(&Lost {
+            calls: answered.calls,
+            tokens: answered.usage.total(),
+            cost: answered.cost,
+        })
+    }
+
+    fn less(&self, other: &Lost) -> Lost {
+        Lost {
+            calls: self.calls.saturating_sub(other.calls),
+            tokens: self.tokens.saturating_sub(other.tokens),
+            cost: self.cost.saturating_sub(other.cost),
+        }
+    }
+}
+
+/// The account of one run, in one of its lives.
+#[derive(Debug)]
+pub struct Account {
+    store: Arc<ClusterStore>,
+    run: RunId,
+    claim: OnceLock<Claim>,
+    next: AtomicU64,
+    /// What was answered in earlier lives.
+    answered: Totals,
+    /// What is taken for lost.
+    lost: Mutex<Lost>,
+}
+
+impl Account {
+    /// Opens the account of a run that somebody has claimed to take it over, and writes down what was lost before.
+    pub(crate) async fn open(
+        store: &Arc<ClusterStore>,
+        claim: &Claim,
+        inherited: &[Record],
+    ) -> Result<Account, StoreError> {
+        let records = store.records(&claim.run).await?;
+        let answered = kept::answered(&records, inherited);
+        let lost = Lost::before(claim.epoch, &store.calls(&claim.run).await?, &answered);
+        let fresh = Account::new(store, &claim.run);
+        let account = Account { answered, lost: Mutex::new(lost), ..fresh };
+        if lost != Lost::recorded(&records).unwrap_or_default() {
+            account.write_down(claim, lost).await?;
+        }
+        Ok(account)
+    }
+
+    /// The account of a run that was never held.
+    pub(crate) fn new(store: &Arc<ClusterStore>, run: &RunId) -> Account {
+        Account {
+            store: store.clone(),
+            run: run.clone(),
+            claim: OnceLock::new(),
+            next: AtomicU64::new(1),
+            answered: Totals::default(),
+            lost: Mutex::default(),
+        }
+    }
+
+    async fn write_down(&self, claim: &Claim, lost: Lost) -> Result<(), StoreError> {
+        let failed = |error: &dyn std::fmt::Display| StoreError::Failed {
+            path: self.run.as_str().into(),
+            reason: error.to_string(),
+        };
+        let key = Key::new(&format!("{LOST}/{}", claim.epoch)).map_err(|error| failed(&error))?;
+        let text = serde_json::to_string(&lost).map_err(|error| failed(&error))?;
+        let record = Record { key, request: Fingerprint::NONE, outcome: Outcome::Done(text) };
+        let told = json!({"calls": lost.calls, "at_most_usd": lost.cost.dollars()});
+        let told = vec![Event::new("calls_lost", told)];
+        self.store.append(claim, record, told).await.map(drop)
+    }
+
+    /// From here on calls are made.
+    pub(crate) fn begin(&self, claim: Claim) {
+        let _ = self.claim.set(claim);
+    }
+
+    /// How much less was lost than was thought, as those who were taken for dead say by now.
+    async fn reconciled(&self) -> Result<Lost, StoreError> {
+        let Some(claim) = self.claim.get() else { return Ok(Lost::default()) };
+        let calls = self.store.calls(&self.run).await?;
+        let now = Lost::before(claim.epoch, &calls, &self.answered);
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let less = lost.less(&now);
+        *lost = lost.less(&less);
+        Ok(less)
+    }
+
+    fn claim(&self) -> Result<&Claim, BudgetError> {
+        self.claim.get().ok_or_else(|| BudgetError::NotNoted("the run was not begun".to_owned()))
+    }
+
+    /// Notes that a call is over; what cannot be noted counts as lost.
+    fn note_end(&self, number: u64, noted: Noted) {
+        let Some(claim) = self.claim.get().cloned() else { return };
+        let store = self.store.clone();
+        tokio::spawn(async move {
+            if let Err(error) = store.note_call(&claim, number, noted).await {
+                tracing::warn!(%error, run = %claim.run, "what a call took could not be noted");
+            }
+        });
+    }
+}
+
+/// The ledger of a run whose account is kept.
+#[derive(Debug)]
+pub(crate) struct KeptLedger {
+    account: Arc<Account>,
+    inner: MemoryLedger,
+}
+
+impl KeptLedger {
+    pub(crate) fn new(caps: Caps, account: Arc<Account>) -> KeptLedger {
+        KeptLedger { account, inner: MemoryLedger::new(caps) }
+    }
+}
+
+#[async_trait]
+impl Ledger for KeptLedger {
+    async fn reserve(&self, worst: Worst) -> Result<(), BudgetError> {
+        let refused = match self.inner.reserve(worst).await {
+            Err(refused) => refused,
+            Ok(()) => return Ok(()),
+        };
+        let failed = |error: StoreError| BudgetError::NotNoted(error.to_string());
+        let less = self.account.reconciled().await.map_err(failed)?;
+        if less == Lost::default() {
+            return Err(refused);
+        }
+        self.inner.allow_more(less.cost, less.tokens);
+        self.inner.reserve(worst).await
+    }
+
+    async fn send(&self, worst: Worst) -> Result<u64, BudgetError> {
+        let number = self.account.next.fetch_add(1, Ordering::Relaxed);
+        let claim = self.account.claim()?;
+        let Worst { tokens, cost } = worst;
+        let noted = Noted { how: CallState::Sent, tokens, cost };
+        match self.account.store.note_call(claim, number, noted).await {
+            Ok(()) => Ok(number),
+            Err(error) => {
+                let free =
+                    Noted { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
+                self.account.note_end(number, free);
+                Err(BudgetError::NotNoted(error.to_string()))
+            }
+        }
+    }
+
+    fn settle(&self, worst: Worst, sent: u64, settlement: Settlement) {
+        self.inner.settle(worst, sent, settlement);
+        if sent == 0 {
+            return;
+        }
+        let nothing = Cost::Known(Money::ZERO);
+        let (how, tokens, cost) = match settlement {
+            Settlement::Spent { usage, cost } => (CallState::Answered, usage.total(), cost),
+            Settlement::Lost => (CallState::Lost, worst.tokens, worst.cost),
+            Settlement::Free => (CallState::Free, 0, nothing),
+        };
+        self.account.note_end(sent, Noted { how, tokens, cost });
+    }
+
+    fn count_replayed(&self) {
+        self.inner.count_replayed();
+    }
+
+    fn totals(&self) -> Totals {
+        self.inner.totals()
+    }
+}

@@ -1,0 +1,74 @@
+//! What goes wrong around a cluster, and what is said of it.
+
+use std::time::Duration;
+
+use super::{Servers, Worker, joined, until};
+use crate::exec::home;
+use crate::{Home, Ran};
+
+#[test]
+fn servers_that_are_not_there_are_waited_for() {
+    let mut servers = Servers::unstarted(1);
+    let home = joined(home(), &servers);
+    // A command says what is wrong, and gives up.
+    let Ran { code, err, .. } = home.run(&["runs", "list"]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("nobody answers there") && err.contains("nats-server -js"), "{err}");
+    // A worker waits, and goes on.
+    let mut waiting = home.command(&["worker", "--json", "--slots", "1"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    servers.restart(0);
+    let Ran { code, out, err } = home.run(&["run", "Calculate fibonacci(10)"]);
+    assert_eq!((code, out.trim()), (0, "55"), "{err}");
+    // Gone in the middle of it all: whoever waits goes on waiting.
+    servers.kill(0);
+    let asking = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    servers.restart(0);
+    let output = asking.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+}
+
+#[test]
+fn wrong_settings_are_said() {
+    let said = |name: &str, value: &str| {
+        let home = Home::new().set("ASSIZE_CLUSTER_SERVERS", "nats://127.0.0.1:9").set(name, value);
+        let Ran { code, err, .. } = home.run(&["cluster", "status"]);
+        format!("{code} {}", err.trim_end())
+    };
+    let told = [
+        said("ASSIZE_CLUSTER_SERVERS", "http://127.0.0.1"),
+        said("ASSIZE_CLUSTER_NAME", "a.b"),
+        said("ASSIZE_CLUSTER_USER", "me"),
+        said("ASSIZE_CLUSTER_CERT_FILE", "cert.pem"),
+        said("ASSIZE_CLUSTER_CA_FILE", "nowhere.pem"),
+        said("ASSIZE_CLUSTER_CREDENTIALS_FILE", "nowhere.creds"),
+    ];
+    insta::assert_snapshot!(told.join("\n\n"));
+    let Ran { code, err, .. } = home().run(&["cluster", "status"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("no cluster is named"), "{err}");
+    let Ran { code, err, .. } = home().run(&["worker"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("none is named"), "{err}");
+}
+
+#[test]
+fn what_nobody_gets_on_with_is_given_up_and_the_reason_is_kept() {
+    let servers = Servers::start(1);
+    let mut home = joined(home(), &servers);
+    // A worker that cannot do what is asked for, though it does not know before.
+    let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
+    home = home.set("ANTHROPIC_API_KEY", "sk-ant-none-0123456789");
+    let Ran { code, err, .. } = home.run(&["run", "anything", "--provider", "anthropic"]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("no worker could begin it: no key for anthropic"), "{err}");
+    let Ran { out, .. } = home.run(&["runs", "list"]);
+    assert!(out.contains("failed") && out.contains("no worker could begin it"), "{out}");
+    // Told to stop, it stops.
+    let mut worker = worker;
+    worker.signal(rustix::process::Signal::TERM);
+    until("it ends", || worker.child.try_wait().unwrap().is_some());
+}

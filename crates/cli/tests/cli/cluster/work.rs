@@ -1,0 +1,110 @@
+//! What users ask for, done by workers.
+
+use serde_json::{Value, json};
+
+use super::{Servers, Worker, joined, status, until};
+use crate::exec::home;
+use crate::serve::{Serving, consult, fibonacci, names};
+use crate::{Home, Ran};
+
+#[test]
+fn commands_have_it_done_by_workers() {
+    let servers = Servers::start(1);
+    let home = joined(home(), &servers);
+    let alone = Home::new().set("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
+    let Ran { code, out, err } = home.run(&["run", "Calculate fibonacci(10)"]);
+    assert_eq!((code, out.trim()), (0, "55"), "{err}");
+    assert!(err.contains("by a worker of the cluster"), "{err}");
+    // The same as on one machine, but for who did it.
+    let args = ["consult", "NVDA", "--rounds", "2", "--moves", "1", "--json", "--quiet"];
+    let consulted = |home: &Home| {
+        let Ran { code, out, err } = home.run(&args);
+        assert_eq!(code, 0, "{err}");
+        let mut whole: Value = serde_json::from_str(&out).unwrap();
+        let made = ["run", "made", "on", "isolation", "status_updates"];
+        made.iter().for_each(|name| drop(whole.as_object_mut().unwrap().remove(*name)));
+        whole
+    };
+    assert_eq!(consulted(&home), consulted(&alone));
+    // It is all kept there, and nothing here.
+    let Ran { out, .. } = home.run(&["runs", "list"]);
+    assert_eq!(out.lines().filter(|line| line.contains(" done ")).count(), 2, "{out}");
+    assert!(!home.store().exists());
+    let Ran { code, out, err } = home.run(&["runs", "show", "latest", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    let walls = shown["result"]["made"]["isolation"].as_str().unwrap();
+    assert!(walls.starts_with("the cluster: jail"), "{walls}");
+    // Nothing waits any more.
+    let status = status(&home);
+    assert_eq!((&status["running"], &status["waiting"]), (&json!(0), &json!(0)), "{status}");
+    assert_eq!(status["stuck"], json!([]));
+}
+
+#[test]
+fn what_waits_is_said_and_done_by_who_fits() {
+    let servers = Servers::start(1);
+    let home = joined(home(), &servers);
+    let picky = joined(crate::exec::home(), &servers).set("ASSIZE_CLUSTER_NEEDS", "site=north");
+    let serving = Serving::start(&picky, &[]);
+    let _south = Worker::start(&home, &["--slots", "1", "--label", "site=south"]);
+    let run = serving.begin(fibonacci());
+    let standing = || serving.get(&format!("/api/runs/{run}")).good()["status"].clone();
+    until("it is stuck", || {
+        status(&home)["stuck"].as_array().is_some_and(|stuck| stuck.len() == 1)
+    });
+    assert_eq!(standing(), "waiting");
+    let Ran { out, err, .. } = home.run(&["cluster", "status"]);
+    assert!(err.contains("no worker can do what needs a sandbox of 256 MB, site=north"), "{err}");
+    assert!(out.contains("0 of 1 sandboxes are in use; 0 runs are held, 1 wait"), "{out}");
+    let Ran { code, err, .. } = home.run(&["runs", "resume", &run]);
+    assert_eq!(code, 2);
+    assert!(err.contains("waits for a worker already"), "{err}");
+    let _north = Worker::start(&home, &["--slots", "1", "--label", "site=north"]);
+    let ended = serving.end_of(&run);
+    assert_eq!((&ended["status"], &ended["result"]["answer"]), (&json!("done"), &json!("55\n")));
+    // What a run cannot have in a cluster is refused, and nothing is begun.
+    let Ran { code, err, .. } = home.run(&["run", "Calculate fibonacci(10)", "--session", "mine"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("on one machine"), "{err}");
+    let Ran { code, err, .. } = home.run(&["worker", "--label", "north"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("is not like NAME=VALUE"), "{err}");
+}
+
+#[test]
+fn any_server_shows_what_any_worker_does() {
+    let servers = Servers::start(1);
+    let home = joined(home(), &servers);
+    let other = joined(crate::exec::home(), &servers);
+    let (first, second) = (Serving::start(&home, &[]), Serving::start(&other, &[]));
+    let slow = joined(crate::exec::home(), &servers).set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+    let worker = Worker::start(&slow, &["--slots", "2"]);
+    let run = first.begin(consult());
+    let told = |serving: &Serving<'_>| {
+        let mut told = serving.told(&run, None);
+        // The snapshot says who holds it.
+        told.retain(|told| told.id.is_some());
+        told
+    };
+    let seen = told(&second);
+    assert_eq!(names(&seen).last(), Some(&"run_ended"));
+    assert!(seen == told(&first));
+    // Nodes are known to each other.
+    let status = status(&home);
+    let roles: Vec<&str> = status["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["server", "server", "worker"]);
+    assert_eq!(status["nodes"][2]["id"], worker.id.as_str());
+    // It can be stopped from anywhere.
+    let run = first.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 50}));
+    until("it is held", || second.get(&format!("/api/runs/{run}")).good()["status"] == "running");
+    assert_eq!(second.post(&format!("/api/runs/{run}/cancel"), json!({})).status, 202);
+    assert_eq!(first.end_of(&run)["status"], "cancelled");
+    until("all is let go", || super::status(&home)["busy"] == 0);
+}

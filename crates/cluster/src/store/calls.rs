@@ -1,0 +1,76 @@
+//! Calls to models, noted before they are sent and when they are over: should whoever makes them die, the next one
+//! knows what may have been paid for besides what was recorded.
+
+use assize_store::{Claim, RunId, StoreError};
+use assize_types::Cost;
+use async_nats::HeaderMap;
+use serde::{Deserialize, Serialize};
+
+use super::ClusterStore;
+use super::wire::{self, CALLS};
+use crate::link::{More, Reading};
+
+/// A call to a model, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    pub how: CallState,
+    /// What it took, or the most that it can have taken.
+    pub tokens: u64,
+    pub cost: Cost,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// On its way, or whoever made it is gone.
+    Sent,
+    Answered,
+    /// It may have been charged for, and there is no answer.
+    Lost,
+    /// It was turned down before anything was charged.
+    Free,
+}
+
+impl ClusterStore {
+    /// Notes how far a call is, under its number in this life of the run.
+    ///
+    /// # Errors
+    /// When somebody else has the run, and no call is to be made any more; or when the servers refuse.
+    pub async fn note_call(
+        &self,
+        claim: &Claim,
+        number: u64,
+        noted: Noted,
+    ) -> Result<(), StoreError> {
+        let payload = serde_json::to_vec(&noted).map_err(|error| self.link.failed(error))?;
+        let subject = self.subject(format!("call.{}.{}.{number}", claim.run, claim.epoch));
+        let next = self.get(wire::turn(&claim.run, claim.epoch + 1));
+        let (_, taken) =
+            tokio::try_join!(self.link.add(&subject, HeaderMap::new(), payload), next)?;
+        match taken {
+            Some(_) if noted.how == CallState::Sent => Err(StoreError::Fenced(claim.run.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// All calls of a run, each with the life in which it was made.
+    ///
+    /// # Errors
+    /// When the servers refuse.
+    pub async fn calls(&self, run: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
+        let filter = self.subject(format!("call.{run}.>"));
+        let reading = Reading { stream: CALLS, filter, from: 1, last_of_each: false };
+        let mut calls = Vec::new();
+        // After what the cluster is called and what this is: the run, its life, a number.
+        let life = self.subject("call".to_owned()).split('.').count() + 1;
+        self.link
+            .read(reading, |found| {
+                let noted = self.link.parse(&found.payload)?;
+                calls.push((found.word(life).parse().unwrap_or_default(), noted));
+                Ok(More::Wanted)
+            })
+            .await?;
+        Ok(calls)
+    }
+}
