@@ -1,20 +1,21 @@
 //! Who is asked: the provider, by flag, setting, key or presence, and the gateway to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use assize_draft::work::rehearsal::Line;
 use assize_gateway::{
     Asked, Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits,
-    MemoryLedger, Options, Pacer, Provider, Recital, Rehearsal, RetryPolicy, probe,
+    MemoryLedger, Options, Pace, Pacer, Provider, Recital, Rehearsal, RetryPolicy, probe,
 };
 use assize_llm::ModelError;
 use assize_types::Money;
 use assize_types::text::harmless;
 
 use crate::cluster::account::KeptLedger;
+use crate::cluster::limits::FarPacer;
 use crate::config::settings::{REHEARSAL, nearest};
 use crate::config::{Config, Source};
 use crate::failure::{Failure, FailureKind};
@@ -201,7 +202,7 @@ pub async fn gateways(
             if let Some(words) = config.say_of_strangers(provider) {
                 clerk.listener.warn(&words);
             }
-            options.pacer = Pacer::new(limits(config, provider));
+            options.pacer = clerk.paces.of(clerk, provider, limits(config, provider));
             let client = HttpClient::new();
             let mut others = BTreeMap::new();
             for (role, model) in roles {
@@ -258,7 +259,8 @@ fn recited(known: Result<Line, ModelError>) -> Result<Recital, ModelError> {
     })
 }
 
-fn limits(config: &Config, provider: Provider) -> Limits {
+/// How many calls a provider is asked at once and in a minute, by the settings.
+pub(crate) fn limits(config: &Config, provider: Provider) -> Limits {
     let limit = |name: &str| config.whole(&format!("{provider}.{name}"));
     Limits {
         concurrency: limit("concurrency").map_or(Limits::default().concurrency, |n| n as usize),
@@ -272,6 +274,23 @@ fn rehearsal(config: &Config) -> Rehearsal {
         seed: config.whole("rehearsal.seed").unwrap_or_default(),
         latency: Duration::from_millis(config.whole("rehearsal.latency_ms").unwrap_or_default()),
         fault_rate: config.decimal("rehearsal.fault_rate").unwrap_or_default(),
+    }
+}
+
+/// Who paces the calls to each provider: one for all trials of a process, or of a cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Paces(Arc<Mutex<HashMap<(Provider, Limits), Arc<dyn Pace>>>>);
+
+impl Paces {
+    fn of(&self, clerk: &Clerk, provider: Provider, limits: Limits) -> Arc<dyn Pace> {
+        let mut paces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || -> Arc<dyn Pace> {
+            match &clerk.member {
+                Some(member) => Arc::new(FarPacer::new(member, provider)),
+                None => Pacer::new(limits),
+            }
+        };
+        paces.entry((provider, limits)).or_insert_with(make).clone()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The store, as the commands use it: where it is, which run is meant, who works on it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,16 +60,17 @@ async fn open_with(
     Ok(Arc::new(SqliteStore::open(&path(config, around), Access::Write(durability))?))
 }
 
-/// Opens the store for trials that are asked for with a command: in a cluster, others hold them.
-pub async fn open_for(clerk: &mut Clerk) -> Result<Arc<dyn Store>, Failure> {
+/// Opens the store for trials that are asked for with a command: in a cluster, others hold them. `safe` says that what
+/// is written must outlive a power cut.
+pub async fn open_for(clerk: &mut Clerk, safe: bool) -> Result<Arc<dyn Store>, Failure> {
     let Clerk { config, around, .. } = &*clerk;
     config.refuse_withheld()?;
-    if !cluster::is_set(config) {
-        return open(config, around).await;
+    if cluster::is_set(config) {
+        let (member, store) = Member::join(config, around, false).await?;
+        clerk.member = Some(member);
+        return Ok(store);
     }
-    let (member, store) = Member::join(config, around, false).await?;
-    clerk.member = Some(member);
-    Ok(store)
+    if safe { open_safe(config, around).await } else { open(config, around).await }
 }
 
 /// Opens the store to read; `None` where nothing was ever kept.
@@ -146,7 +147,13 @@ pub struct Holder {
     /// How many records there were when it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) records: Option<usize>,
+    /// Settings that were asked for when the run was put on the queue again: they hold until it ends.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) asked: BTreeMap<String, String>,
 }
+
+/// What can be changed when a run goes on.
+const CHANGEABLE: [&str; 3] = ["budget.max_cost", "budget.max_tokens", "sandbox.isolation"];
 
 impl Holder {
     pub fn this_process(role: Role) -> Holder {
@@ -163,6 +170,7 @@ impl Holder {
             released: false,
             node: None,
             records: None,
+            asked: BTreeMap::new(),
         }
     }
 
@@ -177,7 +185,9 @@ impl Holder {
     /// Nobody yet, in a cluster.
     fn nobody(clerk: &Clerk, member: &Member) -> Holder {
         let node = Some(member.id.clone());
-        Holder { node, released: true, ..Holder::this_process(clerk.role) }
+        let asked = |key: &str| Some((key.to_owned(), clerk.config.asked(key)?.to_owned()));
+        let asked = CHANGEABLE.into_iter().filter_map(asked).collect();
+        Holder { node, released: true, asked, ..Holder::this_process(clerk.role) }
     }
 
     /// Whether the run waits for whoever in a cluster takes it next.
@@ -397,6 +407,7 @@ pub async fn begin(
     let mut holder = Holder::of_clerk(clerk);
     if let (Some(run), Some(_)) = (&begin.resumed, &holder.node) {
         holder.records = Some(store.records(&run.id).await?.len());
+        holder.asked = Holder::last(run).map(|last| last.asked).unwrap_or_default();
     }
     let (run, claim) = claim(clerk, begin, &holder).await?;
     if let Some(account) = &clerk.account {

@@ -33,6 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use assize_store::Once;
+use choose::Paces;
 use cluster::Member;
 use cluster::account::Account;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,8 @@ pub struct Clerk {
     pub member: Option<Arc<Member>>,
     /// Under what this one trial was asked for.
     pub once: Option<Once>,
+    /// Who paces the calls to providers, for all trials of this process.
+    pub paces: Paces,
     /// Where what is spent on this one trial is kept, in a cluster.
     pub account: Option<Arc<Account>>,
 }

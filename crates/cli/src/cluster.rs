@@ -31,7 +31,17 @@ fn show(status: &Status) -> Result<(), Failure> {
     if status.nodes.is_empty() {
         note("nobody takes part; `assize worker --cluster …` works for it");
     } else {
-        let heads = ["NODE", "ROLE", "WHERE", "SANDBOXES", "EACH", "WALLS", "LABELS", "VERSION"];
+        let heads = [
+            "NODE",
+            "ROLE",
+            "WHERE",
+            "SANDBOXES",
+            "EACH",
+            "WALLS",
+            "LABELS",
+            "VERSION",
+            "KEEPS LIMITS OF",
+        ];
         let mut rows = vec![heads.map(str::to_owned)];
         rows.extend(status.nodes.iter().map(row));
         table(&rows)?;
@@ -80,7 +90,7 @@ fn show(status: &Status) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(node: &Node) -> [String; 8] {
+fn row(node: &Node) -> [String; 9] {
     let role = match node.role {
         NodeRole::Server => "server",
         NodeRole::Worker => "worker",
@@ -104,6 +114,7 @@ fn row(node: &Node) -> [String; 8] {
         walls,
         labels.join(" "),
         version,
+        node.keeps.join(" "),
     ]
 }
 

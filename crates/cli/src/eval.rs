@@ -48,7 +48,7 @@ pub(crate) async fn run(
         return reference(&args, &problems, config, around, cancel).await;
     }
     let mut clerk = clerk(config, around, args.quiet);
-    let store = kept::open_for(&mut clerk).await?;
+    let store = kept::open_for(&mut clerk, false).await?;
     let plan = match args.again.go_on() {
         Some(again) => Plan::resumed(&again, &*store).await?,
         None => {

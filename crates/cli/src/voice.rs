@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use assize_clerk::choose::Paces;
 use assize_clerk::{Broke, Clerk, Listener, Role};
 use assize_gateway::Gateway;
 
@@ -31,7 +32,16 @@ impl Listener for Voice {
 pub(crate) fn clerk(config: &Config, around: &Surroundings, quiet: bool) -> Clerk {
     let (config, around) = (config.clone(), around.clone());
     let listener = Arc::new(Voice { quiet });
-    Clerk { config, around, listener, role: Role::Command, member: None, once: None, account: None }
+    Clerk {
+        config,
+        around,
+        listener,
+        role: Role::Command,
+        member: None,
+        paces: Paces::default(),
+        once: None,
+        account: None,
+    }
 }
 
 /// Says what a trial took that broke off, and how to go on with it.

@@ -36,6 +36,9 @@ pub struct Node {
     /// How much it can do at once, and does.
     pub slots: u32,
     pub busy: u32,
+    /// The providers whose limits it keeps for all.
+    #[serde(default)]
+    pub keeps: Vec<String>,
     pub abilities: Abilities,
 }
 

@@ -6,7 +6,7 @@
 //! guarded where it is written.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use assize_store::StoreError;
@@ -19,6 +19,7 @@ use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Trouble, trouble};
@@ -116,8 +117,31 @@ pub struct Taken {
     /// How many have begun it, with this one.
     pub tries: u64,
     acker: Arc<Acker>,
+    lease: Lease,
     /// Says again and again that it goes on.
     _going_on: AbortOnDropHandle<()>,
+}
+
+/// How long something that was taken is sure to be ours.
+#[derive(Debug, Clone)]
+pub struct Lease(Arc<Mutex<Instant>>);
+
+impl Lease {
+    fn begin(since: Instant) -> Lease {
+        Lease(Arc::new(Mutex::new(since)))
+    }
+
+    /// Whether nobody else can have it. Whoever was silent for too long has lost it for good.
+    pub fn holds(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < LEASE
+    }
+
+    fn renew(&self, since: Instant) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.elapsed() < LEASE {
+            *last = since;
+        }
+    }
 }
 
 impl std::fmt::Debug for Taken {
@@ -254,6 +278,7 @@ impl Queue {
             if !ours || !fits || line.waiting + line.under_way == 0 {
                 continue;
             }
+            let asked = Instant::now();
             let consumer: PullConsumer = stream
                 .get_consumer(&name)
                 .await
@@ -270,23 +295,36 @@ impl Queue {
                 let _ = acker.ack_with(AckKind::Term).await;
                 continue;
             };
-            let going_on = AbortOnDropHandle::new(tokio::spawn(go_on(Arc::clone(&acker))));
-            return Ok(Some(Taken { work, tries, acker, _going_on: going_on }));
+            let lease = Lease::begin(asked);
+            let going_on = tokio::spawn(go_on(Arc::clone(&acker), lease.clone()));
+            let _going_on = AbortOnDropHandle::new(going_on);
+            return Ok(Some(Taken { work, tries, acker, lease, _going_on }));
         }
         Ok(None)
     }
 }
 
-async fn go_on(acker: Arc<Acker>) {
+/// Says that it goes on, as long as it is sure to be ours: whoever has it next would be spoken for.
+async fn go_on(acker: Arc<Acker>, lease: Lease) {
     loop {
-        tokio::time::sleep(LEASE / 3).await;
-        if let Err(error) = acker.ack_with(AckKind::Progress).await {
-            tracing::debug!(%error, "that work goes on could not be said");
+        tokio::time::sleep(LEASE / 4).await;
+        let asked = Instant::now();
+        if !lease.holds() {
+            return;
+        }
+        match tokio::time::timeout(LEASE / 4, acker.double_ack_with(AckKind::Progress)).await {
+            Ok(Ok(())) => lease.renew(asked),
+            Ok(Err(error)) => tracing::debug!(%error, "that work goes on could not be said"),
+            Err(_) => tracing::debug!("nobody heard that work goes on"),
         }
     }
 }
 
 impl Taken {
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
     /// It is done, and is never to come back.
     pub async fn done(self) {
         self.end(AckKind::Ack).await;

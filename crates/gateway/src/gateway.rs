@@ -17,7 +17,7 @@ use crate::catalog::{ModelFacts, Price};
 use crate::dialect::{Manner, Reply};
 use crate::estimate::{self, Estimate};
 use crate::http::{HttpClient, HttpWire};
-use crate::pace::{Limits, Pacer};
+use crate::pace::{Limits, Pace, Pacer};
 use crate::prime::{Primer, Turn};
 use crate::provider::{Endpoint, Provider};
 use crate::rehearsal::{Rehearsal, RehearsalWire, Script};
@@ -41,7 +41,7 @@ pub enum Event {
 pub struct Options {
     pub retry: RetryPolicy,
     /// Shared by all gateways to one provider.
-    pub pacer: Arc<Pacer>,
+    pub pacer: Arc<dyn Pace>,
     pub ledger: Arc<dyn Ledger>,
     pub cassette: Option<Arc<Cassette>>,
     /// What the user says the model costs, which beats the catalog.
@@ -303,7 +303,8 @@ impl Gateway {
             .map_err(|error| over_budget(error, wire))?;
         let paced = estimate::likely_input_tokens(request) + most_output;
         let tell = |wait| self.tell(Event::Paced { wait });
-        let permit = self.options.pacer.admit(paced, deadline, &tell).await.map_err(|wait| {
+        let pacer = Arc::clone(&self.options.pacer);
+        let permit = pacer.admit(paced, deadline, &tell).await.map_err(|wait| {
             let (provider, seconds) = (wire.provider(), wait.as_secs());
             let message = format!(
                 "the limits of {provider} leave no room for {seconds} s, beyond the deadline"

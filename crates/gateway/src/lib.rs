@@ -45,7 +45,7 @@ pub use catalog::{ModelFacts, PRICES_AS_OF, Price, Rates};
 pub use estimate::Estimate;
 pub use gateway::{Event, Gateway, Observer, Options};
 pub use http::{HttpClient, is_usable_address, probe};
-pub use pace::{Limits, Pacer};
+pub use pace::{Admitted, Left, Limits, Pace, Pacer};
 pub use provider::{Endpoint, Provider, Secret, UnknownProvider};
 pub use rehearsal::{REHEARSAL_LABEL, Recital, Rehearsal, Script};
 pub use retry::RetryPolicy;

@@ -2,16 +2,19 @@
 //! tokens a minute, and what the provider's own headers say is left.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The limits that the user has set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
     pub concurrency: usize,
     pub requests_per_minute: Option<u64>,
@@ -26,9 +29,34 @@ impl Default for Limits {
 
 /// What a provider says is left of its limits, and when that is renewed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Left {
-    pub(crate) requests: Option<(u64, Instant)>,
-    pub(crate) tokens: Option<(u64, Instant)>,
+pub struct Left {
+    pub requests: Option<(u64, Instant)>,
+    pub tokens: Option<(u64, Instant)>,
+}
+
+/// Lets calls to one provider through. A cluster shares one; a single process has a [`Pacer`].
+#[async_trait]
+pub trait Pace: Send + Sync + fmt::Debug {
+    /// Waits until a call of so many tokens may be sent, or says how long that would be if it is not
+    /// before `by`. `on_wait` is told of each wait that is due to a rate, once its length is known.
+    async fn admit(
+        self: Arc<Self>,
+        tokens: u64,
+        by: Instant,
+        on_wait: &(dyn Fn(Duration) + Send + Sync),
+    ) -> Result<Box<dyn Admitted>, Duration>;
+
+    /// Takes what the provider said is left as true until it is renewed; `own` is the tokens of the call that tells.
+    fn learn(&self, left: Left, own: u64);
+
+    /// Holds every call back for a while: the provider asked for it.
+    fn cool_down(&self, wait: Duration);
+}
+
+/// A call that was let through; dropping it makes room for another.
+pub trait Admitted: Send + Sync {
+    /// Corrects the number of tokens that the call was let through with.
+    fn used(&self, tokens: u64);
 }
 
 /// Lets calls to one provider through one by one, in the order in which they came. All gateways to
@@ -56,18 +84,17 @@ struct State {
     cool_until: Option<Instant>,
 }
 
-/// A call that was let through; dropping it makes room for another.
+/// A call that was let through.
 #[derive(Debug)]
-pub(crate) struct Permit {
+struct Permit {
     pacer: Arc<Pacer>,
     ticket: u64,
     tokens: u64,
-    _slot: OwnedSemaphorePermit,
+    _slot: Option<OwnedSemaphorePermit>,
 }
 
-impl Permit {
-    /// Corrects the number of tokens that the call was let through with.
-    pub(crate) fn used(&self, tokens: u64) {
+impl Admitted for Permit {
+    fn used(&self, tokens: u64) {
         let mut state = self.pacer.state();
         if let Some(index) = self.ticket.checked_sub(state.first_ticket)
             && let Some(entry) = state.window.get_mut(index as usize)
@@ -99,20 +126,32 @@ impl Pacer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a call of so many tokens may be sent, or says how long that would be if it is not
-    /// before `by`. `on_wait` is told of each wait that is due to a rate, once its length is known.
-    pub(crate) async fn admit(
-        self: &Arc<Pacer>,
+    /// Counts a call that somebody else let through, whether there is room for it or not.
+    pub fn adopt(self: &Arc<Pacer>, tokens: u64) -> Box<dyn Admitted> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
+        let ticket = self.state().let_through(Instant::now(), tokens, &self.limits);
+        Box::new(Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot })
+    }
+}
+
+#[async_trait]
+impl Pace for Pacer {
+    async fn admit(
+        self: Arc<Self>,
         tokens: u64,
         by: Instant,
         on_wait: &(dyn Fn(Duration) + Send + Sync),
-    ) -> Result<Permit, Duration> {
+    ) -> Result<Box<dyn Admitted>, Duration> {
+        let permit = |slot: OwnedSemaphorePermit, ticket: u64| {
+            let pacer = Arc::clone(&self);
+            Box::new(Permit { pacer, ticket, tokens, _slot: Some(slot) })
+        };
         // The usual case: nobody is waiting and nothing stands in the way.
         if let Ok(_turn) = self.turn.try_lock()
             && let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned()
             && let Some(ticket) = self.state().admit_now(tokens, &self.limits)
         {
-            return Ok(Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot });
+            return Ok(permit(slot, ticket));
         }
         let turn = self.turn.lock().await;
         let slot = match Arc::clone(&self.slots).acquire_owned().await {
@@ -133,13 +172,12 @@ impl Pacer {
         }
         let ticket = self.state().let_through(Instant::now(), tokens, &self.limits);
         drop(turn);
-        Ok(Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot })
+        Ok(permit(slot, ticket))
     }
 
-    /// Takes what the provider said is left as true until it is renewed. Other calls under way may
-    /// not be counted in it yet, so they are taken off; `own` is the tokens of the call that tells.
-    pub(crate) fn learn(&self, left: Left, own: u64) {
+    fn learn(&self, left: Left, own: u64) {
         let mut state = self.state();
+        // Other calls under way may not be counted in it yet, so they are taken off.
         let others = state.in_flight.saturating_sub(1);
         let other_tokens = state.in_flight_tokens.saturating_sub(own);
         if let Some((requests, reset)) = left.requests {
@@ -150,8 +188,7 @@ impl Pacer {
         }
     }
 
-    /// Holds every call back for a while: the provider asked for it.
-    pub(crate) fn cool_down(&self, wait: Duration) {
+    fn cool_down(&self, wait: Duration) {
         let until = Instant::now() + wait;
         let mut state = self.state();
         state.cool_until = Some(state.cool_until.map_or(until, |before| before.max(until)));
@@ -257,7 +294,7 @@ mod tests {
         let start = Instant::now();
         let mut at = Vec::new();
         for _ in 0..count {
-            drop(pacer.admit(tokens, later(), QUIET).await.unwrap());
+            drop(pacer.clone().admit(tokens, later(), QUIET).await.unwrap());
             at.push(start.elapsed().as_secs());
         }
         at
@@ -280,24 +317,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_call_really_used_replaces_the_guess() {
         let pacer = pacer(None, Some(100));
-        let permit = pacer.admit(90, later(), QUIET).await.unwrap();
+        let permit = pacer.clone().admit(90, later(), QUIET).await.unwrap();
         permit.used(10);
         let start = Instant::now();
-        drop(pacer.admit(90, later(), QUIET).await.unwrap());
+        drop(pacer.clone().admit(90, later(), QUIET).await.unwrap());
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_are_under_way_at_once() {
         let pacer = Pacer::new(Limits { concurrency: 2, ..Limits::default() });
-        let one = pacer.admit(0, later(), QUIET).await.unwrap();
-        let _two = pacer.admit(0, later(), QUIET).await.unwrap();
+        let one = pacer.clone().admit(0, later(), QUIET).await.unwrap();
+        let _two = pacer.clone().admit(0, later(), QUIET).await.unwrap();
         let third =
-            tokio::time::timeout(Duration::from_secs(5), pacer.admit(0, later(), QUIET)).await;
+            tokio::time::timeout(Duration::from_secs(5), pacer.clone().admit(0, later(), QUIET))
+                .await;
         assert!(third.is_err(), "the third must wait");
         drop(one);
         let third =
-            tokio::time::timeout(Duration::from_secs(5), pacer.admit(0, later(), QUIET)).await;
+            tokio::time::timeout(Duration::from_secs(5), pacer.clone().admit(0, later(), QUIET))
+                .await;
         assert!(third.is_ok());
     }
 
@@ -316,7 +355,7 @@ mod tests {
         let pacer = pacer(None, None);
         pacer.cool_down(Duration::from_secs(900));
         let by = Instant::now() + Duration::from_secs(600);
-        let told = pacer.admit(0, by, QUIET).await.map(drop).unwrap_err();
+        let told = pacer.clone().admit(0, by, QUIET).await.map(drop).unwrap_err();
         assert_eq!(told, Duration::from_secs(900));
     }
 
@@ -328,7 +367,7 @@ mod tests {
         let told = Mutex::new(Vec::new());
         let start = Instant::now();
         let hear = |wait| told.lock().unwrap().push(wait);
-        drop(pacer.admit(0, later(), &hear).await.unwrap());
+        drop(pacer.clone().admit(0, later(), &hear).await.unwrap());
         assert_eq!(start.elapsed(), Duration::from_secs(30));
         assert_eq!(*told.lock().unwrap(), [Duration::from_secs(30)]);
     }

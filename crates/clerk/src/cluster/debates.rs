@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::worker::{Host, Outcome};
-use super::{DEBATE, Member, in_a_sandbox, needs_of};
+use super::{DEBATE, Member, in_a_sandbox, isolation_of, needs_of};
 
 /// How soon somebody else may try what could not be done here.
 const ELSEWHERE: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl InCluster {
             run: run.id.clone(),
             life: run.epoch,
             needs: in_a_sandbox(needs_of(run), run),
-            isolation: run.input["isolation"].as_str().map(str::to_owned),
+            isolation: isolation_of(run),
             spec,
             walls: Arc::default(),
         }

@@ -8,6 +8,7 @@
 pub mod account;
 pub(crate) mod debates;
 pub(crate) mod elsewhere;
+pub(crate) mod limits;
 pub mod live;
 pub mod status;
 pub mod worker;
@@ -27,6 +28,7 @@ use serde_json::json;
 use crate::choose::Tape;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
+use crate::kept::Holder;
 use crate::{code, eval, walls};
 
 /// How long a command waits for servers that do not answer. Servers and workers wait for good.
@@ -37,6 +39,9 @@ pub(crate) const RUN: &str = "run";
 
 /// The work of holding one debate of a run.
 pub(crate) const DEBATE: &str = "debate";
+
+/// The work of keeping the limits of a provider.
+pub(crate) const LIMITS: &str = "limits";
 
 /// Where the input of a run says what it needs of whoever does it.
 const NEEDS: &str = "needs";
@@ -198,7 +203,7 @@ pub(crate) fn needs_of(run: &Run) -> Needs {
 /// The same for what is done in a sandbox.
 pub(crate) fn in_a_sandbox(needs: Needs, run: &Run) -> Needs {
     let limits: Option<Limits> = serde_json::from_value(run.input["limits"].clone()).ok();
-    let wanted = run.input["isolation"].as_str().and_then(|walls| walls.parse::<Wanted>().ok());
+    let wanted = isolation_of(run).and_then(|walls| walls.parse::<Wanted>().ok());
     let isolation =
         wanted.filter(|wanted| *wanted != Wanted::Auto).map(|wanted| wanted.to_string());
     Needs {
@@ -207,6 +212,12 @@ pub(crate) fn in_a_sandbox(needs: Needs, run: &Run) -> Needs {
         memory: limits.map_or(0, |limits| limits.memory >> 20),
         ..needs
     }
+}
+
+/// The walls that were asked for, now or when the run was made.
+pub(crate) fn isolation_of(run: &Run) -> Option<String> {
+    let now = Holder::last(run).and_then(|mut last| last.asked.remove("sandbox.isolation"));
+    now.or_else(|| run.input["isolation"].as_str().map(str::to_owned))
 }
 
 /// The walls that somebody can build, as they are asked for.

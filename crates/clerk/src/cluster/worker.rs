@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::account::Account;
 use super::debates::{self, DebateWork};
-use super::{DEBATE, Member, RUN, RunWork, live};
+use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live};
 use crate::consult::ground::Prepared;
 use crate::ended::{self, PAUSED};
 use crate::failure::{Failure, FailureKind};
@@ -202,6 +202,14 @@ impl Worker {
                 Ok(work) => debates::hold(&self.host, work, tries, &self.stop).await,
                 Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
             },
+            LIMITS => {
+                let lease = taken.lease();
+                let about = taken.work.about.clone();
+                self.node.send_modify(|node| node.keeps.push(about.clone()));
+                let kept = limits::keep(&self.host, &taken.work, tries, lease, &self.stop).await;
+                self.node.send_modify(|node| node.keeps.retain(|one| *one != about));
+                kept
+            }
             other => {
                 let why = format!("nobody here knows work of the kind `{other}`");
                 Outcome::NotHere { why, after: ELSEWHERE }
@@ -243,6 +251,16 @@ impl Worker {
             return Ok(Outcome::Done);
         }
         let mut clerk = clerk.clone();
+        let asked = last.clone().map(|last| last.asked).unwrap_or_default();
+        let asked: Vec<(&str, String)> =
+            asked.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+        match clerk.config.asked_for(&asked) {
+            Ok(config) => clerk.config = config,
+            Err(failure) => {
+                let why = failure.message().to_owned();
+                return Ok(Outcome::NotHere { why, after: ELSEWHERE });
+            }
+        }
         let account = if run.epoch > 1 || !waits {
             // From here on whoever held it is told so, should they not be dead after all.
             let nobody = last.clone().unwrap_or_else(|| Holder::of_clerk(&clerk)).released();
@@ -407,6 +425,7 @@ pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -
         since: u64::try_from(since).unwrap_or(u64::MAX),
         slots,
         busy: 0,
+        keeps: Vec::new(),
         abilities,
     }
 }

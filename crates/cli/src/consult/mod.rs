@@ -52,7 +52,7 @@ pub(crate) async fn run(
         (None, None) => Some(Plan::fresh(ask(&args)?, &clerk).await?),
         _ => None,
     };
-    let store = kept::open_for(&mut clerk).await?;
+    let store = kept::open_for(&mut clerk, false).await?;
     let plan = match (fresh, again, fork) {
         (Some(plan), ..) => plan,
         (None, _, Some(fork)) => Plan::forked(&fork, models, &*store).await?,

@@ -59,7 +59,7 @@ pub(crate) async fn run(
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
         return show_estimate(&estimate, in_a_row, gateway.is_rehearsal(), args.json);
     }
-    let store = kept::open_for(&mut clerk).await?;
+    let store = kept::open_for(&mut clerk, false).await?;
     let plan = match (fresh, again, fork) {
         (Some(plan), ..) => plan,
         (None, _, Some(fork)) => Plan::forked(&fork, &ask, &*store).await?,

@@ -54,7 +54,7 @@ pub(crate) async fn run(
         Some(_) => None,
     };
     let mut clerk = clerk(config, around, args.quiet);
-    let store = kept::open_for(&mut clerk).await?;
+    let store = kept::open_for(&mut clerk, false).await?;
     let plan = match (fresh, args.again.go_on()) {
         (Some(plan), _) => plan,
         (None, again) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,

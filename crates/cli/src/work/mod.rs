@@ -41,12 +41,12 @@ pub(crate) async fn run(
         None => Some(Plan::fresh(ask(&args, around, &cancel).await?)?),
         Some(_) => None,
     };
-    let store = kept::open_safe(config, around).await?;
+    let mut clerk = clerk(config, around, args.quiet);
+    let store = kept::open_for(&mut clerk, true).await?;
     let plan = match (fresh, args.again.go_on()) {
         (Some(plan), _) => plan,
         (None, again) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,
     };
-    let clerk = clerk(config, around, args.quiet);
     let mut trial = Trial::open(plan, &clerk, store, &args.model.tape()).await?;
     let held = follow(&mut trial, args.quiet, cancel).await;
     let sitting = Sitting { args: &args, trial };

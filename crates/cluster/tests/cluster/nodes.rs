@@ -16,6 +16,7 @@ fn node(role: NodeRole, pid: u32) -> Node {
         since: 1,
         slots: 4,
         busy: 0,
+        keeps: Vec::new(),
         abilities: Abilities::default(),
     }
 }

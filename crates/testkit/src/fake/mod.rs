@@ -157,6 +157,8 @@ struct State {
     /// Decides what good answers say of their input, and how long they take.
     cache: Option<(PromptCache, Latency)>,
     billed: Billed,
+    /// Requests of one that caches that are being answered, and the most that ever were.
+    at_once: (usize, usize),
 }
 
 /// A provider on loopback, served by threads of its own so that a test's paused clock cannot touch
@@ -209,6 +211,11 @@ impl FakeProvider {
     /// The input tokens of all good answers of one that caches.
     pub fn billed(&self) -> Billed {
         self.shared.state.lock().unwrap().billed
+    }
+
+    /// The most requests that one that caches was answering at once.
+    pub fn most_at_once(&self) -> usize {
+        self.shared.state.lock().unwrap().at_once.1
     }
 
     fn start(kind: Kind, state: State) -> FakeProvider {
@@ -333,6 +340,8 @@ fn answer_cached(captured: &Captured, mut answer: Answer, shared: &Shared) -> Ac
         let (bill, written) = cache.bill(&captured.body, Instant::now());
         let latency = *latency;
         state.billed += bill;
+        state.at_once.0 += 1;
+        state.at_once.1 = state.at_once.1.max(state.at_once.0);
         Billed { input: answer.input, cached: answer.cached, written: answer.written } = bill;
         (latency, written)
     };
@@ -345,6 +354,7 @@ fn answer_cached(captured: &Captured, mut answer: Answer, shared: &Shared) -> Ac
         Action::Stream { pause, .. } => *pause = latency.to_end,
         _ => thread::sleep(latency.to_end),
     }
+    shared.state.lock().unwrap().at_once.0 -= 1;
     action
 }
 

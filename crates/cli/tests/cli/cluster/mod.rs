@@ -1,6 +1,7 @@
 //! Clusters of the built binary: real servers of NATS, servers and workers as processes of their own.
 
 mod faults;
+mod limits;
 mod proof;
 mod work;
 

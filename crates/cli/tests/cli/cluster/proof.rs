@@ -27,7 +27,7 @@ fn unnumbered(text: &str) -> String {
 }
 
 /// What is answered depends on what is asked alone, but for the number of the answer.
-fn said(number: usize, request: &Captured) -> Reply {
+pub(super) fn said(number: usize, request: &Captured) -> Reply {
     let text = unnumbered(&request.body.to_string()).replace("\\n", " ");
     // What others said stands between marks that are made of its hash.
     let is_mark = |word: &&str| word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit());
@@ -60,7 +60,7 @@ fn said(number: usize, request: &Captured) -> Reply {
     Reply::text(answer)
 }
 
-fn asked(ticker: &str) -> Value {
+pub(super) fn asked(ticker: &str) -> Value {
     json!({"kind": "consult", "ticker": ticker, "rounds": 3, "moves": 1, "yes": true})
 }
 

@@ -1,0 +1,85 @@
+//! What may be asked of a provider, and spent, holds for all workers together.
+
+use std::time::Duration;
+
+use assize_testkit::{FakeProvider, Kind, Latency};
+use serde_json::Value;
+
+use super::proof::{asked, said};
+use super::{Servers, Worker, joined, status, until};
+use crate::Ran;
+use crate::run::with_provider;
+use crate::serve::Serving;
+
+#[test]
+fn a_provider_is_asked_no_more_at_once_than_it_bears() {
+    let latency = Latency { to_begin: Duration::from_millis(30), to_end: Duration::ZERO };
+    let fake = FakeProvider::caching(latency, said);
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home = home.set("ASSIZE_ANTHROPIC_CONCURRENCY", "3");
+    let serving = Serving::start(&home, &[]);
+    let mut workers: Vec<Worker> =
+        (0..3).map(|_| Worker::start(&home, &["--slots", "3"])).collect();
+    let runs: Vec<String> =
+        ["CRSA", "CRSB", "CRSC", "CRSD"].map(|ticker| serving.begin(asked(ticker))).into();
+    fake.wait_for_requests(100);
+    // One of them keeps the limits for all. If it dies, another does.
+    let keeper = || {
+        let status = status(&home);
+        let nodes = status["nodes"].as_array().unwrap().iter();
+        let mut keepers = nodes.filter(|node| node["keeps"] == serde_json::json!(["anthropic"]));
+        let keeper = keepers.next().map(|node| node["id"].as_str().unwrap().to_owned());
+        assert!(keepers.next().is_none());
+        keeper
+    };
+    let first = keeper().unwrap();
+    let index = workers.iter().position(|worker| worker.id == first).unwrap();
+    workers.remove(index).kill();
+    for run in &runs {
+        assert_eq!(serving.end_of(run)["status"], "done");
+    }
+    until("another keeps them", || keeper().is_some_and(|keeper| keeper != first));
+    assert_eq!(fake.most_at_once(), 3);
+}
+
+#[test]
+fn a_budget_holds_whoever_dies() {
+    // So long that whoever is killed has calls under way.
+    let latency = Latency { to_begin: Duration::from_millis(150), to_end: Duration::ZERO };
+    let fake = FakeProvider::caching(latency, said);
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let mut worker = Worker::start(&home, &["--slots", "3"]);
+    let args = ["consult", "CRSA", "--rounds", "3", "--moves", "1", "--yes", "--quiet"];
+    let limited = [&args[..], &["--max-tokens", "100000"]].concat();
+    let asking = home.command(&limited).spawn().unwrap();
+    fake.wait_for_requests(40);
+    worker.kill();
+    let _worker = Worker::start(&home, &["--slots", "3"]);
+    let output = asking.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && err.contains("the budget of"), "{err}");
+    // What was under way counts as spent, at its worst.
+    let Ran { out, .. } = home.run(&["runs", "export", "latest"]);
+    let export: Value = serde_json::from_str(&out).unwrap();
+    let records = export["records"].as_array().unwrap();
+    let lost =
+        records.iter().find(|record| record["key"].as_str().unwrap().starts_with("lost-calls/"));
+    let lost = &lost.unwrap()["done"];
+    assert!(
+        lost["calls"].as_u64().unwrap() > 0 && lost["tokens"].as_u64().unwrap() > 4096,
+        "{lost}"
+    );
+    let tokens = |record: &Value| {
+        let usage = &record["done"]["usage"];
+        ["input", "output"].iter().map(|name| usage[name].as_u64().unwrap_or_default()).sum::<u64>()
+    };
+    let answered: u64 = records.iter().map(tokens).sum();
+    let spent = answered + lost["tokens"].as_u64().unwrap();
+    assert!(spent <= 100_000, "{answered} {lost}");
+    // Whoever allows more goes on, and pays for nothing twice.
+    let Ran { code, err, .. } =
+        home.run(&["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"]);
+    assert_eq!(code, 0, "{err}");
+}
