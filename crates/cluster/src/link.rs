@@ -194,17 +194,25 @@ impl Link {
                 break stream.cached_info().config.clone();
             }
         };
-        let speaks = there.description.as_deref().and_then(version_of);
-        if let Some(found) = speaks.filter(|version| *version > crate::VERSION) {
-            let path = PathBuf::from(&self.shown);
-            return Err(StoreError::Newer { path, found, known: crate::VERSION });
-        }
+        self.refuse_newer(&there)?;
         let (kept, wanted) = (there.num_replicas, config.num_replicas);
         if kept != wanted {
             let stream = config.name;
             tracing::warn!(stream, "kept on {kept} servers, as it was made, and not on {wanted}");
         }
         Ok(())
+    }
+
+    /// Refuses what a later version has made, or taken over.
+    pub(crate) fn refuse_newer(&self, there: &Config) -> Result<(), StoreError> {
+        let speaks = there.description.as_deref().and_then(version_of);
+        match speaks.filter(|version| *version > crate::VERSION) {
+            Some(found) => {
+                let path = PathBuf::from(&self.shown);
+                Err(StoreError::Newer { path, found, known: crate::VERSION })
+            }
+            None => Ok(()),
+        }
     }
 
     /// To try something until the servers answer.

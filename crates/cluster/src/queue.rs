@@ -185,6 +185,24 @@ impl Queue {
         Ok(())
     }
 
+    /// Refuses to go on where a later version has taken the cluster over.
+    ///
+    /// # Errors
+    /// [`StoreError::Newer`] then; or when the servers refuse to say.
+    pub async fn check_version(&self) -> Result<(), StoreError> {
+        let mut patience = self.link.patience();
+        loop {
+            let asked = self.link.stream(WORK).await;
+            let info = match asked {
+                Ok(stream) => stream.get_info().await.map_err(|error| trouble(&error)),
+                Err(trouble) => Err(trouble),
+            };
+            if let Some(info) = patience.heed(info).await? {
+                return self.link.refuse_newer(&info.config);
+            }
+        }
+    }
+
     /// Whether something is to be done with this, and waits or is under way.
     ///
     /// # Errors

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_clerk::{cluster, code};
 use assize_code::Live;
-use assize_store::{EventQuery, RunId, RunStatus};
+use assize_store::{EventQuery, Run, RunId, RunStatus};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use utoipa::IntoParams;
 
 use crate::App;
@@ -91,7 +93,7 @@ pub(crate) async fn of_run(
     let snapshot = json!({"run": Shown::new(&app, &run), "last_event_id": newest});
     let mut stream = Stream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
-    stream.live = app.docket.live(&run.id).map(Watched::new);
+    stream.live = app.watch(&run);
     if seen.is_some() && run.status != RunStatus::Running {
         let rest = EventQuery { runs: vec![run.id], after, limit: 1 };
         if app.store.events(rest).await?.is_empty() {
@@ -252,12 +254,27 @@ struct Watched {
     seen: u64,
     /// Nothing is told before.
     next: Instant,
+    /// Asks whoever runs them, where that is elsewhere.
+    _asking: Option<AbortOnDropHandle<()>>,
 }
 
 impl Watched {
     fn new(live: Arc<Live>) -> Watched {
         let last = live.last();
-        Watched { live, last, seen: 0, next: Instant::now() }
+        Watched { live, last, seen: 0, next: Instant::now(), _asking: None }
+    }
+}
+
+impl App {
+    /// The programs of a run, here or wherever in the cluster they run.
+    fn watch(&self, run: &Run) -> Option<Watched> {
+        match &self.clerk.member {
+            Some(member) if run.kind == code::KIND && run.status == RunStatus::Running => {
+                let (live, asking) = cluster::live::watch(member, &run.id);
+                Some(Watched { _asking: Some(asking), ..Watched::new(live) })
+            }
+            _ => self.docket.live(&run.id).map(Watched::new),
+        }
     }
 }
 

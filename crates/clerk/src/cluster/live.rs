@@ -2,6 +2,7 @@
 //! after the last that was seen, and answers once there is more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use assize_cluster::Answering;
 use assize_code::{Live, Wrote};
@@ -11,6 +12,9 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Member;
+
+/// It is asked again so soon where nobody runs any.
+const PAUSE: Duration = Duration::from_secs(1);
 
 fn name(run: &RunId) -> String {
     format!("live-{run}")
@@ -46,8 +50,11 @@ pub fn watch(member: &Arc<Member>, run: &RunId) -> (Arc<Live>, AbortOnDropHandle
     let task = tokio::spawn(async move {
         let mut seen = 0;
         loop {
-            // Whoever is gone may be replaced.
-            let Ok(more) = member.cluster.ask(&name, &json!(seen)).await else { continue };
+            let Ok(more) = member.cluster.ask(&name, &json!(seen)).await else {
+                // Whoever is gone may be replaced.
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             let more: Vec<(u64, Wrote)> = serde_json::from_value(more).unwrap_or_default();
             // Somebody else runs them now, and counts anew.
             seen = more.last().map_or(0, |(number, _)| *number);

@@ -167,7 +167,7 @@ impl Worker {
         let ended = tokio::select! {
             ended = worker.clone().take_all(true) => ended,
             ended = worker.clone().take_all(false) => ended,
-            () = worker.sweep() => Ok(()),
+            ended = worker.sweep() => ended,
             _ = cancel.cancelled() => Ok(()),
         };
         worker.stop.cancel(PAUSED);
@@ -349,13 +349,14 @@ impl Worker {
     }
 
     /// Puts on the queue what was left behind: by those who died before they had put it there, and the like.
-    async fn sweep(&self) {
+    async fn sweep(&self) -> Result<(), StoreError> {
         let mut before: HashMap<RunId, u64> = HashMap::new();
         loop {
             // Not all at once.
             tokio::time::sleep(SWEEP.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
             match self.sweep_once(&before).await {
                 Ok(seen) => before = seen,
+                Err(error @ StoreError::Newer { .. }) => return Err(error),
                 Err(error) => tracing::warn!(%error, "runs that were left behind were not found"),
             }
         }
@@ -367,6 +368,8 @@ impl Worker {
         before: &HashMap<RunId, u64>,
     ) -> Result<HashMap<RunId, u64>, StoreError> {
         let Host { member, store, .. } = &*self.host;
+        // Others may have been replaced by those who speak otherwise.
+        member.queue.check_version().await?;
         let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let mut seen = HashMap::new();
         for run in store.runs(filter).await? {

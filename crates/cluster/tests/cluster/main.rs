@@ -6,6 +6,7 @@
 #[macro_use]
 mod conformance;
 mod asking;
+mod doors;
 mod faults;
 mod nodes;
 mod queue;

@@ -72,3 +72,49 @@ fn what_nobody_gets_on_with_is_given_up_and_the_reason_is_kept() {
     worker.signal(rustix::process::Signal::TERM);
     until("it ends", || worker.child.try_wait().unwrap().is_some());
 }
+
+#[test]
+fn an_older_worker_is_told_so_and_takes_no_work() {
+    let servers = Servers::start(1);
+    let home = joined(home(), &servers);
+    let mut worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
+    // Somebody who speaks a later version takes the cluster over.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(servers.address()).await.unwrap();
+        let context = async_nats::jetstream::new(client);
+        let stream = context.get_stream("assize-work").await.unwrap();
+        let mut config = stream.cached_info().config.clone();
+        config.description = Some("assize, version 2".to_owned());
+        context.update_stream(config).await.unwrap();
+    });
+    let told = "has format 2, and this version of assize knows 1";
+    let Ran { code, err, .. } = home.run(&["worker", "--slots", "1", "--isolation", "jail"]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains(told), "{err}");
+    let Ran { code, err, .. } = home.run(&["run", "Calculate fibonacci(10)"]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains(told), "{err}");
+    // So is whoever was there before, and ends.
+    until("it ends", || worker.child.try_wait().unwrap().is_some());
+    assert_eq!(worker.child.wait().unwrap().code(), Some(3));
+    assert!(worker.said().contains(told), "{}", worker.said());
+}
+
+#[test]
+fn servers_without_room_are_said_to_have_none() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let config = folder.path().join("nats.conf");
+    std::fs::write(&config, "jetstream { max_file_store: 300KB }").unwrap();
+    let servers = Servers::start_with(folder, vec!["-c".to_owned(), config.display().to_string()]);
+    let home = joined(home(), &servers);
+    let _worker = Worker::start(&home, &["--slots", "2", "--isolation", "jail"]);
+    let args = ["consult", "NVDA", "--rounds", "10", "--moves", "3", "--quiet"];
+    let Ran { code, err, .. } = home.run(&args);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("no room left"), "{err}");
+    // What was acknowledged is there.
+    let Ran { code, out, err } = home.run(&["runs", "list"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("NVDA"), "{out}");
+}

@@ -6,6 +6,7 @@ mod proof;
 mod work;
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::Child;
 
 use assize_testkit::NatsServers as Servers;
@@ -19,21 +20,27 @@ use crate::{Home, Ran};
 struct Worker {
     child: Child,
     id: String,
+    log: PathBuf,
 }
 
 impl Worker {
     fn start(home: &Home, more: &[&str]) -> Worker {
         let args = [&["worker", "--json"], more].concat();
         let log = home.folder.path().join(format!("worker-{}.log", fastrand::u32(..)));
-        let log = std::fs::File::create(log).unwrap();
-        let mut child = home.command(&args).stderr(log).spawn().unwrap();
+        let file = std::fs::File::create(&log).unwrap();
+        let mut child = home.command(&args).stderr(file).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
         while !said.ends_with("}\n") || serde_json::from_str::<Value>(&said).is_err() {
             assert!(output.read_line(&mut said).unwrap() > 0, "it ended: {said}");
         }
         let said: Value = serde_json::from_str(&said).unwrap();
-        Worker { child, id: said["id"].as_str().unwrap().to_owned() }
+        Worker { child, id: said["id"].as_str().unwrap().to_owned(), log }
+    }
+
+    /// What it said so far.
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
     }
 
     fn signal(&self, signal: Signal) {

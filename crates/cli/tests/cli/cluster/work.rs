@@ -1,9 +1,11 @@
 //! What users ask for, done by workers.
 
+use assize_testkit::{FakeProvider, Kind, Reply};
 use serde_json::{Value, json};
 
 use super::{Servers, Worker, joined, status, until};
 use crate::exec::home;
+use crate::run::{program, with_provider};
 use crate::serve::{Serving, consult, fibonacci, names};
 use crate::{Home, Ran};
 
@@ -107,4 +109,21 @@ fn any_server_shows_what_any_worker_does() {
     assert_eq!(second.post(&format!("/api/runs/{run}/cancel"), json!({})).status, 202);
     assert_eq!(first.end_of(&run)["status"], "cancelled");
     until("all is let go", || super::status(&home)["busy"] == 0);
+}
+
+#[test]
+fn what_a_program_writes_elsewhere_is_seen_while_it_runs() {
+    let code = "import time\nprint('one', flush=True)\ntime.sleep(3)\nprint('two')";
+    let fake = FakeProvider::always(Kind::Anthropic, Reply::text(program(code).to_string()));
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let serving = Serving::start(&home, &[]);
+    let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
+    let run = serving.begin(json!({"kind": "run", "task": "say one, then two"}));
+    let told = serving.told(&run, None);
+    let at = |name: &str| told.iter().position(|told| told.name == name && told.data["text"] != "");
+    let wrote = &told[at("execution_output").unwrap()];
+    assert_eq!((&wrote.data["text"], &wrote.data["stream"]), (&json!("one\n"), &json!("stdout")));
+    assert!(at("execution_output") < at("run_ended"));
+    assert_eq!(serving.end_of(&run)["result"]["answer"], "one\ntwo\n");
 }
