@@ -279,7 +279,9 @@ fn rehearsal(config: &Config) -> Rehearsal {
 
 /// Who paces the calls to each provider: one for all trials of a process, or of a cluster.
 #[derive(Debug, Clone, Default)]
-pub struct Paces(Arc<Mutex<HashMap<(Provider, Limits), Arc<dyn Pace>>>>);
+pub struct Paces(Arc<Mutex<Known>>);
+
+type Known = HashMap<(Provider, Limits), Arc<dyn Pace>>;
 
 impl Paces {
     fn of(&self, clerk: &Clerk, provider: Provider, limits: Limits) -> Arc<dyn Pace> {

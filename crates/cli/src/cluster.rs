@@ -48,8 +48,10 @@ fn show(status: &Status) -> Result<(), Failure> {
         out_line("")?;
     }
     let Status { slots, busy, running, waiting, .. } = status;
+    let runs = if *running == 1 { "run is" } else { "runs are" };
+    let wait = if *waiting == 1 { "waits" } else { "wait" };
     out_line(&format!(
-        "{busy} of {slots} sandboxes are in use; {running} runs are held, {waiting} wait"
+        "{busy} of {slots} sandboxes are in use; {running} {runs} held, {waiting} {wait}"
     ))?;
     let lines: Vec<_> =
         status.queue.iter().filter(|one| one.line.waiting + one.line.under_way > 0).collect();

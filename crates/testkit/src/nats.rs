@@ -64,6 +64,11 @@ impl NatsServers {
         format!("nats://{}", all.collect::<Vec<_>>().join(","))
     }
 
+    /// The processes that run.
+    pub fn processes(&self) -> Vec<u32> {
+        self.servers.iter().flatten().map(Child::id).collect()
+    }
+
     pub fn count(&self) -> usize {
         self.ports.len()
     }

@@ -1,8 +1,8 @@
 //! Taking part in a cluster: what is asked for here is put where all can see it, and done by whoever can.
 //!
-//! Whoever asks for a trial writes the run down and puts it on the queue, then [`elsewhere`] follows it to its end. A
+//! Whoever asks for a trial writes the run down and puts it on the queue, then `elsewhere` follows it to its end. A
 //! [`worker`] takes it and holds it as it would be held in one process; but for its debates, which it puts on the
-//! queue in their turn, so that each is held wherever there is a sandbox for it ([`debates`]). All questions to models
+//! queue in their turn, so that each is held wherever there is a sandbox for it (`debates`). All questions to models
 //! are asked by whoever holds the run, so that one claim guards all that is spent on it.
 
 pub mod account;

@@ -433,10 +433,13 @@ pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -
     }
 }
 
-/// Memory of this machine, in megabytes.
+/// Memory of this machine, or of the container that this is, in megabytes.
 fn memory() -> u64 {
+    let limit = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limit = limits.into_iter().filter_map(limit).min().unwrap_or(u64::MAX) >> 20;
     let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let all = known.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let all = all.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    all.map_or(u64::MAX, |kibibytes| kibibytes >> 10)
+    all.map_or(limit, |kibibytes| (kibibytes >> 10).min(limit))
 }

@@ -40,7 +40,7 @@ fn the_readme_shows_what_is_printed() {
                 "assize sandbox",
                 "echo ",
             ];
-            let elsewhere = ["--stream", "--estimate", "--isolation microvm"]
+            let elsewhere = ["--stream", "--estimate", "--isolation microvm", "--cluster"]
                 .iter()
                 .any(|word| command.contains(word));
             if elsewhere || !runs_here.iter().any(|start| command.starts_with(start)) {

@@ -59,7 +59,7 @@ fn what_waits_is_said_and_done_by_who_fits() {
     assert_eq!(standing(), "waiting");
     let Ran { out, err, .. } = home.run(&["cluster", "status"]);
     assert!(err.contains("no worker can do what needs a sandbox of 256 MB, site=north"), "{err}");
-    assert!(out.contains("0 of 1 sandboxes are in use; 0 runs are held, 1 wait"), "{out}");
+    assert!(out.contains("0 of 1 sandboxes are in use; 0 runs are held, 1 waits"), "{out}");
     let Ran { code, err, .. } = home.run(&["runs", "resume", &run]);
     assert_eq!(code, 2);
     assert!(err.contains("waits for a worker already"), "{err}");

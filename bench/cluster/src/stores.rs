@@ -1,0 +1,93 @@
+//! The same records in a file and on servers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use assize_cluster::{Cluster, Identification, Options};
+use assize_graph::{Event, Key, Outcome, Record};
+use assize_store::{Access, Durability, NewRun, SqliteStore, Store};
+use assize_testkit::NatsServers;
+use assize_types::Fingerprint;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde_json::{Value, json};
+
+/// So many are written at once, as debates side by side do.
+const AT_ONCE: usize = 45;
+
+pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    println!(
+        "records of 600 bytes, one after the other and {AT_ONCE} at once, in milliseconds each:"
+    );
+    let folder = tempfile::tempdir()?;
+    let mut first = None;
+    let mut show = |name: &str, (alone, together): (f64, f64)| {
+        let (a, b) = *first.get_or_insert((alone, together));
+        println!(
+            "  {name:34} {alone:7.3} ({:5.1}x)  {together:7.3} ({:5.1}x)",
+            alone / a,
+            together / b
+        );
+    };
+    for (name, durability) in [
+        ("a file, safe from crashes", Durability::ProcessCrash),
+        ("a file, safe from power cuts", Durability::PowerLoss),
+    ] {
+        let path = folder.path().join(format!("{durability:?}.db"));
+        let store = SqliteStore::open(&path, Access::Write(durability))?;
+        show(name, runtime.block_on(write(Arc::new(store), records))?);
+    }
+    for count in [1, 3] {
+        let servers = NatsServers::start(count);
+        let options = Options {
+            address: servers.address().parse()?,
+            identification: Identification::default(),
+            name: "bench".to_owned(),
+            replicas: count,
+            patience: Some(Duration::from_secs(60)),
+        };
+        let figures = runtime.block_on(async {
+            let store = Cluster::connect(options).await?.store().await?;
+            write(Arc::new(store), records).await
+        })?;
+        let name = if count == 1 { "one server" } else { "three servers, each with a copy" };
+        show(name, figures);
+    }
+    Ok(())
+}
+
+/// Milliseconds for each record: one after the other, and many at once.
+async fn write(store: Arc<dyn Store>, records: usize) -> anyhow::Result<(f64, f64)> {
+    let new = NewRun {
+        kind: "bench".to_owned(),
+        title: "records".to_owned(),
+        parent: None,
+        input: Value::Null,
+        artifacts: Vec::new(),
+        once: None,
+    };
+    let (_, claim) = store.create_run(new, "").await?;
+    let record = |part: &str, number: usize| -> anyhow::Result<Record> {
+        let text = json!({"text": "x".repeat(560), "number": number}).to_string();
+        Ok(Record {
+            key: Key::new(&format!("{part}/{number}"))?,
+            request: Fingerprint::of(number.to_string()),
+            outcome: Outcome::Done(text),
+        })
+    };
+    let told = || vec![Event::new("answered", json!({"by": "nobody"}))];
+    let begun = Instant::now();
+    for number in 0..records {
+        store.append(&claim, record("alone", number)?, told()).await?;
+    }
+    let alone = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let writes = (0..records).map(|number| {
+        let (store, claim) = (store.clone(), claim.clone());
+        let record = record("together", number);
+        async move { Ok::<_, anyhow::Error>(store.append(&claim, record?, told()).await?) }
+    });
+    stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
+    let together = begun.elapsed().as_secs_f64();
+    Ok((alone / records as f64 * 1e3, together / records as f64 * 1e3))
+}
