@@ -231,7 +231,9 @@ impl Docket {
         let mut count = 0;
         // The earliest first.
         for run in self.store.runs(running).await?.into_iter().rev() {
-            let ours = Holder::last(&run).is_some_and(|last| last.role == Role::Server);
+            // What others hold in a cluster is none of ours.
+            let ours = Holder::last(&run)
+                .is_some_and(|last| last.role == Role::Server && last.node.is_none());
             let held = Holder::of(&run);
             // Of a process elsewhere nobody knows whether it lives, but that no server does.
             let left = held.as_ref().is_none_or(|holder| alone && holder.is_elsewhere());

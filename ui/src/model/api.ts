@@ -76,6 +76,9 @@ export type Kind = "run" | "consult" | "debate" | "work" | "eval";
 
 export type Status = "waiting" | "running" | "stopped" | "done" | "failed" | "cancelled";
 
+/** Whether somebody works on it, or is about to. */
+export const isUnderWay = (status: Status | undefined) => status === "running" || status === "waiting";
+
 /** A run in a list. */
 export interface RunSummary {
   id: string;

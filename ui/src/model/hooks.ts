@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 
-import { get, getText, Refused, type Problem, type Run, type RunSummary } from "./api";
+import { get, getText, isUnderWay, Refused, type Problem, type Run, type RunSummary } from "./api";
 import { follow, type Following, type Line, type Told, type Wrote } from "./stream";
 
 export interface Asked<T> {
@@ -146,9 +146,9 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
   // What it took is asked for now and then, as long as it takes more; and whether somebody has it go on.
   const { status } = run;
   useEffect(() => {
-    if (status === "running") following.current?.goOn();
+    if (isUnderWay(status)) following.current?.goOn();
     if (status === "done") return;
-    const timer = setInterval(again, status === "running" ? 3000 : 10_000);
+    const timer = setInterval(again, isUnderWay(status) ? 3000 : 10_000);
     return () => clearInterval(timer);
   }, [status, again]);
   return { state, line, live };
@@ -160,7 +160,7 @@ export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number
   const [line, setLine] = useState<Line>("connecting");
   // Of those that are under way nothing but the end changes how they are shown.
   const known = useRef(new Set<string>());
-  known.current = new Set(asked.value?.runs.filter((run) => run.status === "running").map((run) => run.id));
+  known.current = new Set(asked.value?.runs.filter((run) => isUnderWay(run.status)).map((run) => run.id));
   const { again } = asked;
   useEffect(
     () =>

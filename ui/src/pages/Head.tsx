@@ -3,7 +3,7 @@
 import { Ban, Play } from "lucide-react";
 import { useEffect } from "react";
 
-import { post, type Run } from "../model/api";
+import { isUnderWay, post, type Run } from "../model/api";
 import { useDoing, type Watched } from "../model/hooks";
 import type { Line } from "../model/stream";
 import { ago, count, dollars, tokens } from "../model/words";
@@ -61,7 +61,7 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
           </p>
         </div>
         <div className="flex flex-wrap gap-2 print:hidden">
-          {run.status === "running" && (
+          {isUnderWay(run.status) && (
             <Button look="danger" disabled={doing} onClick={() => ask("cancel")}>
               <Ban aria-hidden className="size-4" />
               Stop
@@ -73,7 +73,7 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
               Go on
             </Button>
           )}
-          {rounds > 0 && run.status !== "running" && (
+          {rounds > 0 && !isUnderWay(run.status) && (
             <Fork path={path} rounds={rounds} moves={moves} />
           )}
         </div>

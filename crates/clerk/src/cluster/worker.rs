@@ -340,8 +340,13 @@ impl Worker {
             Ok(run) if run.epoch != life => Outcome::Lost,
             Ok(_) => {
                 kept::let_go(&**store, &id, life, Holder::of_clerk(clerk)).await;
-                let why = "its last word could not be written down".to_owned();
-                if paused { Outcome::Paused } else { Outcome::NotHere { why, after: ELSEWHERE } }
+                if !paused {
+                    let why = "its last word could not be written down".to_owned();
+                    return Outcome::NotHere { why, after: ELSEWHERE };
+                }
+                // Nobody failed: it is put on the queue anew, and not given back.
+                let put = async { member.put(&store.run(&id).await?).await };
+                put.await.map_or(Outcome::Paused, |()| Outcome::Done)
             }
             Err(StoreError::NoSuchRun(_)) => Outcome::Done,
             Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },

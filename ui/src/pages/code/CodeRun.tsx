@@ -3,7 +3,7 @@
 import { Check, LoaderCircle, X } from "lucide-react";
 import { useEffect, useRef, type ReactNode } from "react";
 
-import type { Run } from "../../model/api";
+import { isUnderWay, type Run } from "../../model/api";
 import { liveKey, useAsked, useFollowed, useText, type Watched } from "../../model/hooks";
 import type { Told, Wrote } from "../../model/stream";
 import { count, lasting } from "../../model/words";
@@ -50,7 +50,7 @@ export default function CodeRun(watched: Watched) {
     askLeft();
   }, [askSaid, askLeft, state.length]);
   const attempts = said?.attempts ?? [];
-  const running = run.status === "running";
+  const running = isUnderWay(run.status);
   const last = state.at(-1)?.name;
   return (
     <>

@@ -5,6 +5,7 @@ import "@xyflow/react/dist/style.css";
 import { Crosshair, Maximize, Minus, Plus } from "lucide-react";
 import { useCallback, useEffect, useMemo, useRef, useState, type CSSProperties } from "react";
 
+import { isUnderWay } from "../../model/api";
 import { LAYERS, type Log } from "../../model/consult";
 import { Button, cn } from "../../parts/ui";
 import { CARDS, Seen, type View } from "./cards";
@@ -47,7 +48,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   const ready = useStore((store) => store.width > 0 && store.panZoom !== null);
   const wide = width >= ROOM;
   const flow = useReactFlow();
-  const [following, setFollowing] = useState(run.status === "running" && at === null);
+  const [following, setFollowing] = useState(isUnderWay(run.status) && at === null);
   const duration = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 500;
   const fit = useCallback(
     (to: string | null) => {
@@ -199,7 +200,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
           <Crumbs at={seen} onShow={show} />
         </Panel>
         <Panel position="top-right" className="flex gap-1">
-          {run.status === "running" && (
+          {isUnderWay(run.status) && (
             <Button aria-pressed={following} onClick={() => setFollowing((before) => !before)} title="The view goes where something happens">
               <Crosshair aria-hidden className={cn("size-4", following && "text-accent")} />
               {following ? "Following" : "Follow"}

@@ -4,6 +4,7 @@ import { X } from "lucide-react";
 import { Dialog } from "radix-ui";
 import { useState } from "react";
 
+import { isUnderWay } from "../../model/api";
 import { moves, type Log } from "../../model/consult";
 import { Badge, Button, Empty } from "../../parts/ui";
 import { Transcript } from "../debate/Transcript";
@@ -20,7 +21,7 @@ interface Props {
 export function Reading({ move, log, round, onPlace, onClose }: Props) {
   const { run, state, rounds, agents, titleOf, sourceOf } = useConsultation();
   const debate = state.debates[move] ?? null;
-  const unknown = run.status !== "running" && !moves(state).includes(move) && moves(state).length > 0;
+  const unknown = !isUnderWay(run.status) && !moves(state).includes(move) && moves(state).length > 0;
   // Who opened it has the focus again when it is closed.
   const [opener] = useState(() => document.activeElement);
   return (

@@ -7,6 +7,7 @@ import { Button, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
 import { Bars, METRICS, sum, Words, type Scored } from "../debate/Scores";
 import { useConsultation } from "./consultation";
 import type { Placed, Report } from "./report";
+import { isUnderWay } from "../../model/api";
 
 interface Props {
   onOpen: (move: string) => void;
@@ -17,7 +18,7 @@ export function Results({ onOpen, onDocument }: Props) {
   const { run, came, agents } = useConsultation();
   if (!came) {
     return (
-      <Empty title={run.status === "running" ? "It is still being debated" : "It has not come to its end"}>
+      <Empty title={isUnderWay(run.status) ? "It is still being debated" : "It has not come to its end"}>
         The recommendations are here once every move was scored.
       </Empty>
     );

@@ -2,7 +2,7 @@
 
 import { createContext, useContext } from "react";
 
-import type { Run } from "../../model/api";
+import { isUnderWay, type Run } from "../../model/api";
 import { halted, type Consult, type Progress } from "../../model/consult";
 import type { Tone } from "../../parts/ui";
 import type { Logs, Source } from "../debate/Transcript";
@@ -22,7 +22,7 @@ export interface Consultation {
 }
 
 export function consultation(run: Run, told: Consult): Consultation {
-  const state = run.status === "running" || run.status === "done" ? told : halted(told);
+  const state = isUnderWay(run.status) || run.status === "done" ? told : halted(told);
   const came = report(run.result);
   const path = `/api/runs/${encodeURIComponent(run.id)}`;
   return {

@@ -1,8 +1,12 @@
 //! What users ask for, done by workers.
 
-use assize_testkit::{FakeProvider, Kind, Reply};
+use std::time::Duration;
+
+use assize_testkit::{FakeProvider, Kind, Latency, Reply};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use super::proof::{asked, said};
 use super::{Servers, Worker, joined, status, until};
 use crate::exec::home;
 use crate::run::{program, with_provider};
@@ -126,4 +130,33 @@ fn what_a_program_writes_elsewhere_is_seen_while_it_runs() {
     assert_eq!((&wrote.data["text"], &wrote.data["stream"]), (&json!("one\n"), &json!("stdout")));
     assert!(at("execution_output") < at("run_ended"));
     assert_eq!(serving.end_of(&run)["result"]["answer"], "one\ntwo\n");
+}
+
+#[test]
+fn workers_are_replaced_one_after_the_other_and_nothing_is_given_up() {
+    let fake = FakeProvider::caching(
+        Latency { to_begin: Duration::from_millis(100), ..Latency::default() },
+        said,
+    );
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let serving = Serving::start(&home, &[]);
+    let run = serving.begin(asked("CRSA"));
+    let mut before = 0;
+    // More often than it may be begun without getting on.
+    for _ in 0..7 {
+        let mut worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
+        fake.wait_for_requests(before + 4);
+        before = fake.captured().len();
+        worker.signal(Signal::TERM);
+        assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.said());
+        assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "waiting");
+    }
+    let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
+    let ended = serving.end_of(&run);
+    assert_eq!(ended["status"], "done", "{ended}");
+    // The server can be started anew meanwhile, and leaves it to the workers.
+    serving.stop();
+    let serving = Serving::start(&home, &[]);
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
 }
