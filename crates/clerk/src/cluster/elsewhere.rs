@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use assize_gateway::{Ledger, Settlement, Worst};
 use assize_graph::{EffectStage, Event, Key, Observer, Signal};
-use assize_store::{EventQuery, Log, Run, RunId, RunStatus, Store, StoreError};
+use assize_store::{EventQuery, Log, Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::{Cancel, Cost, Money};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -18,6 +18,9 @@ use crate::{kept, reading};
 
 /// How often it is looked what was answered, where somebody watches.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The most often that it is looked what was told.
+const PACE: Duration = Duration::from_millis(200);
 
 /// So many events are read at a time.
 const AT_ONCE: usize = 500;
@@ -98,15 +101,29 @@ impl Elsewhere {
             if observer.is_some() && seen.looked.elapsed() >= LOOK {
                 self.tell_answers(seen, observer).await?;
             }
-            if self.tell_events(seen, observer).await? {
+            let ended = match observer {
+                Some(_) => self.tell_events(seen, observer).await?,
+                None => self.is_over().await?,
+            };
+            if ended {
                 self.tell_answers(seen, observer).await?;
                 return self.store.run(&self.id).await;
             }
+            // Many runs may be followed here, and all of them tell something.
+            tokio::time::sleep(if observer.is_some() { PACE } else { LOOK }).await;
             tokio::select! {
                 grown = self.store.grown(Log::Events, newest) => grown?,
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
+    }
+
+    async fn is_over(&self) -> Result<bool, StoreError> {
+        let filter = RunFilter { prefix: Some(self.id.to_string()), ..RunFilter::default() };
+        let runs = self.store.runs(filter).await?;
+        let run = runs.iter().find(|run| run.id == self.id);
+        run.map(|run| run.status != RunStatus::Running)
+            .ok_or_else(|| StoreError::NoSuchRun(self.id.clone()))
     }
 
     /// Tells what was told since; whether it may be over.
