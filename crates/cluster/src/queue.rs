@@ -365,3 +365,47 @@ impl Taken {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+        labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn only_what_fits_is_given() {
+        let worker = Abilities {
+            isolations: vec!["jail".to_owned(), "at-least=jail".to_owned()],
+            memory: 512,
+            labels: labels(&[("site", "north"), ("disk", "fast")]),
+            region: Some("eu".to_owned()),
+        };
+        let needs = |change: fn(&mut Needs)| {
+            let mut needs = Needs::default();
+            change(&mut needs);
+            needs
+        };
+        for fits in [
+            needs(|_| {}),
+            needs(|needs| needs.isolation = Some("at-least=jail".to_owned())),
+            needs(|needs| needs.memory = 512),
+            needs(|needs| needs.labels = labels(&[("site", "north")])),
+            needs(|needs| needs.region = Some("eu".to_owned())),
+        ] {
+            assert!(worker.meet(&fits), "{fits:?}");
+        }
+        for does_not in [
+            needs(|needs| needs.isolation = Some("docker".to_owned())),
+            needs(|needs| needs.memory = 513),
+            needs(|needs| needs.labels = labels(&[("site", "south")])),
+            needs(|needs| needs.labels = labels(&[("gpu", "yes")])),
+            needs(|needs| needs.region = Some("us".to_owned())),
+        ] {
+            assert!(!worker.meet(&does_not), "{does_not:?}");
+        }
+        // Whoever says nothing of where it is gets nothing that has to be somewhere.
+        assert!(!Abilities::default().meet(&needs(|needs| needs.region = Some("eu".to_owned()))));
+    }
+}

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use assize_testkit::{FakeProvider, Kind, Latency};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::proof::{asked, said};
 use super::{Servers, Worker, joined, status, until};
 use crate::Ran;
 use crate::run::with_provider;
-use crate::serve::Serving;
+use crate::serve::{Serving, debate};
 
 #[test]
 fn a_provider_is_asked_no_more_at_once_than_it_bears() {
@@ -28,7 +28,7 @@ fn a_provider_is_asked_no_more_at_once_than_it_bears() {
     let keeper = || {
         let status = status(&home);
         let nodes = status["nodes"].as_array().unwrap().iter();
-        let mut keepers = nodes.filter(|node| node["keeps"] == serde_json::json!(["anthropic"]));
+        let mut keepers = nodes.filter(|node| node["keeps"] == json!(["anthropic"]));
         let keeper = keepers.next().map(|node| node["id"].as_str().unwrap().to_owned());
         assert!(keepers.next().is_none());
         keeper
@@ -41,6 +41,25 @@ fn a_provider_is_asked_no_more_at_once_than_it_bears() {
     }
     until("another keeps them", || keeper().is_some_and(|keeper| keeper != first));
     assert_eq!(fake.most_at_once(), 3);
+}
+
+#[test]
+fn a_provider_is_asked_no_more_in_a_minute_than_it_bears() {
+    let fake = FakeProvider::caching(Latency::default(), said);
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home = home.set("ASSIZE_ANTHROPIC_REQUESTS_PER_MINUTE", "20");
+    let serving = Serving::start(&home, &[]);
+    let _workers = [(); 2].map(|()| Worker::start(&home, &["--slots", "1"]));
+    // Each alone would stay within it, and both do not.
+    let runs = [debate(), debate()].map(|debate| serving.begin(debate));
+    fake.wait_for_requests(20);
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(fake.captured().len(), 20);
+    for run in &runs {
+        assert_eq!(serving.post(&format!("/api/runs/{run}/cancel"), json!({})).status, 202);
+        assert_eq!(serving.end_of(run)["status"], "cancelled");
+    }
 }
 
 #[test]
