@@ -104,7 +104,21 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
         told.push(Event::new("pipeline_cancelled", json!({"reason": STOPPED})));
     }
     told.push(ended(RunStatus::Cancelled, Some(STOPPED.to_owned())));
-    store.stop(&Claim { run: run.id.clone(), epoch: run.epoch }, STOPPED, told).await
+    let mut epoch = run.epoch;
+    loop {
+        let claim = Claim { run: run.id.clone(), epoch };
+        match store.stop(&claim, STOPPED, told.clone()).await {
+            Err(StoreError::Fenced(id)) => {
+                // Somebody took it at this very moment; they are stopped, too.
+                let now = store.run(&run.id).await?;
+                if now.status != RunStatus::Running || now.epoch == epoch {
+                    return Err(StoreError::Fenced(id));
+                }
+                epoch = now.epoch;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Writes down that a run ended by a fault of ours: nobody else will.

@@ -147,9 +147,16 @@ pub struct Holder {
     /// How many records there were when it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) records: Option<usize>,
+    /// How many have died over it, one after the other, without getting on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) deaths: u64,
     /// Settings that were asked for when the run was put on the queue again: they hold until it ends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) asked: BTreeMap<String, String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What can be changed when a run goes on.
@@ -170,6 +177,7 @@ impl Holder {
             released: false,
             node: None,
             records: None,
+            deaths: 0,
             asked: BTreeMap::new(),
         }
     }
@@ -204,6 +212,13 @@ impl Holder {
         Holder { released: true, ..self }
     }
 
+    /// Whether it is this process, which has not let go.
+    fn is_here(&self) -> bool {
+        let us = Holder::this_process(self.role);
+        let same = (self.pid, self.started) == (us.pid, us.started);
+        same && !self.released && !self.is_elsewhere()
+    }
+
     /// Whether it is where nobody here can see if it still lives: in another container, or on another machine.
     pub fn is_elsewhere(&self) -> bool {
         let us = Holder::this_process(self.role);
@@ -214,11 +229,6 @@ impl Holder {
     pub fn last(run: &Run) -> Option<Holder> {
         let holder = run.holder.as_deref().filter(|_| run.status == RunStatus::Running)?;
         serde_json::from_str(holder).ok()
-    }
-
-    /// Whether it is this very process.
-    pub fn is_of(&self, member: &Member) -> bool {
-        self.node.as_ref() == Some(&member.id)
     }
 
     /// The process that works on this run, if there is one, or if there may be: of other machines
@@ -253,12 +263,12 @@ impl std::fmt::Display for Holder {
 
 /// Writes down that nobody works any more on a run that has not ended, as it is to go on later or its last word could
 /// not be written: whoever comes next need not guess.
-pub async fn let_go(store: &dyn Store, id: &RunId, life: u64, holder: Holder) {
-    let gone = holder.released().to_text();
+pub async fn let_go(store: &dyn Store, id: &RunId, life: u64) {
     let let_go = async {
         let run = store.run(id).await?;
-        if run.status == RunStatus::Running && run.epoch == life {
-            store.claim(id, &gone, Some(life)).await?;
+        let ours = Holder::last(&run).filter(|last| run.epoch == life && last.is_here());
+        if let Some(ours) = ours {
+            store.claim(id, &ours.released().to_text(), Some(life)).await?;
         }
         Ok::<_, StoreError>(())
     };
@@ -407,7 +417,9 @@ pub async fn begin(
     let mut holder = Holder::of_clerk(clerk);
     if let (Some(run), Some(_)) = (&begin.resumed, &holder.node) {
         holder.records = Some(store.records(&run.id).await?.len());
-        holder.asked = Holder::last(run).map(|last| last.asked).unwrap_or_default();
+        if let Some(last) = Holder::last(run) {
+            (holder.asked, holder.deaths) = (last.asked, last.deaths);
+        }
     }
     let (run, claim) = claim(clerk, begin, &holder).await?;
     if let Some(account) = &clerk.account {

@@ -21,7 +21,7 @@ pub use address::{Address, BadAddress, Identification};
 pub use asking::{Answering, Unanswered};
 pub use link::Options;
 pub use nodes::{Node, NodeRole};
-pub use queue::{Abilities, LEASE, Lease, Line, MOST_TRIES, Needs, Queue, Taken, Work};
+pub use queue::{Abilities, LEASE, Lease, Line, MOST_TRIES, Needs, Place, Queue, Taken, Work};
 pub use store::{CallState, ClusterStore, Noted};
 pub use streams::{Copy, Stream};
 

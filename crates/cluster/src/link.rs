@@ -195,6 +195,18 @@ impl Link {
             }
         };
         self.refuse_newer(&there)?;
+        let speaks = there.description.as_deref().and_then(version_of);
+        if speaks.is_some_and(|version| version < crate::VERSION) {
+            // From here on those who speak that one are told.
+            let taken_over = Config { description: Some(made_by()), ..there.clone() };
+            loop {
+                let update = self.context.update_stream(taken_over.clone()).await;
+                let update = update.map_err(|error| trouble(&error));
+                if patience.heed(update).await?.is_some() {
+                    break;
+                }
+            }
+        }
         let (kept, wanted) = (there.num_replicas, config.num_replicas);
         if kept != wanted {
             let stream = config.name;
@@ -357,11 +369,20 @@ impl Link {
         mut reading: Reading,
         mut each: impl FnMut(Found) -> Result<More, StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(last) = self.last(reading.stream, &reading.filter).await? else { return Ok(()) };
+        let Some(mut last) = self.last(reading.stream, &reading.filter).await? else {
+            return Ok(());
+        };
         let mut patience = self.patience();
         while reading.from <= last.sequence {
             let batch = self.read_some(&reading, last.sequence).await;
-            let Some(batch) = patience.heed(batch).await? else { continue };
+            let Some(batch) = patience.heed(batch).await? else {
+                // What was the last may have been removed meanwhile.
+                match self.last(reading.stream, &reading.filter).await? {
+                    Some(now) => last = now,
+                    None => return Ok(()),
+                }
+                continue;
+            };
             for found in batch {
                 reading.from = found.sequence + 1;
                 if each(found)? == More::Enough {

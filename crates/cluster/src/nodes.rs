@@ -39,6 +39,9 @@ pub struct Node {
     /// The providers whose limits it keeps for all.
     #[serde(default)]
     pub keeps: Vec<String>,
+    /// The runs that it holds, by name.
+    #[serde(default)]
+    pub holds: Vec<String>,
     pub abilities: Abilities,
 }
 
@@ -114,6 +117,14 @@ impl Cluster {
     /// # Errors
     /// As for [`Cluster::who`].
     pub async fn is_there(&self, id: &str) -> Result<bool, StoreError> {
+        Ok(self.node(id).await?.is_some())
+    }
+
+    /// A process as it is now, if it still answers.
+    ///
+    /// # Errors
+    /// As for [`Cluster::who`].
+    pub async fn node(&self, id: &str) -> Result<Option<Node>, StoreError> {
         use async_nats::RequestErrorKind::{NoResponders, TimedOut};
         let mut patience = self.link.patience();
         let client = self.link.context.client();
@@ -121,12 +132,12 @@ impl Cluster {
             let subject = self.link.subject(&format!("who.{id}"));
             let question = async_nats::Request::new().timeout(Some(SILENCE));
             let answer = match client.send_request(subject, question).await {
-                Ok(_) => Ok(true),
-                Err(error) if matches!(error.kind(), NoResponders | TimedOut) => Ok(false),
+                Ok(answer) => Ok(serde_json::from_slice(&answer.payload).ok()),
+                Err(error) if matches!(error.kind(), NoResponders | TimedOut) => Ok(None),
                 Err(error) => Err(trouble(&error)),
             };
-            if let Some(there) = patience.heed(answer).await? {
-                return Ok(there);
+            if let Some(node) = patience.heed(answer).await? {
+                return Ok(node);
             }
         }
     }

@@ -39,14 +39,27 @@ pub(crate) const WORK: &str = "work";
 /// What a piece of work needs of whoever does it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Needs {
-    /// One of the sandboxes that whoever does it can have at once. What needs none waits for nobody's sandbox.
-    pub sandbox: bool,
+    /// What it takes of whoever does it. No work waits for a place that work of another kind has.
+    pub place: Place,
     /// The walls, by name; any, if none is named.
     pub isolation: Option<String>,
     /// Memory for it, in megabytes.
     pub memory: u64,
     pub labels: BTreeMap<String, String>,
     pub region: Option<String>,
+}
+
+/// What work takes of whoever does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// One of the runs that can be held at once.
+    #[default]
+    Run,
+    /// One of the sandboxes that can be had at once.
+    Sandbox,
+    /// Nothing to speak of: others wait for it.
+    Keeper,
 }
 
 impl Needs {
@@ -168,20 +181,9 @@ impl Queue {
     /// # Errors
     /// When the servers refuse it.
     pub async fn put(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
-        let line = needs.line();
-        let mut patience = self.link.patience();
-        loop {
-            let made = self.make_line(&line, needs).await;
-            if patience.heed(made).await?.is_some() {
-                break;
-            }
-        }
-        let payload = serde_json::to_vec(work).map_err(|error| self.link.failed(error))?;
-        let subject = self.link.subject(&format!("work.{line}.{}.{}", work.kind, work.about));
+        let (subject, payload) = self.prepare(needs, work).await?;
         self.link.add_once(&subject, HeaderMap::new(), payload, &work.to_string()).await?;
-        // Whoever does not hear it looks a moment later.
-        let client = self.link.context.client();
-        let _ = client.publish(self.link.subject("wake"), Vec::new().into()).await;
+        self.wake().await;
         Ok(())
     }
 
@@ -210,6 +212,37 @@ impl Queue {
     pub async fn has(&self, kind: &str, about: &str) -> Result<bool, StoreError> {
         let subject = self.link.subject(&format!("work.*.{kind}.{about}"));
         Ok(self.link.last(WORK, &subject).await?.is_some())
+    }
+
+    /// Has something done that nobody else has put there: however many try to, it is there once until it is done.
+    ///
+    /// # Errors
+    /// When the servers refuse it.
+    pub async fn put_alone(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
+        let (subject, payload) = self.prepare(needs, work).await?;
+        self.link.create(WORK, &subject, HeaderMap::new(), payload).await?;
+        self.wake().await;
+        Ok(())
+    }
+
+    /// Makes the line that it waits in; where it goes, and what.
+    async fn prepare(&self, needs: &Needs, work: &Work) -> Result<(String, Vec<u8>), StoreError> {
+        let line = needs.line();
+        let mut patience = self.link.patience();
+        loop {
+            let made = self.make_line(&line, needs).await;
+            if patience.heed(made).await?.is_some() {
+                break;
+            }
+        }
+        let payload = serde_json::to_vec(work).map_err(|error| self.link.failed(error))?;
+        Ok((self.link.subject(&format!("work.{line}.{}.{}", work.kind, work.about)), payload))
+    }
+
+    /// Tells those who wait. Whoever does not hear it looks a moment later.
+    async fn wake(&self) {
+        let client = self.link.context.client();
+        let _ = client.publish(self.link.subject("wake"), Vec::new().into()).await;
     }
 
     async fn make_line(&self, line: &str, needs: &Needs) -> Result<(), Trouble> {
@@ -255,18 +288,18 @@ impl Queue {
         Ok(all.into_iter().filter_map(line).collect())
     }
 
-    /// Waits for work that somebody with these abilities can do: what needs a sandbox, or what needs none.
+    /// Waits for work that somebody with these abilities and such a place can do.
     ///
     /// # Errors
     /// When the servers refuse.
-    pub async fn take(&self, abilities: &Abilities, sandbox: bool) -> Result<Taken, StoreError> {
+    pub async fn take(&self, abilities: &Abilities, place: Place) -> Result<Taken, StoreError> {
         let client = self.link.context.client();
         let mut patience = self.link.patience();
         loop {
             // First it is listened, then looked, so that nothing falls between.
             let mut wake = client.subscribe(self.link.subject("wake")).await.ok();
             loop {
-                let taken = self.try_to_take(abilities, sandbox).await;
+                let taken = self.try_to_take(abilities, place).await;
                 if let Some(Some(taken)) = patience.heed(taken).await? {
                     return Ok(taken);
                 }
@@ -286,13 +319,13 @@ impl Queue {
     async fn try_to_take(
         &self,
         abilities: &Abilities,
-        sandbox: bool,
+        place: Place,
     ) -> Result<Option<Taken>, Trouble> {
         let stream = self.link.stream(WORK).await?;
         for (name, line) in self.ask_for_lines().await? {
             let ours = name.starts_with(&format!("v{}-", crate::VERSION));
             // What is under way may have come back.
-            let fits = line.needs.sandbox == sandbox && abilities.meet(&line.needs);
+            let fits = line.needs.place == place && abilities.meet(&line.needs);
             if !ours || !fits || line.waiting + line.under_way == 0 {
                 continue;
             }

@@ -150,8 +150,7 @@ impl Docket {
                     "failed"
                 }
             };
-            let us = Holder::this_process(Role::Server);
-            kept::let_go(&*docket.store, &id, life, us).await;
+            kept::let_go(&*docket.store, &id, life).await;
             let mut state = docket.state();
             if let Some(held) = state.held.remove(&id) {
                 state.over += &held.ledger.totals();

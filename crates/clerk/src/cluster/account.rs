@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use assize_cluster::{CallState, ClusterStore, Noted};
+use assize_cluster::{CallState, ClusterStore, LEASE, Noted};
 use assize_gateway::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
 use assize_graph::{Event, Key, Outcome, Record};
 use assize_store::{Claim, RunId, Store, StoreError};
@@ -14,6 +14,7 @@ use assize_types::{Cost, Fingerprint, Money};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::kept;
 
@@ -192,7 +193,15 @@ impl Ledger for KeptLedger {
         let claim = self.account.claim()?;
         let Worst { tokens, cost } = worst;
         let noted = Noted { how: CallState::Sent, tokens, cost };
-        match self.account.store.note_call(claim, number, noted).await {
+        let noted = loop {
+            let begun = Instant::now();
+            let noted = self.account.store.note_call(claim, number, noted).await;
+            // Whoever slept over the answer looks again: it may be somebody else's by now.
+            if noted.is_err() || begun.elapsed() < LEASE / 3 {
+                break noted;
+            }
+        };
+        match noted {
             Ok(()) => Ok(number),
             Err(error) => {
                 let free =

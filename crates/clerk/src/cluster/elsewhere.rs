@@ -98,13 +98,17 @@ impl Elsewhere {
         loop {
             // First what there is, then how it stands, so that its last word is not missed.
             let newest = self.store.last_event().await?;
+            let mut ended = false;
+            if observer.is_none() || seen.looked.elapsed() >= LOOK {
+                // It may be gone without a word.
+                ended = self.is_over().await?;
+            }
             if observer.is_some() && seen.looked.elapsed() >= LOOK {
                 self.tell_answers(seen, observer).await?;
             }
-            let ended = match observer {
-                Some(_) => self.tell_events(seen, observer).await?,
-                None => self.is_over().await?,
-            };
+            if observer.is_some() {
+                ended |= self.tell_events(seen, observer).await?;
+            }
             if ended {
                 self.tell_answers(seen, observer).await?;
                 return self.store.run(&self.id).await;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assize_cluster::{Answering, LEASE, Lease, Needs, Unanswered, Work};
+use assize_cluster::{Answering, LEASE, Lease, Needs, Place, Unanswered, Work};
 use assize_gateway::{Admitted, Left, Pace, Pacer, Provider};
 use assize_store::StoreError;
 use assize_types::Cancel;
@@ -111,10 +111,9 @@ impl Shared {
         if queue.has(LIMITS, &about).await? {
             return Ok(());
         }
-        // Two who do so at once keep them by turns: the one that comes later finds that somebody does.
-        let turn = millis(std::time::UNIX_EPOCH.elapsed().unwrap_or_default()) / 10_000;
-        let work = Work { kind: LIMITS.to_owned(), about, turn, body: Value::Null };
-        queue.put(&Needs::default(), &work).await
+        let work = Work { kind: LIMITS.to_owned(), about, turn: 1, body: Value::Null };
+        let needs = Needs { place: Place::Keeper, ..Needs::default() };
+        queue.put_alone(&needs, &work).await
     }
 
     async fn report(&self) {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_cluster::{
-    Address, Cluster, ClusterStore, Identification, Needs, Node, Options, Queue, Work,
+    Address, Cluster, ClusterStore, Identification, Needs, Node, Options, Place, Queue, Work,
 };
 use assize_sandbox::{Limits, Wanted};
 use assize_store::{Run, RunId, Store, StoreError};
@@ -207,7 +207,7 @@ pub(crate) fn in_a_sandbox(needs: Needs, run: &Run) -> Needs {
     let isolation =
         wanted.filter(|wanted| *wanted != Wanted::Auto).map(|wanted| wanted.to_string());
     Needs {
-        sandbox: true,
+        place: Place::Sandbox,
         isolation,
         memory: limits.map_or(0, |limits| limits.memory >> 20),
         ..needs

@@ -1,6 +1,6 @@
 //! How a cluster is: who takes part, what waits, what is stuck.
 
-use assize_cluster::{Line, Node, NodeRole, Stream, VERSION};
+use assize_cluster::{Line, Node, NodeRole, Place, Stream, VERSION};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store};
 use serde::Serialize;
 
@@ -85,7 +85,7 @@ pub fn needs(line: &Waiting) -> String {
     let needs = &line.line.needs;
     let labels = needs.labels.iter().map(|(name, value)| format!("{name}={value}"));
     let mut words: Vec<String> = Vec::new();
-    words.extend(needs.sandbox.then(|| match &needs.isolation {
+    words.extend((needs.place == Place::Sandbox).then(|| match &needs.isolation {
         Some(walls) => format!("a sandbox ({walls}) of {} MB", needs.memory),
         None => format!("a sandbox of {} MB", needs.memory),
     }));
@@ -102,6 +102,12 @@ async fn why_stuck(member: &Member, run: &Run, nodes: &[Node]) -> Result<Option<
     if Holder::waits(run) {
         return Ok((!queued).then(|| "it waits, and is not on the queue yet".to_owned()));
     }
-    let there = nodes.iter().any(|one| one.id == *node);
-    Ok((!there).then(|| format!("{last}, which holds it, does not answer")))
+    let there = nodes.iter().find(|one| one.id == *node);
+    Ok(match there {
+        None => Some(format!("{last}, which holds it, does not answer")),
+        Some(there) if !there.holds.iter().any(|held| held == run.id.as_str()) => {
+            Some(format!("{last} has let it go"))
+        }
+        Some(_) => None,
+    })
 }

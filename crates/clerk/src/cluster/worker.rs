@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use assize_cluster::{Abilities, MOST_TRIES, Node, NodeRole, Taken, VERSION};
+use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
 use assize_graph::Record;
 use assize_sandbox::{Isolation, Spec};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
@@ -52,6 +52,8 @@ pub struct Worker {
     slots: Arc<Semaphore>,
     /// Runs that it can hold besides.
     runs: Arc<Semaphore>,
+    /// Providers whose limits it can keep: all of them.
+    keepers: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Cancelled when it is to stop.
     stop: Cancel,
@@ -80,7 +82,9 @@ pub(super) enum Outcome {
     NotHere { why: String, after: Duration },
     /// We are told to stop; somebody else can go on at once.
     Paused,
-    /// Somebody else has it.
+    /// Somebody else has it, and will do it.
+    Later,
+    /// Somebody else has taken it from us.
     Lost,
 }
 
@@ -97,6 +101,28 @@ impl Busy<'_> {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|node| node.busy -= 1);
+    }
+}
+
+/// A run that is held here, as others see it.
+struct Holds<'a> {
+    node: &'a watch::Sender<Node>,
+    run: String,
+}
+
+impl<'a> Holds<'a> {
+    fn begin(node: &'a watch::Sender<Node>, run: &RunId) -> Holds<'a> {
+        node.send_modify(|node| node.holds.push(run.to_string()));
+        Holds { node, run: run.to_string() }
+    }
+}
+
+impl Drop for Holds<'_> {
+    fn drop(&mut self) {
+        self.node.send_modify(|node| {
+            let held = node.holds.iter().position(|run| *run == self.run);
+            held.map(|held| node.holds.swap_remove(held));
+        });
     }
 }
 
@@ -150,6 +176,7 @@ impl Worker {
             node,
             slots,
             runs: Arc::new(Semaphore::new(MOST_RUNS)),
+            keepers: Arc::new(Semaphore::new(MOST_RUNS)),
             tasks: TaskTracker::new(),
             stop: Cancel::new(),
         })
@@ -165,8 +192,9 @@ impl Worker {
         let _here = self.host.member.cluster.announce(self.node.subscribe()).await?;
         let worker = Arc::new(self);
         let ended = tokio::select! {
-            ended = worker.clone().take_all(true) => ended,
-            ended = worker.clone().take_all(false) => ended,
+            ended = worker.clone().take_all(Place::Sandbox) => ended,
+            ended = worker.clone().take_all(Place::Run) => ended,
+            ended = worker.clone().take_all(Place::Keeper) => ended,
             ended = worker.sweep() => ended,
             _ = cancel.cancelled() => Ok(()),
         };
@@ -177,20 +205,24 @@ impl Worker {
         Ok(ended?)
     }
 
-    /// Takes what needs a sandbox, or what needs none, as long as there is room.
-    async fn take_all(self: Arc<Self>, sandbox: bool) -> Result<(), StoreError> {
-        let room = if sandbox { &self.slots } else { &self.runs };
+    /// Takes what needs such a place, as long as there is one.
+    async fn take_all(self: Arc<Self>, place: Place) -> Result<(), StoreError> {
+        let room = match place {
+            Place::Sandbox => &self.slots,
+            Place::Run => &self.runs,
+            Place::Keeper => &self.keepers,
+        };
         loop {
-            let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
+            let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
             let abilities = self.node.borrow().abilities.clone();
-            let taken = self.host.member.queue.take(&abilities, sandbox).await?;
+            let taken = self.host.member.queue.take(&abilities, place).await?;
             let worker = self.clone();
-            self.tasks.spawn(async move { worker.work(taken, place, sandbox).await });
+            self.tasks.spawn(async move { worker.work(taken, permit, place).await });
         }
     }
 
-    async fn work(&self, taken: Taken, place: OwnedSemaphorePermit, sandbox: bool) {
-        let _busy = sandbox.then(|| Busy::begin(&self.node));
+    async fn work(&self, taken: Taken, permit: OwnedSemaphorePermit, place: Place) {
+        let _busy = (place == Place::Sandbox).then(|| Busy::begin(&self.node));
         let (what, tries) = (taken.work.to_string(), taken.tries);
         tracing::info!(work = what, tries, "taken");
         let outcome = match taken.work.kind.as_str() {
@@ -218,6 +250,8 @@ impl Worker {
         match outcome {
             Outcome::Done => taken.done().await,
             Outcome::Paused => taken.give_back(Duration::ZERO).await,
+            // Should whoever has it die, it is there.
+            Outcome::Later => taken.give_back(LEASE).await,
             Outcome::NotHere { why, after } => {
                 self.host.clerk.listener.warn(&format!("{what} is not done here: {why}"));
                 taken.give_back(after).await;
@@ -225,7 +259,7 @@ impl Worker {
             // Our word would count for whoever has it.
             Outcome::Lost => drop(taken),
         }
-        drop(place);
+        drop(permit);
     }
 
     /// Holds a run to its end, if nobody else does.
@@ -244,12 +278,12 @@ impl Worker {
         if run.status != RunStatus::Running {
             return Ok(Outcome::Done);
         }
-        let last = Holder::last(&run);
-        let waits = Holder::waits(&run);
-        if !waits && self.is_alive(last.as_ref()).await? {
+        let (last, waits) = (Holder::last(&run), Holder::waits(&run));
+        if !waits && self.is_held(&run).await? {
             // It was put on the queue twice, or whoever holds it was silent for a while.
-            return Ok(Outcome::Done);
+            return Ok(Outcome::Later);
         }
+        let _holds = Holds::begin(&self.node, id);
         let mut clerk = clerk.clone();
         let asked = last.clone().map(|last| last.asked).unwrap_or_default();
         let asked: Vec<(&str, String)> =
@@ -262,14 +296,21 @@ impl Worker {
             }
         }
         let account = if run.epoch > 1 || !waits {
+            let mut nobody = last.unwrap_or_else(|| Holder::of_clerk(&clerk));
+            if !waits {
+                // Whoever gets on may die as often as they like.
+                let records = store.records(id).await?.len();
+                let got_on = nobody.records.is_none_or(|before| records > before);
+                nobody.deaths = if got_on { 0 } else { nobody.deaths + 1 };
+            }
+            let deaths = nobody.deaths;
             // From here on whoever held it is told so, should they not be dead after all.
-            let nobody = last.clone().unwrap_or_else(|| Holder::of_clerk(&clerk)).released();
-            let claim = store.claim(id, &nobody.to_text(), Some(run.epoch)).await?;
-            let records = store.records(id).await?.len();
-            let before = last.and_then(|last| last.records).filter(|_| !waits);
-            if before.is_some_and(|before| records > before) {
-                // Whoever gets on may die as often as they like: it is counted anew.
-                member.put(&Run { epoch: claim.epoch, ..run }).await?;
+            let claim = store.claim(id, &nobody.released().to_text(), Some(run.epoch)).await?;
+            if deaths >= MOST_TRIES {
+                let why = format!(
+                    "{deaths} workers have begun it, one after the other, and none got on with it or said why"
+                );
+                ended::fail(&**store, id, &why).await;
                 return Ok(Outcome::Done);
             }
             Account::open(&member.store, &claim, &inherited(&**store, &run).await?).await?
@@ -277,13 +318,6 @@ impl Worker {
             Account::new(&member.store, id)
         };
         clerk.account = Some(Arc::new(account));
-        if tries > MOST_TRIES {
-            let why = format!(
-                "{MOST_TRIES} workers have begun it, one after the other, and none got on with it or said why"
-            );
-            ended::fail(&**store, id, &why).await;
-            return Ok(Outcome::Done);
-        }
         let more = self.more_places(&run);
         let parallel = u32::try_from(1 + more.len()).unwrap_or(1);
         let again = GoOn { run: id.to_string(), take_over: false };
@@ -300,12 +334,11 @@ impl Worker {
         }
     }
 
-    /// Whether whoever held a run still does.
-    async fn is_alive(&self, last: Option<&Holder>) -> Result<bool, StoreError> {
-        match last.and_then(|last| last.node.as_ref()) {
-            Some(node) => self.host.member.cluster.is_there(node).await,
-            None => Ok(false),
-        }
+    /// Whether whoever took a run last still holds it: that they live is not enough.
+    async fn is_held(&self, run: &Run) -> Result<bool, StoreError> {
+        let Some(node) = Holder::last(run).and_then(|last| last.node) else { return Ok(false) };
+        let node = self.host.member.cluster.node(&node).await?;
+        Ok(node.is_some_and(|node| node.holds.iter().any(|held| held == run.id.as_str())))
     }
 
     /// More sandboxes for what can use several at once, as far as they are free.
@@ -315,7 +348,7 @@ impl Worker {
     }
 
     async fn hold(&self, mut trial: Box<dyn Trial>) -> Outcome {
-        let Host { clerk, member, store, .. } = &*self.host;
+        let Host { member, store, .. } = &*self.host;
         let (id, life) = (trial.run().id.clone(), trial.run().epoch);
         let _watched = match trial.live() {
             Some(live) => live::show(member, &id, live.clone()).await.ok(),
@@ -339,7 +372,7 @@ impl Worker {
             Ok(run) if run.status != RunStatus::Running => Outcome::Done,
             Ok(run) if run.epoch != life => Outcome::Lost,
             Ok(_) => {
-                kept::let_go(&**store, &id, life, Holder::of_clerk(clerk)).await;
+                kept::let_go(&**store, &id, life).await;
                 if !paused {
                     let why = "its last word could not be written down".to_owned();
                     return Outcome::NotHere { why, after: ELSEWHERE };
@@ -389,7 +422,7 @@ impl Worker {
             {
                 continue;
             }
-            if Holder::waits(&run) || !self.is_alive(last.as_ref()).await? {
+            if Holder::waits(&run) || !self.is_held(&run).await? {
                 tracing::info!(run = %run.id, "put on the queue again");
                 member.put(&run).await?;
             }
@@ -434,6 +467,7 @@ pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -
         slots,
         busy: 0,
         keeps: Vec::new(),
+        holds: Vec::new(),
         abilities,
     }
 }

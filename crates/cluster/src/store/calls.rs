@@ -45,12 +45,14 @@ impl ClusterStore {
     ) -> Result<(), StoreError> {
         let payload = serde_json::to_vec(&noted).map_err(|error| self.link.failed(error))?;
         let subject = self.subject(format!("call.{}.{}.{number}", claim.run, claim.epoch));
-        let next = self.get(wire::turn(&claim.run, claim.epoch + 1));
-        let (_, taken) =
-            tokio::try_join!(self.link.add(&subject, HeaderMap::new(), payload), next)?;
-        match taken {
-            Some(_) if noted.how == CallState::Sent => Err(StoreError::Fenced(claim.run.clone())),
-            _ => Ok(()),
+        self.link.add(&subject, HeaderMap::new(), payload).await?;
+        if noted.how != CallState::Sent {
+            return Ok(());
+        }
+        // Only then it is looked: whoever takes the run sees the note, or is seen.
+        match self.get(wire::turn(&claim.run, claim.epoch + 1)).await? {
+            Some(_) => Err(StoreError::Fenced(claim.run.clone())),
+            None => Ok(()),
         }
     }
 

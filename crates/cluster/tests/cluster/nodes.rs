@@ -17,6 +17,7 @@ fn node(role: NodeRole, pid: u32) -> Node {
         slots: 4,
         busy: 0,
         keeps: Vec::new(),
+        holds: Vec::new(),
         abilities: Abilities::default(),
     }
 }

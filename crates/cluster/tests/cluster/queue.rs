@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assize_cluster::{Abilities, Cluster, LEASE, Needs, Queue, Work};
+use assize_cluster::{Abilities, Cluster, LEASE, Needs, Place, Queue, Work};
 use assize_store::StoreError;
 use serde_json::json;
 
@@ -22,7 +22,12 @@ fn able(isolations: &[&str], memory: u64) -> Abilities {
 }
 
 fn needs(isolation: &str, memory: u64) -> Needs {
-    Needs { isolation: Some(isolation.to_owned()), memory, sandbox: true, ..Needs::default() }
+    Needs {
+        isolation: Some(isolation.to_owned()),
+        memory,
+        place: Place::Sandbox,
+        ..Needs::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,14 +38,18 @@ async fn work_is_taken_once_by_who_can_do_it() {
     // Put twice, it is there once.
     here.put(&needs("jail", 256), &work("small")).await.unwrap();
     here.put(&needs("microvm", 2048), &work("large")).await.unwrap();
-    let first = here.take(&able(&["jail"], 512), true).await.unwrap();
+    let first = here.take(&able(&["jail"], 512), Place::Sandbox).await.unwrap();
     assert_eq!((first.work.about.as_str(), first.tries), ("small", 1));
     // There is nothing more for it, though something waits.
-    let none =
-        tokio::time::timeout(Duration::from_secs(2), here.take(&able(&["jail"], 512), true)).await;
+    let none = tokio::time::timeout(
+        Duration::from_secs(2),
+        here.take(&able(&["jail"], 512), Place::Sandbox),
+    )
+    .await;
     assert!(none.is_err(), "{none:?}");
     let too_small = able(&["jail", "microvm"], 1024);
-    let none = tokio::time::timeout(Duration::from_secs(2), there.take(&too_small, true)).await;
+    let none =
+        tokio::time::timeout(Duration::from_secs(2), there.take(&too_small, Place::Sandbox)).await;
     assert!(none.is_err(), "{none:?}");
     let lines = here.lines().await.unwrap();
     let line = |needs: &Needs| lines.iter().find(|line| line.needs == *needs).unwrap().clone();
@@ -48,7 +57,7 @@ async fn work_is_taken_once_by_who_can_do_it() {
     assert_eq!((large.waiting, large.under_way), (1, 0));
     let small = line(&needs("jail", 256));
     assert_eq!((small.waiting, small.under_way), (0, 1));
-    let second = there.take(&able(&["microvm"], 4096), true).await.unwrap();
+    let second = there.take(&able(&["microvm"], 4096), Place::Sandbox).await.unwrap();
     assert_eq!(second.work, work("large"));
     first.done().await;
     second.done().await;
@@ -57,7 +66,9 @@ async fn work_is_taken_once_by_who_can_do_it() {
     assert_eq!(left, 0);
     // Whoever waits is woken.
     let waiting =
-        tokio::spawn(async move { there.take(&able(&["jail"], 512), true).await.unwrap() });
+        tokio::spawn(
+            async move { there.take(&able(&["jail"], 512), Place::Sandbox).await.unwrap() },
+        );
     tokio::time::sleep(Duration::from_millis(300)).await;
     here.put(&needs("jail", 256), &work("next")).await.unwrap();
     let next = waiting.await.unwrap();
@@ -71,17 +82,17 @@ async fn work_of_the_dead_comes_back_and_of_the_living_does_not() {
     let queue = queue(&servers).await;
     let all = able(&["jail"], 512);
     queue.put(&needs("jail", 1), &work("lost")).await.unwrap();
-    drop(queue.take(&all, true).await.unwrap());
-    let again = queue.take(&all, true).await.unwrap();
+    drop(queue.take(&all, Place::Sandbox).await.unwrap());
+    let again = queue.take(&all, Place::Sandbox).await.unwrap();
     assert_eq!((again.work.about.as_str(), again.tries), ("lost", 2));
     // Who goes on keeps it, however long it takes.
-    let nobody = tokio::time::timeout(LEASE + LEASE / 2, queue.take(&all, true)).await;
+    let nobody = tokio::time::timeout(LEASE + LEASE / 2, queue.take(&all, Place::Sandbox)).await;
     assert!(nobody.is_err(), "{nobody:?}");
     again.give_back(Duration::from_millis(100)).await;
-    let third = queue.take(&all, true).await.unwrap();
+    let third = queue.take(&all, Place::Sandbox).await.unwrap();
     assert_eq!(third.tries, 3);
     third.give_up().await;
-    let gone = tokio::time::timeout(Duration::from_secs(2), queue.take(&all, true)).await;
+    let gone = tokio::time::timeout(Duration::from_secs(2), queue.take(&all, Place::Sandbox)).await;
     assert!(gone.is_err(), "{gone:?}");
 }
 
@@ -97,4 +108,37 @@ async fn a_cluster_of_a_later_version_is_left_alone() {
     context.update_stream(config).await.unwrap();
     let error = Cluster::connect(servers.options()).await.unwrap().queue().await.unwrap_err();
     assert!(matches!(error, StoreError::Newer { found: 2, known: 1, .. }), "{error}");
+    // Of an earlier one it is taken over, and says so.
+    let mut config = context.get_stream("test-work").await.unwrap().cached_info().config.clone();
+    config.description = Some("assize, version 0".to_owned());
+    context.update_stream(config).await.unwrap();
+    queue(&servers).await;
+    let config = context.get_stream("test-work").await.unwrap().cached_info().config.clone();
+    assert_eq!(config.description.as_deref(), Some("assize, version 1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_put_alone_is_there_once_and_waits_for_no_other_place() {
+    let servers = Servers::start(1);
+    let queue = queue(&servers).await;
+    let keeping = Needs { place: Place::Keeper, ..Needs::default() };
+    let work = |turn: u64| Work { kind: "limits".to_owned(), turn, ..work("somebody") };
+    assert!(!queue.has("limits", "somebody").await.unwrap());
+    for turn in 1..4 {
+        queue.put_alone(&keeping, &work(turn)).await.unwrap();
+    }
+    assert!(queue.has("limits", "somebody").await.unwrap());
+    let all = Abilities::default();
+    let none = tokio::time::timeout(Duration::from_secs(1), queue.take(&all, Place::Run)).await;
+    assert!(none.is_err(), "{none:?}");
+    let taken = queue.take(&all, Place::Keeper).await.unwrap();
+    assert_eq!(taken.work, work(1));
+    let none = tokio::time::timeout(Duration::from_secs(1), queue.take(&all, Place::Keeper)).await;
+    assert!(none.is_err(), "{none:?}");
+    taken.done().await;
+    // Once it is done, it can be put there again.
+    queue.put_alone(&keeping, &work(9)).await.unwrap();
+    let taken = queue.take(&all, Place::Keeper).await.unwrap();
+    assert_eq!(taken.work, work(9));
+    taken.done().await;
 }

@@ -258,7 +258,9 @@ impl FakeProvider {
     pub fn wait_for_requests(&self, count: usize) {
         let mut state = self.shared.state.lock().unwrap();
         while state.captured.len() < count {
-            state = self.shared.asked.wait(state).unwrap();
+            let waited = self.shared.asked.wait_timeout(state, Duration::from_secs(120)).unwrap();
+            assert!(!waited.1.timed_out(), "{} of {count} requests came", waited.0.captured.len());
+            state = waited.0;
         }
     }
 
