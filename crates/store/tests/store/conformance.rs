@@ -368,6 +368,38 @@ pub(crate) async fn many_writers_lose_nothing(store: Any) {
     assert_eq!(store.events(EventQuery::default()).await.unwrap().len(), 400);
 }
 
+/// Whoever follows several runs and asks for what came after the last that they saw gets all, once and in order.
+pub(crate) async fn several_runs_are_followed_without_a_gap(store: Any) {
+    const STEPS: usize = 60;
+    let mut runs = Vec::new();
+    let mut writing = tokio::task::JoinSet::new();
+    for number in 0..3 {
+        let claim = claimed(&store, &format!("run {number}")).await;
+        runs.push(claim.run.clone());
+        let store = store.clone();
+        writing.spawn(async move {
+            for step in 0..STEPS {
+                let key = format!("step-{step}");
+                store.append(&claim, record(&key, "x"), vec![event("step")]).await.unwrap();
+            }
+        });
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 3 * STEPS {
+        let over = writing.is_empty();
+        let after = seen.last().copied().unwrap_or_default();
+        let query = EventQuery { runs: runs.clone(), after, limit: 0 };
+        let told: Vec<u64> = store.events(query).await.unwrap().iter().map(|one| one.id).collect();
+        assert!(!over || !told.is_empty(), "{} of {}", seen.len(), 3 * STEPS);
+        assert!(told.iter().all(|id| *id > after));
+        seen.extend(told);
+        while let Some(done) = writing.try_join_next() {
+            done.unwrap();
+        }
+    }
+    assert!(seen.is_sorted_by(|one, next| one < next));
+}
+
 pub(crate) async fn artifacts_are_kept_by_content(store: Any) {
     let (first, second) = (claimed(&store, "one").await, claimed(&store, "two").await);
     let (one, two) = (first.run.clone(), second.run.clone());
@@ -546,6 +578,7 @@ macro_rules! with_all {
                 a_run_is_stopped_whoever_has_it,
                 a_step_can_have_many_events,
                 many_writers_lose_nothing,
+                several_runs_are_followed_without_a_gap,
                 artifacts_are_kept_by_content,
                 a_removed_run_leaves_the_others_alone,
                 messages_are_read_in_order,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use assize_testkit::{FakeProvider, Kind, Latency};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::proof::{asked, said};
@@ -107,4 +108,38 @@ fn a_budget_holds_whoever_dies() {
     let Ran { code, err, .. } =
         home.run(&["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"]);
     assert_eq!(code, 0, "{err}");
+}
+
+#[test]
+fn what_is_allowed_when_a_run_goes_on_outlives_the_worker() {
+    let latency = Latency { to_begin: Duration::from_millis(100), to_end: Duration::ZERO };
+    let fake = FakeProvider::caching(latency, said);
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let mut worker = Worker::start(&home, &["--slots", "3"]);
+    let args = ["consult", "CRSA", "--rounds", "3", "--moves", "1", "--yes", "--quiet"];
+    let Ran { code, err, .. } = home.run(&[&args[..], &["--max-tokens", "30000"]].concat());
+    assert!(code != 0 && err.contains("the budget of"), "{err}");
+    let more = ["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"];
+    let asking = home.command(&more).spawn().unwrap();
+    fake.wait_for_requests(fake.captured().len() + 10);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.said());
+    let _worker = Worker::start(&home, &["--slots", "3"]);
+    let output = asking.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn whoever_follows_a_run_that_is_removed_is_told() {
+    let servers = Servers::start(1);
+    let home = joined(crate::exec::home(), &servers);
+    // Nobody takes it.
+    let asking = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
+    until("it is there", || home.run(&["runs", "list"]).out.contains("waiting"));
+    let Ran { code, err, .. } = home.run(&["runs", "rm", "latest"]);
+    assert_eq!(code, 0, "{err}");
+    let output = asking.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && err.contains("there is no run"), "{err}");
 }
