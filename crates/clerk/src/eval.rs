@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
-use crate::cluster::elsewhere::{Elsewhere, came_to};
+use crate::cluster::elsewhere::{Seat, came_to};
 use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
@@ -108,13 +108,14 @@ pub struct Trial {
     /// Which walls were taken, and why.
     pub why: String,
     problems: Vec<Problem>,
-    held: Seat,
+    held: Seat<Here>,
 }
 
-/// Where it is held.
-enum Seat {
-    Here { parallel: u32, pool: Arc<Pool>, journal: Arc<RunJournal> },
-    Elsewhere(Elsewhere),
+/// What it takes to hold it here.
+struct Here {
+    parallel: u32,
+    pool: Arc<Pool>,
+    journal: Arc<RunJournal>,
 }
 
 impl std::fmt::Debug for Trial {
@@ -174,7 +175,7 @@ impl Trial {
                 let walls = walls::pool(config, around, Language::Python, spec, parallel);
                 let (pool, why) = walls.await?;
                 let (run, journal) = kept::begin(clerk, begin).await?;
-                (run, why, Seat::Here { parallel, pool, journal })
+                (run, why, Seat::Here(Box::new(Here { parallel, pool, journal })))
             }
         };
         Ok(Trial { run, input, gateway: Arc::new(gateway), why, problems, held })
@@ -183,7 +184,7 @@ impl Trial {
     /// The sandboxes that wait for its programs, if they are here.
     pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
         match &self.held {
-            Seat::Here { pool, .. } => Some(pool),
+            Seat::Here(here) => Some(&here.pool),
             Seat::Elsewhere(_) => None,
         }
     }
@@ -200,7 +201,7 @@ impl Trial {
         cancel: Cancel,
     ) -> Result<Held<Report>, Broke> {
         let (parallel, pool, journal) = match &self.held {
-            Seat::Here { parallel, pool, journal } => (*parallel, pool, journal),
+            Seat::Here(here) => (here.parallel, &here.pool, &here.journal),
             Seat::Elsewhere(elsewhere) => {
                 let run = elsewhere.follow(observer, &**self.gateway.ledger(), cancel).await?;
                 return Ok(Held { came_to: came_to(&run)?, kept: Ok(()) });

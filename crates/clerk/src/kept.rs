@@ -371,7 +371,7 @@ pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
     let inherited: HashMap<&Key, &Record> =
         inherited.iter().map(|record| (&record.key, record)).collect();
     let mut totals = Totals::default();
-    let all = own;
+    let lost = Lost::recorded(own);
     let own = own.iter().filter(|record| inherited.get(&record.key) != Some(record));
     for response in own.filter_map(answer) {
         totals.calls += 1;
@@ -381,12 +381,21 @@ pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
             None => totals.unpriced_calls += 1,
         }
     }
-    if let Some(lost) = Lost::recorded(all) {
+    if let Some(lost) = lost {
         totals.lost_calls = lost.calls;
         totals.lost_cost = lost.cost;
         totals.lost_tokens = lost.tokens;
     }
     totals
+}
+
+/// What a run may have taken over from the one that it was forked from; nothing, where that is gone.
+pub async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<Record>, StoreError> {
+    let Some(parent) = &run.parent else { return Ok(Vec::new()) };
+    match store.records(parent).await {
+        Err(StoreError::NoSuchRun(_)) => Ok(Vec::new()),
+        records => records,
+    }
 }
 
 /// What a model answered, if it is that which was recorded.

@@ -395,6 +395,13 @@ pub async fn attempt(
     }
 }
 
+/// Memory of this machine, in kibibytes, by its name in the kernel's list.
+pub(crate) fn memory(name: &str) -> Option<u64> {
+    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = known.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
 /// A path that the user typed, from where they are.
 pub fn typed(around: &Surroundings, path: &Path) -> PathBuf {
     around.working_folder.join(path)

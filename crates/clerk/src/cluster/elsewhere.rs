@@ -39,6 +39,14 @@ pub struct Elsewhere {
     pub(crate) after: u64,
 }
 
+/// Where a trial is held.
+#[derive(Debug)]
+pub(crate) enum Seat<H> {
+    /// With all that it takes.
+    Here(Box<H>),
+    Elsewhere(Elsewhere),
+}
+
 /// What was seen of it so far.
 struct Seen<'a> {
     event: u64,

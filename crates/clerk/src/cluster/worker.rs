@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
-use assize_graph::Record;
 use assize_sandbox::{Isolation, Spec};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
@@ -313,7 +312,7 @@ impl Worker {
                 ended::fail(&**store, id, &why).await;
                 return Ok(Outcome::Done);
             }
-            Account::open(&member.store, &claim, &inherited(&**store, &run).await?).await?
+            Account::open(&member.store, &claim, &kept::inherited(&**store, &run).await?).await?
         } else {
             Account::new(&member.store, id)
         };
@@ -431,15 +430,6 @@ impl Worker {
     }
 }
 
-/// What a run may have taken over from another.
-async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<Record>, StoreError> {
-    let Some(parent) = &run.parent else { return Ok(Vec::new()) };
-    match store.records(parent).await {
-        Err(StoreError::NoSuchRun(_)) => Ok(Vec::new()),
-        records => records,
-    }
-}
-
 /// What a worker is to others.
 fn describe(member: &Member, offer: &Offer, isolations: &[Isolation]) -> Node {
     let memory = memory() / u64::from(offer.slots.max(1));
@@ -477,8 +467,5 @@ fn memory() -> u64 {
     let limit = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let limit = limits.into_iter().filter_map(limit).min().unwrap_or(u64::MAX) >> 20;
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let all = known.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let all = all.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    all.map_or(limit, |kibibytes| (kibibytes >> 10).min(limit))
+    walls::memory("MemTotal").map_or(limit, |kibibytes| (kibibytes >> 10).min(limit))
 }

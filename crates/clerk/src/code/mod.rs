@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
-use crate::cluster::elsewhere::{Elsewhere, came_to};
+use crate::cluster::elsewhere::{Seat, came_to};
 use crate::config::{Config, Surroundings};
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
@@ -44,13 +44,7 @@ pub struct Trial {
     store: Arc<dyn Store>,
     /// What its programs write while they run.
     pub(crate) live: Arc<Live>,
-    held: Seat,
-}
-
-/// Where it is held.
-enum Seat {
-    Here(Box<Here>),
-    Elsewhere(Elsewhere),
+    held: Seat<Here>,
 }
 
 /// What it takes to hold it here.

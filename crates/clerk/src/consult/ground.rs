@@ -41,11 +41,9 @@ pub(super) fn at_once(asked: Option<u32>, clerk: &Clerk, gateway: &Gateway) -> u
 /// How many sandboxes that debate there is memory for: what they use, and not what they may.
 fn sandboxes() -> usize {
     /// In kibibytes: a machine that is emulated, which takes more than all others.
-    const ONE: usize = 96 << 10;
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = known.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = free.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
-    free.map_or(usize::MAX, |free| free / ONE)
+    const ONE: u64 = 96 << 10;
+    let fit = walls::memory("MemAvailable").and_then(|free| usize::try_from(free / ONE).ok());
+    fit.unwrap_or(usize::MAX)
 }
 
 /// Where debates can be held here.

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
 use crate::cluster::debates::Walls;
-use crate::cluster::elsewhere::Elsewhere;
+use crate::cluster::elsewhere::Seat;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
 use crate::kept::Begin;
@@ -199,14 +199,7 @@ pub struct Trial {
     pub calls: u64,
     pub rounds: u32,
     pub store: Arc<dyn Store>,
-    held: Seat,
-}
-
-/// Where it is held.
-#[derive(Debug)]
-enum Seat {
-    Here(Box<Here>),
-    Elsewhere(Elsewhere),
+    held: Seat<Here>,
 }
 
 /// What it takes to hold it here.

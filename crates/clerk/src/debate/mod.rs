@@ -16,7 +16,7 @@ use assize_types::{Cancel, trail};
 use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
-use crate::cluster::elsewhere::{Elsewhere, came_to};
+use crate::cluster::elsewhere::{Seat, came_to};
 use crate::ended::{self, Broke, Held};
 use crate::failure::Failure;
 use crate::kept::Begin;
@@ -36,14 +36,7 @@ pub struct Trial {
     pub gateway: Arc<Gateway>,
     /// What was spent on it before.
     pub already: Already,
-    held: Seat,
-}
-
-/// Where it is held.
-#[derive(Debug)]
-enum Seat {
-    Here(Box<Here>),
-    Elsewhere(Elsewhere),
+    held: Seat<Here>,
 }
 
 /// What it takes to hold it here.

@@ -7,7 +7,7 @@ use assize_clerk::kept::{self, Holder, Standing};
 use assize_clerk::{code, consult, debate, ended, eval, reading, work};
 use assize_debate::conversation_logs;
 use assize_gateway::{REHEARSAL_LABEL, Totals};
-use assize_store::{Claim, Run, RunFilter, RunId, RunStatus, StoreError};
+use assize_store::{Claim, Run, RunFilter, RunId, RunStatus};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -189,14 +189,7 @@ impl App {
     /// What the answers took that a run got itself.
     pub(crate) async fn spent(&self, run: &Run) -> Result<Spent, Problem> {
         let own = self.store.records(&run.id).await?;
-        let inherited = match &run.parent {
-            Some(parent) => match self.store.records(parent).await {
-                // It cannot be told apart any more.
-                Err(StoreError::NoSuchRun(_)) => Vec::new(),
-                records => records?,
-            },
-            None => Vec::new(),
-        };
+        let inherited = kept::inherited(&*self.store, run).await?;
         Ok(kept::answered(&own, &inherited).into())
     }
 
