@@ -28,7 +28,9 @@ impl FromStr for Address {
     type Err = BadAddress;
 
     fn from_str(text: &str) -> Result<Address, BadAddress> {
-        let bad = || BadAddress(assize_types::text::shorten(text, 200));
+        // What stands before an `@` may be a password, and is not repeated.
+        let shown = text.rsplit_once('@').map_or(text.to_owned(), |(_, rest)| format!("…@{rest}"));
+        let bad = || BadAddress(assize_types::text::shorten(&shown, 200));
         let (scheme, names) = match text.split_once("://") {
             Some((scheme @ ("nats" | "tls"), names)) => (scheme, names),
             Some(_) => return Err(bad()),
@@ -94,5 +96,7 @@ mod tests {
         for wrong in ["", "nats://", "http://a", "nats://a,,b", "nats://user:word@a", "a b"] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
+        let told = "nats://user:word@a".parse::<Address>().unwrap_err().to_string();
+        assert!(told.starts_with("`…@a` names no servers"), "{told}");
     }
 }
