@@ -235,7 +235,6 @@ impl Store for ClusterStore {
     }
 
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
-        self.expect(id).await?;
         let mut messages = Vec::new();
         self.written(&format!("run.{id}.>"), 1, |_, kind, found| {
             if let Kind::Written(_) = kind {
@@ -244,6 +243,9 @@ impl Store for ClusterStore {
             More::Wanted
         })
         .await?;
+        // It goes as a whole: if it is still there, all of it was.
+        let born = self.get(wire::born(id)).await?;
+        born.ok_or_else(|| StoreError::NoSuchRun(id.clone()))?;
         let mut records = Vec::with_capacity(messages.len());
         for found in messages {
             let written: Written = self.link.unpack(id, &found).await?;

@@ -196,3 +196,39 @@ async fn only_who_may_comes_in() {
     let error = refused(Options { identification, ..impatient }).await;
     assert!(error.to_string().contains("ann.creds"), "{error}");
 }
+
+/// Whoever reads what is removed meanwhile gets all that was there, or that it is gone, and waits for neither.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_while_it_is_read_is_not_waited_for() {
+    let servers = Servers::start(1);
+    let store = servers.store("test").await;
+    for _ in 0..count(3, 30) {
+        let (_, claim) = store.create_run(new_run("short-lived"), "me").await.unwrap();
+        let mut steps = JoinSet::new();
+        for step in 0..450 {
+            let (store, claim) = (Arc::clone(&store), claim.clone());
+            let step = record(&format!("step-{step}"), "done");
+            steps.spawn(async move { store.append(&claim, step, Vec::new()).await.map(drop) });
+        }
+        steps.join_all().await.into_iter().for_each(|written| written.unwrap());
+        let mut readers = JoinSet::new();
+        for _ in 0..12 {
+            let (store, run) = (Arc::clone(&store), claim.run.clone());
+            readers.spawn(async move {
+                loop {
+                    match store.records(&run).await {
+                        Ok(records) => assert_eq!(records.len(), 450),
+                        Err(error) => return error,
+                    }
+                }
+            });
+        }
+        // Some have read all by then, and some are in the middle of it.
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        store.remove_run(&claim).await.unwrap();
+        let read = tokio::time::timeout(Duration::from_secs(20), readers.join_all()).await;
+        for gone in read.expect("somebody waits for what is gone") {
+            assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
+        }
+    }
+}
