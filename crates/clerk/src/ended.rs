@@ -15,27 +15,26 @@ use crate::{consult, kept};
 /// How long the last word of a run that was stopped may take: whoever stopped it waits.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// Writes down why a run ended, and tells it.
-async fn note_end(journal: &RunJournal, error: &RunError, mut told: Vec<Event>) {
-    let (status, ending) = match error {
-        // It has not ended.
-        RunError::Cancelled { reason } if reason == PAUSED => return,
-        RunError::Cancelled { reason } => {
-            (RunStatus::Cancelled, Ending::Cancelled { reason: reason.clone() })
-        }
-        error => (RunStatus::Failed, Ending::Failed { error: error.to_string() }),
-    };
-    told.push(ended(status, Some(error.to_string())));
-    // The journal holds all that matters; without its last word the run counts as stopped.
-    let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, told)).await;
-}
-
 /// Why a run is stopped that goes on by itself later: nothing is written down but what is done so far.
 pub const PAUSED: &str = "the server is stopping; it goes on with this when it is started again";
 
 /// What is told at the end of every run.
 fn ended(status: RunStatus, error: Option<String>) -> Event {
     Event::new("run_ended", json!({"status": status, "error": error}))
+}
+
+/// The same of one that failed, with what it means to whoever asked for it, wherever they are.
+fn failed(error: String, failure: &Failure, resumable: bool) -> Event {
+    let mut event = ended(RunStatus::Failed, Some(error));
+    event.payload["failure"] = json!(failure);
+    event.payload["resumable"] = json!(resumable);
+    event
+}
+
+/// Why a run failed and whether one can go on with it, by its last word.
+pub(crate) fn why_it_failed(last: &Value) -> Option<(Failure, bool)> {
+    let failure = serde_json::from_value(last["failure"].clone()).ok()?;
+    Some((failure, last["resumable"] == true))
 }
 
 /// Writes down that a run is done.
@@ -77,7 +76,7 @@ pub async fn broke(
     journal: &RunJournal,
     error: RunError,
     (kind, id): (&str, &RunId),
-    told: Vec<Event>,
+    mut told: Vec<Event>,
 ) -> Broke {
     let error = match error {
         RunError::Journal(JournalError::Fenced) => match journal.run().await {
@@ -88,8 +87,25 @@ pub async fn broke(
         },
         error => error,
     };
-    note_end(journal, &error, told).await;
+    let (cancelled, why) = match &error {
+        RunError::Cancelled { reason } => (Some(reason.clone()), reason.clone()),
+        error => (None, error.to_string()),
+    };
     let (failure, go_on) = explain(error, kind, id);
+    let ending = match cancelled {
+        // It has not ended.
+        Some(reason) if reason == PAUSED => return Broke { failure, go_on },
+        Some(reason) => {
+            told.push(ended(RunStatus::Cancelled, Some(why)));
+            Ending::Cancelled { reason }
+        }
+        None => {
+            told.push(failed(why.clone(), &failure, go_on.is_some()));
+            Ending::Failed { error: why }
+        }
+    };
+    // The journal holds all that matters; without its last word the run counts as stopped.
+    let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, told)).await;
     Broke { failure, go_on }
 }
 
@@ -124,15 +140,17 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
 /// Writes down that a run ended by a fault of ours: nobody else will.
 pub async fn note_panic(store: &dyn Store, id: &RunId) {
     tracing::error!(run = %id, "a trial panicked");
-    fail(store, id, "a fault in assize ended it; it can be taken up again").await;
+    let message = "a fault in assize ended it; it can be taken up again";
+    fail(store, id, &Failure::new(FailureKind::Internal, message)).await;
 }
 
 /// Writes down that a run failed that nobody holds.
-pub(crate) async fn fail(store: &dyn Store, id: &RunId, error: &str) {
-    let told = vec![ended(RunStatus::Failed, Some(error.to_owned()))];
+pub(crate) async fn fail(store: &dyn Store, id: &RunId, failure: &Failure) {
+    let error = failure.message().to_owned();
+    let told = vec![failed(error.clone(), failure, true)];
     let noted = async {
         let claim = store.claim(id, "", None).await?;
-        store.finish(&claim, Ending::Failed { error: error.to_owned() }, told).await
+        store.finish(&claim, Ending::Failed { error }, told).await
     };
     if let Err(error) = noted.await {
         tracing::error!(run = %id, %error, "that it ended could not be written down");
@@ -209,5 +227,39 @@ pub fn of_trouble(trouble: Trouble) -> Failure {
         error @ Trouble::Keep(_) => Failure::from_error(FailureKind::Environment, &error),
         error @ Trouble::Packages(_) => Failure::from_error(FailureKind::Environment, &error)
             .hint("the settings `packages.pip` and `packages.wheels` say where they come from"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assize_store::{Access, Durability, NewRun, SqliteStore};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_that_comes_with_a_claim_stops_whoever_took_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(
+            &folder.path().join("store.db"),
+            Access::Write(Durability::default()),
+        )
+        .unwrap();
+        let new = NewRun {
+            kind: consult::KIND.to_owned(),
+            title: "NVDA".to_owned(),
+            parent: None,
+            input: json!({}),
+            artifacts: Vec::new(),
+            once: None,
+        };
+        let (seen, _) = store.create_run(new, "one").await.unwrap();
+        // Somebody takes it, after it was looked at and before it is stopped.
+        let claim = store.claim(&seen.id, "another", Some(seen.epoch)).await.unwrap();
+        cancel(&store, &seen).await.unwrap();
+        assert_eq!(store.run(&seen.id).await.unwrap().status, RunStatus::Cancelled);
+        let late = store.finish(&claim, Ending::Done { result: json!(1) }, Vec::new()).await;
+        assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
+        // What is over is not stopped.
+        assert!(matches!(cancel(&store, &seen).await, Err(StoreError::Fenced(_))));
     }
 }

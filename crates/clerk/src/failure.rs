@@ -10,9 +10,11 @@ use assize_sandbox::SandboxError;
 use assize_sandbox::microvm::ImageError;
 use assize_sandbox::rootfs::RootfsError;
 use assize_store::StoreError;
+use serde::{Deserialize, Serialize};
 
 /// Whose matter a failure is; decides exit codes and statuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// We did what was asked, and the outcome is no.
     Verdict,
@@ -35,7 +37,7 @@ pub enum FailureKind {
 }
 
 /// Something that ends what was asked for.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
     message: String,
@@ -45,6 +47,12 @@ pub struct Failure {
 impl Failure {
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into(), hint: None }
+    }
+
+    /// The same, said of something larger.
+    pub(crate) fn within(mut self, what: &str) -> Failure {
+        self.message = format!("{what}: {}", self.message);
+        self
     }
 
     pub fn message(&self) -> &str {

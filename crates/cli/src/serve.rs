@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let mut clerk = clerk(config, around, false);
     let store = match cluster::is_set(config) {
         true => {
-            let joining = Member::join(config, around, true);
+            let joining = Member::join(config, around, None);
             let (member, store) = until_cancelled(&cancel, joining).await?;
             clerk.member = Some(member);
             store

@@ -43,6 +43,11 @@ impl Cluster {
         Ok(Cluster { link: Arc::new(link::Link::open(options).await?) })
     }
 
+    /// What it is called, as several can share the same servers.
+    pub fn name(&self) -> &str {
+        &self.link.options.name
+    }
+
     /// Where its servers are.
     pub fn address(&self) -> String {
         self.link.options.address.to_string()

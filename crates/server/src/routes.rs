@@ -76,6 +76,7 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(machine::examine))
         .routes(routes!(machine::version))
         .routes(routes!(machine::about))
+        .routes(routes!(machine::cluster))
         .routes(routes!(machine::attacks))
         .routes(routes!(machine::link))
         .routes(routes!(machine::token))

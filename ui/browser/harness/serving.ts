@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
-const PROGRAM = process.env.ASSIZE ?? "";
+export const PROGRAM = process.env.ASSIZE ?? "";
 
 export interface Wishes {
   /** Settings, by the names that they have in the environment. */

@@ -127,6 +127,8 @@ export interface About {
   why: string;
   isolation: string | null;
   isolation_why: string;
+  /** The name of the cluster that does the work, if there is one. */
+  cluster: string | null;
   store: string;
   trials: { running: number; most: number };
   pool: { waiting: number; taken_waiting: number; taken_made: number };
@@ -134,6 +136,29 @@ export interface About {
   rehearsed: string[];
   /** And the changes of files. */
   rehearsed_changes: string[];
+}
+
+/** How a cluster is. */
+export interface Cluster {
+  nodes: ClusterNode[];
+  slots: number;
+  busy: number;
+  running: number;
+  waiting: number;
+  stuck: { what: string; why: string }[];
+}
+
+export interface ClusterNode {
+  id: string;
+  role: "server" | "worker";
+  version: string;
+  host: string;
+  pid: number;
+  since: number;
+  slots: number;
+  busy: number;
+  holds: string[];
+  abilities: { isolations: string[]; memory: number; labels: Record<string, string>; region: string | null };
 }
 
 /** How an attack on one kind of sandbox went. */

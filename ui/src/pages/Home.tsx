@@ -4,7 +4,7 @@ import { ArrowRight, FlaskConical, Gavel, TerminalSquare } from "lucide-react";
 import * as m from "motion/react-m";
 import { useEffect, useId, useState, type FormEvent } from "react";
 
-import { post, type About, type Estimate, type Kind, type Problem, type Run, type RunSummary } from "../model/api";
+import { post, type About, type Cluster, type Estimate, type Kind, type Problem, type Run, type RunSummary } from "../model/api";
 import { useAsked, useDoing, useRuns } from "../model/hooks";
 import { ago, count, dollars, tokens } from "../model/words";
 import { Lost, Said } from "../parts/Said";
@@ -213,20 +213,39 @@ function InUse({ about }: { about: About }) {
           <code className="font-mono">OPENAI_API_KEY</code>, or run Ollama; then start the server again.
         </Notice>
       )}
-      {about.isolation === null && (
+      {about.cluster !== null && <Workers />}
+      {about.cluster === null && about.isolation === null && (
         <Notice tone="bad" title="There is no sandbox here, so no program can be run">
           {about.isolation_why}
         </Notice>
       )}
       <p className="flex flex-wrap items-center gap-2 text-xs text-soft">
         <Badge title={about.why}>{rehearsal ? "rehearsal" : `${about.provider} · ${about.model ?? ""}`}</Badge>
-        <Badge title={about.isolation_why}>code in: {about.isolation ?? "no sandbox"}</Badge>
-        <Badge title={about.store}>kept in: {about.store.split("/").at(-1)}</Badge>
+        {about.cluster !== null ? (
+          <Badge title={about.store}>cluster: {about.cluster}</Badge>
+        ) : (
+          <>
+            <Badge title={about.isolation_why}>code in: {about.isolation ?? "no sandbox"}</Badge>
+            <Badge title={about.store}>kept in: {about.store.split("/").at(-1)}</Badge>
+          </>
+        )}
         <Link href="/system" className="underline">
           why these
         </Link>
       </p>
     </div>
+  );
+}
+
+/** Says so, if there is nobody who would do what is asked for. */
+function Workers() {
+  const { value, problem } = useAsked<Cluster>("/api/cluster");
+  if (problem) return <Said problem={problem} />;
+  if (!value || value.nodes.some((node) => node.role === "worker")) return null;
+  return (
+    <Notice tone="bad" title="Nobody works for the cluster, so what is asked for waits">
+      Start a worker on any machine that reaches its servers: <code className="font-mono">assize worker --cluster …</code>
+    </Notice>
   );
 }
 

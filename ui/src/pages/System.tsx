@@ -2,11 +2,11 @@
 
 import { RefreshCw, Trash2 } from "lucide-react";
 
-import { remove, type About, type Attack, type Backend, type Doctor, type Provider } from "../model/api";
+import { remove, type About, type Attack, type Backend, type Cluster, type ClusterNode, type Doctor, type Provider } from "../model/api";
 import { ago, count, lasting } from "../model/words";
 import { useAsked, useDoing } from "../model/hooks";
 import { Said } from "../parts/Said";
-import { Badge, Button, Card, Coded, Empty, Heading, type Tone } from "../parts/ui";
+import { Badge, Button, Card, Coded, Empty, Heading, Notice, type Tone } from "../parts/ui";
 import { Link, useTitle } from "../route";
 
 interface Sandboxes {
@@ -16,6 +16,8 @@ interface Sandboxes {
 export function System() {
   useTitle("System");
   const doctor = useAsked<Doctor>("/api/doctor");
+  const about = useAsked<About>("/api/about");
+  const cluster = about.value?.cluster ?? null;
   return (
     <div className="grid gap-6">
       <div className="flex items-center gap-3">
@@ -25,13 +27,17 @@ export function System() {
           Look again
         </Button>
       </div>
-      <InUse />
+      {about.problem && <Said problem={about.problem} />}
+      {about.value && (cluster === null ? <InUse about={about.value} /> : <TheCluster name={cluster} servers={about.value.store} />)}
       {doctor.problem && <Said problem={doctor.problem} />}
       {!doctor.value && !doctor.problem && <p className="text-sm text-soft">A sandbox of each kind is made, and every provider asked…</p>}
       {doctor.value && (
         <>
           <section aria-labelledby="walls" className="grid gap-3">
-            <Heading id="walls">Walls around code: {doctor.value.sandboxes.why}</Heading>
+            <Heading id="walls">
+              {cluster === null ? "Walls around code" : "Walls on the machine of this server (workers have their own)"}:{" "}
+              {doctor.value.sandboxes.why}
+            </Heading>
             <ul className="grid gap-3 lg:grid-cols-3">
               {doctor.value.sandboxes.backends.map((backend) => (
                 <li key={backend.isolation}>
@@ -59,11 +65,7 @@ export function System() {
 }
 
 /** What is at work now. */
-function InUse() {
-  const { value, problem } = useAsked<About>("/api/about");
-  if (problem) return <Said problem={problem} />;
-  if (!value) return null;
-  const { trials, pool, store, version } = value;
+function InUse({ about: { trials, pool, store, version } }: { about: About }) {
   const taken = pool.taken_waiting + pool.taken_made;
   const figures = [
     { name: "Trials under way", figure: `${trials.running} of ${trials.most}`, about: "as many as may be held at once" },
@@ -87,6 +89,68 @@ function InUse() {
         </div>
       ))}
     </dl>
+  );
+}
+
+/** Who works for the cluster. */
+function TheCluster({ name, servers }: { name: string; servers: string }) {
+  const { value, problem, again } = useAsked<Cluster>("/api/cluster");
+  return (
+    <section aria-labelledby="cluster" className="grid gap-3">
+      <div className="flex items-center gap-3">
+        <Heading id="cluster" className="flex-1">
+          Cluster {name}: what is asked for here is done by its workers
+        </Heading>
+        <Button onClick={again} aria-label="Look at the cluster again">
+          <RefreshCw aria-hidden className="size-4" />
+        </Button>
+      </div>
+      {problem && <Said problem={problem} />}
+      {value && (
+        <>
+          <p className="text-sm text-soft">
+            {value.busy} of {count(value.slots, "sandbox", "sandboxes")} in use; {count(value.running, "run")} held, {value.waiting} waiting. All
+            is kept at <span className="font-mono">{servers}</span>.
+          </p>
+          {value.stuck.map(({ what, why }) => (
+            <Notice key={what} tone="bad" title={`${what} does not get on`}>
+              {why}
+            </Notice>
+          ))}
+          <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
+            {value.nodes.map((node) => (
+              <Taking key={node.id} node={node} />
+            ))}
+          </ul>
+        </>
+      )}
+    </section>
+  );
+}
+
+/** One who takes part in the cluster. */
+function Taking({ node: { role, host, pid, since, slots, busy, holds, version, abilities } }: { node: ClusterNode }) {
+  const walls = abilities.isolations.filter((name) => !name.includes("="));
+  const labels = Object.entries(abilities.labels).map(([name, value]) => `${name}=${value}`);
+  return (
+    <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2 text-sm">
+      <Badge tone={role === "worker" ? "good" : "plain"}>{role}</Badge>
+      <span className="font-mono text-xs">
+        {host} {pid}
+      </span>
+      {role === "worker" && (
+        <span className="tabular-nums">
+          {busy} of {slots} sandboxes in use, {count(holds.length, "run")} held
+        </span>
+      )}
+      <span className="flex-1" />
+      {[...walls, ...(abilities.region === null ? [] : [abilities.region]), ...labels].map((word) => (
+        <Badge key={word}>{word}</Badge>
+      ))}
+      <span className="text-xs text-soft">
+        {version}, started {ago(since)}
+      </span>
+    </li>
   );
 }
 

@@ -52,6 +52,8 @@ struct Seen<'a> {
     event: u64,
     records: HashSet<Key>,
     looked: Instant,
+    /// Its last word, as far as it failed: why, and whether one can go on with it.
+    failed: Option<(Failure, bool)>,
     /// Where is counted what it took.
     ledger: &'a dyn Ledger,
 }
@@ -73,11 +75,15 @@ impl Elsewhere {
                 records.into_iter().map(|record| record.key).collect()
             }
         };
-        let mut seen = Seen { event: self.after, records: before, looked: Instant::now(), ledger };
+        let (event, records, looked) = (self.after, before, Instant::now());
+        let mut seen = Seen { event, records, looked, failed: None, ledger };
         let stopped = tokio::select! {
             ended = self.until_it_ends(&mut seen, observer.as_ref()) => {
                 let run = ended.map_err(Failure::from)?;
-                return self.ended(run);
+                if run.status == RunStatus::Failed && seen.failed.is_none() {
+                    self.tell_events(&mut seen, None).await.map_err(Failure::from)?;
+                }
+                return self.ended(run, seen.failed);
             }
             reason = cancel.cancelled() => reason,
         };
@@ -153,6 +159,7 @@ impl Elsewhere {
             for stored in events {
                 seen.event = stored.id;
                 if stored.name == "run_ended" {
+                    seen.failed = ended::why_it_failed(&stored.payload);
                     // It may have been taken up again since.
                     over = self.store.run(&self.id).await?.status != RunStatus::Running;
                 }
@@ -191,7 +198,7 @@ impl Elsewhere {
     }
 
     /// What it came to, or why it came to nothing.
-    fn ended(&self, run: Run) -> Result<Run, Broke> {
+    fn ended(&self, run: Run, failed: Option<(Failure, bool)>) -> Result<Run, Broke> {
         let why = || run.error.clone().unwrap_or_else(|| run.status.name().to_owned());
         let go_on = Some(self.how_to_resume());
         match run.status {
@@ -200,7 +207,9 @@ impl Elsewhere {
                 Err(Broke { failure: Failure::new(FailureKind::Interrupted, why()), go_on })
             }
             RunStatus::Failed | RunStatus::Running => {
-                Err(Broke { failure: Failure::new(FailureKind::Environment, why()), go_on })
+                let unknown = || (Failure::new(FailureKind::Environment, why()), true);
+                let (failure, resumable) = failed.unwrap_or_else(unknown);
+                Err(Broke { failure, go_on: go_on.filter(|_| resumable) })
             }
         }
     }

@@ -32,7 +32,7 @@ use crate::kept::Holder;
 use crate::{code, eval, walls};
 
 /// How long a command waits for servers that do not answer. Servers and workers wait for good.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The work of holding a run.
 pub(crate) const RUN: &str = "run";
@@ -65,14 +65,14 @@ pub fn is_set(config: &Config) -> bool {
 }
 
 impl Member {
-    /// Joins the cluster of the settings. `for_good` says that its servers are waited for however long it takes.
+    /// Joins the cluster of the settings. Without `patience` its servers are waited for however long it takes.
     pub async fn join(
         config: &Config,
         around: &Surroundings,
-        for_good: bool,
+        patience: Option<Duration>,
     ) -> Result<(Arc<Member>, Arc<dyn Store>), Failure> {
         let mut options = options(config, around)?;
-        options.patience = (!for_good).then_some(PATIENCE);
+        options.patience = patience;
         let cluster = Cluster::connect(options).await?;
         let store = Arc::new(cluster.store().await.map_err(|error| {
             match error {

@@ -164,7 +164,7 @@ impl Worker {
                 .hint("name its servers: `--cluster nats://a,b,c`"));
         }
         let isolations = walls::available(&clerk.config, &clerk.around).await?;
-        let (member, store) = Member::join(&clerk.config, &clerk.around, true).await?;
+        let (member, store) = Member::join(&clerk.config, &clerk.around, None).await?;
         clerk.role = Role::Worker;
         clerk.member = Some(member.clone());
         let node = watch::Sender::new(describe(&member, &offer, &isolations));
@@ -309,7 +309,7 @@ impl Worker {
                 let why = format!(
                     "{deaths} workers have begun it, one after the other, and none got on with it or said why"
                 );
-                ended::fail(&**store, id, &why).await;
+                ended::fail(&**store, id, &Failure::new(FailureKind::Environment, why)).await;
                 return Ok(Outcome::Done);
             }
             Account::open(&member.store, &claim, &kept::inherited(&**store, &run).await?).await?
@@ -323,8 +323,7 @@ impl Worker {
         match trial::take_up(&again, &clerk, store.clone(), parallel).await {
             Ok(trial) => Ok(self.hold(trial).await),
             Err(failure) if tries >= MOST_TRIES => {
-                let why = format!("no worker could begin it: {}", failure.message());
-                ended::fail(&**store, id, &why).await;
+                ended::fail(&**store, id, &failure.within("no worker could begin it")).await;
                 Ok(Outcome::Done)
             }
             Err(failure) => {

@@ -1,22 +1,22 @@
 //! What this machine offers, and why not the rest.
 
+mod cluster;
 mod sandboxes;
 
 use std::time::{Duration, Instant};
 
 use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, Provider, probe};
-use assize_sandbox::Isolation;
 use serde_json::{Value, json};
 
 use crate::choose::{self, Choice, ORDER};
 use crate::config::settings::REHEARSAL;
 use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::walls;
 
+pub use cluster::{ClusterFound, ClusterState};
 pub use sandboxes::Sandboxes;
 
-/// A provider that takes longer is as good as not there.
+/// Who takes longer to answer is as good as not there.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What was found out about one provider.
@@ -42,33 +42,29 @@ pub struct Examined {
     pub providers: Vec<Finding>,
     pub choice: Choice,
     pub sandboxes: Sandboxes,
+    /// If one is named.
+    pub cluster: Option<ClusterFound>,
 }
 
-/// What a trial would be held with that began now.
+/// Who would be asked in a trial that began now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InUse {
     /// A provider, or `rehearsal`.
     pub provider: &'static str,
     pub model: Option<String>,
     pub why: String,
-    /// The walls around code and why they are these, or why there are none.
-    pub walls: Result<(Isolation, String), String>,
 }
 
 /// Looks at what is used, and at nothing else.
-pub async fn in_use(config: &Config, around: &Surroundings) -> Result<InUse, Failure> {
-    let (provider, model, why) = match choose::choose(config).await? {
-        Choice::Rehearsal { why } => (REHEARSAL, None, why),
+pub async fn in_use(config: &Config) -> Result<InUse, Failure> {
+    Ok(match choose::choose(config).await? {
+        Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
         Choice::Provider { provider, why } => {
             let own = || choose::endpoint(config, provider).model;
             let model = config.text("model").map_or_else(own, str::to_owned);
-            (provider.name(), Some(model), why)
+            InUse { provider: provider.name(), model: Some(model), why }
         }
-    };
-    let walls = walls::choose(config, around, &[]).await;
-    let walls = walls.map(|chosen| (chosen.backend.isolation(), chosen.why));
-    let walls = walls.map_err(|failure| failure.message().to_owned());
-    Ok(InUse { provider, model, why, walls })
+    })
 }
 
 /// Looks at everything; at what is elsewhere unless that is not wanted.
@@ -93,7 +89,8 @@ pub async fn examine(
     let providers: Vec<Finding> = findings.into_iter().map(|(_, finding)| finding).collect();
     let choice = choice(config, &providers, offline)?;
     let sandboxes = sandboxes::examine(config, around).await;
-    Ok(Examined { providers, choice, sandboxes })
+    let cluster = cluster::examine(config, around, offline).await;
+    Ok(Examined { providers, choice, sandboxes, cluster })
 }
 
 impl Examined {
@@ -101,11 +98,15 @@ impl Examined {
     pub fn complain(&self, config: &Config) -> Result<(), Failure> {
         config.refuse_withheld()?;
         self.sandboxes.complain(config)?;
+        self.cluster.as_ref().map_or(Ok(()), ClusterFound::complain)?;
         complain(&self.providers, &self.choice)
     }
 
     pub fn as_json(&self, config: &Config) -> Value {
-        as_json(config, &self.providers, &self.choice, &self.sandboxes)
+        let Examined { providers, choice, sandboxes, cluster } = self;
+        let mut all = as_json(config, providers, choice, sandboxes);
+        all["cluster"] = json!(cluster.as_ref().map(ClusterFound::as_json));
+        all
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod sandboxes;
 
-use assize_clerk::doctor::{Finding, Sandboxes, State, examine};
+use assize_clerk::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
 use assize_gateway::{Endpoint, ModelFacts, PRICES_AS_OF, REHEARSAL_LABEL};
 
 use crate::args::DoctorArgs;
@@ -20,17 +20,13 @@ pub(crate) async fn run(
     if args.json {
         out_json(&found.as_json(config))?;
     } else {
-        out_line(&as_text(config, &found.providers, &found.choice, &found.sandboxes))?;
+        out_line(&as_text(config, &found))?;
     }
     found.complain(config)
 }
 
-fn as_text(
-    config: &Config,
-    findings: &[Finding],
-    choice: &Choice,
-    sandboxes: &Sandboxes,
-) -> String {
+fn as_text(config: &Config, found: &Examined) -> String {
+    let Examined { providers: findings, choice, sandboxes, cluster } = found;
     let mut lines = vec![
         format!(
             "assize {} on {} {}",
@@ -97,6 +93,11 @@ fn as_text(
     lines.push(String::new());
     lines.extend(sandboxes::as_text(sandboxes));
     lines.push(String::new());
+    if let Some(cluster) = cluster {
+        lines.push(paint(BOLD, "Cluster"));
+        lines.push(of_cluster(cluster));
+        lines.push(String::new());
+    }
     lines.push(paint(BOLD, "Settings"));
     let (user, there) = &config.user_file;
     lines.push(format!(
@@ -119,4 +120,17 @@ fn as_text(
         ));
     }
     lines.join("\n")
+}
+
+fn of_cluster(ClusterFound { servers, state }: &ClusterFound) -> String {
+    let (mark, words) = match state {
+        ClusterState::Answers { took, workers, slots } => {
+            let mark = if *workers > 0 { paint(GOOD, "✓") } else { paint(BAD, "✗") };
+            let took = took.as_millis();
+            (mark, format!("answers ({took} ms); workers: {workers}, sandboxes: {slots}"))
+        }
+        ClusterState::Fails(why) => (paint(BAD, "✗"), why.message().to_owned()),
+        ClusterState::NotTried => (paint(DIM, "?"), "not tried".to_owned()),
+    };
+    format!("  {mark} {}  {}", harmless(servers), harmless(&words))
 }

@@ -1,8 +1,9 @@
 //! The machine that this runs on, and the server itself.
 
+use assize_clerk::cluster::status::Status;
 use assize_clerk::doctor::InUse;
 use assize_clerk::scorecards::{self, Scorecard};
-use assize_clerk::{Failure, FailureKind, code, doctor, kept};
+use assize_clerk::{Failure, FailureKind, code, doctor, kept, walls};
 use assize_code::Session;
 use assize_sandbox::Isolation;
 use axum::Json;
@@ -73,7 +74,9 @@ pub(crate) struct About {
     isolation: Option<Isolation>,
     /// Why they are these, or why there are none
     isolation_why: String,
-    /// The file that runs are kept in
+    /// The cluster that does the work, if the server takes part in one; its walls are those of its workers
+    cluster: Option<String>,
+    /// Where runs are kept: a file, or the servers of the cluster
     store: String,
     trials: Trials,
     pool: PoolInfo,
@@ -106,10 +109,20 @@ pub(crate) struct PoolInfo {
 )]
 pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem> {
     let (config, around) = (&app.clerk.config, &app.clerk.around);
-    let InUse { provider, model, why, walls } = doctor::in_use(config, around).await?;
-    let (isolation, isolation_why) = match walls {
-        Ok((isolation, why)) => (Some(isolation), why),
-        Err(why) => (None, why),
+    let InUse { provider, model, why } = doctor::in_use(config).await?;
+    let member = app.clerk.member.as_ref();
+    let (isolation, isolation_why) = match member {
+        Some(_) => {
+            (None, "programs are run by workers, behind the walls that each of them has".to_owned())
+        }
+        None => match walls::choose(config, around, &[]).await {
+            Ok(chosen) => (Some(chosen.backend.isolation()), chosen.why),
+            Err(failure) => (None, failure.message().to_owned()),
+        },
+    };
+    let store = match member {
+        Some(member) => member.cluster.address(),
+        None => kept::path(config, around).display().to_string(),
     };
     let figures = app.docket.figures();
     let (rehearsed, rehearsed_changes) = match model {
@@ -123,7 +136,8 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         why,
         isolation,
         isolation_why,
-        store: kept::path(config, around).display().to_string(),
+        cluster: member.map(|member| member.cluster.name().to_owned()),
+        store,
         trials: Trials { running: figures.running, most: app.docket.most() },
         pool: PoolInfo {
             waiting: figures.pool.depth,
@@ -133,6 +147,21 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         rehearsed,
         rehearsed_changes,
     }))
+}
+
+/// How the cluster is that the server takes part in
+///
+/// Who takes part and what they can do, what waits and for what, and runs that nobody gets on with.
+#[utoipa::path(
+    get, path = "/api/cluster", tag = "machine",
+    responses((status = 200, description = "As `assize cluster status` says it", body = super::shapes::ClusterInfo)),
+)]
+pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<Status>, Problem> {
+    let Some(member) = &app.clerk.member else {
+        let detail = "the server takes part in no cluster; start it with `--cluster` to have workers do its work";
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    };
+    Ok(Json(Status::of(member, &*app.store).await?))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -185,6 +185,19 @@ pub(crate) struct Examined {
     #[schema(value_type = Vec<Object>)]
     withheld: Vec<String>,
     sandboxes: SandboxesFound,
+    /// Null, if none is named
+    cluster: Option<ClusterFound>,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct ClusterFound {
+    servers: String,
+    /// answers, fails or not_tried
+    state: String,
+    detail: Option<String>,
+    /// How many take work, with how many sandboxes in all
+    workers: Option<usize>,
+    slots: Option<u32>,
 }
 
 #[derive(ToSchema)]
@@ -220,6 +233,91 @@ pub(crate) struct BackendFound {
     /// What each limit rests on
     #[schema(value_type = Option<Object>)]
     enforcement: Option<String>,
+}
+
+/// How a cluster is
+#[derive(ToSchema)]
+pub(crate) struct ClusterInfo {
+    nodes: Vec<NodeInfo>,
+    /// Sandboxes that all workers can have at once, and have
+    slots: u32,
+    busy: u32,
+    /// Runs that somebody holds, and that wait for somebody
+    running: usize,
+    waiting: usize,
+    queue: Vec<WorkThatWaits>,
+    streams: Vec<StreamInfo>,
+    stuck: Vec<StuckWork>,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct NodeInfo {
+    id: String,
+    /// server or worker
+    role: String,
+    version: String,
+    /// The version of what is said among nodes
+    speaks: u32,
+    host: String,
+    pid: u32,
+    /// Milliseconds since 1970
+    since: u64,
+    slots: u32,
+    busy: u32,
+    /// The providers whose limits it keeps for all
+    keeps: Vec<String>,
+    /// The runs that it holds
+    holds: Vec<String>,
+    abilities: NodeAbilities,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct NodeAbilities {
+    isolations: Vec<String>,
+    /// In megabytes, for one piece of work
+    memory: u64,
+    labels: BTreeMap<String, String>,
+    region: Option<String>,
+}
+
+/// Work with the same needs
+#[derive(ToSchema)]
+pub(crate) struct WorkThatWaits {
+    #[schema(value_type = Object)]
+    needs: String,
+    waiting: u64,
+    under_way: u64,
+    /// Of those under way, how many came back at least once
+    again: u64,
+    /// How many workers can do it
+    workers: usize,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct StreamInfo {
+    name: String,
+    messages: u64,
+    bytes: u64,
+    leader: Option<String>,
+    copies: Vec<StreamCopy>,
+    /// Seconds since the oldest message was written
+    oldest: Option<u64>,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct StreamCopy {
+    server: String,
+    current: bool,
+    offline: bool,
+    /// In messages
+    behind: u64,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct StuckWork {
+    /// A run, or pieces of work
+    what: String,
+    why: String,
 }
 
 /// An attack with all probes on one kind of sandbox

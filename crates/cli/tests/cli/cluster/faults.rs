@@ -32,6 +32,33 @@ fn servers_that_are_not_there_are_waited_for() {
 }
 
 #[test]
+fn the_doctor_looks_at_the_cluster() {
+    let mut servers = Servers::unstarted(1);
+    let home = joined(home(), &servers);
+    let doctor = |more: &[&str]| home.run(&[&["doctor"], more].concat());
+    let Ran { out, .. } = doctor(&["--offline"]);
+    let line = format!("? {}  not tried", servers.address());
+    assert!(out.contains(&line), "{out}");
+    let Ran { code, out, err } = doctor(&[]);
+    assert_eq!(code, 4, "{err}");
+    assert!(out.contains(&format!("✗ {}", servers.address())), "{out}");
+    assert!(err.contains("nobody answers there") && err.contains("nats-server -js"), "{err}");
+    servers.restart(0);
+    let Ran { code, err, .. } = doctor(&[]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("nobody works for the cluster") && err.contains("assize worker"), "{err}");
+    let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
+    let Ran { code, out, err } = doctor(&["--json"]);
+    assert_eq!(code, 0, "{err}");
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let cluster = &found["cluster"];
+    assert_eq!((&cluster["workers"], &cluster["slots"]), (&1.into(), &3.into()), "{cluster}");
+    // Where none is named, none is looked for.
+    let alone = Home::new().run(&["doctor", "--offline", "--json"]);
+    assert!(serde_json::from_str::<serde_json::Value>(&alone.out).unwrap()["cluster"].is_null());
+}
+
+#[test]
 fn wrong_settings_are_said() {
     let said = |name: &str, value: &str| {
         let home = Home::new().set("ASSIZE_CLUSTER_SERVERS", "nats://127.0.0.1:9").set(name, value);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assize_testkit::{FakeProvider, Kind, Latency};
+use assize_testkit::{FakeProvider, Kind, Latency, Reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -142,4 +142,20 @@ fn whoever_follows_a_run_that_is_removed_is_told() {
     let output = asking.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && err.contains("there is no run"), "{err}");
+}
+
+#[test]
+fn runs_that_wait_for_a_provider_leave_room_for_who_keeps_its_limits() {
+    let fake = FakeProvider::always(Kind::Anthropic, Reply::status(401));
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home =
+        home.set("ASSIZE_SERVE_MOST_RUNNING", "100").set("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000");
+    let serving = Serving::start(&home, &[]);
+    // More than a worker holds at once. All of them wait for the limits, which nobody else could keep.
+    let runs: Vec<String> = (0..66).map(|_| serving.begin(debate())).collect();
+    let _worker = Worker::start(&home, &["--slots", "1"]);
+    for run in &runs {
+        assert_eq!(serving.end_of(run)["status"], "failed");
+    }
 }

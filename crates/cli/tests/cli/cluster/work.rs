@@ -104,6 +104,12 @@ fn any_server_shows_what_any_worker_does() {
         let roles: Vec<&str> = nodes.iter().map(|node| node["role"].as_str().unwrap()).collect();
         roles == ["server", "server", "worker"] && nodes[2]["id"] == worker.id.as_str()
     });
+    // A server speaks of the cluster, and not of its own machine.
+    let about = first.get("/api/about").good();
+    let told = [&about["cluster"], &about["store"], &about["isolation"]];
+    assert_eq!(told, [&json!("assize"), &json!(servers.address()), &Value::Null]);
+    let seen = first.get("/api/cluster").good();
+    assert_eq!((&seen["slots"], &seen["stuck"]), (&json!(2), &json!([])), "{seen}");
     // It can be stopped from anywhere.
     let run = first.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 50}));
     until("it is held", || second.get(&format!("/api/runs/{run}")).good()["status"] == "running");
@@ -156,4 +162,32 @@ fn workers_are_replaced_one_after_the_other_and_nothing_is_given_up() {
     serving.stop();
     let serving = Serving::start(&home, &[]);
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
+}
+
+#[test]
+fn failures_are_told_as_on_one_machine() {
+    let told = |home: &Home, args: &[&str]| {
+        let Ran { code, err, .. } = home.run(args);
+        let is_why = |line: &&str| line.starts_with("error:") || line.starts_with("hint:");
+        let why: Vec<&str> = err.lines().filter(is_why).collect();
+        // How much was spent depends on what was answered first.
+        let why = why.join("\n").replace(|c: char| c.is_ascii_digit(), "");
+        assert!(!why.is_empty(), "{err}");
+        (code, why)
+    };
+    let refusing = FakeProvider::always(Kind::Anthropic, Reply::status(401));
+    let answering = FakeProvider::caching(Latency::default(), said);
+    let limited = ["--rounds", "2", "--moves", "1", "--max-tokens", "20000", "--yes", "--quiet"];
+    let limited = [&["consult", "CRSA"], &limited[..]].concat();
+    for (expected, fake, args) in
+        [(3, &refusing, &["run", "say one"][..]), (5, &answering, &limited)]
+    {
+        let servers = Servers::start(1);
+        let here = with_provider(Kind::Anthropic, fake);
+        let home = joined(with_provider(Kind::Anthropic, fake), &servers);
+        let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
+        let here = told(&here, args);
+        assert_eq!(here.0, expected, "{here:?}");
+        assert_eq!(told(&home, args), here);
+    }
 }

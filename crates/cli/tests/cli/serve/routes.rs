@@ -333,6 +333,9 @@ fn the_machine_and_its_figures() {
     assert_eq!(used, [json!("rehearsal"), Value::Null, json!("jail")], "{about}");
     assert_eq!(about["rehearsed"][0], "Calculate fibonacci(10)", "{about}");
     assert_eq!((&about["pool"]["waiting"], &about["trials"]["running"]), (&json!(0), &json!(0)));
+    assert_eq!(about["cluster"], Value::Null);
+    let refused = serving.get("/api/cluster").refused(404);
+    assert!(refused.to_string().contains("--cluster"), "{refused}");
     // What was kept of attacks is shown, and what cannot be read is said.
     assert_eq!(serving.get("/api/attacks").good(), json!({"attacks": []}));
     let kept = "../.local/state/assize/attacks.json";
