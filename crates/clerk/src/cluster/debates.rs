@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use assize_cluster::{Answering, Cluster, LEASE, MOST_TRIES, Needs, Unanswered, Work};
 use assize_consult::{DebateError, Debates, Desk, Hearing, Held, InSandboxes, Ticker};
@@ -22,11 +21,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::worker::{Host, Outcome};
+use super::worker::{ELSEWHERE, Host, Outcome};
 use super::{DEBATE, Member, in_a_sandbox, isolation_of, needs_of};
-
-/// How soon somebody else may try what could not be done here.
-const ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// A debate that is to be held.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -31,7 +31,7 @@ const MOST_RUNS: usize = 64;
 const SWEEP: Duration = Duration::from_secs(20);
 
 /// How soon somebody else may try what could not be done here.
-const ELSEWHERE: Duration = Duration::from_secs(2);
+pub(super) const ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// What a worker offers.
 #[derive(Debug, Clone)]
