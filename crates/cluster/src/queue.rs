@@ -6,7 +6,7 @@
 //! guarded where it is written.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_store::StoreError;
@@ -146,14 +146,26 @@ impl Lease {
 
     /// Whether nobody else can have it. Whoever was silent for too long has lost it for good.
     pub fn holds(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < LEASE
+        self.last().elapsed() < LEASE
+    }
+
+    /// Waits until somebody else may have it.
+    pub async fn lost(&self) {
+        while self.holds() {
+            let since = *self.last();
+            tokio::time::sleep_until(since + LEASE).await;
+        }
     }
 
     fn renew(&self, since: Instant) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last();
         if last.elapsed() < LEASE {
             *last = since;
         }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

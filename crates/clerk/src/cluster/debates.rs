@@ -303,11 +303,13 @@ async fn debate(
         Ok(ground) => ground,
         Err(failure) => return not_here(failure.message().to_owned()),
     };
+    // What was lost to others and comes back here shares no sandbox with what is still leaving.
+    let begun = host.debates.fetch_add(1, Ordering::Relaxed);
     let debates = InSandboxes {
         manager: ground.manager.clone(),
         layer: ground.layer.clone(),
         spec,
-        run: format!("{}-{}-{}", work.run, work.life, host.member.id),
+        run: format!("{}-{}-{}-{begun}", work.run, work.life, host.member.id),
         may_do_without: false,
     };
     let hearing = Arc::new(Hearing::new(away.clone(), &job));

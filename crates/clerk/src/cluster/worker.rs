@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
@@ -65,6 +66,8 @@ pub(super) struct Host {
     pub(super) store: Arc<dyn Store>,
     /// What it takes to debate, by the walls that were asked for.
     grounds: Mutex<HashMap<Option<String>, Arc<Prepared>>>,
+    /// How many debates were begun here.
+    pub(super) debates: AtomicU64,
 }
 
 impl std::fmt::Debug for Host {
@@ -169,7 +172,8 @@ impl Worker {
         clerk.member = Some(member.clone());
         let node = watch::Sender::new(describe(&member, &offer, &isolations));
         let slots = Arc::new(Semaphore::new(offer.slots as usize));
-        let host = Host { clerk, member, store, grounds: Mutex::default() };
+        let host =
+            Host { clerk, member, store, grounds: Mutex::default(), debates: AtomicU64::new(0) };
         Ok(Worker {
             host: Arc::new(host),
             node,
@@ -230,7 +234,19 @@ impl Worker {
                 Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
             },
             DEBATE => match serde_json::from_value::<DebateWork>(taken.work.body.clone()) {
-                Ok(work) => debates::hold(&self.host, work, tries, &self.stop).await,
+                Ok(work) => {
+                    let (lease, stop) = (taken.lease(), self.stop.child());
+                    let held = debates::hold(&self.host, work, tries, &stop);
+                    tokio::pin!(held);
+                    tokio::select! {
+                        outcome = &mut held => outcome,
+                        () = lease.lost() => {
+                            stop.cancel("somebody else goes on with it");
+                            held.await;
+                            Outcome::Lost
+                        }
+                    }
+                }
                 Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
             },
             LIMITS => {

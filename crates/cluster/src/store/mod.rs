@@ -243,9 +243,8 @@ impl Store for ClusterStore {
             More::Wanted
         })
         .await?;
-        // It goes as a whole: if it is still there, all of it was.
-        let born = self.get(wire::born(id)).await?;
-        born.ok_or_else(|| StoreError::NoSuchRun(id.clone()))?;
+        // Nothing counts any more of what is being removed: if it is still there, all of it was.
+        self.life(id).await?;
         let mut records = Vec::with_capacity(messages.len());
         for found in messages {
             let written: Written = self.link.unpack(id, &found).await?;

@@ -90,7 +90,7 @@ fn what_nobody_gets_on_with_is_given_up_and_the_reason_is_kept() {
     let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
     home = home.set("ANTHROPIC_API_KEY", "sk-ant-none-0123456789");
     let Ran { code, err, .. } = home.run(&["run", "anything", "--provider", "anthropic"]);
-    assert_eq!(code, 4, "{err}");
+    assert_eq!(code, 3, "{err}");
     assert!(err.contains("no worker could begin it: no key for anthropic"), "{err}");
     let Ran { out, .. } = home.run(&["runs", "list"]);
     assert!(out.contains("failed") && out.contains("no worker could begin it"), "{out}");

@@ -238,3 +238,28 @@ fn ten_consultations_survive_the_loss_of_anything() {
     assert!(told.iter().collect::<Vec<_>>() == all, "{} of {}", told.len(), all.len());
     assert_eq!(all.last().unwrap().name, "run_ended");
 }
+
+/// What a worker had comes back to itself, while what it began before is still there.
+#[test]
+fn who_was_away_for_too_long_goes_on_and_shares_nothing_with_what_was_begun_before() {
+    let latency =
+        Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
+    let fake = FakeProvider::caching(latency, said);
+    let mut servers = Servers::start(1);
+    let home = home_of(&fake, &servers);
+    let serving = Serving::start(&home, &[]);
+    // It has room for more than there is: what comes back comes at once.
+    let worker = Worker::start(&home, &["--slots", "8", "--isolation", "jail"]);
+    let run = serving.begin(asked("CRSA"));
+    fake.wait_for_requests(20);
+    worker.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(7));
+    worker.signal(Signal::CONT);
+    fake.wait_for_requests(60);
+    servers.kill(0);
+    std::thread::sleep(Duration::from_secs(7));
+    servers.restart(0);
+    let run = serving.end_of(&run);
+    assert_eq!(run["status"], "done", "{run}\n{}", worker.said());
+    assert_eq!(fake.captured().len(), CALLS);
+}
