@@ -141,15 +141,15 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
 pub async fn note_panic(store: &dyn Store, id: &RunId) {
     tracing::error!(run = %id, "a trial panicked");
     let message = "a fault in assize ended it; it can be taken up again";
-    fail(store, id, &Failure::new(FailureKind::Internal, message)).await;
+    fail(store, id, None, &Failure::new(FailureKind::Internal, message)).await;
 }
 
-/// Writes down that a run failed that nobody holds.
-pub(crate) async fn fail(store: &dyn Store, id: &RunId, failure: &Failure) {
+/// Writes down that a run failed that nobody holds, if it is still as it was `seen`.
+pub(crate) async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Failure) {
     let error = failure.message().to_owned();
     let told = vec![failed(error.clone(), failure, true)];
     let noted = async {
-        let claim = store.claim(id, "", None).await?;
+        let claim = store.claim(id, "", seen).await?;
         store.finish(&claim, Ending::Failed { error }, told).await
     };
     if let Err(error) = noted.await {

@@ -1,6 +1,6 @@
 //! The store, as the commands use it: where it is, which run is meant, who works on it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -150,6 +150,9 @@ pub struct Holder {
     /// How many have died over it, one after the other, without getting on.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) deaths: u64,
+    /// The nodes that could not begin it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) refused: BTreeSet<String>,
     /// Settings that were asked for when the run was put on the queue again: they hold until it ends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) asked: BTreeMap<String, String>,
@@ -178,6 +181,7 @@ impl Holder {
             node: None,
             records: None,
             deaths: 0,
+            refused: BTreeSet::new(),
             asked: BTreeMap::new(),
         }
     }

@@ -29,7 +29,7 @@ const MARK: &str = "Assize-Mark";
 const MADE_BY: &str = "assize, version ";
 
 /// How long one answer is waited for, before it is asked what became of it.
-const ANSWER: Duration = Duration::from_secs(3);
+pub(crate) const ANSWER: Duration = Duration::from_secs(3);
 
 /// How long it is waited before servers that did not answer are asked again, at first and at last.
 const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Trouble, trouble};
-use crate::link::Link;
+use crate::link::{ANSWER, Link};
 
 /// Who was not heard of for so long has lost what they took.
 pub const LEASE: Duration = Duration::from_secs(6);
@@ -348,7 +348,10 @@ impl Queue {
                 .map_err(|error| Trouble::Silent(error.to_string()))?;
             let batch = consumer.fetch().max_messages(1).messages().await;
             let mut batch = batch.map_err(|error| trouble(&error))?;
-            let Some(message) = batch.next().await else { continue };
+            // What was asked of a connection that broke is never answered. What comes too late comes again.
+            let next = tokio::time::timeout(ANSWER, batch.next()).await;
+            let next = next.map_err(|_| Trouble::Silent("nothing comes".to_owned()))?;
+            let Some(message) = next else { continue };
             let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
             let tries = message.info().map_or(1, |info| info.delivered.unsigned_abs());
             let (message, acker) = message.split();
@@ -393,8 +396,9 @@ impl Taken {
         self.end(AckKind::Ack).await;
     }
 
-    /// Somebody else may do it, after a while.
+    /// Somebody else may do it, after about so long: not always just when the same one looks again.
     pub async fn give_back(self, after: Duration) {
+        let after = after.mul_f64(0.75 + fastrand::f64() / 2.0);
         self.end(AckKind::Nak(Some(after))).await;
     }
 

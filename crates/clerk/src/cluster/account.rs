@@ -159,6 +159,18 @@ impl Account {
     }
 }
 
+/// Notes that a call costs nothing that is not made after all.
+struct NotMade<'a>(Option<(&'a Account, u64)>);
+
+impl Drop for NotMade<'_> {
+    fn drop(&mut self) {
+        if let Some((account, number)) = self.0 {
+            let free = Noted { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
+            account.note_end(number, free);
+        }
+    }
+}
+
 /// The ledger of a run whose account is kept.
 #[derive(Debug)]
 pub(crate) struct KeptLedger {
@@ -181,11 +193,11 @@ impl Ledger for KeptLedger {
         };
         let failed = |error: StoreError| BudgetError::NotNoted(error.to_string());
         let less = self.account.reconciled().await.map_err(failed)?;
-        if less == Lost::default() {
-            return Err(refused);
+        if less != Lost::default() {
+            self.inner.allow_more(less.cost, less.tokens);
         }
-        self.inner.allow_more(less.cost, less.tokens);
-        self.inner.reserve(worst).await
+        // Others may have found out at the same time, and allowed more.
+        self.inner.reserve(worst).await.map_err(|_| refused)
     }
 
     async fn send(&self, worst: Worst) -> Result<u64, BudgetError> {
@@ -193,6 +205,8 @@ impl Ledger for KeptLedger {
         let claim = self.account.claim()?;
         let Worst { tokens, cost } = worst;
         let noted = Noted { how: CallState::Sent, tokens, cost };
+        // Whoever stops waiting in the middle of it does not make the call.
+        let mut not_made = NotMade(Some((&self.account, number)));
         let noted = loop {
             let begun = Instant::now();
             let noted = self.account.store.note_call(claim, number, noted).await;
@@ -201,15 +215,9 @@ impl Ledger for KeptLedger {
                 break noted;
             }
         };
-        match noted {
-            Ok(()) => Ok(number),
-            Err(error) => {
-                let free =
-                    Noted { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
-                self.account.note_end(number, free);
-                Err(BudgetError::NotNoted(error.to_string()))
-            }
-        }
+        noted.map_err(|error| BudgetError::NotNoted(error.to_string()))?;
+        not_made.0 = None;
+        Ok(number)
     }
 
     fn settle(&self, worst: Worst, sent: u64, settlement: Settlement) {

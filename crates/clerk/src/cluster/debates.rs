@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use assize_cluster::{Answering, Cluster, LEASE, MOST_TRIES, Needs, Unanswered, Work};
 use assize_consult::{DebateError, Debates, Desk, Hearing, Held, InSandboxes, Ticker};
 use assize_debate::Job;
-use assize_graph::{NodeError, RunError};
+use assize_graph::{JournalError, NodeError, RunError};
 use assize_llm::{ErrorKind, ModelError, Request, Response};
 use assize_sandbox::{Limits, Spec};
-use assize_store::{Run, RunId, RunStatus, StoreError};
+use assize_store::{Run, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -43,8 +43,10 @@ pub(super) struct DebateWork {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
-    /// What is it about?
-    Job,
+    /// Somebody begins it: what is it about?
+    Job {
+        attempt: String,
+    },
     Ask {
         key: String,
         request: Box<Request>,
@@ -65,10 +67,28 @@ enum CameTo {
     Failed {
         why: String,
     },
-    /// So many have begun it that nobody else will.
-    GivenUp {
+    /// Nothing where it was tried; elsewhere it may come to something.
+    NotHere {
+        attempt: String,
+        node: String,
         why: String,
     },
+}
+
+/// What is told about a debate.
+enum Told {
+    Begun { attempt: String },
+    CameTo(CameTo),
+}
+
+/// Who has tried a debate since it got on the last time.
+#[derive(Default)]
+struct Tried {
+    /// Those who have not said why they did not come to an end.
+    silent: BTreeSet<String>,
+    refused: BTreeSet<String>,
+    /// Where it was refused.
+    nodes: BTreeSet<String>,
 }
 
 /// Why a debate was not held to its end in the cluster.
@@ -76,8 +96,12 @@ enum CameTo {
 enum NotHeld {
     #[error("{0}")]
     Failed(String),
-    #[error("{MOST_TRIES} workers have begun the debate and none has ended it: {0}")]
-    GivenUp(String),
+    #[error("no worker can hold the debate: {0}")]
+    Nowhere(String),
+    #[error(
+        "{MOST_TRIES} workers have begun the debate, and none of them has ended it or said why"
+    )]
+    GivenUp,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -146,45 +170,83 @@ impl Debates for InCluster {
             image: self.spec.image.clone(),
             limits: self.spec.limits.clone(),
         });
-        let (mut turn, mut answers, mut remade) = (0, 0, Vec::new());
+        let (mut turn, mut remade) = (0, Vec::new());
+        let (mut tried, mut answers) = (Tried::default(), hearing.begin());
         loop {
             turn += 1;
             let (kind, about, body) = (DEBATE.to_owned(), desk.clone(), body.clone());
             let work = Work { kind, about, turn, body };
             self.member.queue.put(&self.needs, &work).await.map_err(NotHeld::from)?;
-            let given_up = loop {
-                let came_to = tokio::select! {
-                    came_to = came.recv() => came_to,
+            loop {
+                let told = tokio::select! {
+                    told = came.recv() => told,
                     reason = cancel.cancelled() => {
                         return Err(RunError::Cancelled { reason }.into());
                     }
                     () = tokio::time::sleep(LEASE) => None,
                 };
-                match came_to {
-                    Some(CameTo::Verdict { mut held, walls }) => {
+                // Whoever gets on may break as often as it likes.
+                let now = hearing.begin();
+                if now > answers {
+                    (answers, tried) = (now, Tried::default());
+                }
+                match told {
+                    Some(Told::CameTo(CameTo::Verdict { mut held, walls })) => {
                         self.walls.note(walls);
                         held.remade.splice(0..0, remade);
                         return Ok(*held);
                     }
-                    Some(CameTo::Failed { why }) => return Err(NotHeld::Failed(why).into()),
-                    Some(CameTo::GivenUp { why }) => break Some(why),
+                    Some(Told::CameTo(CameTo::Failed { why })) => {
+                        return Err(NotHeld::Failed(why).into());
+                    }
+                    Some(Told::CameTo(CameTo::NotHere { attempt, node, why })) => {
+                        tried.silent.remove(&attempt);
+                        tried.nodes.insert(node);
+                        if !tried.refused.insert(attempt) {
+                            continue;
+                        }
+                        if tried.refused.len() as u64 >= MOST_TRIES
+                            && self.nobody_else(&tried).await?
+                        {
+                            return Err(NotHeld::Nowhere(why).into());
+                        }
+                        remade.push(why);
+                    }
+                    Some(Told::Begun { attempt }) => {
+                        tried.silent.insert(attempt);
+                        if tried.silent.len() as u64 > MOST_TRIES {
+                            return Err(NotHeld::GivenUp.into());
+                        }
+                    }
+                    // Whoever took it may have taken us for dead, and let it go.
+                    None if !self.waits(&desk).await? && came.is_empty() => break,
                     None => {}
                 }
-                // Whoever took it may have taken us for dead, and let it go.
-                let waits = self.member.queue.has(DEBATE, &desk).await.map_err(NotHeld::from)?;
-                if !waits && came.is_empty() {
-                    break None;
-                }
-            };
-            if let Some(why) = given_up {
-                // Whoever gets on may break as often as it likes.
-                let now = hearing.begin();
-                if now <= answers {
-                    return Err(NotHeld::GivenUp(why).into());
-                }
-                answers = now;
-                remade.push(why);
             }
+            self.check().await?;
+        }
+    }
+}
+
+impl InCluster {
+    /// Whether somebody is to debate or does.
+    async fn waits(&self, desk: &str) -> Result<bool, NotHeld> {
+        Ok(self.member.queue.has(DEBATE, desk).await?)
+    }
+
+    /// Whether nobody is there who might still do it.
+    async fn nobody_else(&self, tried: &Tried) -> Result<bool, NotHeld> {
+        Ok(!self.member.others_for(&self.needs, &tried.nodes).await?)
+    }
+
+    /// Refuses to go on with a run that somebody else has: nobody debates for us any more, so nothing else says so.
+    async fn check(&self) -> Result<(), NodeError> {
+        match self.member.store.run(&self.run).await {
+            Ok(run) if run.status == RunStatus::Running && run.epoch == self.life => Ok(()),
+            Ok(_) | Err(StoreError::NoSuchRun(_)) => {
+                Err(RunError::Journal(JournalError::Fenced).into())
+            }
+            Err(error) => Err(NotHeld::from(error).into()),
         }
     }
 }
@@ -193,21 +255,24 @@ impl Debates for InCluster {
 struct Counter {
     job: Value,
     hearing: Arc<Hearing>,
-    told: mpsc::UnboundedSender<CameTo>,
+    told: mpsc::UnboundedSender<Told>,
 }
 
 #[async_trait]
 impl Answering for Counter {
     async fn answer(&self, question: Value) -> Value {
         match serde_json::from_value(question) {
-            Ok(Said::Job) => self.job.clone(),
+            Ok(Said::Job { attempt }) => {
+                let _ = self.told.send(Told::Begun { attempt });
+                self.job.clone()
+            }
             Ok(Said::Ask { key, request }) => {
                 let answer = self.hearing.answer(&key, &request).await;
                 json!(answer.map_err(|error| (error.kind(), error.message().to_owned())))
             }
             Ok(Said::CameTo(came_to)) => {
                 // A second one says the same.
-                let _ = self.told.send(came_to);
+                let _ = self.told.send(Told::CameTo(came_to));
                 Value::Null
             }
             Err(error) => {
@@ -253,7 +318,7 @@ impl Desk for Away {
 }
 
 /// Holds a debate that somebody put on the queue.
-pub(super) async fn hold(host: &Host, work: DebateWork, tries: u64, cancel: &Cancel) -> Outcome {
+pub(super) async fn hold(host: &Host, work: DebateWork, cancel: &Cancel) -> Outcome {
     match host.store.run(&work.run).await {
         Ok(run) if run.status == RunStatus::Running && run.epoch == work.life => {}
         // Whoever holds the run now has put it on the queue anew.
@@ -263,33 +328,38 @@ pub(super) async fn hold(host: &Host, work: DebateWork, tries: u64, cancel: &Can
     let desk = work.desk.clone();
     let away = Away { cluster: host.member.cluster.clone(), desk, gone: AtomicBool::new(false) };
     let away = Arc::new(away);
-    let came_to = match debate(host, &work, tries, &away, cancel).await {
+    // What was lost to others and comes back here shares nothing with what is still leaving.
+    let begun = host.debates.fetch_add(1, Ordering::Relaxed);
+    let attempt = format!("{}-{begun}", host.member.id);
+    let came_to = match debate(host, &work, &attempt, &away, cancel).await {
         Ok(came_to) => came_to,
         Err(outcome) => return outcome,
     };
+    let not_here = match &came_to {
+        CameTo::NotHere { why, .. } => Some(why.clone()),
+        CameTo::Verdict { .. } | CameTo::Failed { .. } => None,
+    };
     // If nobody is there to be told, nobody waits for it.
-    match away.say(&Said::CameTo(came_to)).await {
-        Ok(_) | Err(Unanswered::Gone) => Outcome::Done,
-        Err(Unanswered::Failed(why)) => Outcome::NotHere { why, after: ELSEWHERE },
+    match (away.say(&Said::CameTo(came_to)).await, not_here) {
+        (Err(Unanswered::Gone), _) | (Ok(_), None) => Outcome::Done,
+        (Ok(_), Some(why)) | (Err(Unanswered::Failed(why)), _) => {
+            Outcome::NotHere { why, after: ELSEWHERE }
+        }
     }
 }
 
 async fn debate(
     host: &Host,
     work: &DebateWork,
-    tries: u64,
+    attempt: &str,
     away: &Arc<Away>,
     cancel: &Cancel,
 ) -> Result<CameTo, Outcome> {
-    // Nobody knows why those before did not come to an end.
-    if tries > MOST_TRIES {
-        return Ok(CameTo::GivenUp { why: "none of them said why".to_owned() });
-    }
-    let not_here = |why: String| match tries {
-        MOST_TRIES.. => Ok(CameTo::GivenUp { why }),
-        _ => Err(Outcome::NotHere { why, after: ELSEWHERE }),
+    let not_here = |why: String| {
+        let (attempt, node) = (attempt.to_owned(), host.member.id.clone());
+        Ok(CameTo::NotHere { attempt, node, why })
     };
-    let job = match away.say(&Said::Job).await {
+    let job = match away.say(&Said::Job { attempt: attempt.to_owned() }).await {
         Ok(job) => job,
         Err(Unanswered::Gone) => return Err(Outcome::Done),
         Err(Unanswered::Failed(why)) => return Ok(CameTo::Failed { why }),
@@ -303,13 +373,11 @@ async fn debate(
         Ok(ground) => ground,
         Err(failure) => return not_here(failure.message().to_owned()),
     };
-    // What was lost to others and comes back here shares no sandbox with what is still leaving.
-    let begun = host.debates.fetch_add(1, Ordering::Relaxed);
     let debates = InSandboxes {
         manager: ground.manager.clone(),
         layer: ground.layer.clone(),
         spec,
-        run: format!("{}-{}-{}-{begun}", work.run, work.life, host.member.id),
+        run: format!("{}-{}-{attempt}", work.run, work.life),
         may_do_without: false,
     };
     let hearing = Arc::new(Hearing::new(away.clone(), &job));

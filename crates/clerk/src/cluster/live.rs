@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::Answering;
+use assize_cluster::{Answering, Node};
 use assize_code::{Live, Wrote};
 use assize_store::{RunId, StoreError};
 use async_trait::async_trait;
@@ -20,17 +20,25 @@ fn name(run: &RunId) -> String {
     format!("live-{run}")
 }
 
-struct Shown(Arc<Live>);
+/// What is asked: who has told the last that was seen, and its number.
+type Seen = (String, u64);
+
+struct Shown {
+    live: Arc<Live>,
+    /// Like no other's: whoever takes a run over counts anew.
+    by: String,
+}
 
 #[async_trait]
 impl Answering for Shown {
     async fn answer(&self, question: Value) -> Value {
-        let after = question.as_u64().unwrap_or_default();
-        let mut last = self.0.last();
+        let (by, seen): Seen = serde_json::from_value(question).unwrap_or_default();
+        let after = if by == self.by { seen } else { 0 };
+        let mut last = self.live.last();
         // It is as good as over when nobody will ever write more.
         let _ = last.wait_for(|last| *last > after).await;
-        let more = self.0.after(after).into_iter().map(|wrote| (wrote.number, wrote));
-        json!(more.collect::<Vec<_>>())
+        let more = self.live.after(after).into_iter().map(|wrote| (wrote.number, wrote));
+        json!((&self.by, more.collect::<Vec<_>>()))
     }
 }
 
@@ -40,7 +48,7 @@ pub(super) async fn show(
     run: &RunId,
     live: Arc<Live>,
 ) -> Result<AbortOnDropHandle<()>, StoreError> {
-    member.cluster.answer(&name(run), Arc::new(Shown(live))).await
+    member.cluster.answer(&name(run), Arc::new(Shown { live, by: Node::new_id() })).await
 }
 
 /// Watches what the programs of a run write elsewhere, until this is dropped. Nothing is told where nobody runs them.
@@ -48,18 +56,41 @@ pub fn watch(member: &Arc<Member>, run: &RunId) -> (Arc<Live>, AbortOnDropHandle
     let live = Arc::new(Live::default());
     let (member, name, told) = (member.clone(), name(run), live.clone());
     let task = tokio::spawn(async move {
-        let mut seen = 0;
+        let mut seen = Seen::default();
         loop {
             let Ok(more) = member.cluster.ask(&name, &json!(seen)).await else {
                 // Whoever is gone may be replaced.
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let more: Vec<(u64, Wrote)> = serde_json::from_value(more).unwrap_or_default();
-            // Somebody else runs them now, and counts anew.
-            seen = more.last().map_or(0, |(number, _)| *number);
+            let (by, more): (String, Vec<(u64, Wrote)>) =
+                serde_json::from_value(more).unwrap_or_default();
+            let last = more.last().map(|(number, _)| *number);
+            // Nobody will ever write more, or it is not understood.
+            let Some(last) = last else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            seen = (by, last);
             told.pass_on(more.into_iter().map(|(_, wrote)| wrote).collect());
         }
     });
     (live, AbortOnDropHandle::new(task))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_saw_it_elsewhere_is_told_all() {
+        let live = Arc::new(Live::default());
+        let wrote = json!({"number": 1, "attempt": 1, "candidate": null, "stream": "stdout", "text": "a", "cut": false});
+        let wrote: Wrote = serde_json::from_value(wrote).unwrap();
+        live.pass_on(vec![wrote.clone(), wrote]);
+        let shown = Shown { live, by: "us".to_owned() };
+        for (seen, told) in [(("them", 500), 2), (("us", 1), 1), (("", 0), 2)] {
+            assert_eq!(shown.answer(json!(seen)).await[1].as_array().unwrap().len(), told);
+        }
+    }
 }

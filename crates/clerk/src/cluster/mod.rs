@@ -13,12 +13,13 @@ pub mod live;
 pub mod status;
 pub mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use assize_cluster::{
-    Address, Cluster, ClusterStore, Identification, Needs, Node, Options, Place, Queue, Work,
+    Address, Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue,
+    Work,
 };
 use assize_sandbox::{Limits, Wanted};
 use assize_store::{Run, RunId, Store, StoreError};
@@ -95,6 +96,19 @@ impl Member {
             body: json!(RunWork { run: run.id.clone() }),
         };
         self.queue.put(&needs_of(run), &work).await
+    }
+
+    /// Whether there are workers who fit, besides these.
+    pub(crate) async fn others_for(
+        &self,
+        needs: &Needs,
+        besides: &BTreeSet<String>,
+    ) -> Result<bool, StoreError> {
+        let nodes = self.cluster.who().await?;
+        Ok(nodes.iter().any(|node| {
+            let fits = node.role == NodeRole::Worker && node.abilities.meet(needs);
+            fits && !besides.contains(&node.id)
+        }))
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
 use assize_sandbox::{Isolation, Spec};
@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::account::Account;
 use super::debates::{self, DebateWork};
-use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live};
+use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live, needs_of};
 use crate::consult::ground::Prepared;
 use crate::ended::{self, PAUSED};
 use crate::failure::{Failure, FailureKind};
@@ -30,6 +30,9 @@ const MOST_RUNS: usize = 64;
 
 /// How often it is looked whether a run was left behind.
 const SWEEP: Duration = Duration::from_secs(20);
+
+/// So soon whoever has lost a server has found another.
+const REJOINED: Duration = Duration::from_millis(1500);
 
 /// How soon somebody else may try what could not be done here.
 pub(super) const ELSEWHERE: Duration = Duration::from_secs(1);
@@ -84,8 +87,10 @@ pub(super) enum Outcome {
     NotHere { why: String, after: Duration },
     /// We are told to stop; somebody else can go on at once.
     Paused,
-    /// Somebody else has it, and will do it.
-    Later,
+    /// Somebody else has it, or will do it.
+    Later { after: Duration },
+    /// It is under way here, and came back after we were silent for a while.
+    Ours,
     /// Somebody else has taken it from us.
     Lost,
 }
@@ -236,7 +241,7 @@ impl Worker {
             DEBATE => match serde_json::from_value::<DebateWork>(taken.work.body.clone()) {
                 Ok(work) => {
                     let (lease, stop) = (taken.lease(), self.stop.child());
-                    let held = debates::hold(&self.host, work, tries, &stop);
+                    let held = debates::hold(&self.host, work, &stop);
                     tokio::pin!(held);
                     tokio::select! {
                         outcome = &mut held => outcome,
@@ -266,7 +271,15 @@ impl Worker {
             Outcome::Done => taken.done().await,
             Outcome::Paused => taken.give_back(Duration::ZERO).await,
             // Should whoever has it die, it is there.
-            Outcome::Later => taken.give_back(LEASE).await,
+            Outcome::Later { after } => taken.give_back(after).await,
+            Outcome::Ours => {
+                drop(permit);
+                let run = taken.work.about.clone();
+                let mut node = self.node.subscribe();
+                let _ = node.wait_for(|node| !node.holds.contains(&run)).await;
+                // Whoever takes it sees whether there is more to be done.
+                return taken.give_back(Duration::ZERO).await;
+            }
             Outcome::NotHere { why, after } => {
                 self.host.clerk.listener.warn(&format!("{what} is not done here: {why}"));
                 taken.give_back(after).await;
@@ -296,7 +309,12 @@ impl Worker {
         let (last, waits) = (Holder::last(&run), Holder::waits(&run));
         if !waits && self.is_held(&run).await? {
             // It was put on the queue twice, or whoever holds it was silent for a while.
-            return Ok(Outcome::Later);
+            let ours = self.node.borrow().holds.iter().any(|held| held == id.as_str());
+            return Ok(if ours { Outcome::Ours } else { Outcome::Later { after: LEASE } });
+        }
+        let refused = last.as_ref().map(|last| last.refused.clone()).unwrap_or_default();
+        if refused.contains(&member.id) && member.others_for(&needs_of(&run), &refused).await? {
+            return Ok(Outcome::Later { after: ELSEWHERE });
         }
         let _holds = Holds::begin(&self.node, id);
         let mut clerk = clerk.clone();
@@ -305,10 +323,7 @@ impl Worker {
             asked.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
         match clerk.config.asked_for(&asked) {
             Ok(config) => clerk.config = config,
-            Err(failure) => {
-                let why = failure.message().to_owned();
-                return Ok(Outcome::NotHere { why, after: ELSEWHERE });
-            }
+            Err(failure) => return self.refuse(id, failure, tries).await,
         }
         let account = if run.epoch > 1 || !waits {
             let mut nobody = last.unwrap_or_else(|| Holder::of_clerk(&clerk));
@@ -325,7 +340,8 @@ impl Worker {
                 let why = format!(
                     "{deaths} workers have begun it, one after the other, and none got on with it or said why"
                 );
-                ended::fail(&**store, id, &Failure::new(FailureKind::Environment, why)).await;
+                let failure = Failure::new(FailureKind::Environment, why);
+                ended::fail(&**store, id, Some(claim.epoch), &failure).await;
                 return Ok(Outcome::Done);
             }
             Account::open(&member.store, &claim, &kept::inherited(&**store, &run).await?).await?
@@ -338,21 +354,49 @@ impl Worker {
         let again = GoOn { run: id.to_string(), take_over: false };
         match trial::take_up(&again, &clerk, store.clone(), parallel).await {
             Ok(trial) => Ok(self.hold(trial).await),
-            Err(failure) if tries >= MOST_TRIES => {
-                ended::fail(&**store, id, &failure.within("no worker could begin it")).await;
-                Ok(Outcome::Done)
-            }
-            Err(failure) => {
-                Ok(Outcome::NotHere { why: failure.message().to_owned(), after: ELSEWHERE })
-            }
+            Err(failure) => self.refuse(id, failure, tries).await,
         }
+    }
+
+    /// Notes that a run cannot be begun here. It has failed once it was tried often, and nobody else is there.
+    async fn refuse(
+        &self,
+        id: &RunId,
+        failure: Failure,
+        tries: u64,
+    ) -> Result<Outcome, StoreError> {
+        let Host { member, store, .. } = &*self.host;
+        let run = store.run(id).await?;
+        let Some(mut nobody) = Holder::last(&run).filter(|_| Holder::waits(&run)) else {
+            // Somebody else has begun it.
+            return Ok(Outcome::Later { after: LEASE });
+        };
+        nobody.refused.insert(member.id.clone());
+        let others = member.others_for(&needs_of(&run), &nobody.refused).await?;
+        let claim = store.claim(id, &nobody.to_text(), Some(run.epoch)).await?;
+        if tries >= MOST_TRIES && !others {
+            let failure = failure.within("no worker could begin it");
+            ended::fail(&**store, id, Some(claim.epoch), &failure).await;
+            return Ok(Outcome::Done);
+        }
+        Ok(Outcome::NotHere { why: failure.message().to_owned(), after: ELSEWHERE })
     }
 
     /// Whether whoever took a run last still holds it: that they live is not enough.
     async fn is_held(&self, run: &Run) -> Result<bool, StoreError> {
         let Some(node) = Holder::last(run).and_then(|last| last.node) else { return Ok(false) };
-        let node = self.host.member.cluster.node(&node).await?;
-        Ok(node.is_some_and(|node| node.holds.iter().any(|held| held == run.id.as_str())))
+        let Member { cluster, id, .. } = &*self.host.member;
+        let begun = Instant::now();
+        loop {
+            if let Some(node) = cluster.node(&node).await? {
+                return Ok(node.holds.iter().any(|held| held == run.id.as_str()));
+            }
+            // They may be on their way to another server, and so may we.
+            if begun.elapsed() >= REJOINED && cluster.is_there(id).await? {
+                return Ok(false);
+            }
+            tokio::time::sleep(REJOINED / 4).await;
+        }
     }
 
     /// More sandboxes for what can use several at once, as far as they are free.
@@ -422,6 +466,7 @@ impl Worker {
         let Host { member, store, .. } = &*self.host;
         // Others may have been replaced by those who speak otherwise.
         member.queue.check_version().await?;
+        member.store.finish_removals().await?;
         let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let mut seen = HashMap::new();
         for run in store.runs(filter).await? {

@@ -10,7 +10,8 @@ use super::life::Life;
 use super::pieces::Packed;
 use super::view::View;
 use super::wire::{
-    self, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, RUNS, Turn, TurnKind, Written, event_ids,
+    self, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, Turn, TurnKind, Written,
+    event_ids,
 };
 use super::{ClusterStore, now, with_events};
 use crate::error::{Trouble, trouble};
@@ -83,10 +84,44 @@ impl ClusterStore {
             Err(error) => {
                 if let StoreError::NoSuchRun(_) = &error {
                     self.remove_message(place).await;
+                    self.purge(PIECES, &format!("piece.{}.>", claim.run)).await?;
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Takes away what belongs to a run that is removed; last what says that there was one, so that it can be gone on
+    /// with. Its turns stay: by them whoever holds it still finds out.
+    pub(super) async fn take_away(
+        &self,
+        run: &RunId,
+        once: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.purge(PIECES, &format!("piece.{run}.>")).await?;
+        self.purge(CALLS, &format!("call.{run}.>")).await?;
+        if let Some(once) = once {
+            self.purge(RUNS, once).await?;
+        }
+        for part in ["record.>", "used.>", "state.ended.>", "state.born"] {
+            self.purge(RUNS, &format!("run.{run}.{part}")).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with removals that others had begun when they died.
+    ///
+    /// # Errors
+    /// When the servers refuse.
+    pub async fn finish_removals(&self) -> Result<(), StoreError> {
+        let removed = self.caught_up().await?.removed();
+        for (run, once) in removed {
+            if self.get(wire::born(&run)).await?.is_some() {
+                tracing::info!(%run, "what is left of a run that was removed is taken away");
+                self.take_away(&run, once.as_deref()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes what came too late for a run that is removed.
@@ -96,33 +131,19 @@ impl ClusterStore {
         }
     }
 
-    pub(super) async fn purge(
-        &self,
-        stream: &str,
-        filter: &str,
-        before: Option<u64>,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<(), StoreError> {
         let filter = self.link.subject(filter);
         let mut patience = self.link.patience();
         loop {
-            let purged = self.try_to_purge(stream, &filter, before).await;
+            let purged = self.try_to_purge(stream, &filter).await;
             if patience.heed(purged).await?.is_some() {
                 return Ok(());
             }
         }
     }
 
-    pub(super) async fn try_to_purge(
-        &self,
-        stream: &str,
-        filter: &str,
-        before: Option<u64>,
-    ) -> Result<(), Trouble> {
-        let purge = self.link.stream(stream).await?.purge().filter(filter);
-        let purged = match before {
-            Some(before) => purge.sequence(before).await,
-            None => purge.await,
-        };
+    pub(super) async fn try_to_purge(&self, stream: &str, filter: &str) -> Result<(), Trouble> {
+        let purged = self.link.stream(stream).await?.purge().filter(filter).await;
         purged.map(drop).map_err(|error| trouble(&error))
     }
 

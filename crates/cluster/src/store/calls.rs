@@ -50,10 +50,14 @@ impl ClusterStore {
             return Ok(());
         }
         // Only then it is looked: whoever takes the run sees the note, or is seen.
-        match self.get(wire::turn(&claim.run, claim.epoch + 1)).await? {
-            Some(_) => Err(StoreError::Fenced(claim.run.clone())),
-            None => Ok(()),
+        if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
+            return Ok(());
         }
+        if let Err(error @ StoreError::NoSuchRun(_)) = self.life(&claim.run).await {
+            self.purge(CALLS, &format!("call.{}.>", claim.run)).await?;
+            return Err(error);
+        }
+        Err(StoreError::Fenced(claim.run.clone()))
     }
 
     /// All calls of a run, each with the life in which it was made.

@@ -95,9 +95,18 @@ impl Store for ClusterStore {
             let packed = self.link.pack(&id, &asked, None::<&()>).await?;
             if let Created::Theirs(found) = self.create(subject.clone(), packed).await? {
                 let asked: Asked = self.link.parse(&found.payload)?;
-                if self.get(wire::born(&asked.run)).await?.is_some() {
-                    let same = asked.request == once.request;
-                    return Err(StoreError::AskedBefore { run: asked.run, same });
+                match self.life(&asked.run).await {
+                    Ok(_) => {
+                        let same = asked.request == once.request;
+                        return Err(StoreError::AskedBefore { run: asked.run, same });
+                    }
+                    Err(StoreError::NoSuchRun(_)) => {}
+                    Err(error) => return Err(error),
+                }
+                if self.get(wire::turn(&asked.run, 2)).await?.is_some() {
+                    // It was, and whoever removes it has not come that far.
+                    self.purge(RUNS, subject).await?;
+                    return self.create_run(new, holder).await;
                 }
                 // Whoever asked did not come to make it. One of us does.
                 id = asked.run;
@@ -141,8 +150,11 @@ impl Store for ClusterStore {
     async fn asked_before(&self, once: &Once) -> Result<Option<(RunId, bool)>, StoreError> {
         let Some(found) = self.get(wire::asked(&once.key)).await? else { return Ok(None) };
         let asked: Asked = self.link.parse(&found.payload)?;
-        let born = self.get(wire::born(&asked.run)).await?;
-        Ok(born.map(|_| (asked.run, asked.request == once.request)))
+        match self.life(&asked.run).await {
+            Ok(_) => Ok(Some((asked.run, asked.request == once.request))),
+            Err(StoreError::NoSuchRun(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn run(&self, id: &RunId) -> Result<Run, StoreError> {
@@ -243,14 +255,17 @@ impl Store for ClusterStore {
             More::Wanted
         })
         .await?;
+        let mut records = Vec::with_capacity(messages.len());
+        let mut unread = None;
+        for found in messages {
+            match self.link.unpack::<Written>(id, &found).await {
+                Ok(written) => records.push(written.record()),
+                Err(error) => unread = Some(error),
+            }
+        }
         // Nothing counts any more of what is being removed: if it is still there, all of it was.
         self.life(id).await?;
-        let mut records = Vec::with_capacity(messages.len());
-        for found in messages {
-            let written: Written = self.link.unpack(id, &found).await?;
-            records.push(written.record());
-        }
-        Ok(records)
+        unread.map_or(Ok(records), Err)
     }
 
     async fn finish(
@@ -328,23 +343,15 @@ impl Store for ClusterStore {
         if life.run.epoch != seen.epoch {
             return Err(fenced());
         }
-        let turn = self.take_turn(&life, TurnKind::Removed).await?.ok_or_else(fenced)?;
-        // What says so stays.
-        let stays = self.get(wire::turn(&turn.run, turn.epoch)).await?;
-        let stays = stays.map(|found| found.sequence);
-        self.purge(RUNS, &format!("run.{}.>", seen.run), stays).await?;
-        self.purge(PIECES, &format!("piece.{}.>", seen.run), None).await?;
-        self.purge(CALLS, &format!("call.{}.>", seen.run), None).await?;
-        if let Some(once) = &life.once {
-            self.purge(RUNS, once, None).await?;
-        }
+        self.take_turn(&life, TurnKind::Removed).await?.ok_or_else(fenced)?;
         let entry = NewAuditEntry {
             actor: "user".to_owned(),
             action: "run removed".to_owned(),
             subject: seen.run.to_string(),
             detail: Value::Null,
         };
-        self.audit(entry).await.map(drop)
+        self.audit(entry).await?;
+        self.take_away(&seen.run, life.once.as_deref()).await
     }
 
     async fn put_artifact(
@@ -359,7 +366,14 @@ impl Store for ClusterStore {
         let used = Used { name: name.to_owned(), id, bytes: bytes.len() as u64 };
         let packed = self.link.pack(run, &used, None::<&()>).await?;
         let subject = self.subject(wire::used(run, name));
-        self.link.add(&subject, packed.headers, packed.payload).await?;
+        let place = self.link.add(&subject, packed.headers, packed.payload).await?;
+        if let Err(error) = self.life(run).await {
+            if let StoreError::NoSuchRun(_) = &error {
+                self.remove_message(place).await;
+                self.purge(PIECES, &format!("piece.{run}.>")).await?;
+            }
+            return Err(error);
+        }
         Ok(id.into())
     }
 

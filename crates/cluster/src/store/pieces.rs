@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::wire::{self, PIECES};
-use crate::link::{Found, Link};
+use crate::link::{Found, Link, More, Reading};
 
 /// What is larger is cut in pieces. Small, as whoever lists runs reads how all of them began.
 const LARGE: usize = 32 << 10;
@@ -111,13 +111,31 @@ impl Link {
         &self,
         hash: Fingerprint,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let any = self.subject(&format!("piece.*.{hash}.0"));
-        let Some(first) = self.last(PIECES, &any).await? else { return Ok(None) };
-        let count = first.header(COUNT).and_then(|count| count.parse().ok()).unwrap_or(1);
-        match first.word(2).parse() {
-            Ok(run) => self.get_pieces(&run, hash, count).await,
-            Err(_) => Ok(None),
+        let filter = self.subject(&format!("piece.*.{hash}.0"));
+        let whose = |first: &Found| {
+            let count = first.header(COUNT).and_then(|count| count.parse().ok()).unwrap_or(1);
+            Some((first.word(2).parse::<RunId>().ok()?, count))
+        };
+        let Some(first) = self.last(PIECES, &filter).await? else { return Ok(None) };
+        if let Some((run, count)) = whose(&first)
+            && let Some(bytes) = self.get_pieces(&run, hash, count).await?
+        {
+            return Ok(Some(bytes));
         }
+        // Whoever put it there last did not come to its end, or it is being removed there.
+        let mut others = Vec::new();
+        let reading = Reading { stream: PIECES, filter, from: 1, last_of_each: false };
+        self.read(reading, |first| {
+            others.extend(whose(&first));
+            Ok(More::Wanted)
+        })
+        .await?;
+        for (run, count) in others {
+            if let Some(bytes) = self.get_pieces(&run, hash, count).await? {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -9,11 +9,16 @@ use super::pieces::is_large;
 use super::wire::{Kind, RUNS};
 use crate::link::{Found, Link, More, Reading};
 
+/// So many runs that were removed are looked after.
+const MOST_REMOVED: usize = 1000;
+
 #[derive(Debug, Default)]
 pub(super) struct View {
     lives: HashMap<RunId, Known>,
     /// All up to this place is part of it.
     read: u64,
+    /// Those of which something may be left, with the subjects under which they were asked for.
+    removed: Vec<(RunId, Option<String>)>,
 }
 
 #[derive(Debug)]
@@ -62,7 +67,13 @@ impl View {
             (Kind::Turn(epoch), Some(known)) => {
                 known.life.turn(epoch, found.sequence, parse(found)?);
                 if known.life.removed {
+                    let once = known.life.once.take();
                     self.lives.remove(&run);
+                    // Where nobody asks for them, those of long ago are forgotten.
+                    if self.removed.len() == MOST_REMOVED {
+                        self.removed.remove(0);
+                    }
+                    self.removed.push((run, once));
                 }
             }
             (Kind::Ended(epoch), Some(known)) => {
@@ -86,6 +97,11 @@ impl View {
             }
         };
         counts.then_some((run, kind))
+    }
+
+    /// The runs that were removed since this was asked the last time.
+    pub(super) fn removed(&mut self) -> Vec<(RunId, Option<String>)> {
+        std::mem::take(&mut self.removed)
     }
 
     /// Runs that fit, the latest first, and whether all is here of each.

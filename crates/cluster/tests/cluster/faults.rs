@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use assize_cluster::{Cluster, Identification, Options};
 use assize_graph::{Appended, Event};
-use assize_store::{Claim, Ending, EventQuery, RunStatus, Store, StoreError};
+use assize_store::{Claim, Ending, EventQuery, NewRun, Once, RunStatus, Store, StoreError};
+use assize_types::Fingerprint;
+use futures_util::StreamExt;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -231,4 +233,46 @@ async fn what_is_removed_while_it_is_read_is_not_waited_for() {
             assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
         }
     }
+}
+
+/// Whoever removes a run and dies in the middle of it leaves nothing behind for good, and nobody finds what is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_was_begun_is_ended() {
+    let servers = Servers::start(1);
+    let store = servers.store("test").await;
+    let once = Some(Once { key: "mine".to_owned(), request: Fingerprint::of(b"asked") });
+    let large = vec![("file".to_owned(), vec![7; 600_000])];
+    let new = || NewRun { once: once.clone(), artifacts: large.clone(), ..new_run("short-lived") };
+    let (_, claim) = store.create_run(new(), "me").await.unwrap();
+    store.append(&claim, record("a", "b"), Vec::new()).await.unwrap();
+    // So far came whoever removed it.
+    let context = async_nats::jetstream::new(async_nats::connect(servers.address()).await.unwrap());
+    let removed = json!({"at": 1, "turn": "removed"}).to_string();
+    let subject = format!("test.run.{}.state.turn.2", claim.run);
+    context.publish(subject, removed.into()).await.unwrap().await.unwrap();
+    let gone = store.records(&claim.run).await.unwrap_err();
+    assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
+    // The same can be asked for again, and is another.
+    let (again, _) = store.create_run(new(), "me").await.unwrap();
+    assert_ne!(again.id, claim.run);
+    let later = Cluster::connect(servers.options()).await.unwrap().store().await.unwrap();
+    later.finish_removals().await.unwrap();
+    for (stream, filter, left) in [
+        ("test-pieces", format!("test.piece.{}.>", claim.run), 0),
+        ("test-runs", format!("test.run.{}.>", claim.run), 1),
+        ("test-runs", format!("test.run.{}.>", again.id), 1),
+    ] {
+        let stream = context.get_stream(stream).await.unwrap();
+        let mut found = stream.info_with_subjects(filter).await.unwrap();
+        let mut subjects = 0;
+        while let Some(subject) = found.next().await {
+            subject.unwrap();
+            subjects += 1;
+        }
+        assert_eq!(subjects, left);
+    }
+    assert_eq!(
+        later.artifact(later.artifacts(&again.id).await.unwrap()[0].id).await.unwrap().len(),
+        600_000
+    );
 }

@@ -424,6 +424,26 @@ pub(crate) async fn artifacts_are_kept_by_content(store: Any) {
     assert!(store.artifact(id).await.is_err());
 }
 
+pub(crate) async fn what_was_stopped_and_then_removed_takes_nothing_more(store: Any) {
+    let holder = claimed(&store, "short-lived").await;
+    store.append(&holder, record("a", "1"), vec![]).await.unwrap();
+    store.stop(&holder, "enough", vec![event("end")]).await.unwrap();
+    let epoch = store.run(&holder.run).await.unwrap().epoch;
+    store.remove_run(&Claim { run: holder.run.clone(), epoch }).await.unwrap();
+    // Whoever held it has heard of neither.
+    let large = "x".repeat(200_000);
+    for late in [record("b", "2"), record("c", &large)] {
+        let error = store.append(&holder, late, vec![event("late")]).await.unwrap_err();
+        assert!(matches!(error, StoreError::NoSuchRun(_)), "{error}");
+    }
+    let late = store.put_artifact(&holder.run, "a", large.into_bytes()).await.unwrap_err();
+    assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
+    let late = store.finish(&holder, Ending::Done { result: json!(1) }, vec![]).await.unwrap_err();
+    assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
+    assert!(matches!(store.run(&holder.run).await, Err(StoreError::NoSuchRun(_))));
+    assert_eq!(event_names(&store, EventQuery::default()).await, Vec::<String>::new());
+}
+
 pub(crate) async fn a_removed_run_leaves_the_others_alone(store: Any) {
     let (one, two) = (claimed(&store, "one").await, claimed(&store, "two").await);
     let long = "x".repeat(200_000);
@@ -571,6 +591,7 @@ macro_rules! with_all {
                 whoever_waits_for_more_hears_of_it,
                 what_is_not_there_is_said_so,
                 a_later_claim_fences_an_earlier_one,
+                what_was_stopped_and_then_removed_takes_nothing_more,
                 a_run_ends_once_or_is_taken_up_again,
                 a_key_is_written_once,
                 records_come_back_as_they_were,

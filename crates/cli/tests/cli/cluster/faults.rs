@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use assize_testkit::{Captured, FakeProvider, Kind, Latency, Reply};
+use serde_json::json;
+
 use super::{Servers, Worker, joined, until};
 use crate::exec::home;
+use crate::run::{program, with_provider};
+use crate::serve::Serving;
 use crate::{Home, Ran};
 
 #[test]
@@ -98,6 +103,30 @@ fn what_nobody_gets_on_with_is_given_up_and_the_reason_is_kept() {
     let mut worker = worker;
     worker.signal(rustix::process::Signal::TERM);
     until("it ends", || worker.child.try_wait().unwrap().is_some());
+}
+
+#[test]
+fn what_one_cannot_begin_waits_for_another() {
+    let servers = Servers::start(1);
+    let latency = Latency { to_begin: Duration::from_secs(9), to_end: Duration::ZERO };
+    let written = |_: usize, _: &Captured| Reply::text(program("print(6 * 7)").to_string());
+    let fake = FakeProvider::caching(latency, written);
+    let able = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let serving = Serving::start(&able, &[]);
+    let _able = Worker::start(&able, &["--slots", "1", "--isolation", "jail"]);
+    let begin = || serving.begin(json!({"kind": "run", "task": "anything"}));
+    let first = begin();
+    fake.wait_for_requests(1);
+    // Whoever has room has no key, and whoever has one has no room yet.
+    let unable = joined(home(), &servers);
+    let unable = Worker::start(&unable, &["--slots", "1", "--isolation", "jail"]);
+    let second = begin();
+    for run in [first, second] {
+        let run = serving.end_of(&run);
+        assert_eq!(run["status"], "done", "{run}");
+    }
+    let said = unable.said();
+    assert_eq!(said.matches("no key for anthropic").count(), 1, "{said}");
 }
 
 #[test]

@@ -249,7 +249,8 @@ fn who_was_away_for_too_long_goes_on_and_shares_nothing_with_what_was_begun_befo
     let home = home_of(&fake, &servers);
     let serving = Serving::start(&home, &[]);
     // It has room for more than there is: what comes back comes at once.
-    let worker = Worker::start(&home, &["--slots", "8", "--isolation", "jail"]);
+    let args = ["--slots", "8", "--isolation", "jail", "--log-level", "info"];
+    let worker = Worker::start(&home, &args);
     let run = serving.begin(asked("CRSA"));
     fake.wait_for_requests(20);
     worker.signal(Signal::STOP);
@@ -262,4 +263,7 @@ fn who_was_away_for_too_long_goes_on_and_shares_nothing_with_what_was_begun_befo
     let run = serving.end_of(&run);
     assert_eq!(run["status"], "done", "{run}\n{}", worker.said());
     assert_eq!(fake.captured().len(), CALLS);
+    // Each time it came back once, and was kept.
+    let said = worker.said();
+    assert!(said.matches("taken work=\"run ").count() <= 3, "{said}");
 }
