@@ -14,6 +14,7 @@ mod store;
 mod streams;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use assize_store::StoreError;
 
@@ -51,6 +52,11 @@ impl Cluster {
     /// Where its servers are.
     pub fn address(&self) -> String {
         self.link.options.address.to_string()
+    }
+
+    /// How long its servers have not answered since this process joined it, in all.
+    pub fn away(&self) -> Duration {
+        self.link.away()
     }
 
     /// What outlives a process. What is not there yet is made.

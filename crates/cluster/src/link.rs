@@ -64,11 +64,19 @@ pub(crate) struct Link {
     shown: String,
     /// Whether it was said that they are silent.
     said: AtomicBool,
+    away: Mutex<Away>,
     /// Why there is no connection, if there is none.
     complaint: Complaint,
 }
 
 type Complaint = Arc<Mutex<Option<String>>>;
+
+/// How long the servers were silent, and since when they are.
+#[derive(Debug, Default)]
+struct Away {
+    before: Duration,
+    since: Option<Instant>,
+}
 
 fn note(complaint: &Complaint, why: Option<String>) {
     *complaint.lock().unwrap_or_else(PoisonError::into_inner) = why;
@@ -161,7 +169,33 @@ impl Link {
         let client = client.map_err(|error| unopened(words(&error)))?;
         let context =
             jetstream::ContextBuilder::new().timeout(ANSWER).ack_timeout(ANSWER).build(client);
-        Ok(Link { context, options, shown, said: AtomicBool::new(false), complaint })
+        Ok(Link {
+            context,
+            options,
+            shown,
+            said: AtomicBool::new(false),
+            away: Mutex::default(),
+            complaint,
+        })
+    }
+
+    /// How long the servers were silent in all.
+    pub(crate) fn away(&self) -> Duration {
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        away.before + away.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Notes that they are silent since then, or not at all.
+    fn note_away(&self, since: Option<Instant>) {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        match since {
+            Some(since) => _ = away.since.get_or_insert(since),
+            None => {
+                if let Some(since) = away.since.take() {
+                    away.before += since.elapsed();
+                }
+            }
+        }
     }
 
     pub(crate) fn failed(&self, reason: impl std::fmt::Display) -> StoreError {
@@ -464,6 +498,7 @@ impl Patience<'_> {
         answer: Result<T, Trouble>,
     ) -> Result<Option<T>, StoreError> {
         let (link, waited) = (self.link, self.begun.elapsed());
+        link.note_away(matches!(answer, Err(Trouble::Silent(_))).then_some(self.begun));
         let reason = match answer {
             Err(Trouble::Silent(reason)) => reason,
             Err(trouble) => return Err(trouble.told(&link.shown)),

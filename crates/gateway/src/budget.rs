@@ -7,6 +7,7 @@
 
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
@@ -103,6 +104,11 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// A call is about to be sent, and may be charged for from here on. Under which number, if it is noted.
     async fn send(&self, _worst: Worst) -> Result<u64, BudgetError> {
         Ok(0)
+    }
+
+    /// How long nothing could be noted, in all. No call is late by that.
+    fn held_up(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Ends a reservation: of a call that was sent under a number, if it was noted.

@@ -214,10 +214,10 @@ impl Gateway {
         wire: &dyn Wire,
         request: &Request,
         call: &Call<'_>,
+        clock: &Clock<'_>,
         last_failure: &Mutex<Option<String>>,
     ) -> Result<Response, ModelError> {
         let started = Instant::now();
-        let deadline = started + self.options.retry.deadline;
         let mut attempt = 1;
         loop {
             let turn = match &self.primer {
@@ -234,7 +234,7 @@ impl Gateway {
                     on_delta(Delta::Text(text));
                 }
             };
-            let outcome = self.attempt(wire, request, manner, deadline, &hear).await;
+            let outcome = self.attempt(wire, request, manner, clock, &hear).await;
             if outcome.is_ok() {
                 turn.iter().for_each(Turn::begun);
             }
@@ -253,7 +253,7 @@ impl Gateway {
             let Some(wait) = self.options.retry.wait_after(&error, attempt, fastrand::f64()) else {
                 return Err(after_attempts(error, attempt));
             };
-            if started.elapsed() + wait > self.options.retry.deadline {
+            if wait > clock.left() {
                 let late = format!(
                     "; the next attempt would be in {} s, after the deadline",
                     wait.as_secs()
@@ -286,7 +286,7 @@ impl Gateway {
         wire: &dyn Wire,
         request: &Request,
         manner: Manner,
-        deadline: Instant,
+        clock: &Clock<'_>,
         hear: OnText<'_>,
     ) -> Result<(Reply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
@@ -304,14 +304,16 @@ impl Gateway {
         let paced = estimate::likely_input_tokens(request) + most_output;
         let tell = |wait| self.tell(Event::Paced { wait });
         let pacer = Arc::clone(&self.options.pacer);
-        let permit = pacer.admit(paced, deadline, &tell).await.map_err(|wait| {
-            let (provider, seconds) = (wire.provider(), wait.as_secs());
-            let message = format!(
-                "the limits of {provider} leave no room for {seconds} s, beyond the deadline"
-            );
-            ModelError::new(ErrorKind::Deadline, message)
-                .with_hint("try again later, or allow more time with `gateway.deadline_seconds`")
-        })?;
+        let permit =
+            pacer.admit(paced, Instant::now() + clock.left(), &tell).await.map_err(|wait| {
+                let (provider, seconds) = (wire.provider(), wait.as_secs());
+                let message = format!(
+                    "the limits of {provider} leave no room for {seconds} s, beyond the deadline"
+                );
+                ModelError::new(ErrorKind::Deadline, message).with_hint(
+                    "try again later, or allow more time with `gateway.deadline_seconds`",
+                )
+            })?;
 
         reservation.send().await.map_err(|error| over_budget(error, wire))?;
         let limit = self.options.retry.attempt_timeout;
@@ -374,24 +376,50 @@ impl Gateway {
                 None => ModelError::new(ErrorKind::Internal, "the gateway leads nowhere"),
             });
         };
-        let deadline = self.options.retry.deadline;
+        let clock = Clock::begin(self.options.retry.deadline, &*self.options.ledger);
         let last_failure = Mutex::new(None);
         let outcome = tokio::select! {
             biased;
             reason = call.cancel.cancelled() => Err(ModelError::new(ErrorKind::Cancelled, reason)),
-            outcome = timeout(deadline, self.attempts(&**wire, request, &call, &last_failure)) => {
-                outcome.unwrap_or_else(|_| {
-                    let last = last_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    let last = last.map(|words| format!("; last failure: {words}")).unwrap_or_default();
-                    let message = format!("{} gave no answer within {} s{last}", wire.provider(), deadline.as_secs());
-                    Err(ModelError::new(ErrorKind::Deadline, message)
-                        .with_hint("allow more time with `gateway.deadline_seconds`"))
-                })
+            outcome = self.attempts(&**wire, request, &call, &clock, &last_failure) => outcome,
+            () = clock.is_over() => {
+                let last = last_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let last = last.map(|words| format!("; last failure: {words}")).unwrap_or_default();
+                let seconds = clock.deadline.as_secs();
+                let message = format!("{} gave no answer within {seconds} s{last}", wire.provider());
+                Err(ModelError::new(ErrorKind::Deadline, message)
+                    .with_hint("allow more time with `gateway.deadline_seconds`"))
             }
         };
         match cassette {
             Some(cassette) => cassette.add(request, wire.provider(), wire.model(), outcome),
             None => outcome,
+        }
+    }
+}
+
+/// How much time a call has left. What it is held up where calls are noted does not count.
+struct Clock<'a> {
+    begun: Instant,
+    deadline: Duration,
+    ledger: &'a dyn Ledger,
+    held_up_before: Duration,
+}
+
+impl Clock<'_> {
+    fn begin(deadline: Duration, ledger: &dyn Ledger) -> Clock<'_> {
+        Clock { begun: Instant::now(), deadline, ledger, held_up_before: ledger.held_up() }
+    }
+
+    fn left(&self) -> Duration {
+        let held_up = self.ledger.held_up().saturating_sub(self.held_up_before);
+        (self.deadline + held_up).saturating_sub(self.begun.elapsed())
+    }
+
+    async fn is_over(&self) {
+        while !self.left().is_zero() {
+            // As long as it is held up there is always as much left.
+            sleep(self.left().max(Duration::from_millis(100))).await;
         }
     }
 }

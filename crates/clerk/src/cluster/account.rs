@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use assize_cluster::{CallState, ClusterStore, LEASE, Noted};
 use assize_gateway::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
@@ -218,6 +219,10 @@ impl Ledger for KeptLedger {
         noted.map_err(|error| BudgetError::NotNoted(error.to_string()))?;
         not_made.0 = None;
         Ok(number)
+    }
+
+    fn held_up(&self) -> Duration {
+        self.account.store.away()
     }
 
     fn settle(&self, worst: Worst, sent: u64, settlement: Settlement) {

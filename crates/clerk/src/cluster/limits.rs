@@ -188,7 +188,10 @@ impl Pace for FarPacer {
         let id = format!("{node}-{}", self.next.fetch_add(1, Ordering::Relaxed));
         self.shared.calls().insert(id.clone(), Under { tokens, waits: true });
         let far = Far { shared: self.shared.clone(), id: id.clone(), used: Mutex::default() };
+        let (latest, before) = (by, self.shared.member.cluster.away());
         loop {
+            // What cannot be asked is not late by that.
+            let by = latest + self.shared.member.cluster.away().saturating_sub(before);
             let within = millis(by.saturating_duration_since(Instant::now()));
             let said = Said::Admit { id: id.clone(), node: node.clone(), tokens, within };
             let provider = self.shared.provider;

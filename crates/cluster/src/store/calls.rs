@@ -1,6 +1,8 @@
 //! Calls to models, noted before they are sent and when they are over: should whoever makes them die, the next one
 //! knows what may have been paid for besides what was recorded.
 
+use std::time::Duration;
+
 use assize_store::{Claim, RunId, StoreError};
 use assize_types::Cost;
 use async_nats::HeaderMap;
@@ -58,6 +60,11 @@ impl ClusterStore {
             return Err(error);
         }
         Err(StoreError::Fenced(claim.run.clone()))
+    }
+
+    /// How long the servers have not answered since this process joined, in all.
+    pub fn away(&self) -> Duration {
+        self.link.away()
     }
 
     /// All calls of a run, each with the life in which it was made.

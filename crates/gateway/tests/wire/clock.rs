@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_gateway::{
-    Caps, Gateway, Ledger, Limits, MemoryLedger, Options, Pacer, Price, REHEARSAL_LABEL, Rehearsal,
-    RetryPolicy,
+    BudgetError, Caps, Gateway, Ledger, Limits, MemoryLedger, Options, Pacer, Price,
+    REHEARSAL_LABEL, Rehearsal, RetryPolicy, Settlement, Totals, Worst,
 };
 use assize_llm::{Call, Delta, ErrorKind, JsonAsk, Model, ModelExt, Provenance, Request};
 use assize_types::{Cancel, Cost, Money};
+use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -46,6 +47,65 @@ async fn the_deadline_ends_the_whole_call() {
         error.to_string(),
         "rehearsal gave no answer within 200 s; last failure: rehearsal did not answer within 120 s"
     );
+}
+
+/// It cannot note anything for the first hour.
+#[derive(Debug)]
+struct HeldUp {
+    begun: Instant,
+    inner: MemoryLedger,
+}
+
+impl HeldUp {
+    const HOUR: Duration = Duration::from_secs(3600);
+}
+
+#[async_trait]
+impl Ledger for HeldUp {
+    async fn reserve(&self, worst: Worst) -> Result<(), BudgetError> {
+        self.inner.reserve(worst).await
+    }
+
+    async fn send(&self, _: Worst) -> Result<u64, BudgetError> {
+        tokio::time::sleep_until(self.begun + Self::HOUR).await;
+        Ok(0)
+    }
+
+    fn held_up(&self) -> Duration {
+        self.begun.elapsed().min(Self::HOUR)
+    }
+
+    fn settle(&self, worst: Worst, sent: u64, settlement: Settlement) {
+        self.inner.settle(worst, sent, settlement);
+    }
+
+    fn count_replayed(&self) {
+        self.inner.count_replayed();
+    }
+
+    fn totals(&self) -> Totals {
+        self.inner.totals()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_noted_is_not_late_by_that() {
+    let retry = RetryPolicy { deadline: Duration::from_secs(200), ..RetryPolicy::default() };
+    let options = || {
+        let (begun, inner) = (Instant::now(), MemoryLedger::default());
+        let ledger = Arc::new(HeldUp { begun, inner });
+        Options { retry: retry.clone(), ledger, ..Options::default() }
+    };
+    let started = Instant::now();
+    let gateway = Gateway::to_rehearsal(slow(100), options());
+    gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap();
+    assert_eq!(started.elapsed(), HeldUp::HOUR + Duration::from_secs(100));
+    // From then on it counts.
+    let started = Instant::now();
+    let gateway = Gateway::to_rehearsal(slow(500), options());
+    let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
+    assert_eq!(started.elapsed().as_secs(), 3600 + 200);
 }
 
 #[tokio::test(start_paused = true)]

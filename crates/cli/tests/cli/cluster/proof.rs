@@ -267,3 +267,23 @@ fn who_was_away_for_too_long_goes_on_and_shares_nothing_with_what_was_begun_befo
     let said = worker.said();
     assert!(said.matches("taken work=\"run ").count() <= 3, "{said}");
 }
+
+/// Nothing is done without because of servers that were away: calls that could not be noted are made later.
+#[test]
+fn no_call_is_late_because_it_could_not_be_noted() {
+    let latency =
+        Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
+    let fake = FakeProvider::caching(latency, said);
+    let mut servers = Servers::start(1);
+    let home = home_of(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "14");
+    let serving = Serving::start(&home, &[]);
+    let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
+    let run = serving.begin(asked("CRSA"));
+    fake.wait_for_requests(40);
+    servers.kill(0);
+    std::thread::sleep(Duration::from_secs(18));
+    servers.restart(0);
+    let run = serving.end_of(&run);
+    assert_eq!(run["status"], "done", "{run}");
+    assert_eq!(fake.captured().len(), CALLS);
+}
