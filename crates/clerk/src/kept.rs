@@ -99,7 +99,7 @@ const LATEST: &str = "latest";
 /// The run that is meant by its name, by a beginning of it that no other has, or as the latest.
 pub async fn find(store: &dyn Store, name: &str) -> Result<Run, Failure> {
     if name == LATEST {
-        let mut runs = store.runs(RunFilter::default()).await?;
+        let mut runs = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?;
         return if runs.is_empty() { Err(no_such_run(name)) } else { Ok(runs.swap_remove(0)) };
     }
     let filter = RunFilter { prefix: Some(name.to_owned()), ..RunFilter::default() };

@@ -223,7 +223,8 @@ pub(crate) fn in_a_sandbox(needs: Needs, run: &Run) -> Needs {
     Needs {
         place: Place::Sandbox,
         isolation,
-        memory: limits.map_or(0, |limits| limits.memory >> 20),
+        // In steps, so that not every number has a line of its own.
+        memory: limits.map_or(0, |limits| (limits.memory >> 20).next_multiple_of(64)),
         ..needs
     }
 }

@@ -94,7 +94,7 @@ async fn what_could_not_be_noted_is_not_late_by_that() {
     let options = || {
         let (begun, inner) = (Instant::now(), MemoryLedger::default());
         let ledger = Arc::new(HeldUp { begun, inner });
-        Options { retry: retry.clone(), ledger, ..Options::default() }
+        Options { retry, ledger, ..Options::default() }
     };
     let started = Instant::now();
     let gateway = Gateway::to_rehearsal(slow(100), options());
