@@ -4,11 +4,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use assize_code::Trouble;
+use assize_consult::DebateError;
 use assize_graph::{Event, InvalidGraph, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
 use assize_store::{Claim, Ending, Run, RunId, RunJournal, RunStatus, Store, StoreError};
 use serde_json::{Value, json};
 
+use crate::cluster::debates::NotHeld;
 use crate::failure::{Failure, FailureKind};
 use crate::{consult, kept};
 
@@ -211,6 +213,19 @@ fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
     };
     let source = match source.downcast::<assize_consult::Trouble>() {
         Ok(trouble) => return Failure::from_error(FailureKind::Environment, &*trouble),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<DebateError>().map(|error| *error) {
+        Ok(DebateError::Sandbox(error)) => return error.into(),
+        Ok(error @ DebateError::Unreadable(_)) => {
+            return Failure::from_error(FailureKind::Internal, &error);
+        }
+        Ok(error) => return Failure::from_error(FailureKind::Environment, &error),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<NotHeld>().map(|error| *error) {
+        Ok(NotHeld::Store(error)) => return error.into(),
+        Ok(error) => return Failure::from_error(FailureKind::Environment, &error),
         Err(source) => source,
     };
     match source.downcast::<Trouble>() {

@@ -93,7 +93,7 @@ struct Tried {
 
 /// Why a debate was not held to its end in the cluster.
 #[derive(Debug, thiserror::Error)]
-enum NotHeld {
+pub(crate) enum NotHeld {
     #[error("{0}")]
     Failed(String),
     #[error("no worker can hold the debate: {0}")]
@@ -201,16 +201,15 @@ impl Debates for InCluster {
                     }
                     Some(Told::CameTo(CameTo::NotHere { attempt, node, why })) => {
                         tried.silent.remove(&attempt);
-                        tried.nodes.insert(node);
-                        if !tried.refused.insert(attempt) {
-                            continue;
+                        tried.refused.insert(attempt);
+                        if tried.nodes.insert(node) {
+                            remade.push(why.clone());
                         }
                         if tried.refused.len() as u64 >= MOST_TRIES
                             && self.nobody_else(&tried).await?
                         {
                             return Err(NotHeld::Nowhere(why).into());
                         }
-                        remade.push(why);
                     }
                     Some(Told::Begun { attempt }) => {
                         tried.silent.insert(attempt);

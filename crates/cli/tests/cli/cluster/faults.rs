@@ -130,6 +130,26 @@ fn what_one_cannot_begin_waits_for_another() {
 }
 
 #[test]
+fn debates_that_one_cannot_hold_are_held_by_another() {
+    let servers = Servers::start(1);
+    let (bad, good) = (joined(home(), &servers), joined(home(), &servers));
+    // Something else stands where it would keep the program that debates.
+    let cache = bad.folder.path().join(".cache/assize");
+    std::fs::create_dir_all(&cache).unwrap();
+    std::fs::write(cache.join("programs"), "").unwrap();
+    let unable = Worker::start(&bad, &["--slots", "3", "--isolation", "jail"]);
+    let mut able = Worker::start(&good, &["--slots", "1", "--isolation", "jail"]);
+    let consult = ["consult", "NVDA", "--rounds", "1", "--moves", "1", "--quiet"];
+    let Ran { code, err, .. } = good.run(&consult);
+    assert_eq!(code, 0, "{err}\n{}", unable.said());
+    assert!(unable.said().contains("is not done here: cannot use `"), "{}", unable.said());
+    able.kill();
+    let Ran { code, err, .. } = good.run(&consult);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("no worker can hold the debate: cannot use `"), "{err}");
+}
+
+#[test]
 fn an_older_worker_is_told_so_and_takes_no_work() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
