@@ -71,10 +71,11 @@ pub(crate) struct Link {
 
 type Complaint = Arc<Mutex<Option<String>>>;
 
-/// How long the servers were silent, and since when they are.
+/// How long the servers were silent, until when, and since when they are again.
 #[derive(Debug, Default)]
 struct Away {
     before: Duration,
+    until: Option<Instant>,
     since: Option<Instant>,
 }
 
@@ -189,10 +190,15 @@ impl Link {
     fn note_away(&self, since: Option<Instant>) {
         let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         match since {
-            Some(since) => _ = away.since.get_or_insert(since),
+            Some(since) => {
+                // No time counts twice, however many waited.
+                let since = away.until.map_or(since, |until| since.max(until));
+                away.since.get_or_insert(since);
+            }
             None => {
                 if let Some(since) = away.since.take() {
                     away.before += since.elapsed();
+                    away.until = Some(Instant::now());
                 }
             }
         }

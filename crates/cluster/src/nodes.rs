@@ -126,6 +126,7 @@ impl Cluster {
     /// As for [`Cluster::who`].
     pub async fn node(&self, id: &str) -> Result<Option<Node>, StoreError> {
         use async_nats::RequestErrorKind::{NoResponders, TimedOut};
+        use async_nats::connection::State;
         let mut patience = self.link.patience();
         let client = self.link.context.client();
         loop {
@@ -133,8 +134,11 @@ impl Cluster {
             let question = async_nats::Request::new().timeout(Some(SILENCE));
             let answer = match client.send_request(subject, question).await {
                 Ok(answer) => Ok(serde_json::from_slice(&answer.payload).ok()),
-                Err(error) if matches!(error.kind(), NoResponders | TimedOut) => Ok(None),
-                Err(error) => Err(trouble(&error)),
+                Err(error) => match error.kind() {
+                    NoResponders => Ok(None),
+                    TimedOut if client.connection_state() == State::Connected => Ok(None),
+                    _ => Err(trouble(&error)),
+                },
             };
             if let Some(node) = patience.heed(answer).await? {
                 return Ok(node);

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use super::worker::{ELSEWHERE, Host, Outcome};
 use super::{DEBATE, Member, in_a_sandbox, isolation_of, needs_of};
+use crate::ended::PAUSED;
 
 /// A debate that is to be held.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -72,6 +73,10 @@ enum CameTo {
         attempt: String,
         node: String,
         why: String,
+    },
+    /// Nothing, as whoever held it was told to stop.
+    LetGo {
+        attempt: String,
     },
 }
 
@@ -206,10 +211,13 @@ impl Debates for InCluster {
                             remade.push(why.clone());
                         }
                         if tried.refused.len() as u64 >= MOST_TRIES
-                            && self.nobody_else(&tried).await?
+                            && self.nowhere_else(&tried).await?
                         {
                             return Err(NotHeld::Nowhere(why).into());
                         }
+                    }
+                    Some(Told::CameTo(CameTo::LetGo { attempt })) => {
+                        tried.silent.remove(&attempt);
                     }
                     Some(Told::Begun { attempt }) => {
                         tried.silent.insert(attempt);
@@ -234,8 +242,8 @@ impl InCluster {
     }
 
     /// Whether nobody is there who might still do it.
-    async fn nobody_else(&self, tried: &Tried) -> Result<bool, NotHeld> {
-        Ok(!self.member.others_for(&self.needs, &tried.nodes).await?)
+    async fn nowhere_else(&self, tried: &Tried) -> Result<bool, NotHeld> {
+        Ok(self.member.nobody_for(&self.needs, &tried.nodes).await?)
     }
 
     /// Refuses to go on with a run that somebody else has: nobody debates for us any more, so nothing else says so.
@@ -332,11 +340,19 @@ pub(super) async fn hold(host: &Host, work: DebateWork, cancel: &Cancel) -> Outc
     let attempt = format!("{}-{begun}", host.member.id);
     let came_to = match debate(host, &work, &attempt, &away, cancel).await {
         Ok(came_to) => came_to,
-        Err(outcome) => return outcome,
+        Err(outcome) => {
+            if let Outcome::Paused = &outcome
+                && cancel.reason() == PAUSED
+            {
+                let let_go = Said::CameTo(CameTo::LetGo { attempt });
+                let _ = tokio::time::timeout(ELSEWHERE, away.say(&let_go)).await;
+            }
+            return outcome;
+        }
     };
     let not_here = match &came_to {
         CameTo::NotHere { why, .. } => Some(why.clone()),
-        CameTo::Verdict { .. } | CameTo::Failed { .. } => None,
+        CameTo::Verdict { .. } | CameTo::Failed { .. } | CameTo::LetGo { .. } => None,
     };
     // If nobody is there to be told, nobody waits for it.
     match (away.say(&Said::CameTo(came_to)).await, not_here) {

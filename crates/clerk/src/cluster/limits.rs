@@ -188,18 +188,22 @@ impl Pace for FarPacer {
         let id = format!("{node}-{}", self.next.fetch_add(1, Ordering::Relaxed));
         self.shared.calls().insert(id.clone(), Under { tokens, waits: true });
         let far = Far { shared: self.shared.clone(), id: id.clone(), used: Mutex::default() };
-        let (latest, before) = (by, self.shared.member.cluster.away());
+        let cluster = &self.shared.member.cluster;
+        let before = cluster.away();
+        // What cannot be asked is not late by that.
+        let left = || {
+            let by = by + cluster.away().saturating_sub(before);
+            by.saturating_duration_since(Instant::now())
+        };
         loop {
-            // What cannot be asked is not late by that.
-            let by = latest + self.shared.member.cluster.away().saturating_sub(before);
-            let within = millis(by.saturating_duration_since(Instant::now()));
-            let said = Said::Admit { id: id.clone(), node: node.clone(), tokens, within };
             let provider = self.shared.provider;
             if !self.shared.found.load(Ordering::Relaxed)
                 && let Err(error) = self.shared.find_a_keeper().await
             {
                 tracing::warn!(%error, %provider, "nobody can be found to keep its limits");
             }
+            let within = millis(left());
+            let said = Said::Admit { id: id.clone(), node: node.clone(), tokens, within };
             let answer = self.shared.say(&said).await;
             let found = answer.is_ok();
             if !found {
@@ -212,7 +216,7 @@ impl Pace for FarPacer {
                     return Ok(Box::new(far));
                 }
                 Some(Answer::NotWithin(wait)) => return Err(Duration::from_millis(wait)),
-                Some(Answer::NotHere) | None if Instant::now() >= by => return Err(LEASE),
+                Some(Answer::NotHere) | None if left().is_zero() => return Err(LEASE),
                 Some(Answer::NotHere) | None => tokio::time::sleep(PAUSE).await,
             }
         }

@@ -15,7 +15,7 @@ pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use assize_cluster::{
     Address, Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue,
@@ -34,6 +34,9 @@ use crate::{code, eval, walls};
 
 /// How long a command waits for servers that do not answer. Servers and workers wait for good.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// So soon whoever has lost a server has found another.
+pub(crate) const REJOINED: Duration = Duration::from_millis(1500);
 
 /// The work of holding a run.
 pub(crate) const RUN: &str = "run";
@@ -98,7 +101,22 @@ impl Member {
         self.queue.put(&needs_of(run), &work).await
     }
 
-    /// Whether there are workers who fit, besides these.
+    /// Whether there are no workers who fit besides these, and none are about to be back.
+    pub(crate) async fn nobody_for(
+        &self,
+        needs: &Needs,
+        besides: &BTreeSet<String>,
+    ) -> Result<bool, StoreError> {
+        let begun = Instant::now();
+        while !self.others_for(needs, besides).await? {
+            if begun.elapsed() >= REJOINED {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether workers who fit answer, besides these.
     pub(crate) async fn others_for(
         &self,
         needs: &Needs,

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::account::Account;
 use super::debates::{self, DebateWork};
-use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live, needs_of};
+use super::{DEBATE, LIMITS, Member, REJOINED, RUN, RunWork, limits, live, needs_of};
 use crate::consult::ground::Prepared;
 use crate::ended::{self, PAUSED};
 use crate::failure::{Failure, FailureKind};
@@ -30,9 +30,6 @@ const MOST_RUNS: usize = 64;
 
 /// How often it is looked whether a run was left behind.
 const SWEEP: Duration = Duration::from_secs(20);
-
-/// So soon whoever has lost a server has found another.
-const REJOINED: Duration = Duration::from_millis(1500);
 
 /// How soon somebody else may try what could not be done here.
 pub(super) const ELSEWHERE: Duration = Duration::from_secs(1);
@@ -372,9 +369,10 @@ impl Worker {
             return Ok(Outcome::Later { after: LEASE });
         };
         nobody.refused.insert(member.id.clone());
-        let others = member.others_for(&needs_of(&run), &nobody.refused).await?;
+        let given_up =
+            tries >= MOST_TRIES && member.nobody_for(&needs_of(&run), &nobody.refused).await?;
         let claim = store.claim(id, &nobody.to_text(), Some(run.epoch)).await?;
-        if tries >= MOST_TRIES && !others {
+        if given_up {
             let failure = failure.within("no worker could begin it");
             ended::fail(&**store, id, Some(claim.epoch), &failure).await;
             return Ok(Outcome::Done);

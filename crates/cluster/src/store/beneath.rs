@@ -10,11 +10,11 @@ use super::life::Life;
 use super::pieces::Packed;
 use super::view::View;
 use super::wire::{
-    self, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, Turn, TurnKind, Written,
-    event_ids,
+    self, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, Turn,
+    TurnKind, Written, event_ids,
 };
 use super::{ClusterStore, now, with_events};
-use crate::error::{Trouble, trouble};
+use crate::error::{Trouble, none_or_trouble, trouble};
 use crate::link::{Created, Found, More, Reading};
 
 impl ClusterStore {
@@ -32,10 +32,39 @@ impl ClusterStore {
 
     /// A run with all that was written about how it stands.
     pub(super) async fn life(&self, id: &RunId) -> Result<Life, StoreError> {
+        loop {
+            let (mut life, born, ended) = self.outline(id).await?;
+            match self.fill_in(&mut life, &born, ended.as_ref()).await {
+                Ok(()) => return Ok(life),
+                // What belongs to it goes first when it is removed.
+                Err(_) if self.get(wire::turn(id, life.last_turn + 1)).await?.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What is large about a run.
+    async fn fill_in(
+        &self,
+        life: &mut Life,
+        born: &Found,
+        ended: Option<&Found>,
+    ) -> Result<(), StoreError> {
+        let born: Born = self.link.unpack(&life.run.id, born).await?;
+        life.run.input = born.input;
+        if let Some(ended) = ended {
+            let ended: Ended = self.link.unpack(&life.run.id, ended).await?;
+            life.run.result = ended.result;
+        }
+        Ok(())
+    }
+
+    /// A run without what is large about it, and where that is: how it was born, and how it ended if it has.
+    async fn outline(&self, id: &RunId) -> Result<(Life, Found, Option<Found>), StoreError> {
         let missing = || StoreError::NoSuchRun(id.clone());
-        let found = self.get(wire::born(id)).await?.ok_or_else(missing)?;
-        let born = self.link.unpack(id, &found).await?;
-        let mut life = Life::begin(id.clone(), found.sequence, born);
+        let born = self.get(wire::born(id)).await?.ok_or_else(missing)?;
+        let mut life = Life::begin(id.clone(), born.sequence, self.link.parse(&born.payload)?);
+        let mut end = None;
         for epoch in 1.. {
             let (ended, turn) = tokio::try_join!(
                 self.get(wire::ended(id, epoch)),
@@ -46,13 +75,17 @@ impl ClusterStore {
                 (Some(ended), Some(turn)) => ended.sequence < turn.sequence,
                 _ => true,
             };
-            if let Some(ended) = ended.filter(|_| before) {
-                life.ended(epoch, self.link.unpack(id, &ended).await?);
+            if let Some(ended) = ended.filter(|_| before)
+                && life.ended(epoch, self.link.parse(&ended.payload)?)
+            {
+                end = Some(ended);
             }
             let Some(turn) = turn else { break };
-            life.turn(epoch + 1, turn.sequence, self.link.parse(&turn.payload)?);
+            if life.turn(epoch + 1, turn.sequence, self.link.parse(&turn.payload)?) {
+                end = None;
+            }
         }
-        if life.removed { Err(missing()) } else { Ok(life) }
+        if life.removed { Err(missing()) } else { Ok((life, born, end)) }
     }
 
     pub(super) fn knows(&self, id: &RunId) -> bool {
@@ -78,17 +111,26 @@ impl ClusterStore {
         if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
             return Ok(());
         }
-        match self.life(&claim.run).await {
-            Ok(life) if life.counts(claim.epoch, place) => Ok(()),
-            Ok(_) => Err(StoreError::Fenced(claim.run.clone())),
-            Err(error) => {
-                if let StoreError::NoSuchRun(_) = &error {
-                    self.remove_message(place).await;
-                    self.purge(PIECES, &format!("piece.{}.>", claim.run)).await?;
-                }
-                Err(error)
-            }
+        let (life, ..) = self.outline(&claim.run).await?;
+        match life.counts(claim.epoch, place) {
+            true => Ok(()),
+            false => Err(StoreError::Fenced(claim.run.clone())),
         }
+    }
+
+    /// The same for what was written by us just now. Of a run that is removed nothing stays.
+    pub(super) async fn check_ours(&self, claim: &Claim, place: u64) -> Result<(), StoreError> {
+        let checked = self.check(claim, place).await;
+        if let Err(StoreError::NoSuchRun(_)) = &checked {
+            self.take_back(&claim.run, place).await?;
+        }
+        checked
+    }
+
+    /// Removes what came too late for a run that is removed.
+    pub(super) async fn take_back(&self, run: &RunId, place: u64) -> Result<(), StoreError> {
+        self.remove_message(place).await?;
+        self.purge(PIECES, &format!("piece.{run}.>")).await
     }
 
     /// Takes away what belongs to a run that is removed; last what says that there was one, so that it can be gone on
@@ -100,8 +142,14 @@ impl ClusterStore {
     ) -> Result<(), StoreError> {
         self.purge(PIECES, &format!("piece.{run}.>")).await?;
         self.purge(CALLS, &format!("call.{run}.>")).await?;
-        if let Some(once) = once {
-            self.purge(RUNS, once).await?;
+        if let Some(once) = once
+            && let Some(found) = self.get(once.to_owned()).await?
+        {
+            // By now it may have been asked for again.
+            let asked: Asked = self.link.parse(&found.payload)?;
+            if asked.run == *run {
+                self.remove_message(found.sequence).await?;
+            }
         }
         for part in ["record.>", "used.>", "state.ended.>", "state.born"] {
             self.purge(RUNS, &format!("run.{run}.{part}")).await?;
@@ -124,10 +172,23 @@ impl ClusterStore {
         Ok(())
     }
 
-    /// Removes what came too late for a run that is removed.
-    pub(super) async fn remove_message(&self, place: u64) {
-        if let Ok(stream) = self.link.stream(RUNS).await {
-            let _ = stream.delete_message(place).await;
+    /// Removes one message, if it is there.
+    pub(super) async fn remove_message(&self, place: u64) -> Result<(), StoreError> {
+        let mut patience = self.link.patience();
+        loop {
+            let removed = self.try_to_remove(place).await;
+            if patience.heed(removed).await?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn try_to_remove(&self, place: u64) -> Result<(), Trouble> {
+        let stream = self.link.stream(RUNS).await?;
+        let Err(error) = stream.delete_message(place).await else { return Ok(()) };
+        match stream.get_raw_message(place).await {
+            Err(gone) if none_or_trouble(&gone).is_none() => Ok(()),
+            _ => Err(trouble(&error)),
         }
     }
 

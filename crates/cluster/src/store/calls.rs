@@ -48,7 +48,7 @@ impl ClusterStore {
         let payload = serde_json::to_vec(&noted).map_err(|error| self.link.failed(error))?;
         let subject = self.subject(format!("call.{}.{}.{number}", claim.run, claim.epoch));
         self.link.add(&subject, HeaderMap::new(), payload).await?;
-        if noted.how != CallState::Sent {
+        if noted.how == CallState::Answered {
             return Ok(());
         }
         // Only then it is looked: whoever takes the run sees the note, or is seen.
@@ -59,7 +59,11 @@ impl ClusterStore {
             self.purge(CALLS, &format!("call.{}.>", claim.run)).await?;
             return Err(error);
         }
-        Err(StoreError::Fenced(claim.run.clone()))
+        match noted.how {
+            CallState::Sent => Err(StoreError::Fenced(claim.run.clone())),
+            // The last word of whoever had the run counts.
+            CallState::Answered | CallState::Lost | CallState::Free => Ok(()),
+        }
     }
 
     /// How long the servers have not answered since this process joined, in all.

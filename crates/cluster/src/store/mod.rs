@@ -105,7 +105,7 @@ impl Store for ClusterStore {
                 }
                 if self.get(wire::turn(&asked.run, 2)).await?.is_some() {
                     // It was, and whoever removes it has not come that far.
-                    self.purge(RUNS, subject).await?;
+                    self.remove_message(found.sequence).await?;
                     return self.create_run(new, holder).await;
                 }
                 // Whoever asked did not come to make it. One of us does.
@@ -222,7 +222,7 @@ impl Store for ClusterStore {
         let packed = self.link.pack(&claim.run, &written, None::<&()>).await?;
         match self.create(subject, with_events(packed, count)).await? {
             Created::Ours(place) => {
-                self.check(claim, place).await?;
+                self.check_ours(claim, place).await?;
                 Ok(Appended::Recorded { event_ids: event_ids(place, count).collect() })
             }
             Created::Theirs(found) => {
@@ -284,12 +284,17 @@ impl Store for ClusterStore {
         let subject = wire::ended(&claim.run, claim.epoch);
         let created = self.create(subject, with_events(packed, count)).await?;
         // In one epoch it ends once. Whoever says so again must still have it.
-        let (place, told) = match created {
-            Created::Ours(place) => (place, place),
-            Created::Theirs(found) => (self.link.last_place(RUNS).await?, found.sequence),
+        let place = match created {
+            Created::Ours(place) => {
+                self.check_ours(claim, place).await?;
+                place
+            }
+            Created::Theirs(found) => {
+                self.check(claim, self.link.last_place(RUNS).await?).await?;
+                found.sequence
+            }
         };
-        self.check(claim, place).await?;
-        Ok(event_ids(told, count).collect())
+        Ok(event_ids(place, count).collect())
     }
 
     async fn stop(&self, seen: &Claim, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
@@ -369,8 +374,7 @@ impl Store for ClusterStore {
         let place = self.link.add(&subject, packed.headers, packed.payload).await?;
         if let Err(error) = self.life(run).await {
             if let StoreError::NoSuchRun(_) = &error {
-                self.remove_message(place).await;
-                self.purge(PIECES, &format!("piece.{run}.>")).await?;
+                self.take_back(run, place).await?;
             }
             return Err(error);
         }

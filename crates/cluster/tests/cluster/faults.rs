@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::{Cluster, Identification, Options};
+use assize_cluster::{CallState, Cluster, Identification, Noted, Options};
 use assize_graph::{Appended, Event};
-use assize_store::{Claim, Ending, EventQuery, NewRun, Once, RunStatus, Store, StoreError};
-use assize_types::Fingerprint;
+use assize_store::{
+    Claim, Ending, EventQuery, NewRun, Once, RunFilter, RunStatus, Store, StoreError,
+};
+use assize_types::{Cost, Fingerprint, Money};
 use futures_util::StreamExt;
 use serde_json::json;
 use tempfile::TempDir;
@@ -242,7 +244,13 @@ async fn a_removal_that_was_begun_is_ended() {
     let store = servers.store("test").await;
     let once = Some(Once { key: "mine".to_owned(), request: Fingerprint::of(b"asked") });
     let large = vec![("file".to_owned(), vec![7; 600_000])];
-    let new = || NewRun { once: once.clone(), artifacts: large.clone(), ..new_run("short-lived") };
+    let input = json!("large".repeat(20_000));
+    let new = || NewRun {
+        once: once.clone(),
+        artifacts: large.clone(),
+        input: input.clone(),
+        ..new_run("short-lived")
+    };
     let (_, claim) = store.create_run(new(), "me").await.unwrap();
     store.append(&claim, record("a", "b"), Vec::new()).await.unwrap();
     // So far came whoever removed it.
@@ -250,12 +258,23 @@ async fn a_removal_that_was_begun_is_ended() {
     let removed = json!({"at": 1, "turn": "removed"}).to_string();
     let subject = format!("test.run.{}.state.turn.2", claim.run);
     context.publish(subject, removed.into()).await.unwrap().await.unwrap();
+    let pieces = context.get_stream("test-pieces").await.unwrap();
+    pieces.purge().filter(format!("test.piece.{}.>", claim.run)).await.unwrap();
     let gone = store.records(&claim.run).await.unwrap_err();
     assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
+    assert!(store.runs(RunFilter::default()).await.unwrap().is_empty());
     // The same can be asked for again, and is another.
     let (again, _) = store.create_run(new(), "me").await.unwrap();
     assert_ne!(again.id, claim.run);
     let later = Cluster::connect(servers.options()).await.unwrap().store().await.unwrap();
+    // Whoever held it takes nothing of others with what comes too late.
+    let late = store.append(&claim, record("a", "b"), Vec::new()).await.unwrap_err();
+    assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
+    let free = Noted { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
+    let late = later.note_call(&claim, 1, free).await.unwrap_err();
+    assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
+    assert_eq!(later.calls(&claim.run).await.unwrap(), []);
+    assert_eq!(store.run(&again.id).await.unwrap().input, input);
     later.finish_removals().await.unwrap();
     for (stream, filter, left) in [
         ("test-pieces", format!("test.piece.{}.>", claim.run), 0),
@@ -271,6 +290,10 @@ async fn a_removal_that_was_begun_is_ended() {
         }
         assert_eq!(subjects, left);
     }
+    // What was asked for again is not asked for anew.
+    let before = later.create_run(new(), "me").await.unwrap_err();
+    let known = matches!(&before, StoreError::AskedBefore { run, same: true } if *run == again.id);
+    assert!(known, "{before}");
     assert_eq!(
         later.artifact(later.artifacts(&again.id).await.unwrap()[0].id).await.unwrap().len(),
         600_000

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use assize_cluster::{Abilities, Cluster, Identification, MOST_TRIES, Options, Place};
 use assize_testkit::{Captured, FakeProvider, Kind, Latency, Reply};
 use serde_json::json;
 
@@ -126,7 +127,9 @@ fn what_one_cannot_begin_waits_for_another() {
         assert_eq!(run["status"], "done", "{run}");
     }
     let said = unable.said();
-    assert_eq!(said.matches("no key for anthropic").count(), 1, "{said}");
+    // Once, or twice if the other one did not answer in time; not each second.
+    let complaints = said.matches("no key for anthropic").count();
+    assert!((1..=2).contains(&complaints), "{said}");
 }
 
 #[test]
@@ -147,6 +150,71 @@ fn debates_that_one_cannot_hold_are_held_by_another() {
     let Ran { code, err, .. } = good.run(&consult);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("no worker can hold the debate: cannot use `"), "{err}");
+}
+
+#[test]
+fn debates_that_were_let_go_are_not_given_up_and_those_of_the_silent_are() {
+    let servers = Servers::start(1);
+    let home = joined(home(), &servers);
+    let serving = Serving::start(&home, &[]);
+    // It holds runs, and has no memory for a debate.
+    let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
+    let begin =
+        || serving.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1}));
+    let options = Options {
+        address: servers.address().parse().unwrap(),
+        identification: Identification::default(),
+        name: "assize".to_owned(),
+        replicas: 1,
+        patience: None,
+    };
+    let abilities =
+        Abilities { isolations: vec!["jail".to_owned()], memory: 1 << 20, ..Abilities::default() };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // One more than may begin one of its debates, one after the other, and leave it.
+    let leave = |run: &str, let_go: bool| {
+        runtime.block_on(async {
+            let cluster = Cluster::connect(options.clone()).await.unwrap();
+            let queue = cluster.queue().await.unwrap();
+            let mut first = None;
+            for number in 0..=MOST_TRIES {
+                let attempt = json!({"attempt": format!("somebody-{number}")});
+                let taken = loop {
+                    let taken = queue.take(&abilities, Place::Sandbox).await.unwrap();
+                    let about = taken.work.about.clone();
+                    if !about.starts_with(run) {
+                        // Of one that is over.
+                        taken.done().await;
+                    } else if *first.get_or_insert(about.clone()) == about {
+                        break taken;
+                    } else {
+                        taken.give_back(Duration::from_millis(300)).await;
+                    }
+                };
+                let desk = &taken.work.about;
+                cluster.ask(desk, &json!({"job": attempt})).await.unwrap();
+                if let_go {
+                    let gone = json!({"came_to": {"let_go": attempt}});
+                    cluster.ask(desk, &gone).await.unwrap();
+                }
+                taken.give_back(Duration::ZERO).await;
+            }
+        });
+    };
+    // Its other debates are held to their end, whatever becomes of that one.
+    let end_of = |run: &str| {
+        let _able = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
+        serving.end_of(run)
+    };
+    let stopped = begin();
+    leave(&stopped, true);
+    let run = end_of(&stopped);
+    assert_eq!(run["status"], "done", "{run}");
+    let silent = begin();
+    leave(&silent, false);
+    let run = end_of(&silent);
+    assert_eq!(run["status"], "failed", "{run}");
+    assert!(run["error"].to_string().contains("none of them has ended it"), "{run}");
 }
 
 #[test]

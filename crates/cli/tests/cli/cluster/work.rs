@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use assize_testkit::{FakeProvider, Kind, Latency, Reply};
+use futures_util::{FutureExt, StreamExt};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::task::unconstrained;
 
 use super::proof::{asked, said};
 use super::{Servers, Worker, joined, status, until};
@@ -149,12 +151,17 @@ fn workers_are_replaced_one_after_the_other_and_nothing_is_given_up() {
     let servers = Servers::start(1);
     let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
     let serving = Serving::start(&home, &[]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut heard = runtime.block_on(async {
+        let client = async_nats::connect(servers.address()).await.unwrap();
+        client.subscribe("assize.ask.>").await.unwrap()
+    });
     let run = serving.begin(asked("CRSA"));
     let mut before = 0;
     // More often than it may be begun without getting on.
     for _ in 0..7 {
         let mut worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
-        fake.wait_for_requests(before + 4);
+        fake.wait_for_requests(before + 12);
         before = fake.captured().len();
         worker.signal(Signal::TERM);
         assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.said());
@@ -163,6 +170,15 @@ fn workers_are_replaced_one_after_the_other_and_nothing_is_given_up() {
     let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
     let ended = serving.end_of(&run);
     assert_eq!(ended["status"], "done", "{ended}");
+    // It was said of their debates that they can be gone on with.
+    let let_go = runtime.block_on(async {
+        let mut let_go = 0;
+        while let Some(Some(said)) = unconstrained(heard.next()).now_or_never() {
+            let_go += usize::from(String::from_utf8_lossy(&said.payload).contains("let_go"));
+        }
+        let_go
+    });
+    assert!(let_go > 0);
     // The server can be started anew meanwhile, and leaves it to the workers.
     serving.stop();
     let serving = Serving::start(&home, &[]);
