@@ -239,24 +239,23 @@ impl Held<'_> {
         self.book().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
     }
 
-    /// Takes the drafts of a settled submission away, as far as nobody has asked for them anew.
+    /// Takes the drafts of a settled submission away, as far as nobody has asked for them anew; last the drafts
+    /// themselves, by which whoever comes next sees that it was not done to the end.
     pub(crate) fn remove_drafts(&self, submission: &Submission) -> Result<(), DeskError> {
-        for proposed in &submission.files {
-            if !self.book().drafts.contains_key(&proposed.draft) {
-                self.drafts.remove(&proposed.draft).map_err(file(&proposed.draft))?;
-            }
-        }
         let waits = |s: &Submission| {
             s.task == submission.task && matches!(s.stage, Stage::Submitted | Stage::Escalated)
         };
         let name = submission_file(&submission.task);
         match self.book().submissions.values().rev().find(|s| waits(s)) {
-            Some(waiting) => {
-                self.write_submission(waiting);
-                Ok(())
-            }
-            None => self.drafts.discard(&name).map(drop).map_err(file(name)),
+            Some(waiting) => self.write_submission(waiting),
+            None => _ = self.drafts.discard(&name).map_err(file(name))?,
         }
+        for proposed in &submission.files {
+            if !self.book().drafts.contains_key(&proposed.draft) {
+                self.drafts.remove(&proposed.draft).map_err(file(&proposed.draft))?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes down beside the drafts what was submitted, for people. Nobody reads it back.
