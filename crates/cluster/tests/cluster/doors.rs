@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use assize_cluster::{Cluster, Identification, Options};
 use assize_store::StoreError;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::servers::{Servers, Used};
@@ -38,6 +41,59 @@ async fn a_password_or_a_token_opens_the_door() {
     opened(impatient(&servers, Identification { token, ..Identification::default() }))
         .await
         .unwrap();
+}
+
+/// What one key says of another, as servers that know accounts believe it.
+fn vouched(by: &nkeys::KeyPair, of: &nkeys::KeyPair, says: Value) -> String {
+    let claims = json!({"jti": of.public_key(), "iat": 1, "iss": by.public_key(),
+        "sub": of.public_key(), "name": "assize", "nats": says});
+    let head = json!({"typ": "JWT", "alg": "ed25519-nkey"});
+    let said = [head, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
+    let signed = URL_SAFE_NO_PAD.encode(by.sign(said.as_bytes()).unwrap());
+    format!("{said}.{signed}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_open_the_door() {
+    let folder = TempDir::new().unwrap();
+    let (operator, account, user) =
+        (nkeys::KeyPair::new_operator(), nkeys::KeyPair::new_account(), nkeys::KeyPair::new_user());
+    let operated = vouched(&operator, &operator, json!({"type": "operator", "version": 2}));
+    let limits = json!({"subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1,
+        "wildcards": true, "conn": -1, "leaf": -1, "mem_storage": -1, "disk_storage": -1,
+        "streams": -1, "consumer": -1});
+    let known = |account: &nkeys::KeyPair, limits: &Value| {
+        let says = json!({"type": "account", "version": 2, "limits": limits});
+        format!("{}: {}", account.public_key(), vouched(&operator, account, says))
+    };
+    // The servers' own, besides ours.
+    let system = nkeys::KeyPair::new_account();
+    let accounts =
+        [known(&account, &limits), known(&system, &json!({"conn": -1, "subs": -1}))].join("\n");
+    let config = folder.path().join("accounts.conf");
+    let text = format!(
+        "operator: {operated}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{\n{accounts}\n}}\n",
+        system.public_key()
+    );
+    std::fs::write(&config, text).unwrap();
+    let arguments = vec!["--config".to_owned(), config.display().to_string()];
+    let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
+    let of_user = json!({"type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1});
+    let shown = |by: &nkeys::KeyPair, name: &str| {
+        let file = folder.path().join(name);
+        let (jwt, seed) = (vouched(by, &user, of_user.clone()), user.seed().unwrap());
+        let text = format!(
+            "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
+             -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        impatient(&servers, Identification { credentials: Some(file), ..Identification::default() })
+    };
+    opened(shown(&account, "ours.creds")).await.unwrap();
+    // Nobody whom the servers know vouches for these.
+    let stranger = shown(&nkeys::KeyPair::new_account(), "theirs.creds");
+    let error = opened(stranger).await.unwrap_err().to_string();
+    assert!(error.to_lowercase().contains("authorization"), "{error}");
 }
 
 /// A certificate and its key, in files.
