@@ -217,7 +217,9 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
             let about: Vec<String> = about.collect();
             let once: std::collections::BTreeSet<&String> = about.iter().collect();
             assert_eq!(once.len(), about.len(), "{about:?}");
-            assert_eq!(result["history"].as_array().unwrap().len(), 4, "{result}");
+            // Whoever has won when the run goes on does not wait for one that was never written.
+            let tried = result["history"].as_array().unwrap().len();
+            assert!((3..=4).contains(&tried), "{result}");
             continue;
         }
         let attempt = ["code_generated", "execution_started", "execution_complete"];

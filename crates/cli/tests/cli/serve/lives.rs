@@ -232,6 +232,8 @@ fn what_was_left_and_is_stopped_does_not_go_on() {
     let (run, other) = (serving.begin(debate()), serving.begin(debate()));
     let second = Serving::start(&home, &[]);
     let cancel = format!("/api/runs/{run}/cancel");
+    // Once it answers, it has seen that somebody else has both.
+    assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "running");
     serving.kill();
     assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
     let stopped = second.post(&cancel, json!({}));
