@@ -1,7 +1,8 @@
 //! Who is measured.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,10 +61,19 @@ impl Contestant {
 }
 
 async fn run_program(words: &[String]) -> Result<(), String> {
-    let mut command = tokio::process::Command::new(&words[0]);
-    let output = command.args(&words[1..]).stdin(Stdio::null()).output().await;
-    let output = output.map_err(|error| error.to_string())?;
+    let output = output(words).await?;
     judge(&output.stdout, output.status.success(), &output.stderr)
+}
+
+/// What a program says. An engine that is asked for too much at once may never answer: whoever waits
+/// for it is killed then, and the others are measured nevertheless.
+async fn output<W: AsRef<OsStr>>(words: &[W]) -> Result<Output, String> {
+    let mut command = tokio::process::Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
+    let limit = Duration::from_secs(120);
+    let output = tokio::time::timeout(limit, command.output()).await;
+    let output = output.map_err(|_| format!("no end after {} s", limit.as_secs()))?;
+    output.map_err(|error| format!("{}: {error}", words[0].as_ref().display()))
 }
 
 pub(crate) async fn run_code(sandbox: &Sandbox) -> Result<(), String> {
@@ -179,8 +189,7 @@ impl Peers {
 }
 
 async fn docker(words: &[&str]) -> Result<String, String> {
-    let output = tokio::process::Command::new("docker").args(words).output().await;
-    let output = output.map_err(|error| format!("docker: {error}"))?;
+    let output = output(&[&["docker"], words].concat()).await?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     } else {
