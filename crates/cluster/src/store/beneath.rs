@@ -60,7 +60,10 @@ impl ClusterStore {
     }
 
     /// A run without what is large about it, and where that is: how it was born, and how it ended if it has.
-    async fn outline(&self, id: &RunId) -> Result<(Life, Found, Option<Found>), StoreError> {
+    pub(super) async fn outline(
+        &self,
+        id: &RunId,
+    ) -> Result<(Life, Found, Option<Found>), StoreError> {
         let missing = || StoreError::NoSuchRun(id.clone());
         let born = self.get(wire::born(id)).await?.ok_or_else(missing)?;
         let mut life = Life::begin(id.clone(), born.sequence, self.link.parse(&born.payload)?);

@@ -55,7 +55,7 @@ impl ClusterStore {
         if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
             return Ok(());
         }
-        if let Err(error @ StoreError::NoSuchRun(_)) = self.life(&claim.run).await {
+        if let Err(error @ StoreError::NoSuchRun(_)) = self.outline(&claim.run).await {
             self.purge(CALLS, &format!("call.{}.>", claim.run)).await?;
             return Err(error);
         }

@@ -372,7 +372,7 @@ impl Store for ClusterStore {
         let packed = self.link.pack(run, &used, None::<&()>).await?;
         let subject = self.subject(wire::used(run, name));
         let place = self.link.add(&subject, packed.headers, packed.payload).await?;
-        if let Err(error) = self.life(run).await {
+        if let Err(error) = self.outline(run).await {
             if let StoreError::NoSuchRun(_) = &error {
                 self.take_back(run, place).await?;
             }
