@@ -6,6 +6,7 @@
 //! content beside the file, wait for the disk, and put it in its place; and, as the other end, what `git` takes to
 //! say what changed.
 
+mod history;
 mod shapes;
 
 use std::path::Path;
@@ -33,6 +34,9 @@ struct Args {
     /// Lines of the file that is edited
     #[arg(long, default_value_t = 2000)]
     lines: usize,
+    /// Judge this many changes of files from this repository's commits, and measure nothing else
+    #[arg(long, value_name = "CHANGES")]
+    history: Option<usize>,
 }
 
 /// What an edit may cost us, apart from the disk, in the middle of all.
@@ -41,6 +45,9 @@ const MOST: Duration = Duration::from_millis(10);
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    if let Some(count) = args.history {
+        return history::judge(count);
+    }
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     println!("{} cores, {build} build", std::thread::available_parallelism()?);
     let memory = Path::new("/dev/shm");

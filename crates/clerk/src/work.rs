@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
-use assize_draft::{Desk, Options, Policy, TaskId};
+use assize_draft::{Desk, DeskError, Options, Policy, TaskId};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
-use assize_store::{NewRun, Run, RunJournal, Store};
+use assize_store::{NewRun, Run, RunJournal, Store, StoreError};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Cancel, trail};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,9 @@ use crate::{Clerk, GoOn, drafts, kept};
 
 /// The kind of such a run.
 pub const KIND: &str = "work";
+
+/// The artifact that holds what text mode proposed.
+pub const PATCH: &str = "proposed.patch";
 
 /// How long the worker waits for a verdict.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -97,7 +100,10 @@ pub struct Trial {
     pub input: Input,
     pub gateway: Arc<Gateway>,
     desk: Arc<Desk>,
+    store: Arc<dyn Store>,
     journal: Arc<RunJournal>,
+    /// What text mode proposed and a reviewer decides on, as a unified diff.
+    pub proposed_patch: Option<String>,
 }
 
 impl Trial {
@@ -120,7 +126,8 @@ impl Trial {
         let verifier = Some(drafts::verifier(config, around)?);
         let how = Options { policy: policy.clone(), verifier, patience: PATIENCE };
         let desk = drafts::desk(&workspace, around, store.clone(), how)?;
-        refuse_what_the_desk_does_not_want(&desk, &way).await?;
+        let mut way = way;
+        check_against_desk(&desk, &mut way).await?;
         desk.begin_to_decide_what_is_left().await?;
         let gateway = choose::gateway(clerk, tape, already).await?;
         let (input, resumed, take_over) = match way {
@@ -145,8 +152,34 @@ impl Trial {
             once: None,
         };
         // The files are here, so it is held here, also in a cluster.
-        let (run, journal) = kept::begin(clerk, Begin { store, resumed, take_over, new }).await?;
-        Ok(Trial { run, input, gateway: Arc::new(gateway), desk, journal })
+        let begin = Begin { store: store.clone(), resumed, take_over, new };
+        let (run, journal) = kept::begin(clerk, begin).await?;
+        let gateway = Arc::new(gateway);
+        Ok(Trial { run, input, gateway, desk, store, journal, proposed_patch: None })
+    }
+
+    /// Keeps what text mode proposed and a reviewer decides on with the run, as a patch.
+    async fn keep_patch(&mut self, worked: &Worked) -> Result<(), StoreError> {
+        if worked.mode != Mode::Text {
+            return Ok(());
+        }
+        let mut patch = String::new();
+        for handed in worked.submissions.iter().filter(|handed| handed.verdict == "escalated") {
+            match self.desk.patch(handed.submission).await {
+                Ok(diff) => patch.push_str(&diff),
+                Err(DeskError::Store(error)) => return Err(error),
+                // It stays with the submission, which the gate shows.
+                Err(error) => {
+                    tracing::warn!(submission = handed.submission, %error, "no patch was kept");
+                }
+            }
+        }
+        if !patch.is_empty() {
+            let bytes = patch.clone().into_bytes();
+            self.proposed_patch = Some(patch);
+            self.store.put_artifact(&self.run.id, PATCH, bytes).await?;
+        }
+        Ok(())
     }
 
     /// Runs it to its end, and writes that down.
@@ -175,8 +208,9 @@ impl Trial {
         match outcome {
             Ok(state) => {
                 let worked = Worked::from(&state);
+                let patch_kept = self.keep_patch(&worked).await;
                 trail::workflow_completed(worked.outcome == WorkOutcome::Accepted, worked.steps);
-                let kept = ended::done(&self.journal, json!(worked)).await;
+                let kept = ended::done(&self.journal, json!(worked)).await.and(patch_kept);
                 Ok(Held { came_to: worked, kept })
             }
             Err(error) => {
@@ -187,11 +221,23 @@ impl Trial {
     }
 }
 
-async fn refuse_what_the_desk_does_not_want(desk: &Desk, way: &Way) -> Result<(), Failure> {
+/// Refuses what the contract or the switch does not allow. While the draft tools are off, only text mode works, and
+/// automatic mode begins with it.
+async fn check_against_desk(desk: &Desk, way: &mut Way) -> Result<(), Failure> {
     let contract = desk.contract()?;
-    if desk.book().await?.off {
-        let message = "the draft tools are switched off here";
-        return Err(usage(message).hint("`assize drafts on` switches them on"));
+    let off = desk.book().await?.off;
+    let mode = match way {
+        Way::Fresh(ask) if off && ask.mode == Mode::Auto => {
+            ask.mode = Mode::Text;
+            ask.mode
+        }
+        Way::Fresh(ask) => ask.mode,
+        Way::Resumed { before, .. } => before.work.mode,
+    };
+    if off && mode != Mode::Text {
+        return Err(usage("the draft tools are off in this workspace").hint(
+            "`--mode text` keeps the change as a proposed patch; `assize drafts on` switches the tools on",
+        ));
     }
     let Way::Fresh(ask) = way else { return Ok(()) };
     let only = contract.as_ref().and_then(|contract| contract.task_id.as_deref());

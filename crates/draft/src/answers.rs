@@ -57,6 +57,8 @@ pub struct Submit<'a> {
 pub struct Submitted {
     pub submitted: bool,
     pub message_id: String,
+    /// Its number in the workspace, from 1.
+    pub submission: u64,
     pub verdict: Answer,
     /// The files that it is about.
     pub files: Vec<String>,
@@ -105,7 +107,8 @@ pub(crate) fn answer(submission: &Submission, messages: Vec<Message>) -> Submitt
     };
     Submitted {
         submitted: true,
-        message_id: message_id(submission.id),
+        message_id: message_id(submission.entry),
+        submission: submission.id,
         verdict,
         files: submission.files.iter().map(|file| file.path.clone()).collect(),
         reasons: submission.reasons.clone(),

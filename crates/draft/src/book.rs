@@ -25,8 +25,14 @@ pub enum Step {
         before: Option<Fingerprint>,
         policy: Fingerprint,
     },
-    /// A worker says that its drafts are ready: `DRAFT_READY`.
-    Submitted { task: TaskId, summary: String, files: Vec<Proposed>, policy: Fingerprint },
+    /// A worker submits its changes: `DRAFT_READY`. Submissions of a workspace are numbered from 1.
+    Submitted {
+        submission: u64,
+        task: TaskId,
+        summary: String,
+        files: Vec<Proposed>,
+        policy: Fingerprint,
+    },
     /// What becomes of it. Where it is to be applied, this is written down before it is; else it is
     /// `DRAFT_REJECTED` or `DRAFT_ESCALATED`.
     Decided {
@@ -61,7 +67,7 @@ pub enum Step {
     Told { task: TaskId, up_to: u64 },
     /// The tools were switched on or off.
     Switched { on: bool },
-    /// A draft that nobody submitted was put away.
+    /// A draft that was never submitted was deleted.
     Expired { draft: String, task: TaskId },
     /// What was kept of settled submissions was put away.
     Swept { submissions: Vec<u64>, copies: usize },
@@ -75,7 +81,9 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposed {
     pub path: String,
-    pub draft: String,
+    /// Its name in the drafts folder; `None` for a change that a worker without tools wrote as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<String>,
     pub before: Option<Fingerprint>,
     pub after: Fingerprint,
     /// The permissions of the draft.
@@ -164,7 +172,10 @@ impl Stage {
 /// Drafts that were submitted together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Submission {
+    /// Its number in the workspace, from 1.
     pub id: u64,
+    /// The log entry that it is, after which its message is named.
+    pub entry: u64,
     pub at: u64,
     /// When it came to where it is.
     pub settled: u64,
@@ -225,8 +236,8 @@ pub struct Message {
     pub message_id: String,
     pub kind: MessageKind,
     pub task_id: TaskId,
-    /// The submission that it is about, by its message.
-    pub submission: String,
+    /// The number of the submission that it is about.
+    pub submission: u64,
     pub reasons: Vec<Reason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
@@ -293,14 +304,15 @@ impl Book {
                     OpenDraft { name, task, path, before, since: entry.at, submission: None };
                 self.drafts.insert(draft.clone(), open);
             }
-            Step::Submitted { task, summary, files, policy } => {
-                for file in files {
-                    if let Some(draft) = self.drafts.get_mut(&file.draft) {
-                        draft.submission = Some(entry.id);
+            Step::Submitted { submission: id, task, summary, files, policy } => {
+                for name in files.iter().filter_map(|file| file.draft.as_ref()) {
+                    if let Some(draft) = self.drafts.get_mut(name) {
+                        draft.submission = Some(*id);
                     }
                 }
                 let submission = Submission {
-                    id: entry.id,
+                    id: *id,
+                    entry: entry.id,
                     at: entry.at,
                     settled: entry.at,
                     task: task.clone(),
@@ -315,7 +327,7 @@ impl Book {
                     replaced: Vec::new(),
                     swept: false,
                 };
-                self.submissions.insert(entry.id, submission);
+                self.submissions.insert(*id, submission);
             }
             Step::Decided { submission, verdict, reasons, files, verified, .. } => {
                 let stage = match verdict {
@@ -407,7 +419,7 @@ impl Book {
             message_id: message_id(entry.id),
             kind,
             task_id: submission.task.clone(),
-            submission: message_id(*id),
+            submission: *id,
             reasons: if kind == MessageKind::DraftUndone {
                 Vec::new()
             } else {
@@ -416,6 +428,22 @@ impl Book {
             verified: submission.verified.clone().filter(|_| kind != MessageKind::DraftUndone),
         };
         self.pending.insert(entry.id, message);
+    }
+
+    /// The number of the next submission.
+    pub(crate) fn next_submission(&self) -> u64 {
+        self.submissions.last_key_value().map_or(1, |(last, _)| last + 1)
+    }
+
+    /// The submission that a person or a worker names: by its number (`3`) or by its message (`msg_12`).
+    pub fn submission_named(&self, text: &str) -> Option<&Submission> {
+        match text.strip_prefix("msg_") {
+            Some(entry) => {
+                let entry: u64 = entry.parse().ok()?;
+                self.submissions.values().find(|submission| submission.entry == entry)
+            }
+            None => self.submissions.get(&text.parse().ok()?),
+        }
     }
 
     /// The open draft of a file in a task.

@@ -234,7 +234,7 @@ impl Held<'_> {
             let settled = matches!(submission.stage, Stage::Accepted | Stage::Rejected);
             let is_left =
                 |draft: &String| names.contains(draft) && !self.book().drafts.contains_key(draft);
-            settled && submission.files.iter().any(|file| is_left(&file.draft))
+            settled && submission.files.iter().filter_map(|f| f.draft.as_ref()).any(is_left)
         };
         self.book().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
     }
@@ -250,9 +250,9 @@ impl Held<'_> {
             Some(waiting) => self.write_submission(waiting),
             None => _ = self.drafts.discard(&name).map_err(file(name))?,
         }
-        for proposed in &submission.files {
-            if !self.book().drafts.contains_key(&proposed.draft) {
-                self.drafts.remove(&proposed.draft).map_err(file(&proposed.draft))?;
+        for draft in submission.files.iter().filter_map(|file| file.draft.as_ref()) {
+            if !self.book().drafts.contains_key(draft) {
+                self.drafts.remove(draft).map_err(file(draft))?;
             }
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Held<'_> {
     /// Writes down beside the drafts what was submitted, for people. Nobody reads it back.
     pub(crate) fn write_submission(&self, submission: &Submission) {
         let name = submission_file(&submission.task);
-        let mut shown = serde_json::json!({"message_id": message_id(submission.id)});
+        let mut shown = serde_json::json!({"message_id": message_id(submission.entry)});
         shown["submission"] = serde_json::json!(submission);
         let text = serde_json::to_vec_pretty(&shown).unwrap_or_default();
         if let Err(error) = self.drafts.write(&name, &text) {

@@ -78,6 +78,10 @@ pub struct Verify {
     /// Folders of this machine that it needs to see, such as a toolchain; the settings must allow each.
     #[serde(default)]
     pub layers: Vec<String>,
+    /// A Python virtual environment, such as `.venv`: its interpreter and packages are used. In the workspace, or
+    /// allowed by the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
     /// What of the workspace is left out of the copy, as patterns; `.git` and files that hold secrets always
     /// are.
     #[serde(default = "Verify::usual_exclude")]
@@ -110,6 +114,7 @@ impl Verify {
         Verify {
             command: command.into(),
             layers: Vec::new(),
+            python: None,
             exclude: Verify::usual_exclude(),
             memory_mb: Verify::usual_memory(),
             seconds: Verify::usual_seconds(),
@@ -191,6 +196,9 @@ impl Contract {
             }
             Globs::new(&verify.exclude)
                 .map_err(|error| form(format!("`verify.exclude`: {error}")))?;
+            if verify.python.as_ref().is_some_and(|python| python.trim().is_empty()) {
+                return Err(form("`verify.python` is empty".to_owned()));
+            }
             if verify.layers.iter().any(|layer| !layer.starts_with('/')) {
                 return Err(form("`verify.layers` are absolute paths".to_owned()));
             }
@@ -229,6 +237,10 @@ mod tests {
             (r#"{"version": 1, "verify": {"command": " "}}"#, "`verify.command` is empty"),
             (r#"{"version": 1, "verify": {"command": "x", "memory_mb": 1}}"#, "at least 16"),
             (r#"{"version": 1, "verify": {"command": "x", "layers": ["a"]}}"#, "absolute paths"),
+            (
+                r#"{"version": 1, "verify": {"command": "x", "python": " "}}"#,
+                "`verify.python` is empty",
+            ),
         ] {
             let told = Contract::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(told.contains(why), "{text}: {told}");

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use assize_types::Fingerprint;
 
 use crate::answers::{Read, Requested, Submit, Submitted, Written, answer};
-use crate::book::{OpenDraft, Proposed, Step, Submission, message_id};
+use crate::book::{OpenDraft, Proposed, Step, Submission};
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::diff::Diff;
+use crate::file_kind::FileKind;
 use crate::folder::{DRAFTS, HANDOFF, Wait};
 use crate::inside::Inside;
 use crate::names::{draft_name, draft_path, free_name};
 use crate::policy::{Places, Policy};
-use crate::secrets;
+use crate::secrets::SecretScanner;
 use crate::task::TaskId;
 use crate::workspace::{FileError, Original};
 
@@ -151,6 +152,23 @@ impl Desk {
             None => (held.take_in(by, submit, &task).await?, false),
         };
         drop(held);
+        let mut answer = self.verdict(id, &task).await?;
+        if again {
+            let said = format!(
+                "this is what became of {}, and nothing new was handed in: ",
+                answer.message_id
+            );
+            answer.next.insert_str(0, &said);
+        }
+        Ok(answer)
+    }
+
+    /// Has the gate decide on a submission, and waits for the verdict as long as workers wait.
+    pub(crate) async fn verdict(
+        self: &Arc<Self>,
+        id: u64,
+        task: &TaskId,
+    ) -> Result<Submitted, DeskError> {
         let (waiting, waits) = Waiting::begin();
         let desk = Arc::clone(self);
         let deciding = self.deciding.spawn(async move { desk.decide(id, &waits, Wait::Yes).await });
@@ -161,37 +179,14 @@ impl Desk {
         // With the desk held nobody decides: either it is decided and told by this, or it will be told later.
         let mut held = self.hold().await?;
         drop(waiting);
-        let messages = held.messages(&task).await?;
-        let mut answer = answer(held.submission(id)?, messages);
-        if again {
-            let said = format!(
-                "this is what became of {}, and nothing new was handed in: ",
-                answer.message_id
-            );
-            answer.next.insert_str(0, &said);
-        }
-        Ok(answer)
-    }
-}
-
-impl Desk {
-    /// Puts the open drafts of a task away that were not handed in.
-    pub(crate) async fn withdraw(&self, by: &str, task: &TaskId) -> Result<(), DeskError> {
-        let mut held = self.hold().await?;
-        let open = |draft: &&OpenDraft| draft.task == *task && draft.submission.is_none();
-        let open: Vec<String> =
-            held.book().drafts.values().filter(open).map(|draft| draft.name.clone()).collect();
-        for draft in open {
-            held.note(by, Step::Expired { draft: draft.clone(), task: task.clone() }).await?;
-            held.drafts.remove(&draft).map_err(file(draft))?;
-        }
-        Ok(())
+        let messages = held.messages(task).await?;
+        Ok(answer(held.submission(id)?, messages))
     }
 }
 
 /// What was written, with the line ends and the mark at the beginning that the original has, which models
 /// tend to lose; and what to say about it.
-fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
+pub(crate) fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
     const MARK: char = '\u{feff}';
     let mut content = content.to_owned();
     let mut notes = Vec::new();
@@ -213,7 +208,12 @@ fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
 
 impl Held<'_> {
     /// The task that is meant. One that would lead elsewhere as a path is written down.
-    async fn task(&mut self, by: &str, tool: &str, text: &str) -> Result<TaskId, DeskError> {
+    pub(crate) async fn task(
+        &mut self,
+        by: &str,
+        tool: &str,
+        text: &str,
+    ) -> Result<TaskId, DeskError> {
         match text.parse() {
             Ok(task) => Ok(task),
             Err(error) if text.contains(['/', '\\', '\0']) => {
@@ -225,7 +225,7 @@ impl Held<'_> {
     }
 
     /// The file that is meant, if the task may draft it, and what is in it.
-    fn draftable(
+    pub(crate) fn draftable(
         &self,
         source: &str,
         task: &TaskId,
@@ -366,14 +366,7 @@ impl Held<'_> {
                 return Err(self.refuse(by, "submit", Some(submit.task_id), path, why).await);
             }
         }
-        let summary = assize_types::text::shorten(submit.change_summary.trim(), LONGEST_SUMMARY);
-        if let Some(found) = summary.lines().flat_map(secrets::in_line).next() {
-            let why = format!(
-                "the summary has {} in it; leave that out and hand it in again",
-                found.what
-            );
-            return Err(DeskError::Wrong(why));
-        }
+        let summary = self.summary(submit.change_summary)?;
         let named = draft.name.clone();
         let others = self.book().drafts.values().filter(|other| {
             let free = other.task == *task && other.name != named && other.submission.is_none();
@@ -395,12 +388,38 @@ impl Held<'_> {
                 "the draft changes nothing in `{names}`; write the change to it first"
             )));
         }
+        self.note_submission(by, task, summary, files).await
+    }
+
+    /// A summary of at most so many characters, without a secret in it.
+    pub(crate) fn summary(&self, text: &str) -> Result<String, DeskError> {
+        let summary = assize_types::text::shorten(text.trim(), LONGEST_SUMMARY);
+        let secrets = SecretScanner::get()?;
+        let in_summary = |line| secrets.in_line(line, FileKind::Prose);
+        match summary.lines().flat_map(in_summary).next() {
+            None => Ok(summary),
+            Some(found) => Err(DeskError::Wrong(format!(
+                "the summary has {} in it; leave that out and hand it in again",
+                found.what
+            ))),
+        }
+    }
+
+    /// Records a submission, which the gate decides on next.
+    pub(crate) async fn note_submission(
+        &mut self,
+        by: &str,
+        task: &TaskId,
+        summary: String,
+        files: Vec<Proposed>,
+    ) -> Result<u64, DeskError> {
         let (policy, _) = self.policy()?;
         let policy = self.desk.copies.keep(&policy.to_bytes()).map_err(file("copies"))?;
-        let step = Step::Submitted { task: task.clone(), summary, files, policy };
-        let id = self.note(by, step).await?;
-        self.write_submission(self.submission(id)?);
-        Ok(id)
+        let submission = self.book().next_submission();
+        let step = Step::Submitted { submission, task: task.clone(), summary, files, policy };
+        self.note(by, step).await?;
+        self.write_submission(self.submission(submission)?);
+        Ok(submission)
     }
 
     /// The draft that is meant by a path.
@@ -480,7 +499,7 @@ impl Held<'_> {
         let diff = Diff::between(&String::from_utf8_lossy(&base), &String::from_utf8_lossy(&bytes));
         Ok(Some(Proposed {
             path: draft.path.clone(),
-            draft: draft.name.clone(),
+            draft: Some(draft.name.clone()),
             before: draft.before,
             after,
             draft_mode,
@@ -496,17 +515,17 @@ impl Held<'_> {
         if self.book().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
             return None;
         }
-        let is_of =
-            |s: &&Submission| s.task == *task && s.files.iter().any(|file| file.draft == name);
+        let is_of = |s: &&Submission| {
+            s.task == *task && s.files.iter().any(|file| file.draft.as_ref() == Some(&name))
+        };
         self.book().submissions.values().rev().find(is_of).map(|submission| submission.id)
     }
 }
 
-/// That a draft is handed in, and not to be changed.
-fn waits(id: u64) -> DeskError {
+/// That a file's change is submitted, and not to be changed.
+pub(crate) fn waits(id: u64) -> DeskError {
     DeskError::Wrong(format!(
-        "this draft is handed in and waits for a decision ({}); work on something else until it is made",
-        message_id(id)
+        "this change is submitted and waits for a decision (submission {id}); work on something else until it is made"
     ))
 }
 

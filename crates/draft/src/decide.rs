@@ -9,9 +9,11 @@ use assize_types::Fingerprint;
 use crate::book::{Proposed, Replacing, Stage, Submission};
 use crate::carry_out::{Applied, Ruling};
 use crate::desk::{Desk, DeskError, Held, file};
+use crate::diff::Diff;
 use crate::folder::{Lock, Wait};
-use crate::gate::{self, Change, Effect, Reason, Verdict};
+use crate::gate::{self, Change, Effect, Reason, Scanners, Verdict};
 use crate::inside::Inside;
+use crate::missing::missing_tool;
 use crate::policy::{Places, Policy, Review};
 use crate::verify::{NotVerified, Verified};
 use crate::workspace::FileError;
@@ -44,7 +46,7 @@ impl Desk {
             return Ok(());
         }
         let (mut policy, places) = held.policy()?;
-        let mut reasons = held.look(&submission, &policy, &places);
+        let mut reasons = held.look(&submission, &policy, &places)?;
         let mut verified = None;
         let hopeless = |reason: &Reason| {
             reason.effect == Effect::Reject || ["conflict", "symlink"].contains(&&*reason.rule)
@@ -59,12 +61,19 @@ impl Desk {
             }
             // Much may have changed in the meantime: files, the contract, the switch.
             let (now, places) = held.policy()?;
-            reasons = held.look(&submission, &now, &places);
+            reasons = held.look(&submission, &now, &places)?;
             reasons.extend(found.0);
             verified = found.1;
             policy = now;
         }
-        let ruling = rule(&submission, &policy, reasons, verified, waits.load(Ordering::Relaxed));
+        // While the tools are off a reviewer decides, even where none is asked otherwise.
+        let review = match held.book().off {
+            true => Review::Escalated,
+            false => policy.review,
+        };
+        let told = waits.load(Ordering::Relaxed);
+        let policy = policy.fingerprint();
+        let ruling = rule(&submission, (review, policy), reasons, verified, told);
         held.carry_out(id, ruling).await
     }
 
@@ -79,7 +88,17 @@ impl Desk {
             match self.verify(submission, how, policy).await {
                 Ok(done) if done.passed => verified = Some(done),
                 Ok(done) => {
-                    reasons.push(failed_verification(submission, &done));
+                    let reason = match missing_tool(&done.output, &self.added_lines(submission)) {
+                        None => failed_verification(submission, &done),
+                        Some(tool) => {
+                            let message = format!(
+                                "`{}` could not be run: `{tool}` is missing in the sandbox",
+                                done.command
+                            );
+                            submission.reason(Effect::Escalate, "verify", message)
+                        }
+                    };
+                    reasons.push(reason);
                     return (reasons, Some(done));
                 }
                 Err(NotVerified(why)) => {
@@ -89,6 +108,21 @@ impl Desk {
             }
         }
         (reasons, verified)
+    }
+
+    /// The lines that a submission adds.
+    fn added_lines(&self, submission: &Submission) -> String {
+        let text =
+            |hash| String::from_utf8_lossy(&self.copy(hash).unwrap_or_default()).into_owned();
+        let mut added = String::new();
+        for file in &submission.files {
+            let before = file.before.map(text).unwrap_or_default();
+            for (_, line) in Diff::between(&before, &text(file.after)).added {
+                added.push_str(&line);
+                added.push('\n');
+            }
+        }
+        added
     }
 
     async fn wait_for_right(&self, id: u64) -> Result<Lock, DeskError> {
@@ -210,29 +244,29 @@ impl Desk {
 /// What the reasons come to.
 fn rule(
     submission: &Submission,
-    policy: &Policy,
+    (review, policy): (Review, Fingerprint),
     mut reasons: Vec<Reason>,
     verified: Option<Verified>,
     told: bool,
 ) -> Ruling {
-    if policy.review == Review::Always && reasons.is_empty() {
+    if review == Review::Always && reasons.is_empty() {
         let message = "every change here is looked at by a person";
         reasons.push(submission.reason(Effect::Escalate, "review", message));
     }
-    if policy.review == Review::Never {
+    if review == Review::Never {
         for reason in reasons.iter_mut().filter(|reason| reason.effect == Effect::Escalate) {
             reason.what_to_do =
                 "nobody is asked here: change less, or leave this file alone".to_owned();
         }
     }
-    let verdict = Verdict::of(&reasons, policy.review);
-    if verdict == Verdict::Rejected && policy.review != Review::Never {
+    let verdict = Verdict::of(&reasons, review);
+    if verdict == Verdict::Rejected && review != Review::Never {
         for reason in reasons.iter_mut().filter(|reason| reason.effect == Effect::Escalate) {
             reason.what_to_do =
                 "mend the rest; this alone would be for a person to decide".to_owned();
         }
     }
-    Ruling { verdict, reasons, policy: policy.fingerprint(), review: policy.review, verified, told }
+    Ruling { verdict, reasons, policy, review, verified, told }
 }
 
 fn failed_verification(submission: &Submission, done: &Verified) -> Reason {
@@ -244,7 +278,7 @@ fn failed_verification(submission: &Submission, done: &Verified) -> Reason {
     reason
 }
 
-fn being_verified(id: u64) -> DeskError {
+pub(crate) fn being_verified(id: u64) -> DeskError {
     DeskError::Wrong(format!("submission {id} is being verified; wait until that is done"))
 }
 
@@ -293,7 +327,13 @@ impl Held<'_> {
     }
 
     /// All that speaks against a submission.
-    fn look(&self, submission: &Submission, policy: &Policy, places: &Places) -> Vec<Reason> {
+    fn look(
+        &self,
+        submission: &Submission,
+        policy: &Policy,
+        places: &Places,
+    ) -> Result<Vec<Reason>, DeskError> {
+        let scanners = Scanners::get()?;
         let mut reasons = Vec::new();
         if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
             let message = "the contract is about another task";
@@ -303,7 +343,9 @@ impl Held<'_> {
         }
         for proposed in &submission.files {
             match self.change(proposed) {
-                Ok(change) => reasons.extend(gate::look(&change.beside(), policy, places)),
+                Ok(change) => {
+                    reasons.extend(gate::look(&change.beside(), policy, places, scanners));
+                }
                 // What cannot be looked at is nothing that may pass.
                 Err(error) => {
                     let message = format!("it cannot be looked at: {error}");
@@ -313,8 +355,10 @@ impl Held<'_> {
         }
         reasons.extend(self.too_many_files(submission, policy));
         if self.book().off {
-            let message = "the tools were switched off since it was handed in";
-            reasons.push(submission.reason(Effect::Escalate, "off", message));
+            let message = "the draft tools are off: the change is kept as a proposed patch";
+            let mut reason = submission.reason(Effect::Escalate, "off", message);
+            reason.what_to_do = format!("`assize gate accept {}` applies it", submission.id);
+            reasons.push(reason);
         }
         let names: BTreeSet<String> =
             submission.files.iter().map(|file| file.path.to_lowercase()).collect();
@@ -326,7 +370,7 @@ impl Held<'_> {
             let message = "what the gate goes by has changed since it was handed in";
             reasons.push(submission.reason(Effect::Escalate, "policy", message));
         }
-        reasons
+        Ok(reasons)
     }
 
     /// That a task changes more files than it may; what it has changed already counts.

@@ -19,6 +19,7 @@ use crate::copies::Copies;
 use crate::folder::{DRAFTS, Folder, HANDOFF, Lock, Wait};
 use crate::globs::BadGlob;
 use crate::ledger::{self, Ledger, Mirror, TRANSITIONS};
+use crate::pattern::BadPattern;
 use crate::policy::{Places, Policy};
 use crate::task::{BadTaskId, TaskId};
 use crate::verify::Verifier;
@@ -66,6 +67,8 @@ pub enum DeskError {
     Contract(#[from] ContractError),
     #[error("a pattern in the settings is not right: {0}")]
     Pattern(#[from] BadGlob),
+    #[error("the gate stays closed: {0}; this is a bug in assize, please report it")]
+    Scanner(#[from] BadPattern),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("`{what}`: {error}")]
@@ -358,7 +361,7 @@ impl Held<'_> {
         }
     }
 
-    /// Refuses a path, which is written down.
+    /// Refuses a path: logs it as a security event and records it in the audit log.
     pub(crate) async fn refuse(
         &mut self,
         by: &str,
@@ -368,6 +371,14 @@ impl Held<'_> {
         why: String,
     ) -> DeskError {
         let short = |text: &str| assize_types::text::shorten(text, 200);
+        tracing::error!(
+            worker = by,
+            tool,
+            workspace = %self.desk.workspace.path().display(),
+            path = %short(path).escape_debug(),
+            "SECURITY: path refused: {}",
+            short(&why).escape_debug(),
+        );
         let step = Step::Refused {
             tool: tool.to_owned(),
             task: task.map(short),

@@ -1,6 +1,6 @@
 //! What a draft changes, line by line.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use similar::{Algorithm, DiffOp, TextDiff};
@@ -15,12 +15,12 @@ pub struct Diff {
     pub added: Vec<(usize, String)>,
     /// How many lines of the original are gone.
     pub removed: usize,
-    /// What stood in them, without what is around it.
-    gone: HashSet<String>,
-    /// Of these, how many nothing stands in for.
-    pub dropped: usize,
-    /// How many lines the original has.
-    pub before: usize,
+    /// The removed lines without their indentation, with how often each occurs.
+    gone: HashMap<String, usize>,
+    /// Removed lines that are not blank and were neither moved nor re-indented.
+    pub lost: usize,
+    /// How many lines of the original are not blank.
+    pub original: usize,
 }
 
 impl Diff {
@@ -35,9 +35,9 @@ impl Diff {
         let mut changed = Diff {
             added: Vec::new(),
             removed: 0,
-            gone: HashSet::new(),
-            dropped: 0,
-            before: before.len(),
+            gone: HashMap::new(),
+            lost: 0,
+            original: before.iter().filter(|line| !line.trim().is_empty()).count(),
         };
         for op in diff.ops() {
             if matches!(op, DiffOp::Equal { .. }) {
@@ -45,28 +45,37 @@ impl Diff {
             }
             let (old, new) = (op.old_range(), op.new_range());
             changed.removed += old.len();
-            let was =
-                |index: usize| before.get(index).copied().unwrap_or_default().trim().to_owned();
-            changed.gone.extend(old.clone().map(was));
-            // Blank lines stand in for nothing but blank lines.
-            let blank = |lines: &[&str], range: std::ops::Range<usize>| {
-                range.filter(|at| lines.get(*at).is_none_or(|line| line.trim().is_empty())).count()
-            };
-            let words = new.len() - blank(&lines, new.clone());
-            let standing = new.len().min(words + blank(&before, old.clone()));
-            changed.dropped += old.len().saturating_sub(standing);
+            for index in old {
+                let line = before.get(index).copied().unwrap_or_default().trim();
+                *changed.gone.entry(line.to_owned()).or_default() += 1;
+            }
             let line = |index: usize| {
                 let text = lines.get(index).copied().unwrap_or_default();
                 (index + 1, text.trim_end_matches(['\n', '\r']).to_owned())
             };
             changed.added.extend(new.map(line));
         }
+        changed.lost = changed.count_lost();
         changed
+    }
+
+    /// Counts removed lines that no added line brings back. Each added line brings back one removed line with the
+    /// same text, whatever its indentation.
+    fn count_lost(&self) -> usize {
+        let mut lost: HashMap<&str, usize> =
+            self.gone.iter().map(|(line, count)| (line.as_str(), *count)).collect();
+        for (_, line) in &self.added {
+            if let Some(count) = lost.get_mut(line.trim()) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        lost.remove("");
+        lost.values().sum()
     }
 
     /// Added lines that were not there before: a line that was only moved, or indented otherwise, was.
     pub fn new_words(&self) -> impl Iterator<Item = &(usize, String)> {
-        self.added.iter().filter(|(_, line)| !self.gone.contains(line.trim()))
+        self.added.iter().filter(|(_, line)| !self.gone.contains_key(line.trim()))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -78,9 +87,10 @@ impl Diff {
         self.added.len() + self.removed
     }
 
-    /// The share of the original that is gone with nothing in its place, from 0 to 1.
+    /// The share of the original's lines that are gone, from 0 to 1. A replaced line counts, a moved or re-indented
+    /// line does not, and blank lines count on neither side.
     pub fn deletion_ratio(&self) -> f64 {
-        if self.before == 0 { 0.0 } else { self.dropped as f64 / self.before as f64 }
+        if self.original == 0 { 0.0 } else { self.lost as f64 / self.original as f64 }
     }
 
     /// As people read it: a unified diff with three lines around each change.
@@ -103,15 +113,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_has_its_number_and_what_is_gone_is_counted() {
+    fn added_lines_have_their_number_and_removed_lines_are_counted() {
         let diff = Diff::between("a\nb\nc\nd\n", "a\nB\nc\nd\ne");
         assert_eq!(diff.added, [(2, "B".to_owned()), (5, "e".to_owned())]);
-        assert_eq!((diff.removed, diff.dropped, diff.before, diff.lines()), (1, 0, 4, 3));
-        let diff = Diff::between("a\nb\nc\nd\n", "a\nx\n");
-        assert_eq!((diff.removed, diff.dropped), (3, 2));
-        assert!((diff.deletion_ratio() - 0.5).abs() < f64::EPSILON);
-        let diff = Diff::between("a\nb\n\nc\n", "\n\n\n\n");
-        assert_eq!(diff.dropped, 3, "{diff:?}");
+        assert_eq!((diff.removed, diff.lost, diff.original, diff.lines()), (1, 1, 4, 3));
         let diff = Diff::between("if x:\n    key = 1\n", "key = 1\nother = 2\n");
         assert_eq!(diff.new_words().count(), 1, "{diff:?}");
         assert!(Diff::between("a\r\nb", "a\r\nb").is_empty());
@@ -120,6 +125,27 @@ mod tests {
         assert_eq!((diff.added, diff.removed), (vec![(2, "b".to_owned())], 1));
         let diff = Diff::between("", "a\n");
         assert_eq!((diff.added.len(), diff.deletion_ratio()), (1, 0.0));
+    }
+
+    #[test]
+    fn deletion_ratio_counts_replaced_lines() {
+        let numbered = |word: &str| (0..200).map(|n| format!("{word} {n}\n")).collect::<String>();
+        let ratio = |old: &str, new: &str| Diff::between(old, new).deletion_ratio();
+        assert_eq!(ratio(&numbered("line"), &numbered("junk")), 1.0);
+        assert_eq!(ratio("a\nb\nc\nd\n", "a\nx\n"), 0.75);
+        assert_eq!(ratio("a\nb\nc\nd\n", ""), 1.0);
+        // One added line brings back one removed line, not both.
+        assert_eq!(ratio("a\na\n", "b\na\n"), 0.5);
+    }
+
+    #[test]
+    fn deletion_ratio_ignores_moved_re_indented_and_blank_lines() {
+        let ratio = |old: &str, new: &str| Diff::between(old, new).deletion_ratio();
+        assert_eq!(ratio("a\nb\nc\n", "c\nb\na\n"), 0.0);
+        assert_eq!(ratio("a\nb\n", "if x:\n    a\n    b\n"), 0.0);
+        assert_eq!(ratio("a\n\n\n\nb\n", "a\nb\n"), 0.0);
+        assert_eq!(ratio("a\n\n\n\nb\n", "\n\n\n\n"), 1.0);
+        assert_eq!(ratio("a\r\nb\r\n", "a\nb\n"), 0.0);
     }
 
     #[test]

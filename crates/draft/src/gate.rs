@@ -8,10 +8,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::Diff;
-use crate::hardcoded;
+use crate::file_kind::FileKind;
+use crate::hardcoded::{HardCoded, PathScanner};
 use crate::inside::Inside;
+use crate::pattern::BadPattern;
 use crate::policy::{Places, Policy, Review};
-use crate::secrets;
+use crate::secrets::{Secret, SecretScanner};
 use crate::workspace::{FileError, Original};
 
 /// What whoever wrote it can do where a person decides.
@@ -122,13 +124,33 @@ pub struct Change<'a> {
 }
 
 /// The permissions that a draft is made with.
-const DRAFT_MODE: u32 = 0o600;
+pub(crate) const DRAFT_MODE: u32 = 0o600;
 
 /// Of each kind of finding in a file, so many are told.
 const MOST_OF_A_KIND: usize = 20;
 
+/// The scanners of added lines. Without all of their patterns there is no gate.
+#[derive(Debug, Clone, Copy)]
+pub struct Scanners {
+    secrets: &'static SecretScanner,
+    paths: &'static PathScanner,
+}
+
+impl Scanners {
+    /// # Errors
+    /// When a pattern of theirs does not compile.
+    pub fn get() -> Result<Scanners, BadPattern> {
+        Ok(Scanners { secrets: SecretScanner::get()?, paths: PathScanner::get()? })
+    }
+}
+
 /// All that speaks against a change, in the order of the checks.
-pub fn look(change: &Change<'_>, policy: &Policy, places: &Places) -> Vec<Reason> {
+pub fn look(
+    change: &Change<'_>,
+    policy: &Policy,
+    places: &Places,
+    scanners: Scanners,
+) -> Vec<Reason> {
     let path = change.path;
     let about = |effect, rule: &str| Reason::about(path, effect, rule);
     let mut reasons = Vec::new();
@@ -140,15 +162,15 @@ pub fn look(change: &Change<'_>, policy: &Policy, places: &Places) -> Vec<Reason
     let is_binary = |bytes: &[u8]| bytes.contains(&0) || std::str::from_utf8(bytes).is_err();
     let binary = is_binary(base) || is_binary(draft);
     let diff = Diff::between(&String::from_utf8_lossy(base), &String::from_utf8_lossy(draft));
-    reasons.extend(secrets_in(path, &diff));
-    reasons.extend(paths_in(path, &diff));
+    reasons.extend(secrets_in(path, &diff, scanners.secrets));
+    reasons.extend(paths_in(path, &diff, scanners.paths));
     if diff.deletion_ratio() > policy.max_deletion {
         let reason = about(Effect::Escalate, "deletion");
         reasons.push(reason.saying(
             format!(
-                "{} of {} lines are removed with nothing in their place ({:.0} %, at most {:.0} %)",
-                diff.dropped,
-                diff.before,
+                "{} of {} lines are removed or replaced ({:.0} %, at most {:.0} %)",
+                diff.lost,
+                diff.original,
                 diff.deletion_ratio() * 100.0,
                 policy.max_deletion * 100.0
             ),
@@ -236,12 +258,13 @@ pub(crate) fn fingerprint(
 /// Of a line with a comment that allows what is in it.
 const MAY_STAY: &str = "a comment in the line says that it may stay";
 
-fn secrets_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
+fn secrets_in(path: &Inside, diff: &Diff, scanner: &SecretScanner) -> Vec<Reason> {
+    let kind = FileKind::of(&path.to_string());
     let found = diff.new_words().flat_map(|(number, line)| {
-        secrets::in_line(line).into_iter().map(move |secret| (*number, secret))
+        scanner.in_line(line, kind).into_iter().map(move |secret| (*number, secret))
     });
-    let reason = |(number, secret): (usize, secrets::Secret)| {
-        // Whoever wrote the line wrote its comment, too: a person confirms it.
+    let reason = |(number, secret): (usize, Secret)| {
+        // The worker wrote the comment as well as the line: a reviewer confirms it.
         let effect = if secret.allowed { Effect::Escalate } else { Effect::Reject };
         let reason = Reason::about(path, effect, format!("secret/{}", secret.rule)).at(number);
         let encoded = if secret.encoded { ", encoded" } else { "" };
@@ -255,18 +278,22 @@ fn secrets_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
     found.take(MOST_OF_A_KIND).map(reason).collect()
 }
 
-fn paths_in(path: &Inside, diff: &Diff) -> Vec<Reason> {
-    let kind = hardcoded::FileKind::of(&path.to_string());
+fn paths_in(path: &Inside, diff: &Diff, scanner: &PathScanner) -> Vec<Reason> {
+    let kind = FileKind::of(&path.to_string());
     let found = diff.new_words().flat_map(|(number, line)| {
-        hardcoded::in_line(line, kind).into_iter().map(move |found| (*number, found))
+        scanner.in_line(line, kind).into_iter().map(move |found| (*number, found))
     });
-    let reason = |(number, found): (usize, hardcoded::HardCoded)| {
-        let effect = if found.allowed { Effect::Escalate } else { Effect::Reject };
+    let reason = |(number, found): (usize, HardCoded)| {
+        let effect = match found.allowed || found.doubtful {
+            true => Effect::Escalate,
+            false => Effect::Reject,
+        };
         let reason = Reason::about(path, effect, format!("path/{}", found.rule)).at(number);
         let message = format!("{}: `{}`", found.what, found.found);
-        match found.allowed {
-            true => reason.saying(format!("{message}; {MAY_STAY}"), WAIT),
-            false => reason
+        match (found.allowed, found.doubtful) {
+            (true, _) => reason.saying(format!("{message}; {MAY_STAY}"), WAIT),
+            (false, true) => reason.saying(message, WAIT),
+            (false, false) => reason
                 .saying(message, "take the path from a setting, an argument or the environment"),
         }
     };

@@ -1,62 +1,33 @@
-//! Paths in what somebody adds that exist on one machine only.
+//! Paths in added lines that exist on one machine only.
 //!
-//! Home folders, drives of Windows, shares, folders for what is temporary, and `file:///` with any of these. What
-//! every system has (`/etc`, `/usr/bin/env`, `/dev/null`) is none, and neither is what a program looks up
-//! (`$HOME`, `~/`, `%TEMP%`) or a template fills in (`/home/<user>/`, `/home/{name}/`). Tests and
-//! documents may use `/tmp`, and what is about a container has folders of its own.
+//! | paths | rule | outcome |
+//! |---|---|---|
+//! | home folders, `/run/user/…`, mailboxes and crontabs of a user | `home-folder` | rejected |
+//! | mounted disks: `/mnt/…`, `/media/…`, `/Volumes/…`, `/run/media/…` | `mount-point` | rejected |
+//! | drives of Windows, network shares, `file:///` addresses | `windows-drive`, `network-share`, `file-url` | rejected |
+//! | temporary folders, but not in tests and documents | `temp-folder` | rejected |
+//! | `/srv/…`, `/data/…`, `/opt/<vendor>/…`, `/var/lib/…`, `/nix/store/…`, but not in tests and documents | `server-folder` | a reviewer decides |
 //!
-//! Names that stand for somebody, such as `/home/user/`, are fine in a comment, and hard-coded in a program: there
-//! they are opened.
+//! Accepted are paths that every system has (`/etc`, `/usr/bin/env`, `/dev/null`, `/proc/self`, package databases
+//! below `/var/lib`), paths that a program looks up (`$HOME`, `~/`, `%TEMP%`) and paths that a template fills in
+//! (`/home/<user>/`, `/home/{name}/`). A container's description has folders of its own.
+//!
+//! Placeholder names, such as `/home/user/` or `/mnt/disk/`, are fine in a comment; in a program they are opened.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
+
+use crate::file_kind::FileKind;
+use crate::pattern::{BadPattern, compile};
 
 /// What a line must say to keep a path in it; that it does is itself told.
 pub const ALLOWED: &str = "assize: allow-path";
 
 /// How much of a path is shown, in characters.
 const SHOWN: usize = 80;
-/// How many paths of a line are looked at: whoever adds more of them hears of enough.
+/// How many paths of one line are checked.
 const MOST: usize = 200;
-
-/// What a file is, by its path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileKind {
-    Code,
-    Test,
-    /// Read by people, who take an example for one.
-    Prose,
-    /// About a container, whose folders are its own.
-    Container,
-}
-
-impl FileKind {
-    pub fn of(path: &str) -> FileKind {
-        let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
-        let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
-        let starts = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-        match () {
-            () if starts(&["dockerfile", "containerfile", "docker-compose", "compose."])
-                || ends(&[".dockerfile"]) =>
-            {
-                FileKind::Container
-            }
-            () if ends(&[".md", ".mdx", ".rst", ".adoc", ".txt"]) => FileKind::Prose,
-            () if is_test_path(path) => FileKind::Test,
-            () => FileKind::Code,
-        }
-    }
-
-    /// Whether files of this kind may have what a rule finds.
-    fn has(self, rule: &str) -> bool {
-        match self {
-            FileKind::Code => false,
-            FileKind::Test | FileKind::Prose => rule == "temp-folder",
-            FileKind::Container => matches!(rule, "temp-folder" | "home-folder"),
-        }
-    }
-}
 
 /// A path in a line that should not be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +40,8 @@ pub struct HardCoded {
     pub found: String,
     /// The line says that it may stay.
     pub allowed: bool,
+    /// The path may be legitimate: a reviewer decides.
+    pub doubtful: bool,
 }
 
 struct Rule {
@@ -78,169 +51,194 @@ struct Rule {
     pattern: Regex,
 }
 
-struct Compiled {
-    /// Of two that fit at one place, the first one tells.
+/// Finds the paths of one machine in lines.
+#[derive(Debug)]
+pub struct PathScanner {
+    /// Of two rules that match at one place, the first one counts.
     rules: Vec<Rule>,
     /// Addresses in the web, whose paths are their own affair.
     address: Regex,
-    /// What is about addresses, or about places in a document.
+    /// What stands before a web address or a place in a document.
     elsewhere: Regex,
     comment: Regex,
     end: Regex,
+    /// Files that web pages load: `/media/logo.png` is an address.
+    asset: Regex,
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id)
+    }
 }
 
 /// What may stand before a path; after anything else it is the rest of one.
 const BEFORE: &str = r#"(?:^|[\s"'`=(\[,:;<>|@!]|-[ILo])"#;
 
-static COMPILED: LazyLock<Option<Compiled>> = LazyLock::new(|| {
-    let rule = |id, what, pattern: &str| {
-        Regex::new(&format!("{BEFORE}({pattern})")).ok().map(|pattern| Rule { id, what, pattern })
-    };
-    let temporary = "a folder for temporary files";
-    Some(Compiled {
-        rules: vec![
-            rule("temp-folder", temporary, r"(?i)[a-z]:[\\/]{1,2}(?:windows[\\/]{1,2})?te?mp\b")?,
-            rule("home-folder", "the home folder of somebody", r"(?i)[a-z]:[\\/]{1,2}Users[\\/]{1,2}([a-z0-9_][\w.-]*)")?,
-            rule("temp-folder", temporary, r"(?:file://)?(?:/private)?/(?:var/)?tmp/[\w.$%{*-]")?,
-            rule("temp-folder", temporary, r"(?:file://)?(?:/private)?/var/folders/\w")?,
-            rule("file-url", "an address of a file on one machine", r"file:///(?:[A-Za-z]:|[\w.-]+/)[\w./-]")?,
-            rule("home-folder", "the home folder of somebody", r"(?:/export)?/(?:home|Users)/([A-Za-z0-9_][\w.-]*)")?,
-            rule("home-folder", "the home folder of root", r"/root/[\w.]")?,
-            rule("home-folder", "the home folder of somebody", r"(?:/mnt)?/[a-z]/Users/([A-Za-z0-9_][\w.-]*)")?,
-            rule("windows-drive", "a drive of Windows", r"/mnt/[a-z]/\w")?,
-            rule("windows-drive", "a drive of Windows", r"[A-Zc-e]:/\w")?,
-            rule("windows-drive", "a drive of Windows", r"[A-Zc-e]:\\\\[\w.-]{2}")?,
-            // After one backslash, some letters may mean a new line, a tab and so on.
-            rule("windows-drive", "a drive of Windows", r"[A-Zc-e]:\\[A-Zc-eg-moqyz1-9_][\w.-]")?,
-            rule("windows-drive", "a drive of Windows", r"[C-Ec-e]:\\[\w-]{2,}[\\.]\w")?,
-            rule("network-share", "a share of one network", r"\\\\([A-Za-z0-9][\w.$-]+)\\[\w$][\w$.-]+")?,
-            rule("network-share", "a share of one network", r"\\{4}([A-Za-z0-9][\w.$-]+)\\{2}[\w$][\w$.-]+")?,
-        ],
-        address: Regex::new(r#"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>`]*"#).ok()?,
-        elsewhere: Regex::new(
-            r"(?x) \b(?i:href|routes?|router|routerlink|navigate|redirect\w*|pathname|fetch|axios|urls?|xpath|findall)\b
-              | \bselect\w*Nodes?\b | <Route | \b(?:app|api|client|http|requests)\.(?:get|post|put|patch|delete|use)\(
-              | @(?:Get|Post|Put|Patch|Delete|Request)Mapping | \b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+/ | [Ll]ocation: | \bto=",
-        )
-        .ok()?,
-        comment: Regex::new(r"^\s*(?:#|//|/\*|\*|--|<!--|;|>|\||-\s|\d+\.\s)").ok()?,
-        end: Regex::new(r#"[\s"'`<>|()\[\],;]"#).ok()?,
-    })
-});
+const SERVER_FOLDER: &str = "server-folder";
 
-/// The paths in one line.
-pub fn in_line(line: &str, kind: FileKind) -> Vec<HardCoded> {
-    let Some(compiled) = COMPILED.as_ref() else { return Vec::new() };
-    let addresses: Vec<_> = compiled
-        .address
-        .find_iter(line)
-        .filter(|address| !address.as_str().starts_with("file:"))
-        .map(|address| address.range())
-        .collect();
-    let comment = kind == FileKind::Prose || compiled.comment.is_match(line);
-    let mut found: Vec<HardCoded> = Vec::new();
-    let mut seen: Vec<std::ops::Range<usize>> = Vec::new();
-    for Rule { id, what, pattern } in &compiled.rules {
-        for captures in pattern.captures_iter(line) {
-            let Some(start) = captures.get(1).map(|path| path.start()) else { continue };
-            let name = captures.get(2).map(|name| name.as_str());
-            let before = addresses.partition_point(|address| address.start <= start);
-            let in_address = before > 0 && addresses[before - 1].contains(&start);
-            if in_address || seen.iter().any(|path| path.contains(&start)) {
-                continue;
-            }
-            if seen.len() == MOST {
-                break;
-            }
-            let end =
-                compiled.end.find(&line[start..]).map_or(line.len(), |end| start + end.start());
-            let path = &line[start..end];
-            seen.push(start..end);
-            let before = before_path(line, start);
-            let fine = is_fine(compiled, before, path, name, comment);
-            if !fine && !kind.has(id) {
-                let shown = path.chars().take(SHOWN).collect();
-                found.push(HardCoded { rule: id, what, found: shown, allowed: false });
-            }
+const TEMPORARY: &str = "a temporary folder";
+const HOME: &str = "a personal home path";
+const MOUNT: &str = "a mounted disk of one machine";
+const DRIVE: &str = "a drive of Windows";
+const SHARE: &str = "a network share";
+
+/// Rule, description and pattern. Of two that match at one place, the first one counts.
+#[rustfmt::skip]
+const RULES: &[(&str, &str, &str)] = &[
+    ("temp-folder", TEMPORARY, r"(?i)[a-z]:[\\/]{1,2}(?:windows[\\/]{1,2})?te?mp\b"),
+    ("home-folder", HOME, r"(?i)[a-z]:[\\/]{1,2}Users[\\/]{1,2}([a-z0-9_][\w.-]*)"),
+    ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/(?:var/)?tmp/[\w.$%{*-]"),
+    ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/var/folders/\w"),
+    ("file-url", "an address of a file on one machine", r"file:///(?:[A-Za-z]:|[\w.-]+/)[\w./-]"),
+    ("home-folder", HOME, r"(?:/export|/usr)?/(?:home|Users)/([A-Za-z0-9_][\w.-]*)"),
+    ("home-folder", "the home folder of root", r"/root/[\w.]"),
+    ("home-folder", HOME, r"(?:/mnt|/cygdrive)?/[a-z]/Users/([A-Za-z0-9_][\w.-]*)"),
+    ("home-folder", "the runtime folder of one user", r"(?:/var)?/run/user/\d"),
+    ("home-folder", "the mailbox or crontab of one user", r"/var/(?:mail|spool/(?:mail|cron/crontabs))/([A-Za-z0-9_][\w.-]*)"),
+    ("windows-drive", DRIVE, r"(?:/mnt|/cygdrive)/[a-z]/\w"),
+    ("windows-drive", DRIVE, r"[A-Zc-e]:/\w"),
+    ("windows-drive", DRIVE, r"[A-Zc-e]:\\\\[\w.-]{2}"),
+    // After one backslash, some letters may mean a new line, a tab and so on.
+    ("windows-drive", DRIVE, r"[A-Zc-e]:\\[A-Zc-eg-moqyz1-9_][\w.-]"),
+    ("windows-drive", DRIVE, r"[C-Ec-e]:\\[\w-]{2,}[\\.]\w"),
+    ("network-share", SHARE, r"\\\\([A-Za-z0-9][\w.$-]+)\\[\w$][\w$.-]+"),
+    ("network-share", SHARE, r"\\{4}([A-Za-z0-9][\w.$-]+)\\{2}[\w$][\w$.-]+"),
+    ("mount-point", MOUNT, r"/(?:mnt|media|Volumes|run/media)/([A-Za-z0-9_][\w.-]*)"),
+    (SERVER_FOLDER, "a folder that not every machine has", r"/(?:srv|data|var/lib|nix/store)/([A-Za-z0-9_][\w.-]*)"),
+    (SERVER_FOLDER, "a folder that not every machine has", r"/opt/([A-Za-z0-9_][\w.-]*)/\w"),
+];
+
+/// Folders below these that a package manager keeps on every machine that has it.
+const EVERY_MACHINE: [&str; 9] = [
+    "/home/linuxbrew/",
+    "/opt/homebrew/",
+    "/opt/local/",
+    "/var/lib/apt/",
+    "/var/lib/dbus/",
+    "/var/lib/dpkg/",
+    "/var/lib/pacman/",
+    "/var/lib/rpm/",
+    "/var/lib/systemd/",
+];
+
+static SCANNER: LazyLock<Result<PathScanner, BadPattern>> =
+    LazyLock::new(|| PathScanner::compile(RULES));
+
+/// Whether files of a kind may have what a rule finds.
+fn may_have(kind: FileKind, rule: &str) -> bool {
+    match kind {
+        FileKind::Code | FileKind::Config => false,
+        FileKind::Test | FileKind::Prose => matches!(rule, "temp-folder" | SERVER_FOLDER),
+        FileKind::Container => {
+            matches!(rule, "temp-folder" | "home-folder" | "mount-point" | SERVER_FOLDER)
         }
     }
-    let allowed = line.contains(ALLOWED);
-    found.iter_mut().for_each(|path| path.allowed = allowed);
-    found
 }
 
-/// What a statement says before a path, and the path's first sign.
+impl PathScanner {
+    /// The scanner with all rules.
+    ///
+    /// # Errors
+    /// When a pattern does not compile.
+    pub fn get() -> Result<&'static PathScanner, BadPattern> {
+        SCANNER.as_ref().map_err(Clone::clone)
+    }
+
+    fn compile(rules: &[(&'static str, &'static str, &str)]) -> Result<PathScanner, BadPattern> {
+        let rule = |(id, what, pattern): &(&'static str, &'static str, &str)| {
+            let pattern = compile(id, &format!("{BEFORE}({pattern})"))?;
+            Ok(Rule { id, what, pattern })
+        };
+        Ok(PathScanner {
+            rules: rules.iter().map(rule).collect::<Result<_, _>>()?,
+            address: compile("web address", r#"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>`]*"#)?,
+            elsewhere: compile(
+                "web route",
+                r"(?x) \b(?i:href|routes?|router|routerlink|navigate|redirect\w*|pathname|fetch|axios|(?:\w+_)?urls?|xpath|findall)\b | \bsrc\s*=
+                  | \bselect\w*Nodes?\b | <Route | \b(?:app|api|client|http|requests)\.(?:get|post|put|patch|delete|use)\(
+                  | @(?:Get|Post|Put|Patch|Delete|Request)Mapping | \b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+/ | [Ll]ocation: | \bto=",
+            )?,
+            comment: compile("comment", r"^\s*(?:#|//|/\*|\*|--|<!--|;|>|\||-\s|\d+\.\s)")?,
+            end: compile("end of a path", r#"[\s"'`<>|()\[\],;]"#)?,
+            asset: compile(
+                "web asset",
+                r"^/media/\S*\.(?i:png|jpe?g|gif|svg|webp|avif|ico|css|m?js|mp[34]|webm|woff2?|ttf)$",
+            )?,
+        })
+    }
+
+    /// The paths in one line.
+    pub fn in_line(&self, line: &str, kind: FileKind) -> Vec<HardCoded> {
+        let addresses: Vec<_> = self
+            .address
+            .find_iter(line)
+            .filter(|address| !address.as_str().starts_with("file:"))
+            .map(|address| address.range())
+            .collect();
+        let comment = kind == FileKind::Prose || self.comment.is_match(line);
+        let allowed = line.contains(ALLOWED);
+        let mut found: Vec<HardCoded> = Vec::new();
+        let mut seen: Vec<std::ops::Range<usize>> = Vec::new();
+        for Rule { id, what, pattern } in &self.rules {
+            for captures in pattern.captures_iter(line) {
+                let Some(start) = captures.get(1).map(|path| path.start()) else { continue };
+                let name = captures.get(2).map(|name| name.as_str());
+                let before = addresses.partition_point(|address| address.start <= start);
+                let in_address = before > 0 && addresses[before - 1].contains(&start);
+                if in_address || seen.iter().any(|path| path.contains(&start)) {
+                    continue;
+                }
+                if seen.len() == MOST {
+                    break;
+                }
+                let end =
+                    self.end.find(&line[start..]).map_or(line.len(), |end| start + end.start());
+                let path = &line[start..end];
+                seen.push(start..end);
+                let before = before_path(line, start);
+                if self.is_fine(before, path, name, comment) || may_have(kind, id) {
+                    continue;
+                }
+                found.push(HardCoded {
+                    rule: id,
+                    what,
+                    found: path.chars().take(SHOWN).collect(),
+                    allowed,
+                    doubtful: *id == SERVER_FOLDER,
+                });
+            }
+        }
+        found
+    }
+
+    /// Whether a path is fine where it stands: an example in a comment, a web address, or on every machine.
+    fn is_fine(&self, before: &str, path: &str, name: Option<&str>, comment: bool) -> bool {
+        #[rustfmt::skip]
+        const PLACEHOLDERS: [&str; 23] = [
+            "user", "username", "you", "me", "name", "yourname", "your-name", "your_name", "youruser", "someone",
+            "server", "host", "hostname", "computer", "disk", "drive", "volume", "usb", "data", "storage", "backup",
+            "app", "myapp",
+        ];
+        const SYSTEM: [&str; 8] = ["etc", "usr", "dev", "proc", "sys", "bin", "run", "path"];
+        let placeholder =
+            name.is_some_and(|name| PLACEHOLDERS.contains(&name.to_lowercase().as_str()));
+        let web = path.starts_with('/') && self.elsewhere.is_match(before);
+        let system = path
+            .strip_prefix("file:///")
+            .and_then(|path| path.split('/').next())
+            .is_some_and(|first| SYSTEM.contains(&first));
+        let everywhere = EVERY_MACHINE.iter().any(|folder| path.starts_with(folder));
+        comment && placeholder || web || system || everywhere || self.asset.is_match(path)
+    }
+}
+
+/// The statement up to a path, with the path's first character.
 fn before_path(line: &str, start: usize) -> &str {
     let end = line[start..].chars().next().map_or(start, |first| start + first.len_utf8());
     let said = &line[..end];
     let from = said.rfind([';', '#']).map_or(0, |at| at + 1);
     &said[from..]
-}
-
-/// Fine where it stands.
-fn is_fine(
-    compiled: &Compiled,
-    before: &str,
-    path: &str,
-    name: Option<&str>,
-    comment: bool,
-) -> bool {
-    const ANYBODY: [&str; 14] = [
-        "user",
-        "username",
-        "you",
-        "me",
-        "name",
-        "yourname",
-        "your-name",
-        "your_name",
-        "youruser",
-        "someone",
-        "server",
-        "host",
-        "hostname",
-        "computer",
-    ];
-    const EVERYWHERE: [&str; 8] = ["etc", "usr", "dev", "proc", "sys", "bin", "run", "path"];
-    // Where Homebrew lives on Linux, on every machine.
-    const HOMEBREW: &str = "/home/linuxbrew/";
-    let anybody = name.is_some_and(|name| ANYBODY.contains(&name.to_lowercase().as_str()));
-    let in_the_web = path.starts_with('/') && compiled.elsewhere.is_match(before);
-    let everywhere = path
-        .strip_prefix("file:///")
-        .and_then(|path| path.split('/').next())
-        .is_some_and(|first| EVERYWHERE.contains(&first));
-    comment && anybody || in_the_web || everywhere || path.starts_with(HOMEBREW)
-}
-
-/// Whether a file is a test, by where it lies and what it is called.
-fn is_test_path(path: &str) -> bool {
-    const FOLDERS: [&str; 13] = [
-        "test",
-        "tests",
-        "__tests__",
-        "spec",
-        "specs",
-        "testdata",
-        "test_data",
-        "test-data",
-        "fixtures",
-        "__fixtures__",
-        "__mocks__",
-        "e2e",
-        "testing",
-    ];
-    let mut parts = path.split(['/', '\\']).rev();
-    let file = parts.next().unwrap_or_default();
-    let stem = file.split('.').next().unwrap_or_default();
-    let middle = file.split('.').skip(1).any(|part| matches!(part, "test" | "spec" | "tests"));
-    parts.any(|folder| FOLDERS.contains(&folder.to_lowercase().as_str()))
-        || (middle && file.matches('.').count() > 1)
-        || matches!(stem, "conftest" | "test" | "tests")
-        || stem.starts_with("test_")
-        || ["_test", "_tests", "_spec", "Test", "Tests", "Spec"]
-            .iter()
-            .any(|end| stem.ends_with(end))
 }
 
 #[cfg(test)]

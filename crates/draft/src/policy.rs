@@ -84,11 +84,14 @@ pub struct VerifyMost {
     pub seconds: u64,
     /// Folders of this machine that it may see.
     pub layers: Vec<String>,
+    /// The virtual environment that it uses where it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
 }
 
 impl Default for VerifyMost {
     fn default() -> VerifyMost {
-        VerifyMost { memory_mb: 2048, seconds: 600, layers: Vec::new() }
+        VerifyMost { memory_mb: 2048, seconds: 600, layers: Vec::new(), python: None }
     }
 }
 

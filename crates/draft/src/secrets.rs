@@ -5,6 +5,9 @@
 //! placeholder is none (`chance`): not because of a word in it, but because little is left without such words.
 //! Keys that providers hand out for tests (`sk_test_`) and hashes of passwords are none either.
 //!
+//! A literal that is assigned to a password is a secret however short it is, unless it is a placeholder, is looked up
+//! in the environment, or stands in a test.
+//!
 //! A line is looked at alone: the body of a private key without its first line is not found.
 
 use std::sync::LazyLock;
@@ -19,6 +22,9 @@ mod named;
 mod rules;
 
 use rules::{Proof, RULES, Rule};
+
+use crate::file_kind::FileKind;
+use crate::pattern::{BadPattern, compile};
 
 /// People leave out the padding and forget bits at the end.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -49,77 +55,95 @@ pub struct Secret {
     pub allowed: bool,
 }
 
-struct Compiled {
+/// Finds secrets in lines.
+#[derive(Debug)]
+pub struct SecretScanner {
+    /// The pattern of each rule.
     each: Vec<Regex>,
     encoded: Regex,
+    named: named::Patterns,
+    chance: chance::Chance,
 }
 
-static COMPILED: LazyLock<Option<Compiled>> = LazyLock::new(|| {
-    let patterns = RULES.iter().map(|rule| rule.pattern);
-    Some(Compiled {
-        each: patterns.map(Regex::new).collect::<Result<_, _>>().ok()?,
-        encoded: Regex::new(r"[A-Za-z0-9+/_-]{24,}={0,2}").ok()?,
-    })
-});
+static SCANNER: LazyLock<Result<SecretScanner, BadPattern>> =
+    LazyLock::new(|| SecretScanner::compile(RULES));
 
 /// The forms that are looked for.
 pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|rule| rule.pattern)
 }
 
-/// The secrets in one line.
-pub fn in_line(line: &str) -> Vec<Secret> {
-    let Some(compiled) = COMPILED.as_ref() else { return Vec::new() };
-    let allowed = line.contains(ALLOWED);
-    let mut found = look(compiled, line, false);
-    // Encoded once: whoever encodes twice means it.
-    for token in compiled.encoded.find_iter(line) {
-        if let Some(text) = decoded(token.as_str()) {
-            found.extend(text.lines().flat_map(|line| look(compiled, line, true)));
-        }
+impl SecretScanner {
+    /// The scanner with all rules.
+    ///
+    /// # Errors
+    /// When a pattern does not compile.
+    pub fn get() -> Result<&'static SecretScanner, BadPattern> {
+        SCANNER.as_ref().map_err(Clone::clone)
     }
-    for secret in &mut found {
-        secret.allowed = allowed;
-    }
-    found
-}
 
-fn look(compiled: &Compiled, line: &str, encoded: bool) -> Vec<Secret> {
-    let mut found: Vec<Secret> = Vec::new();
-    let mut spans: Vec<(usize, usize)> = Vec::new();
-    let mut add = |rule, what, start: usize, end: usize| {
-        // What one rule has found in so many words, a vaguer one need not find again.
-        let known = || spans.iter().any(|(from, to)| start < *to && *from < end);
-        if spans.len() < MOST && !known() {
-            spans.push((start, end));
-            let masked = masked(&line[start..end]);
-            found.push(Secret { rule, what, masked, encoded, allowed: false });
-        }
-    };
-    for (Rule { id, what, proof, .. }, pattern) in RULES.iter().zip(&compiled.each) {
-        for captures in pattern.captures_iter(line) {
-            let Some(value) = captures.get(1).or_else(|| captures.get(0)) else { continue };
-            if proves(*proof, value.as_str()) {
-                add(id, what, value.start(), value.end());
+    fn compile(rules: &[Rule]) -> Result<SecretScanner, BadPattern> {
+        let each = rules.iter().map(|rule| compile(rule.id, rule.pattern));
+        Ok(SecretScanner {
+            each: each.collect::<Result<_, _>>()?,
+            encoded: compile("encoded text", r"[A-Za-z0-9+/_-]{24,}={0,2}")?,
+            named: named::Patterns::compile()?,
+            chance: chance::Chance::compile()?,
+        })
+    }
+
+    /// The secrets in one line of a file of this kind.
+    pub fn in_line(&self, line: &str, kind: FileKind) -> Vec<Secret> {
+        let allowed = line.contains(ALLOWED);
+        let mut found = self.look(line, kind, false);
+        // Encoded once: a second encoding is no accident.
+        for token in self.encoded.find_iter(line) {
+            if let Some(text) = decoded(token.as_str()) {
+                found.extend(text.lines().flat_map(|line| self.look(line, kind, true)));
             }
         }
+        for secret in &mut found {
+            secret.allowed = allowed;
+        }
+        found
     }
-    for value in named::values(line) {
-        let rule = if value.quoted { "assigned-secret" } else { "assigned-secret-bare" };
-        add(rule, "a secret that is assigned", value.start, value.end);
-    }
-    found
-}
 
-fn proves(proof: Proof, text: &str) -> bool {
-    match proof {
-        Proof::Words => true,
-        Proof::Form => match decoded(text).as_deref().and_then(|text| text.split_once(':')) {
-            // A user and a password, as headers have them.
-            Some((_, password)) => chance::is_password(password),
-            None => chance::fills_a_form(text),
-        },
-        Proof::Picked => chance::is_password(text),
+    fn look(&self, line: &str, kind: FileKind, encoded: bool) -> Vec<Secret> {
+        let mut found: Vec<Secret> = Vec::new();
+        let mut spans: Vec<(usize, usize)> = Vec::new();
+        let mut add = |rule, what, start: usize, end: usize| {
+            // A vaguer rule need not report again what a more precise one has found.
+            let known = || spans.iter().any(|(from, to)| start < *to && *from < end);
+            if spans.len() < MOST && !known() {
+                spans.push((start, end));
+                let masked = masked(&line[start..end]);
+                found.push(Secret { rule, what, masked, encoded, allowed: false });
+            }
+        };
+        for (Rule { id, what, proof, .. }, pattern) in RULES.iter().zip(&self.each) {
+            for captures in pattern.captures_iter(line) {
+                let Some(value) = captures.get(1).or_else(|| captures.get(0)) else { continue };
+                if self.proves(*proof, value.as_str()) {
+                    add(id, what, value.start(), value.end());
+                }
+            }
+        }
+        for value in self.named.values(line, kind, &self.chance) {
+            add(value.rule, "a secret that is assigned", value.start, value.end);
+        }
+        found
+    }
+
+    fn proves(&self, proof: Proof, text: &str) -> bool {
+        match proof {
+            Proof::Words => true,
+            Proof::Form => match decoded(text).as_deref().and_then(|text| text.split_once(':')) {
+                // A user and a password, as headers have them.
+                Some((_, password)) => self.chance.is_password(password),
+                None => self.chance.fills_a_form(text),
+            },
+            Proof::Picked => self.chance.is_password(text),
+        }
     }
 }
 
@@ -142,6 +166,10 @@ mod tests {
 
     use super::*;
 
+    fn in_line(line: &str) -> Vec<Secret> {
+        SecretScanner::get().unwrap().in_line(line, FileKind::Code)
+    }
+
     fn rules(line: &str) -> Vec<&'static str> {
         in_line(line).into_iter().map(|secret| secret.rule).collect()
     }
@@ -153,13 +181,19 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_can_be_compiled_and_there_are_enough() {
-        assert!(COMPILED.is_some());
+    fn every_rule_compiles_and_has_its_own_id() {
+        assert!(SecretScanner::get().is_ok());
         assert!(RULES.len() >= 80, "{}", RULES.len());
         let mut ids: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), RULES.len());
+    }
+
+    #[test]
+    fn scanner_with_a_broken_rule_is_an_error() {
+        let broken = Rule { id: "odd", what: "a key", pattern: "key(", proof: Proof::Words };
+        assert_eq!(SecretScanner::compile(&[broken]).unwrap_err().name, "odd");
     }
 
     #[test]

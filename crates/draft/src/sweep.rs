@@ -7,8 +7,12 @@ use assize_types::Fingerprint;
 use serde::Serialize;
 
 use crate::book::{OpenDraft, Stage, Step, Submission};
-use crate::carry_out::STAGING;
+use crate::carry_out::{Ruling, STAGING};
+use crate::decide::being_verified;
 use crate::desk::{Desk, DeskError, Held, file};
+use crate::folder::DRAFTS;
+use crate::gate::{Effect, Verdict};
+use crate::policy::Review;
 use crate::task::TaskId;
 
 /// What was put away.
@@ -46,6 +50,59 @@ impl Desk {
         }
         held.clear_leftovers()?;
         Ok(cleared)
+    }
+}
+
+/// What emptying the drafts folder deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Emptied {
+    /// Submissions that waited for a decision and are rejected now.
+    pub rejected: usize,
+    /// Drafts that were never submitted.
+    pub drafts: usize,
+    /// Other files in the folder.
+    pub files: usize,
+}
+
+impl Desk {
+    /// Empties the drafts folder: rejects every submission that waits, and deletes every draft and every other file.
+    /// What was decided before stays in the log and can be undone.
+    ///
+    /// # Errors
+    /// When a submission is being verified, or a file cannot be deleted.
+    pub async fn empty(&self, by: &str) -> Result<Emptied, DeskError> {
+        let mut held = self.hold().await?;
+        let waits = |s: &&Submission| matches!(s.stage, Stage::Submitted | Stage::Escalated);
+        let waiting: Vec<Submission> =
+            held.book().submissions.values().filter(waits).cloned().collect();
+        let rights = waiting.iter().map(|submission| {
+            self.right_to_decide(submission.id)?.ok_or_else(|| being_verified(submission.id))
+        });
+        // All of them before anything is deleted.
+        let _rights = rights.collect::<Result<Vec<_>, _>>()?;
+        for submission in &waiting {
+            let reason =
+                submission.reason(Effect::Reject, "person", "the drafts folder was emptied");
+            let ruling = Ruling {
+                verdict: Verdict::Rejected,
+                reasons: vec![reason],
+                policy: submission.policy,
+                review: Review::Escalated,
+                verified: submission.verified.clone(),
+                told: false,
+            };
+            held.settle(by, submission, ruling).await?;
+        }
+        let open: Vec<OpenDraft> = held.book().drafts.values().cloned().collect();
+        for OpenDraft { name, task, .. } in &open {
+            held.note(by, Step::Expired { draft: name.clone(), task: task.clone() }).await?;
+            held.drafts.remove(name).map_err(file(name))?;
+        }
+        let left = held.drafts.names().map_err(file(DRAFTS))?;
+        for name in &left {
+            held.drafts.discard(name).map_err(file(name))?;
+        }
+        Ok(Emptied { rejected: waiting.len(), drafts: open.len(), files: left.len() })
     }
 }
 

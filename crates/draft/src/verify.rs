@@ -79,6 +79,7 @@ impl Desk {
         if let Some(layer) = how.layers.iter().find(|layer| !Path::new(layer).is_dir()) {
             return Err(NotVerified(format!("it needs the folder `{layer}`, which is not there")));
         }
+        let how = &Verify { python: self.python(how, policy)?, ..how.clone() };
         let verifier = self.options.verifier.clone();
         let verifier =
             verifier.ok_or_else(|| NotVerified("there is no sandbox here".to_owned()))?;
@@ -104,6 +105,30 @@ impl Desk {
         let copied = tokio::task::spawn_blocking(move || copying.copy()).await;
         let copy = copied.map_err(|error| failed(&error))??;
         verifier.verify(how, copy.path()).await
+    }
+}
+
+impl Desk {
+    /// The virtual environment of a verification, as a full path. A contract may name one in the workspace, or one that
+    /// the settings name.
+    fn python(&self, how: &Verify, policy: &Policy) -> Result<Option<String>, NotVerified> {
+        let most = &policy.verify_most;
+        let Some(named) = how.python.as_ref().or(most.python.as_ref()) else { return Ok(None) };
+        let full = |path: &str| self.workspace.path().join(path);
+        let folder = full(named).canonicalize().map_err(|error| {
+            NotVerified(format!("it needs the virtual environment `{named}`: {error}"))
+        })?;
+        let allowed =
+            most.python.iter().chain(&most.layers).filter_map(|p| full(p).canonicalize().ok());
+        let inside =
+            self.workspace.path().canonicalize().is_ok_and(|root| folder.starts_with(root));
+        if !inside && !allowed.into_iter().any(|allowed| folder.starts_with(allowed)) {
+            return Err(NotVerified(format!(
+                "it needs the virtual environment `{named}`, which is outside the workspace and not allowed \
+                 (setting `draft.verify_python`)"
+            )));
+        }
+        Ok(Some(folder.to_string_lossy().into_owned()))
     }
 }
 

@@ -149,7 +149,7 @@ impl Interpreter {
 
 /// What an installed program is made of: itself, and the libraries beside it. Never all that is
 /// around it, which may be somebody's home.
-fn pieces_of(program: &Path) -> Vec<PathBuf> {
+pub(crate) fn pieces_of(program: &Path) -> Vec<PathBuf> {
     // Everything in such a store refers to everything else in it.
     for store in ["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"] {
         if program.starts_with(store) {
@@ -165,16 +165,16 @@ fn pieces_of(program: &Path) -> Vec<PathBuf> {
     pieces
 }
 
-fn is_system(folder: &Path) -> bool {
+pub(crate) fn is_system(folder: &Path) -> bool {
     SYSTEM.iter().any(|system| folder.starts_with(system))
 }
 
-fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-fn is_script(path: &Path) -> bool {
+pub(crate) fn is_script(path: &Path) -> bool {
     let mut start = [0; 2];
     std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
         && &start == b"#!"

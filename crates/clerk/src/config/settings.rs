@@ -472,6 +472,12 @@ pub fn all() -> Vec<Setting> {
             .default("600")
             .tighten(),
         Setting::new(
+            "draft.verify_python",
+            Kind::Text,
+            "virtual environment for the verification, such as .venv (default: the active one)",
+        )
+        .trusted(),
+        Setting::new(
             "draft.verify_layers",
             Kind::Text,
             "folders of this machine that it may see, such as a toolchain",

@@ -84,7 +84,8 @@ fn completed(entry: &AuditEntry) -> Option<Completed> {
 pub fn about(mut entries: Vec<AuditEntry>, task: Option<&str>, refused: bool) -> Vec<AuditEntry> {
     let of_task = |entry: &AuditEntry| task.is_none_or(|task| entry.detail["task"] == task);
     let submitted = entries.iter().filter(|entry| entry.action == "submitted" && of_task(entry));
-    let submissions: Vec<u64> = submitted.map(|entry| entry.id).collect();
+    let submissions: Vec<u64> =
+        submitted.filter_map(|entry| entry.detail["submission"].as_u64()).collect();
     entries.retain(|entry| {
         let of_submission = entry.detail["submission"].as_u64();
         let concerns = of_task(entry) || of_submission.is_some_and(|id| submissions.contains(&id));

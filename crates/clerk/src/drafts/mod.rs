@@ -52,6 +52,7 @@ pub fn policy(config: &Config) -> Result<Policy, Failure> {
                 .map_or(most.memory_mb, |bytes| bytes >> 20),
             seconds: config.whole("draft.verify_seconds").unwrap_or(most.seconds),
             layers: listed(config, "draft.verify_layers"),
+            python: config.text("draft.verify_python").map(str::to_owned),
         },
         ..usual
     };
@@ -99,7 +100,7 @@ impl From<DeskError> for Failure {
             error => error,
         };
         let kind = match &error {
-            DeskError::Store(_) => FailureKind::Environment,
+            DeskError::Store(_) | DeskError::Scanner(_) => FailureKind::Environment,
             DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
             DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
             DeskError::File { .. } | DeskError::Unfinished(_) => FailureKind::Environment,

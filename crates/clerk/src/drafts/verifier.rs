@@ -5,10 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_draft::{NotVerified, Verified, Verifier, Verify};
-use assize_sandbox::{Command, Layer, Limits, Spec};
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{
+    Command, Isolation, Language, Layer, Limits, Manager, Sandbox, SandboxError, Spec,
+    VirtualEnvironment, Wanted,
+};
 use async_trait::async_trait;
 
 use crate::config::{Config, Surroundings};
+use crate::failure::Failure;
 use crate::walls;
 
 /// The most that it may print, and how much of its end is kept.
@@ -19,7 +24,9 @@ const KEPT: usize = 8 << 10;
 const NOT_THERE: [i32; 2] = [126, 127];
 
 /// Copies the workspace to where it can be written to, and runs the command there.
-const SCRIPT: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/workspace/ && \
+const SCRIPT: &str = "if [ -n \"$INTERPRETER\" ] && ! command -v \"$INTERPRETER\" >/dev/null; then \
+    echo \"$INTERPRETER of the virtual environment is not in this sandbox; use --isolation jail\"; exit 127; fi; \
+    mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/workspace/ && \
     cd /tmp/workspace && exec /bin/sh -c \"$VERIFY\" 2>&1";
 
 /// Runs commands in the sandbox that the settings ask for.
@@ -34,6 +41,54 @@ impl InSandbox {
     }
 }
 
+impl InSandbox {
+    /// The virtual environment that is asked for, or the active one.
+    fn python(&self, how: &Verify) -> Result<Option<VirtualEnvironment>, NotVerified> {
+        let active = self.around.environment.get("VIRTUAL_ENV").filter(|path| !path.is_empty());
+        let Some(path) = how.python.as_ref().or(active) else { return Ok(None) };
+        let python = VirtualEnvironment::read(Path::new(path)).map_err(NotVerified)?;
+        // A repository may bring an environment that leads to any program and the folders around it.
+        let own = || {
+            let found = walls::interpreter(Language::Python, &self.config, &self.around).ok();
+            found.and_then(|found| found.program.canonicalize().ok())
+        };
+        if python.has_system_interpreter() || own().as_ref() == Some(&python.base) {
+            return Ok(Some(python));
+        }
+        Err(NotVerified(format!(
+            "the virtual environment `{path}` was made with `{}`, which is neither the system's Python nor the one in \
+             PATH (setting `sandbox.python` names another)",
+            python.base.display()
+        )))
+    }
+
+    /// A sandbox of the kind that the settings ask for; a jail has the interpreter of the virtual environment.
+    async fn make(
+        &self,
+        spec: &Spec,
+        python: Option<&VirtualEnvironment>,
+    ) -> Result<(Manager, Sandbox), NotVerified> {
+        let failed = |failure: Failure| NotVerified(failure.message().to_owned());
+        let jail = matches!(
+            walls::wanted(&self.config).map_err(failed)?,
+            Wanted::Auto | Wanted::Exactly(Isolation::Jail)
+        );
+        if let Some(python) = python.filter(|_| jail) {
+            self.config.refuse_withheld().map_err(failed)?;
+            let backend = Arc::new(Jail::new(vec![python.interpreter()]));
+            let manager =
+                walls::manager(&self.config, &self.around, backend).await.map_err(failed)?;
+            match manager.make(spec.clone()).await {
+                Ok(sandbox) => return Ok((manager, sandbox)),
+                Err(SandboxError::Unavailable { .. }) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        let made = walls::make(&self.config, &self.around, &[], spec).await;
+        made.map(|(manager, sandbox, _)| (manager, sandbox)).map_err(failed)
+    }
+}
+
 #[async_trait]
 impl Verifier for InSandbox {
     async fn verify(&self, how: &Verify, copy: &Path) -> Result<Verified, NotVerified> {
@@ -44,16 +99,17 @@ impl Verifier for InSandbox {
             })
         };
         let workspace = layer(copy)?;
+        let python = self.python(how)?;
+        let packages = python.as_ref().map(|python| layer(&python.folder)).transpose()?;
         let others: Vec<Layer> =
             how.layers.iter().map(|folder| layer(Path::new(folder))).collect::<Result<_, _>>()?;
         let memory = how.memory_mb << 20;
         let wall = Duration::from_secs(how.seconds);
         let limits =
             Limits { memory, wall, disk: memory, output: OUTPUT, ..walls::limits(&self.config) };
-        let layers = std::iter::once(&workspace).chain(&others).cloned().collect();
+        let layers = std::iter::once(&workspace).chain(&others).chain(&packages).cloned().collect();
         let spec = Spec { limits, layers, ..Spec::default() };
-        let made = walls::make(&self.config, &self.around, &[], &spec).await;
-        let (_manager, sandbox, _) = made.map_err(|failure| failed(&failure.message()))?;
+        let (_manager, sandbox) = self.make(&spec, python.as_ref()).await?;
         let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
         let mut command = Command::new("/bin/sh")
             .args(["-c", SCRIPT])
@@ -64,6 +120,22 @@ impl Verifier for InSandbox {
         for (index, layer) in others.iter().enumerate() {
             path = format!("{}/bin:{path}", layer.at);
             command = command.env(format!("LAYER{}", index + 1), &layer.at);
+        }
+        if let (Some(python), Some(packages)) = (&python, &packages) {
+            command = match sandbox.isolation() {
+                // It is where it is outside, with its interpreter.
+                Isolation::Jail => {
+                    path = format!("{}/bin:{path}", python.folder.display());
+                    command.env("VIRTUAL_ENV", python.folder.to_string_lossy())
+                }
+                // The sandbox has an interpreter of its own, which must be of the same version.
+                Isolation::Docker | Isolation::Microvm => {
+                    command.env("INTERPRETER", &python.version).env(
+                        "PYTHONPATH",
+                        format!("{}/lib/{}/site-packages", packages.at, python.version),
+                    )
+                }
+            };
         }
         let begun = Instant::now();
         let ran = async { sandbox.exec(command.env("PATH", path)).await?.finish().await };

@@ -101,6 +101,12 @@ pub(crate) enum DraftsCommand {
         /// Older than this, such as 7d; by the setting `draft.keep_days` if not given
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         older_than: Option<std::time::Duration>,
+        /// Empty the drafts folder: delete all drafts, and reject what waits for a decision
+        #[arg(long, conflicts_with = "older_than")]
+        all: bool,
+        /// With --all: do not ask for confirmation
+        #[arg(long, requires = "all")]
+        yes: bool,
         /// Print as JSON
         #[arg(long)]
         json: bool,

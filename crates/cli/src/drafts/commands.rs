@@ -3,7 +3,9 @@
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 
-use assize_draft::{Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Workspace};
+use assize_draft::{
+    Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Stage, Workspace,
+};
 use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
@@ -52,7 +54,11 @@ pub(crate) async fn run(
             let unified = Diff::unified(&draft.path, &base, &text);
             show::diff(&unified).iter().try_for_each(|line| out_line(line))
         }
-        DraftsCommand::Clean { workspace, older_than, json } => {
+        DraftsCommand::Clean { workspace, all: true, yes, json, .. } => {
+            let desk = desk_to_use(&workspace, config, around).await?;
+            empty(&desk, &person(around), yes, json).await
+        }
+        DraftsCommand::Clean { workspace, older_than, json, .. } => {
             let desk = desk_to_use(&workspace, config, around).await?;
             let keep = older_than.unwrap_or_else(|| keep(config));
             let cleared = desk.sweep(&person(around), show::now(), keep).await?;
@@ -76,6 +82,31 @@ pub(crate) async fn run(
     }
 }
 
+/// Empties the drafts folder once the user has confirmed it.
+async fn empty(desk: &Desk, by: &str, yes: bool, json: bool) -> Result<(), Failure> {
+    let book = desk.book().await?;
+    let waiting = book.submissions.values();
+    let waiting =
+        waiting.filter(|s| matches!(s.stage, Stage::Submitted | Stage::Escalated)).count();
+    let question = format!(
+        "Delete all {} open drafts in `{}` and reject {waiting} waiting submissions? [y/N]",
+        book.drafts.len(),
+        desk.workspace().join(HANDOFF).join(DRAFTS).display()
+    );
+    if !yes && !confirmed(&terminal::harmless(&question), Default::No) {
+        return Err(Failure::new(FailureKind::Usage, "nothing was deleted: not confirmed")
+            .hint("`assize drafts clean --all --yes` does not ask"));
+    }
+    let emptied = desk.empty(by).await?;
+    if json {
+        return out_json(&json!(emptied));
+    }
+    out_line(&format!(
+        "emptied the drafts folder: {} waiting submissions rejected, {} open drafts and {} other files deleted",
+        emptied.rejected, emptied.drafts, emptied.files
+    ))
+}
+
 async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Failure> {
     let changed = desk.switch(&person(around), on).await?;
     let state = if on { "on" } else { "off" };
@@ -83,7 +114,19 @@ async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Fail
     say(&match changed {
         true => format!("the draft tools are {state} in `{folder}`"),
         false => format!("the draft tools were {state} already in `{folder}`"),
-    })
+    })?;
+    if !on {
+        note(
+            "hint: `assize work --mode text` still proposes patches; `assize gate accept` applies them",
+        );
+        return Ok(());
+    }
+    let book = desk.book().await?;
+    let waiting = book.submissions.values().filter(|s| s.stage == Stage::Escalated).count();
+    if waiting > 0 {
+        note(&format!("{waiting} submissions still wait for your decision: `assize gate ls`"));
+    }
+    Ok(())
 }
 
 /// The desk, where there is anything to see.
@@ -183,12 +226,8 @@ fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
         return out_line("`.gitignore` leaves them out already");
     }
     let ignore = folder.join(IGNORE);
-    if !yes
-        && !agreed(&terminal::harmless(&format!(
-            "Add `{IGNORED}` to `{}`? [Y/n]",
-            ignore.display()
-        )))
-    {
+    let question = format!("Add `{IGNORED}` to `{}`? [Y/n]", ignore.display());
+    if !yes && !confirmed(&terminal::harmless(&question), Default::Yes) {
         note("hint: `assize drafts init --yes` adds `/_handoff/*` to `.gitignore`");
         return Ok(());
     }
@@ -203,14 +242,22 @@ fn say(text: &str) -> Result<(), Failure> {
     out_line(&terminal::harmless(text))
 }
 
-/// Whether somebody is there and says yes, or says nothing at all.
-fn agreed(question: &str) -> bool {
+/// The answer that an empty line stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Default {
+    Yes,
+    No,
+}
+
+/// Asks on the terminal; without one, the answer is no.
+fn confirmed(question: &str, default: Default) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;
     }
     note(question);
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line);
-    read.is_ok_and(|bytes| bytes > 0)
-        && matches!(line.trim().to_lowercase().as_str(), "" | "y" | "yes")
+    let answer = line.trim().to_lowercase();
+    let yes = matches!(answer.as_str(), "y" | "yes");
+    read.is_ok_and(|bytes| bytes > 0) && (yes || answer.is_empty() && default == Default::Yes)
 }

@@ -23,16 +23,16 @@ pub(crate) async fn run(
             list(&book, all, json)
         }
         GateCommand::Show { submission, workspace, json } => {
-            let id = number(&submission)?;
-            let desk = desk_to_see(&workspace, config, around).await?.ok_or_else(|| no_such(id))?;
+            let unknown = || no_such(&submission);
+            let desk = desk_to_see(&workspace, config, around).await?.ok_or_else(unknown)?;
             let book = desk.book().await?;
-            let submission = book.submissions.get(&id).ok_or_else(|| no_such(id))?;
+            let submission = book.submission_named(&submission).ok_or_else(unknown)?;
             if json { out_json(&as_json(&desk, submission)) } else { shown(&desk, submission) }
         }
         GateCommand::Accept { submissions, workspace, force } => {
             let desk = desk_to_use(&workspace, config, around).await?;
             let force = if force { Force::Yes } else { Force::No };
-            for id in numbers(&submissions)? {
+            for id in numbers(&desk, &submissions).await? {
                 desk.accept(&person(around), id, force).await.map_err(|error| {
                     let hint = matches!(error, DeskError::Conflict(_)).then(|| {
                         format!(
@@ -48,7 +48,7 @@ pub(crate) async fn run(
         }
         GateCommand::Reject { submissions, workspace, reason } => {
             let desk = desk_to_use(&workspace, config, around).await?;
-            for id in numbers(&submissions)? {
+            for id in numbers(&desk, &submissions).await? {
                 desk.reject(&person(around), id, &reason).await.map_err(|e| with_hint(e, None))?;
                 done(&desk, id, "rejected").await?;
             }
@@ -56,7 +56,7 @@ pub(crate) async fn run(
         }
         GateCommand::Undo { submissions, workspace } => {
             let desk = desk_to_use(&workspace, config, around).await?;
-            for id in numbers(&submissions)? {
+            for id in numbers(&desk, &submissions).await? {
                 desk.undo(&person(around), id).await.map_err(|error| {
                     let hint = matches!(error, DeskError::Conflict(_)).then(|| {
                         format!("it was not undone; `assize gate show {id}` shows what was applied")
@@ -70,9 +70,11 @@ pub(crate) async fn run(
     }
 }
 
-/// The numbers that are meant, all of them looked at before anything is done.
-fn numbers(texts: &[String]) -> Result<Vec<u64>, Failure> {
-    texts.iter().map(|text| number(text)).collect()
+/// The numbers of the named submissions, all of them checked before any is decided.
+async fn numbers(desk: &Desk, names: &[String]) -> Result<Vec<u64>, Failure> {
+    let book = desk.book().await?;
+    let number = |name: &String| book.submission_named(name).map(|submission| submission.id);
+    names.iter().map(|name| number(name).ok_or_else(|| no_such(name))).collect()
 }
 
 fn with_hint(error: DeskError, hint: Option<String>) -> Failure {
@@ -83,18 +85,10 @@ fn with_hint(error: DeskError, hint: Option<String>) -> Failure {
     }
 }
 
-/// The number of a submission: `12`, or `msg_12` as workers are told.
-fn number(text: &str) -> Result<u64, Failure> {
-    let digits = text.strip_prefix("msg_").unwrap_or(text);
-    digits.parse().map_err(|_| {
-        let message = format!("`{}` is no number of a submission", terminal::harmless(text));
-        Failure::new(FailureKind::Usage, message).hint("`assize gate ls` shows them")
-    })
-}
-
-fn no_such(id: u64) -> Failure {
-    Failure::new(FailureKind::Usage, format!("there is no submission {id} in this workspace"))
-        .hint("`assize gate ls --all` shows those there are; `--workspace` names another folder")
+fn no_such(name: &str) -> Failure {
+    let message = format!("no submission `{}` in this workspace", terminal::harmless(name));
+    Failure::new(FailureKind::Usage, message)
+        .hint("`assize gate ls --all` lists all submissions; `--workspace` names another folder")
 }
 
 async fn done(desk: &Desk, id: u64, what: &str) -> Result<(), Failure> {

@@ -159,6 +159,9 @@ async fn files(
     if let Some(folder) = out {
         artifacts::check_folder(folder)?;
     }
+    if run.kind == assize_clerk::work::KIND {
+        return patch(store, run, out, json).await;
+    }
     let left = reading::left(&assize_code::history(&store.records(&run.id).await?));
     let described: Vec<(String, u64)> =
         left.iter().map(|file| (file.name.clone(), file.bytes)).collect();
@@ -185,6 +188,42 @@ async fn files(
             Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
         }
     }
+}
+
+/// What a worker without tools proposed and a reviewer decides on.
+pub(crate) async fn proposed_patch(
+    store: &dyn Store,
+    run: &Run,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let artifacts = store.artifacts(&run.id).await?;
+    match artifacts.iter().find(|artifact| artifact.name == assize_clerk::work::PATCH) {
+        Some(artifact) => Ok(Some(store.artifact(artifact.id).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The proposed patch of a worker, as a file.
+async fn patch(
+    store: &dyn Store,
+    run: &Run,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    let name = assize_clerk::work::PATCH;
+    let Some(bytes) = proposed_patch(store, run).await? else {
+        note("the run has no proposed patch");
+        return if json { out_json(&json!({"run": run.id, "files": []})) } else { Ok(()) };
+    };
+    let files = vec![(name.to_owned(), bytes.len() as u64)];
+    if let Some(folder) = out {
+        artifacts::check_folder(folder)?;
+        write_new(&folder.join(name), &String::from_utf8_lossy(&bytes))?;
+    }
+    if json {
+        let file = json!({"name": name, "bytes": bytes.len()});
+        return out_json(&json!({"run": run.id, "files": [file]}));
+    }
+    sessions::lines(&files).iter().try_for_each(|line| out_line(line))
 }
 
 /// The documents of a consultation, with its report.

@@ -47,6 +47,9 @@ pub(super) async fn show(
         if run.kind == "run" && run.result.is_none() {
             value["history"] = json!(assize_code::history(&records));
         }
+        if let Some(patch) = super::proposed_patch(store, &run).await? {
+            value["proposed_patch"] = json!(String::from_utf8_lossy(&patch));
+        }
         if events {
             value["events"] = json!(told);
         }
@@ -81,7 +84,13 @@ pub(super) async fn show(
         "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
         "eval" => show_eval(&run)?,
         "consult" => show_consult(&run, &records, transcripts)?,
-        "work" => show_work(&run, &records, transcripts)?,
+        "work" => {
+            show_work(&run, &records, transcripts)?;
+            if let Some(patch) = super::proposed_patch(store, &run).await? {
+                let lines = crate::drafts::show::diff(&String::from_utf8_lossy(&patch));
+                lines.iter().try_for_each(|line| out_line(line))?;
+            }
+        }
         _ => {}
     }
     for event in told {

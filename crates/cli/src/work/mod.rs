@@ -114,6 +114,8 @@ impl Sitting<'_> {
             note(&paint(DIM, format!("[{REHEARSAL_LABEL}]")));
         }
         show::worked(worked).iter().try_for_each(|line| out_line(line))?;
+        let patch = self.trial.proposed_patch.as_deref().unwrap_or_default();
+        drafts::show::diff(patch).iter().try_for_each(|line| out_line(line))?;
         if !self.args.quiet {
             show::how_to_go_on(worked, &self.trial.input.work).iter().for_each(|line| note(line));
             let totals = self.trial.gateway.ledger().totals();
@@ -133,6 +135,9 @@ impl Sitting<'_> {
         shown["provider"] = json!(self.trial.input.provider);
         shown["model"] = json!(self.trial.input.model);
         shown["cost_usd"] = dollars(worked.spent.cost);
+        if let Some(patch) = &self.trial.proposed_patch {
+            shown["proposed_patch"] = json!(patch);
+        }
         if worked.spent.rehearsal {
             shown["label"] = json!(REHEARSAL_LABEL);
         }

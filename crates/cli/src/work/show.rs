@@ -19,7 +19,7 @@ pub(crate) fn worked(worked: &Worked) -> Vec<String> {
             "rejected" => BAD,
             _ => WARN,
         };
-        let number = handed.message_id.trim_start_matches("msg_");
+        let number = handed.submission;
         let files = harmless(&handed.files.join(", "));
         lines.push(format!("{} {number}: {files}", paint(style, harmless(&handed.verdict))));
         lines.extend(show::reasons(&handed.reasons));
@@ -77,7 +77,7 @@ fn told(value: &Value) -> String {
 pub(super) fn how_to_go_on(worked: &Worked, work: &Work) -> Vec<String> {
     let number = |verdict: &str| {
         let last = worked.submissions.iter().rev().find(|handed| handed.verdict == verdict);
-        last.map(|handed| handed.message_id.trim_start_matches("msg_").to_owned())
+        last.map(|handed| handed.submission)
     };
     let mut lines = Vec::new();
     if worked.limit_reached {

@@ -25,7 +25,7 @@ impl Home {
 }
 
 /// A client that speaks the protocol word for word.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -33,7 +33,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(home: &Home, more: &[&str]) -> Client {
+    pub(crate) fn start(home: &Home, more: &[&str]) -> Client {
         let args = [&["mcp", "--workspace", "."][..], more].concat();
         let mut child = home.command(&args).stdin(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
@@ -76,7 +76,7 @@ impl Client {
     }
 
     /// What a tool answers.
-    fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, String> {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, String> {
         let result = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
         let text = result["content"][0]["text"].as_str().unwrap().to_owned();
         if result["isError"] == true {
@@ -87,7 +87,7 @@ impl Client {
         Ok(result["structuredContent"].clone())
     }
 
-    fn propose(&mut self, path: &str, task: &str, content: &str) -> Value {
+    pub(crate) fn propose(&mut self, path: &str, task: &str, content: &str) -> Value {
         let asked = json!({"source_path": path, "task_id": task});
         let draft = self.call("ollama_request_draft", asked).unwrap()["draft_path"].clone();
         let written = json!({"draft_path": draft, "content": content});
@@ -97,7 +97,7 @@ impl Client {
         self.call("ollama_submit_draft", submit).unwrap()
     }
 
-    fn end(mut self) -> Ran {
+    pub(crate) fn end(mut self) -> Ran {
         drop(self.input.take());
         let output = self.child.wait_with_output().unwrap();
         Ran {
@@ -129,7 +129,7 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
     let waiting = client.propose(".github/workflows/ci.yml", "t2", "on: push\n");
     assert_eq!(waiting["verdict"], "escalated", "{waiting}");
     assert_eq!(waiting["reasons"][0]["rule"], "protected");
-    let number = waiting["message_id"].as_str().unwrap().strip_prefix("msg_").unwrap().to_owned();
+    let number = waiting["submission"].to_string();
 
     // From other processes, while the first goes on.
     let listed = home.run(&["gate", "ls"]);
@@ -147,7 +147,8 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
     // The worker hears of it with its next call.
     let next = client.call("ollama_request_draft", json!({"source_path": "x.py", "task_id": "t2"}));
     assert_eq!(next.unwrap()["messages"][0]["kind"], "DRAFT_ACCEPTED");
-    let undone = home.run(&["gate", "undo", &format!("msg_{number}")]);
+    let message = waiting["message_id"].as_str().unwrap();
+    let undone = home.run(&["gate", "undo", message]);
     assert_eq!(undone.code, 0, "{}", undone.err);
     assert!(!home.work().join(".github/workflows/ci.yml").exists());
     let twice = home.run(&["gate", "undo", &number]);
@@ -298,9 +299,9 @@ fn what_cannot_be_used_is_told() {
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("there is no folder"), "{}", ran.err);
     for (args, code, why) in [
-        (&["gate", "accept", "x"][..], 2, "is no number of a submission"),
-        (&["gate", "accept", "99"], 2, "there is no submission 99"),
-        (&["gate", "show", "99"], 2, "there is no submission 99"),
+        (&["gate", "accept", "x"][..], 2, "no submission `x` in this workspace"),
+        (&["gate", "accept", "99"], 2, "no submission `99` in this workspace"),
+        (&["gate", "show", "99"], 2, "no submission `99` in this workspace"),
         (&["drafts", "show", "x"], 2, "there is no open draft"),
         (&["audit", "verify", "--since", "x"], 2, "`since` is the head"),
         (&["mcp", "--review", "sometimes"], 2, "invalid value"),

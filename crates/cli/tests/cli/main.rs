@@ -13,12 +13,14 @@ mod files;
 mod killed;
 mod machines;
 mod readme;
+mod rollback;
 mod run;
 mod runs;
 mod sandboxes;
 mod serve;
 mod settings;
 mod trust;
+mod verify_python;
 mod walls;
 mod work;
 

@@ -1,34 +1,126 @@
-//! Whether a text came about by chance, was picked by somebody, or only stands where a secret will.
-
-use std::sync::LazyLock;
+//! Whether a text was generated at random, chosen by a person, or only stands where a secret will.
 
 use regex::Regex;
 
-/// The words of placeholders, and of passwords that everybody knows. One of them in a text says nothing: what
-/// counts is what is left without them.
-static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?ix) examples? | sample | dummy | placeholder | change | redacted | filtered | hidden | masked | fake
-          | todo | fixme | x{4,} | \*{3,} | \.{3,} | …+ | •+ | testing | tests? | mock | stub | invalid | wrong | valid
-          | your | insert | replace | enter | here | this | secret | passwords? | passwort | passwd | passphrase | pass
-          | tokens? | keys? | apikey | api | value | usernames? | user | admin | root | postgres | mysql | guest
-          | default | demo | foo | bar | baz | qux | abcdef | abc | 0*123\d* | 321 | super | long | random | string
-          | production | develop(?:ment)? | local(?:host)? | not | real | access | client | jwt | private | hunter2
-          | letmein | qwerty | minio | none | null | undefined | with | goes | please | some | auth | bearer | basic",
-    )
-    .ok()
-});
+use crate::pattern::{BadPattern, compile};
 
-/// What nobody writes for a secret itself: a variable, a field of a template, a part of a program.
-static STAND_IN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?x) ^[<\[].*[>\]]$ | ^[$%{:),;\]] | \$[({] | \{\{ | \}\} | ^\{?[\w.]*\}$ | EXAMPLE(?:KEY)?$
-          | ^(?:[srp]k_test|pk_live)_ | \(\? | \[\^ | \\[dwsrnt] | :// | %3A%2F%2F | \bsha(?:1|256|384|512)[:-]
-          | ^\.{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$ | ^[A-Za-z_]\w*\(
-          | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w",
-    )
-    .ok()
-});
+/// Words of placeholders and of well-known passwords. One of them in a text proves nothing: what counts is what is
+/// left without them.
+const WORDS: &str = r"(?ix) examples? | sample | dummy | placeholder | change | redacted | filtered | hidden | masked | fake
+    | todo | fixme | x{4,} | \*{3,} | \.{3,} | …+ | •+ | testing | tests? | mock | stub | invalid | wrong | valid
+    | your | insert | replace | enter | here | this | secret | passwords? | passwort | passwd | passphrase | pass
+    | tokens? | keys? | apikey | api | value | usernames? | user | admin | root | postgres | mysql | guest
+    | default | demo | foo | bar | baz | qux | abcdef | abc | 0*123\d* | 321 | super | long | random | string
+    | production | develop(?:ment)? | local(?:host)? | not | real | access | client | jwt | private | hunter2
+    | letmein | qwerty | minio | none | null | undefined | with | goes | please | some | auth | bearer | basic";
+
+/// Stand-ins for a secret: a variable, a field of a template, a part of a program.
+const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | ^[$%{:),;\]] | \$[({] | \{\{ | \}\} | ^\{?[\w.]*\}$ | EXAMPLE(?:KEY)?$
+    | ^(?:[srp]k_test|pk_live)_ | \(\? | \[\^ | \\[dwsrnt] | :// | %3A%2F%2F | \bsha(?:1|256|384|512)[:-]
+    | ^\.{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$ | ^[A-Za-z_]\w*\(
+    | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w";
+
+/// Words that make the value of a password a placeholder, the name of another field, or a setting of a form. A value
+/// is a password if letters or digits are left without these words.
+const NO_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | change(?:d|me)? | redacted | filtered | hidden | masked
+    | fake | visible | todo | fixme | x{3,} | testing | tests? | mock | stub | invalid | incorrect | wrong | valid | insert | replace
+    | enter | secret | passwords? | passwort | passwd | passphrase | passcode | pass | pwd | tokens? | keys? | value | usernames?
+    | users? | login | email | field | input | form | label | database | confirm(?:ation)? | default | demo | \b(?:foo|bar|baz|qux)\b
+    | strings? | required | optional | length | undefined | forgot(?:ten)? | reset | bcrypt | argon2\w* | md5 | scram | sha
+    | \b(?:a|all|any|api|be|current|db|empty|false|goes|here|in|is|max|me|min|my|name|new|no|none|not|null|off|old|on|one|our
+      |plain|please|real|right|set|show|some|str|text|that|the|this|to|true|two|type|with|yes|your|256|512|1)\b";
+
+/// Words of test data: with one of these, only letters make a password.
+const FIXTURE: &str = r"(?i)example|sample|dummy|placeholder|changeme|redacted|fake|mock|stub|test";
+
+/// Passwords that images of services come with.
+pub(super) const SERVICE_DEFAULTS: [&str; 9] =
+    ["postgres", "mysql", "root", "admin", "guest", "minioadmin", "rabbitmq", "mongo", "redis"];
+
+/// Decides by its characters whether a text is a secret.
+#[derive(Debug)]
+pub(super) struct Chance {
+    words: Regex,
+    stand_in: Regex,
+    no_password: Regex,
+    fixture: Regex,
+}
+
+impl Chance {
+    pub(super) fn compile() -> Result<Chance, BadPattern> {
+        Ok(Chance {
+            words: compile("placeholder words", WORDS)?,
+            stand_in: compile("stand-ins", STAND_IN)?,
+            no_password: compile("password placeholders", NO_PASSWORD)?,
+            fixture: compile("test data", FIXTURE)?,
+        })
+    }
+
+    /// A text without the words of placeholders and the characters that join them.
+    fn rest(&self, text: &str) -> String {
+        self.words.replace_all(text, "").replace(['_', '-', '.', '/', ':', ' '], "")
+    }
+
+    fn stands_in(&self, text: &str) -> bool {
+        self.stand_in.is_match(text)
+    }
+
+    /// Whether a text with the form of a key is one, and not mostly words of a placeholder.
+    pub(super) fn fills_a_form(&self, text: &str) -> bool {
+        let rest = self.rest(text);
+        !self.stands_in(text) && rest.len() >= 12 && order(text) < 0.4 && entropy(&rest) >= 2.5
+    }
+
+    /// Whether a text was generated at random.
+    pub(super) fn drawn(&self, text: &str) -> bool {
+        let rest = self.rest(text);
+        self.fills_a_form(text)
+            && text.is_ascii()
+            && rest.len() >= 14
+            && entropy(&rest) >= 3.0
+            && breaks(&rest) * 4 >= rest.len()
+    }
+
+    /// Whether a person may have chosen a text as a password.
+    pub(super) fn picked(&self, text: &str) -> bool {
+        let rest = self.rest(text);
+        let inner = rest.trim_end_matches(['!', '?', '*', '=', '+', '\\']);
+        let count = |is: fn(&u8) -> bool| inner.bytes().filter(is).count();
+        let digits = count(u8::is_ascii_digit);
+        let letters = count(u8::is_ascii_alphabetic);
+        let signs = count(|byte| b"!@#$%^&*+?=~".contains(byte));
+        !self.stands_in(text)
+            && text.len() >= 8
+            && rest.len() >= 6
+            && order(text) < 0.5
+            && (letters > 0 && digits + signs > 0
+                || digits > 0 && signs > 0
+                || breaks(&rest) >= 3
+                || mixed(&rest))
+    }
+
+    /// Whether a text beside a user's name is a password: nothing else stands there.
+    pub(super) fn is_password(&self, text: &str) -> bool {
+        !self.stands_in(text) && self.rest(text).len() >= 6 && order(text) < 0.5
+    }
+
+    /// Whether a literal that is assigned to a password is one, however short or well known: neither a placeholder nor
+    /// a reference to another value.
+    pub(super) fn is_literal_password(&self, text: &str) -> bool {
+        let spaced = text.replace(['_', '-', '.'], " ");
+        let rest = self.no_password.replace_all(&spaced, "");
+        let counts = |char: char| match self.fixture.is_match(text) {
+            true => char.is_alphabetic(),
+            false => char.is_alphanumeric(),
+        };
+        let reference = self.stands_in(text)
+            || text.starts_with(['#', '.', '@', '&', '*', '!', '/', '\\', '|'])
+            || text.contains(['{', '}', '<', '>', '(', '[', '$', '|'])
+            || text.ends_with([':', '?', '…', '/']);
+        // A word in another alphabet is a label of a form.
+        !reference && text.is_ascii() && rest.chars().any(counts)
+    }
+}
 
 /// How many neighbours are the same or follow one another, as in `aaaa` and `abcd`, from 0 to 1.
 fn order(text: &str) -> f64 {
@@ -71,53 +163,4 @@ fn entropy(text: &str) -> f64 {
     let all = text.len() as f64;
     let share = |count: &u32| f64::from(*count) / all;
     counts.iter().filter(|count| **count > 0).map(|count| -share(count) * share(count).log2()).sum()
-}
-
-/// A text without the words of placeholders and what joins them.
-fn rest(text: &str) -> String {
-    let Some(words) = WORDS.as_ref() else { return text.to_owned() };
-    words.replace_all(text, "").replace(['_', '-', '.', '/', ':', ' '], "")
-}
-
-fn stands_in(text: &str) -> bool {
-    STAND_IN.as_ref().is_none_or(|stand_in| stand_in.is_match(text))
-}
-
-/// What has the form of a key is one, unless little is left of it without the words of a placeholder.
-pub(super) fn fills_a_form(text: &str) -> bool {
-    let rest = rest(text);
-    !stands_in(text) && rest.len() >= 12 && order(text) < 0.4 && entropy(&rest) >= 2.5
-}
-
-/// Nobody would write this but by drawing it.
-pub(super) fn drawn(text: &str) -> bool {
-    let rest = rest(text);
-    fills_a_form(text)
-        && text.is_ascii()
-        && rest.len() >= 14
-        && entropy(&rest) >= 3.0
-        && breaks(&rest) * 4 >= rest.len()
-}
-
-/// Somebody may have thought of this as a password.
-pub(super) fn picked(text: &str) -> bool {
-    let rest = rest(text);
-    let inner = rest.trim_end_matches(['!', '?', '*', '=', '+', '\\']);
-    let count = |is: fn(&u8) -> bool| inner.bytes().filter(is).count();
-    let digits = count(u8::is_ascii_digit);
-    let letters = count(u8::is_ascii_alphabetic);
-    let signs = count(|byte| b"!@#$%^&*+?=~".contains(byte));
-    !stands_in(text)
-        && text.len() >= 8
-        && rest.len() >= 6
-        && order(text) < 0.5
-        && (letters > 0 && digits + signs > 0
-            || digits > 0 && signs > 0
-            || breaks(&rest) >= 3
-            || mixed(&rest))
-}
-
-/// A password beside a user: nothing else stands there.
-pub(super) fn is_password(text: &str) -> bool {
-    !stands_in(text) && rest(text).len() >= 6 && order(text) < 0.5
 }

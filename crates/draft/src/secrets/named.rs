@@ -1,12 +1,13 @@
 //! Secrets without a form of their own, found by the name beside them: `db_password = "…"`, `--token …`.
 //!
-//! A value right behind a name may be one that somebody picked; further along it must have been drawn.
-
-use std::sync::LazyLock;
+//! A value right behind a name may be one that a person chose; further along it must be random. A literal that is
+//! assigned to a password counts however short it is, unless it is a placeholder or the file is a test.
 
 use regex::Regex;
 
-use super::chance;
+use super::chance::{Chance, SERVICE_DEFAULTS};
+use crate::file_kind::FileKind;
+use crate::pattern::{BadPattern, compile};
 
 /// How many names in a line are looked at: a line with more was made by a machine, and only forms are found in
 /// the rest of it.
@@ -15,6 +16,8 @@ const NAMES: usize = 1000;
 const NAME: usize = 64;
 const NEAR: usize = 60;
 const REACH: usize = 300;
+/// How much of the statement before a name is read, in bytes.
+const STATEMENT: usize = 120;
 
 /// What a name says about its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,7 @@ enum Kind {
 
 /// A name, what it says, and whether it says so plainly.
 struct Name {
+    start: usize,
     end: usize,
     kind: Kind,
     plain: bool,
@@ -36,14 +40,19 @@ struct Name {
     spaced: bool,
 }
 
-/// A value, and whether it is in quotes.
+/// A value, and the rule that found it.
 pub(super) struct Value {
     pub start: usize,
     pub end: usize,
-    pub quoted: bool,
+    pub rule: &'static str,
 }
 
-struct Patterns {
+const QUOTED: &str = "assigned-secret";
+const BARE: &str = "assigned-secret-bare";
+const PASSWORD: &str = "assigned-password";
+
+#[derive(Debug)]
+pub(super) struct Patterns {
     core: Regex,
     quoted: Regex,
     bare: Regex,
@@ -51,43 +60,176 @@ struct Patterns {
     near: Regex,
     /// A type, a constant, a field of something, or words with a number.
     code: Regex,
+    /// A literal that is assigned or compared, passed as the only argument, or stands in a file of settings.
+    literal: Regex,
+    call: Regex,
+    setting: Regex,
 }
 
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    let new = |pattern: &str| Regex::new(pattern).ok();
-    Some(Patterns {
-        core: new(
-            r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd|secret|token|key|credential|auth|bearer|appid|securestring",
-        )?,
-        quoted: new(r#"(?x) ^["'`\])*]{0,4} \s* (?:\[\])? \s*
+impl Patterns {
+    pub(super) fn compile() -> Result<Patterns, BadPattern> {
+        let new = |pattern: &str| compile("assigned secrets", pattern);
+        Ok(Patterns {
+            core: new(
+                r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd|secret|token|key|credential|auth|bearer|appid|securestring",
+            )?,
+            quoted: new(r#"(?x) ^["'`\])*]{0,4} \s* (?:\[\])? \s*
                (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | [:=,(] | \{\s*default\s*=
                  | ,?\s*["']?value["']?\s*[:=] )? \s*
                (?: [\w.:\[\]]{0,20}\( | [bBruUfFL@$]{1,2} )? ["'`]\\?["']?([^"'`\s]{6,})["'`]"#)?,
-        bare: new(
-            r#"(?x) ^["'`\]*]{0,4} \s* (?: (?: = | := | :\s | \s:\s ) \s* ([^\s"'`,;<>(){}\[\]|]{6,}) ([(\[{,;]?)
+            bare: new(
+                r#"(?x) ^["'`\]*]{0,4} \s* (?: (?: = | := | :\s | \s:\s ) \s* ([^\s"'`,;<>(){}\[\]|]{6,}) ([(\[{,;]?)
                  | > ([^\s"'`,;<>(){}\[\]|]{6,}) </ )"#,
-        )?,
-        spaced: new(r#"^\s+["']?([^\s"'`,;<>(){}\[\]|]{6,})"#)?,
-        near: new(r#"(?:["'`]|[=:]\s*)([^\s"'`,;<>(){}\[\]|]{16,})(?:["'`,;&<\s]|$)"#)?,
-        code: new(r"(?x) ^[*&] | ^(?:[A-Z]{1,4}[a-z]{2,}|\d+)+$ | ^[A-Z0-9]+(?:_[A-Z0-9]+)+$
+            )?,
+            spaced: new(r#"^\s+["']?([^\s"'`,;<>(){}\[\]|]{6,})"#)?,
+            near: new(r#"(?:["'`]|[=:]\s*)([^\s"'`,;<>(){}\[\]|]{16,})(?:["'`,;&<\s]|$)"#)?,
+            code: new(r"(?x) ^[*&] | ^(?:[A-Z]{1,4}[a-z]{2,}|\d+)+$ | ^[A-Z0-9]+(?:_[A-Z0-9]+)+$
               | ^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$ | ^[A-Za-z]+(?:[_.-](?:[A-Za-z]+|\d{1,4}))+$")?,
-    })
-});
-
-/// The values in a line that their names give away.
-pub(super) fn values(line: &str) -> Vec<Value> {
-    let Some(patterns) = PATTERNS.as_ref() else { return Vec::new() };
-    let mut values: Vec<Value> = Vec::new();
-    let mut from = 0;
-    for _ in 0..NAMES {
-        let Some(name) = next_name(&patterns.core, line, &mut from) else { break };
-        let Some(name) = name else { continue };
-        if let Some(value) = value_of(patterns, line, &name) {
-            from = from.max(value.end);
-            values.push(value);
-        }
+            literal: new(
+                r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | :
+                 | ,?\s*["']?value["']?\s*[:=] ) \s* [bBruUL@]{0,2} ["'`]([^"'`\s]{4,})["'`] (?:[^.\w]|$)"#,
+            )?,
+            call: new(r#"^\(\s*["']([^"'\s]{4,})["']\s*\)"#)?,
+            setting: new(r#"^["']?\s*(?:=|:\s)\s*([^\s"'`,;]{4,})\s*(?:\#.*)?$"#)?,
+        })
     }
-    values
+
+    /// The values in a line that their names give away.
+    pub(super) fn values(&self, line: &str, kind: FileKind, chance: &Chance) -> Vec<Value> {
+        let mut values: Vec<Value> = Vec::new();
+        let mut from = 0;
+        for _ in 0..NAMES {
+            let Some(name) = next_name(&self.core, line, &mut from) else { break };
+            let Some(name) = name else { continue };
+            let found = self
+                .value_of(line, &name, chance)
+                .or_else(|| self.password_of(line, &name, kind, chance));
+            if let Some(value) = found {
+                from = from.max(value.end);
+                values.push(value);
+            }
+        }
+        values
+    }
+
+    fn value_of(&self, line: &str, name: &Name, chance: &Chance) -> Option<Value> {
+        let rest = within_reach(line, name.end);
+        let value = |group: regex::Match<'_>, rule| {
+            let start = name.end + group.start();
+            Value { start, end: start + alone(group.as_str()).len(), rule }
+        };
+        let may_be = |text: &str, quoted: bool| {
+            let text = alone(text);
+            chance.drawn(text)
+                || name.plain && is_uuid(text)
+                || name.plain
+                    && chance.picked(text)
+                    && match name.kind {
+                        Kind::Password => quoted || !self.code.is_match(text),
+                        Kind::Secret => quoted && text.len() >= 10 && !self.code.is_match(text),
+                        Kind::Key => false,
+                    }
+        };
+        let group = |pattern: &Regex| pattern.captures(rest).and_then(|captures| captures.get(1));
+        if let Some(found) = group(&self.quoted) {
+            if may_be(found.as_str(), true) {
+                return Some(value(found, QUOTED));
+            }
+        } else if let Some(captures) = self.bare.captures(rest) {
+            let after = captures.get(2).map_or("", |after| after.as_str());
+            let part = |text: &str| match after {
+                "" => false,
+                // A program goes on after a word; a password seldom is one.
+                "," | ";" => text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'),
+                _ => true,
+            };
+            let found = captures.get(1).or(captures.get(3)).filter(|found| !part(found.as_str()));
+            if let Some(found) = found.filter(|found| may_be(found.as_str(), false)) {
+                return Some(value(found, BARE));
+            }
+        } else if name.spaced
+            && let Some(found) = group(&self.spaced)
+            && may_be(found.as_str(), false)
+        {
+            return Some(value(found, BARE));
+        }
+        let near = self.near.captures(rest)?.get(1)?;
+        let between = &rest[..near.start()];
+        let other = between.len() > NEAR
+            || between.contains(';')
+            || words(between).iter().any(|word| never(word));
+        (!other && chance.drawn(alone(near.as_str()))).then(|| value(near, QUOTED))
+    }
+
+    /// A literal that is assigned to a password, however short it is.
+    fn password_of(
+        &self,
+        line: &str,
+        name: &Name,
+        kind: FileKind,
+        chance: &Chance,
+    ) -> Option<Value> {
+        let own = &line[name.start..name.end];
+        if name.kind != Kind::Password
+            || !name.plain
+            || kind == FileKind::Test
+            || !names_a_password(own, &line[..name.start])
+        {
+            return None;
+        }
+        let rest = within_reach(line, name.end);
+        let group = |pattern: &Regex| pattern.captures(rest).and_then(|captures| captures.get(1));
+        let settings = matches!(kind, FileKind::Config | FileKind::Container);
+        let called = || group(&self.call).filter(|_| sets(own));
+        let set = || group(&self.setting).filter(|_| settings);
+        let found = group(&self.literal).or_else(called).or_else(set)?;
+        let text = found.as_str();
+        let is_default = kind == FileKind::Container && SERVICE_DEFAULTS.contains(&text);
+        // `PWD` is the working folder, too.
+        let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
+        (chance.is_literal_password(text) && !is_default && !vague).then(|| Value {
+            start: name.end + found.start(),
+            end: name.end + found.end(),
+            rule: PASSWORD,
+        })
+    }
+}
+
+/// The line after a name, as far as a value may reach.
+fn within_reach(line: &str, from: usize) -> &str {
+    let mut end = (from + REACH).min(line.len());
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    &line[from..end]
+}
+
+/// Whether a name is a password's, and not that of a message, a form or an action.
+fn names_a_password(name: &str, before: &str) -> bool {
+    const OTHER: &str = "error errors message messages msg label labels hint hints placeholder placeholders title \
+        titles i18n translation translations column columns schema rule rules validation show hide toggle forgot \
+        forgotten reset change update verify validate check has is no without require requires required route routes \
+        icon autocomplete policy type types text texts help";
+    const ACCOUNTS: &str = "db user smtp mail email ftp sftp admin root redis mysql pg postgres ldap ssh sudo proxy api \
+        mqtt rabbit imap pop";
+    let own = words(name);
+    let before_pass = own.iter().rev().nth(1);
+    let pass = own.last().is_some_and(|word| word == "pass")
+        && !before_pass.is_some_and(|word| among(word, ACCOUNTS));
+    let mut start = before.len().saturating_sub(STATEMENT);
+    while !before.is_char_boundary(start) {
+        start += 1;
+    }
+    let statement = before[start..].rsplit([';', '{']).next().unwrap_or_default();
+    !pass && !own.iter().chain(&words(statement)).any(|word| among(word, OTHER))
+}
+
+/// Whether a method of this name sets a password.
+fn sets(name: &str) -> bool {
+    let method = name.rsplit(['.', ':', '>']).next().unwrap_or_default();
+    let words = words(method);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    matches!(words.as_slice(), ["set" | "with", "password" | "passwd"] | ["password" | "passwd"])
 }
 
 /// Nothing at the end of the line; nothing inside for what is no name of a secret.
@@ -113,60 +255,7 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     if words.last().is_some_and(|word| word == "pass") && !assigned && !spaced {
         return Some(None);
     }
-    Some(Some(Name { end, kind, plain, spaced }))
-}
-
-fn value_of(patterns: &Patterns, line: &str, name: &Name) -> Option<Value> {
-    let mut reach = (name.end + REACH).min(line.len());
-    while !line.is_char_boundary(reach) {
-        reach -= 1;
-    }
-    let rest = &line[name.end..reach];
-    let value = |group: regex::Match<'_>, quoted| {
-        let start = name.end + group.start();
-        Value { start, end: start + alone(group.as_str()).len(), quoted }
-    };
-    let may_be = |text: &str, quoted: bool| {
-        let text = alone(text);
-        chance::drawn(text)
-            || name.plain && is_uuid(text)
-            || name.plain
-                && chance::picked(text)
-                && match name.kind {
-                    Kind::Password => quoted || !patterns.code.is_match(text),
-                    Kind::Secret => quoted && text.len() >= 10 && !patterns.code.is_match(text),
-                    Kind::Key => false,
-                }
-    };
-    let group = |pattern: &Regex| pattern.captures(rest).and_then(|captures| captures.get(1));
-    if let Some(found) = group(&patterns.quoted) {
-        if may_be(found.as_str(), true) {
-            return Some(value(found, true));
-        }
-    } else if let Some(captures) = patterns.bare.captures(rest) {
-        let after = captures.get(2).map_or("", |after| after.as_str());
-        let part = |text: &str| match after {
-            "" => false,
-            // A program goes on after a word; a password seldom is one.
-            "," | ";" => text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'),
-            _ => true,
-        };
-        let found = captures.get(1).or(captures.get(3)).filter(|found| !part(found.as_str()));
-        if let Some(found) = found.filter(|found| may_be(found.as_str(), false)) {
-            return Some(value(found, false));
-        }
-    } else if name.spaced
-        && let Some(found) = group(&patterns.spaced)
-        && may_be(found.as_str(), false)
-    {
-        return Some(value(found, false));
-    }
-    let near = patterns.near.captures(rest)?.get(1)?;
-    let between = &rest[..near.start()];
-    let other = between.len() > NEAR
-        || between.contains(';')
-        || words(between).iter().any(|word| never(word));
-    (!other && chance::drawn(alone(near.as_str()))).then(|| value(near, true))
+    Some(Some(Name { start, end, kind, plain, spaced }))
 }
 
 /// A value without what follows it in an address, a command or a sentence.

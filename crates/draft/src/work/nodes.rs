@@ -9,10 +9,11 @@ use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::blocks::file_blocks;
+use super::blocks::{FileBlock, file_blocks};
 use super::state::{Handed, Said, Update, WorkState};
 use super::{Mode, Worker, prompt, reading};
 use crate::desk::DeskError;
+use crate::propose::NewContent;
 use crate::tools::{self, CallError};
 
 /// Answers that are cut off, until it is given up: the next will be, too.
@@ -187,7 +188,7 @@ impl Worker {
         }
     }
 
-    /// Takes the file blocks of an answer as drafts, and hands them in together.
+    /// Submits the file blocks of an answer together.
     async fn take_blocks(&self, context: &Context<WorkState>, mut turns: Vec<Turn>) -> Updates {
         let state = context.state();
         let read = file_blocks(&state.said.text);
@@ -199,65 +200,67 @@ impl Worker {
             updates.push(if state.reminded { Update::Done } else { Update::Reminded });
             return Ok(updates);
         }
-        let step = state.steps;
-        let task = state.work.task_id.to_string();
-        // What an earlier answer left, of which nothing came, is not part of this one.
-        let fresh = async {
-            let put_away = self.desk.withdraw(&self.name, &state.work.task_id).await;
-            put_away.map_err(|error| Broke(error.to_string()))
-        };
-        let key = format!("step-{step}/put-away");
-        context.effect(&key, || Fingerprint::NONE, fresh, |()| Vec::new()).await?;
-        let mut drafts = Vec::new();
-        let mut wrong = Vec::new();
-        for (index, block) in blocks.iter().enumerate() {
-            let key = |what: &str| format!("step-{step}/{what}-{}", index + 1);
-            let asked = json!({"source_path": block.path, "task_id": task});
-            let asked = self.answer(context, &key("request"), tools::REQUEST, &asked).await?;
-            let Some(draft) = asked.content["draft_path"].as_str().filter(|_| !asked.failed) else {
-                wrong.push(format!(
-                    "{}: {}",
-                    block.path,
-                    asked.content.as_str().unwrap_or_default()
-                ));
-                continue;
-            };
-            let written = json!({"draft_path": draft, "content": block.content});
-            let written = self.answer(context, &key("write"), tools::WRITE, &written).await?;
-            if written.failed {
-                wrong.push(format!(
-                    "{}: {}",
-                    block.path,
-                    written.content.as_str().unwrap_or_default()
-                ));
-                continue;
-            }
-            drafts.push((draft.to_owned(), block.path.clone()));
-        }
+        let answered = self.propose(context, blocks).await?;
         let mut updates = Vec::new();
-        if let Some((draft, path)) = drafts.first().filter(|_| wrong.is_empty()) {
-            let before = state.said.text.split("FILE:").next().unwrap_or_default();
-            let summary = assize_types::text::shorten(before.trim(), 300);
-            let submit = json!({"draft_path": draft, "original_path": path, "task_id": task,
-                                "change_summary": summary, "include_all_drafts": true});
-            let key = format!("step-{step}/submit");
-            let answered = self.answer(context, &key, tools::SUBMIT, &submit).await?;
-            if answered.failed {
-                wrong.push(answered.content.as_str().unwrap_or_default().to_owned());
-            } else if let Some(handed) = handed(&answered) {
-                match handed.verdict.as_str() {
-                    "rejected" => wrong.extend(handed.reasons.iter().map(ToString::to_string)),
-                    _ => updates.push(Update::Done),
+        let mut wrong = String::new();
+        if answered.failed {
+            answered.content.as_str().unwrap_or_default().clone_into(&mut wrong);
+        } else if let Some(handed) = handed(&answered) {
+            match handed.verdict.as_str() {
+                "rejected" => {
+                    let reasons: Vec<String> =
+                        handed.reasons.iter().map(ToString::to_string).collect();
+                    wrong = reasons.join("\n- ");
                 }
-                updates.push(Update::Handed(handed));
+                _ => updates.push(Update::Done),
             }
+            updates.push(Update::Handed(handed));
         }
         if !wrong.is_empty() {
-            let words = format!("Nothing was changed:\n- {}", wrong.join("\n- "));
-            turns.push(Turn::User { text: words.into() });
+            turns.push(Turn::User { text: format!("Nothing was changed:\n- {wrong}").into() });
         }
         updates.push(Update::Turns(turns));
         Ok(updates)
+    }
+
+    /// Proposes files as they stand in an answer, once in the life of the run.
+    async fn propose(
+        &self,
+        context: &Context<WorkState>,
+        blocks: &[FileBlock],
+    ) -> Result<Answered, NodeError> {
+        let state = context.state();
+        let task = state.work.task_id.as_str();
+        let words = state.said.text.split("FILE:").next().unwrap_or_default();
+        let summary = assize_types::text::shorten(words.trim(), 300);
+        let seen = |path: &str| {
+            let shown = state.files.as_deref()?.iter().find(|(shown, _)| shown == path)?;
+            Some(shown.1.as_str())
+        };
+        let contents: Vec<NewContent<'_>> = blocks
+            .iter()
+            .map(|block| NewContent {
+                path: &block.path,
+                content: &block.content,
+                seen: seen(&block.path),
+            })
+            .collect();
+        let act = async {
+            match self.desk.propose(&self.name, task, &summary, &contents).await {
+                Ok(submitted) => Ok(Answered { content: json!(submitted), failed: false }),
+                Err(error @ (DeskError::Store(_) | DeskError::Contract(_))) => {
+                    Err(Broke(error.to_string()))
+                }
+                Err(error) => Ok(Answered { content: error.to_string().into(), failed: true }),
+            }
+        };
+        let print = || Fingerprint::of(&state.said.text);
+        let events = |answered: &Answered| match answered.failed {
+            true => Vec::new(),
+            false => messages(&answered.content, task),
+        };
+        let key = format!("step-{}/propose", state.steps);
+        Ok(context.effect(&key, print, act, events).await?)
     }
 }
 
@@ -297,7 +300,7 @@ fn handed(answered: &Answered) -> Option<Handed> {
     }
     let told = &answered.content;
     Some(Handed {
-        message_id: told["message_id"].as_str()?.to_owned(),
+        submission: told["submission"].as_u64()?,
         verdict: told["verdict"].as_str()?.to_owned(),
         files: serde_json::from_value(told["files"].clone()).unwrap_or_default(),
         reasons: serde_json::from_value(told["reasons"].clone()).unwrap_or_default(),
@@ -306,8 +309,9 @@ fn handed(answered: &Answered) -> Option<Handed> {
 
 /// The messages of a submission, as events.
 fn messages(told: &Value, task: &str) -> Vec<Event> {
-    let submission = &told["message_id"];
-    let ready = Event::new("DRAFT_READY", json!({"task_id": task, "message_id": submission}));
+    let (submission, message) = (&told["submission"], &told["message_id"]);
+    let payload = json!({"task_id": task, "submission": submission, "message_id": message});
+    let ready = Event::new("DRAFT_READY", payload);
     let kind = match told["verdict"].as_str() {
         Some("accepted") => "DRAFT_ACCEPTED",
         Some("rejected") => "DRAFT_REJECTED",

@@ -69,6 +69,7 @@ impl Desk {
         name: &str,
         arguments: &Value,
     ) -> Result<Value, CallError> {
+        self.hold().await?.refuse_if_off()?;
         match name {
             LIST => {
                 let given: ListFiles = tools::read(name, arguments)?;
@@ -90,7 +91,6 @@ impl Desk {
 
     async fn list_files(&self, by: &str, folder: Option<&str>) -> Result<Value, DeskError> {
         let mut held = self.hold().await?;
-        held.refuse_if_off()?;
         let (policy, places) = held.policy()?;
         let within = match folder.map(str::trim).filter(|f| !matches!(*f, "" | "." | "./" | "/")) {
             None => None,
@@ -130,7 +130,6 @@ impl Desk {
     /// When it may not be seen, or is no text.
     pub async fn file(&self, by: &str, path: &str) -> Result<Option<String>, DeskError> {
         let mut held = self.hold().await?;
-        held.refuse_if_off()?;
         let (policy, places) = held.policy()?;
         let found = held
             .visible_path(path, &places)

@@ -12,7 +12,8 @@ use crate::gate::Reason;
 /// A submission as the worker heard of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Handed {
-    pub message_id: String,
+    /// Its number in the workspace.
+    pub submission: u64,
     /// `accepted`, `rejected`, `escalated` or `pending`.
     pub verdict: String,
     pub files: Vec<String>,
@@ -124,7 +125,7 @@ impl State for WorkState {
             Update::Turns(turns) => self.transcript.extend(turns),
             Update::Handed(handed) => {
                 // Asked again, it is the same.
-                self.handed.retain(|one| one.message_id != handed.message_id);
+                self.handed.retain(|one| one.submission != handed.submission);
                 self.handed.push(handed);
             }
             Update::Spent(spent) => self.spent = self.spent.plus(spent),

@@ -2,8 +2,12 @@
 //!
 //! The files hold no key: what is by chance in one is drawn here, the same in every run. `{hex:32}` stands for 32
 //! hexadecimal digits, and so on for each kind below; `{-}` for nothing, where even a beginning would alarm a
-//! scanner; and `{<<text>>}` for the text in base64, after the rest of it was drawn.
+//! scanner; `{<<text>>}` for the text in base64, after the rest of it was drawn. A line that
+//! begins with `@PATH | ` stands in that file, any other in a program.
 
+use std::sync::LazyLock;
+
+use assize_draft::FileKind;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use regex::{Captures, Regex};
@@ -11,11 +15,16 @@ use regex::{Captures, Regex};
 const KEYS: &str = include_str!("../corpus/keys.txt");
 const PLAIN: &str = include_str!("../corpus/plain.txt");
 
+static CHANCE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{([a-zA-Z0-9]+):(\d+)\}").unwrap());
+static ENCODED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{<<(.*?)>>\}").unwrap());
+
 /// A line as somebody would write it.
 pub(crate) struct Labelled {
     /// Its number in its file, from 1.
     pub number: usize,
     pub text: String,
+    /// The kind of file it is in.
+    pub kind: FileKind,
     /// It holds a key, found by this rule; any will do for `-`.
     pub key: Option<&'static str>,
     /// Nobody looked at it while the rules were improved.
@@ -43,19 +52,20 @@ fn lines(file: &'static str) -> impl Iterator<Item = (usize, usize, &'static str
 }
 
 fn labelled_as(index: usize, number: usize, line: &str, key: Option<&'static str>) -> Labelled {
-    Labelled { number, text: drawn(line, number as u64), key, held_out: index % 3 == 2 }
+    let (path, line) =
+        line.strip_prefix('@').and_then(|line| line.split_once(" | ")).unwrap_or(("a.py", line));
+    let text = drawn(line, number as u64);
+    Labelled { number, text, kind: FileKind::of(path), key, held_out: index % 3 == 2 }
 }
 
 fn drawn(line: &str, seed: u64) -> String {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let chance = Regex::new(r"\{([a-zA-Z0-9]+):(\d+)\}").unwrap();
-    let text = chance.replace_all(line, |captures: &Captures<'_>| {
+    let text = CHANCE.replace_all(line, |captures: &Captures<'_>| {
         let count = captures[2].parse().unwrap();
         some(&mut rng, &captures[1], count).unwrap_or_else(|| captures[0].to_owned())
     });
     let text = text.replace("{-}", "");
-    let encoded = Regex::new(r"\{<<(.*?)>>\}").unwrap();
-    encoded
+    ENCODED
         .replace_all(&text, |captures: &Captures<'_>| BASE64_STANDARD.encode(&captures[1]))
         .into_owned()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use assize_draft::{Answer, DeskError, MessageKind, Options, Policy, Stage};
+use assize_draft::{Answer, DeskError, MessageKind, Policy, Stage};
 use assize_types::Fingerprint;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, submit};
@@ -227,14 +227,14 @@ async fn what_is_pending_rides_on_the_next_answer() {
     let next = desk.request(WORKER, "README.md", TASK).await.unwrap();
     assert_eq!(next.messages.len(), 1);
     assert_eq!(next.messages[0].kind, MessageKind::DraftAccepted);
-    assert_eq!(next.messages[0].submission, submitted.message_id);
+    assert_eq!(next.messages[0].submission, submitted.submission);
     let later = office.desk.read(WORKER, &next.draft_path).await.unwrap();
     assert!(later.messages.is_empty());
 }
 
 #[tokio::test]
 async fn many_drafts_can_be_open_at_once_and_many_workers_work_at_once() {
-    let office = Office::with(Options::default());
+    let office = Office::new();
     let other = office.another();
     let tasks = (0..24).map(|number| {
         let desk = if number % 2 == 0 { office.desk.clone() } else { other.clone() };

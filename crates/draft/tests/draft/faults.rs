@@ -8,7 +8,7 @@ use std::time::Duration;
 use assize_draft::{Answer, Desk, Mirror, Options, Stage, Step, Submit};
 use assize_store::{Access, Durability, NewAuditEntry, SqliteStore};
 
-use crate::office::{Office, WATCHDOG, WORKER, number, rules};
+use crate::office::{Office, WATCHDOG, WORKER, number, rules, small_files};
 
 const CHILD: &str = "ASSIZE_TEST_DRAFT_CHILD";
 
@@ -21,7 +21,8 @@ async fn the_process_that_is_killed() {
     let store = SqliteStore::open(&path, Access::Write(Durability::ProcessCrash)).unwrap();
     let state = folder.join("state/drafts");
     let store = std::sync::Arc::new(store);
-    let desk = Desk::open(&folder.join("repo"), &state, store, Options::default()).unwrap();
+    let options = Options { policy: small_files(), ..Options::default() };
+    let desk = Desk::open(&folder.join("repo"), &state, store, options).unwrap();
     let life = fs::read_to_string(folder.join("life")).unwrap();
     for round in 0.. {
         let task = format!("t{life}-{round}");

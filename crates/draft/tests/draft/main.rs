@@ -9,6 +9,7 @@ mod faults;
 mod files;
 mod log;
 mod office;
+mod paths;
 mod people;
 mod refusals;
 mod secrets;

@@ -21,8 +21,9 @@ pub(crate) struct Office {
 }
 
 impl Office {
+    /// With files of a line or two, whose edits replace most of them.
     pub(crate) fn new() -> Office {
-        Office::with(Options::default())
+        Office::under(small_files())
     }
 
     pub(crate) fn under(policy: Policy) -> Office {
@@ -50,7 +51,7 @@ impl Office {
 
     /// Another process at the same desk.
     pub(crate) fn another(&self) -> Arc<Desk> {
-        self.another_with(Options::default())
+        self.another_with(Options { policy: small_files(), ..Options::default() })
     }
 
     pub(crate) fn another_with(&self, options: Options) -> Arc<Desk> {
@@ -94,6 +95,11 @@ impl Office {
     }
 }
 
+/// The usual policy, but for the share of a file's lines that may be replaced.
+pub(crate) fn small_files() -> Policy {
+    Policy { max_deletion: 1.0, ..Policy::default() }
+}
+
 pub(crate) fn submit<'a>(draft_path: &'a str, original_path: &'a str) -> Submit<'a> {
     Submit {
         draft_path,
@@ -111,7 +117,7 @@ pub(crate) fn rules(submitted: &Submitted) -> Vec<&str> {
 
 /// The number of a submission.
 pub(crate) fn number(submitted: &Submitted) -> u64 {
-    submitted.message_id.strip_prefix("msg_").unwrap().parse().unwrap()
+    submitted.submission
 }
 
 /// How many random cases are tried: few, or by how many are asked for, a share of these.

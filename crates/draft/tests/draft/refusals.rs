@@ -186,8 +186,8 @@ async fn look_alikes_and_twins_are_looked_at_by_a_person() {
 }
 
 #[tokio::test]
-async fn what_is_destructive_or_too_much_is_looked_at_by_a_person() {
-    let office = Office::new();
+async fn deletions_rewrites_and_large_changes_escalate() {
+    let office = Office::under(Policy::default());
     let lines: String = (0..10).map(|number| format!("line {number}\n")).collect();
     office.put("ten.txt", &lines);
     let half: String = lines.lines().take(5).map(|line| format!("{line}\n")).collect();
@@ -196,6 +196,14 @@ async fn what_is_destructive_or_too_much_is_looked_at_by_a_person() {
     assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["deletion"]));
     assert!(escalated.reasons[0].message.contains("6 of 10 lines"), "{escalated:?}");
     office.desk.reject("ann", number(&escalated), "").await.unwrap();
+    let rewritten: String = (0..200).map(|number| format!("junk {number}\n")).collect();
+    let many: String = (0..200).map(|number| format!("line {number}\n")).collect();
+    office.put("many.txt", &many);
+    let escalated = office.propose("many.txt", &rewritten).await;
+    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["deletion"]));
+    let message = &escalated.reasons[0].message;
+    assert_eq!(message, "200 of 200 lines are removed or replaced (100 %, at most 50 %)");
+    assert_eq!(office.text("many.txt"), many);
     assert_eq!(office.propose("ten.txt", &half).await.verdict, Answer::Accepted);
     let long: String = (0..501).map(|number| format!("line {number}\n")).collect();
     let escalated = office.propose("long.txt", &long).await;

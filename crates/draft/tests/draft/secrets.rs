@@ -2,11 +2,16 @@
 
 #![expect(clippy::print_stdout, reason = "the numbers are what the test is for")]
 
-use assize_draft::hardcoded;
-use assize_draft::secrets::{ALLOWED, in_line};
+use assize_draft::FileKind;
+use assize_draft::hardcoded::PathScanner;
+use assize_draft::secrets::{ALLOWED, Secret, SecretScanner};
 use proptest::prelude::*;
 
 use crate::corpus::{Labelled, labelled, undrawn};
+
+fn in_line(line: &str, kind: FileKind) -> Vec<Secret> {
+    SecretScanner::get().unwrap().in_line(line, kind)
+}
 
 /// How many lines were told right, and wrong.
 #[derive(Default)]
@@ -21,7 +26,7 @@ impl Counts {
     fn of<'a>(lines: impl Iterator<Item = &'a Labelled>) -> Counts {
         let mut counts = Counts::default();
         for line in lines {
-            match (line.key, in_line(&line.text).is_empty()) {
+            match (line.key, in_line(&line.text, line.kind).is_empty()) {
                 (Some(_), false) => counts.found += 1,
                 (Some(_), true) => counts.missed += 1,
                 (None, false) => counts.alarms += 1,
@@ -57,7 +62,8 @@ fn precision_and_recall_on_the_labelled_corpus() {
     let lines = labelled();
     for line in &lines {
         let part = if line.held_out { "held-out" } else { "seen" };
-        let rules: Vec<&str> = in_line(&line.text).iter().map(|secret| secret.rule).collect();
+        let rules: Vec<&str> =
+            in_line(&line.text, line.kind).iter().map(|secret| secret.rule).collect();
         let (number, text) = (line.number, &line.text);
         match line.key {
             Some(rule) if rules.is_empty() => {
@@ -85,7 +91,7 @@ fn precision_and_recall_on_the_labelled_corpus() {
 #[test]
 fn the_corpus_itself_holds_no_key_of_a_providers_form() {
     for line in undrawn() {
-        let mut found = in_line(line);
+        let mut found = in_line(line, FileKind::Code);
         let by_place = ["assigned-", "command-line-", "login-"];
         found.retain(|secret| !by_place.iter().any(|place| secret.rule.starts_with(place)));
         assert!(found.is_empty(), "{line}: {found:?}");
@@ -95,7 +101,7 @@ fn the_corpus_itself_holds_no_key_of_a_providers_form() {
 #[test]
 fn no_more_than_four_characters_are_shown() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
-        for secret in in_line(&line.text) {
+        for secret in in_line(&line.text, line.kind) {
             let shown = secret.masked.split('…').next().unwrap_or_default();
             assert!(shown.chars().count() <= 4, "{}", secret.masked);
         }
@@ -105,7 +111,7 @@ fn no_more_than_four_characters_are_shown() {
 #[test]
 fn a_line_may_say_that_it_stays() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
-        let found = in_line(&format!("{} # {ALLOWED}", line.text));
+        let found = in_line(&format!("{} # {ALLOWED}", line.text), line.kind);
         assert!(found.iter().all(|secret| secret.allowed), "{}", line.text);
     }
 }
@@ -118,7 +124,7 @@ fn a_line_of_a_megabyte_is_looked_through() {
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     for piece in ["A1", "password=", "é\"", "a://b:"] {
         let line = piece.repeat(size / piece.len());
-        let found = in_line(&format!("{line} {key} "));
+        let found = in_line(&format!("{line} {key} "), FileKind::Code);
         assert!(found.iter().any(|secret| secret.rule == "github-token"), "{piece}");
     }
 }
@@ -128,14 +134,14 @@ proptest! {
 
     #[test]
     fn no_text_is_too_odd(line in "\\PC{0,200}") {
-        in_line(&line);
-        hardcoded::in_line(&line, hardcoded::FileKind::Code);
+        in_line(&line, FileKind::Config);
+        PathScanner::get().unwrap().in_line(&line, FileKind::Code);
     }
 
     #[test]
     fn no_value_is_too_odd(value in "\\PC{0,40}", middle in 0usize..8) {
         let middle = [" = \"", ": '", "=", "://u:", "\": \"", " Bearer ", "(\"", " "][middle];
-        for secret in in_line(&format!("password{middle}{value}\"@x")) {
+        for secret in in_line(&format!("password{middle}{value}\"@x"), FileKind::Config) {
             let shown = secret.masked.split('…').next().unwrap_or_default();
             prop_assert!(shown.chars().count() <= 4);
         }
@@ -147,7 +153,7 @@ proptest! {
         before in "[A-Za-z0-9]{16}", after in "[A-Za-z0-9]{16}", word in 0usize..6
     ) {
         let word = ["xxxx", "fake", "Todo", "Test", "abcd", "1234"][word];
-        let found = in_line(&format!("ghp_{before}{word}{after}"));
+        let found = in_line(&format!("ghp_{before}{word}{after}"), FileKind::Code);
         prop_assert_eq!(found.len(), 1);
     }
 }

@@ -84,7 +84,7 @@ function Step({ told: { name, data }, workspace }: { told: Told; workspace: stri
   }
   const verdict = VERDICTS[name];
   if (verdict) {
-    const number = String(data.submission ?? data.message_id ?? "").replace("msg_", "");
+    const number = String(data.submission ?? "");
     const reasons = Array.isArray(data.reasons) ? (data.reasons as Reason[]) : [];
     return (
       <Card className="px-3 py-2">

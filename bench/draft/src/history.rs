@@ -1,0 +1,68 @@
+//! The gate on ordinary edits: every change of a file in the last commits of this repository, each judged alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use assize_draft::gate::{Change, Scanners, look};
+use assize_draft::{Inside, Policy, Verdict};
+use assize_types::Fingerprint;
+
+/// Judges the last `count` changes of files that were there before and after, and prints what the gate decides.
+pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
+    let log = git(&["log", "--no-merges", "--diff-filter=M", "--name-only", "--format=%x00%H"])?;
+    let log = String::from_utf8(log)?;
+    let changes = log.split('\0').skip(1).flat_map(|commit| {
+        let mut lines = commit.lines().filter(|line| !line.is_empty());
+        let hash = lines.next().unwrap_or_default();
+        lines.map(move |path| (hash, path))
+    });
+    let (policy, scanners) = (Policy::default(), Scanners::get()?);
+    let places = policy.places()?;
+    let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut rules: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    let (mut all, mut rewritten) = (0, 0);
+    for (commit, path) in changes.take(count) {
+        let before = git(&["show", &format!("{commit}^:{path}")])?;
+        let draft = git(&["show", &format!("{commit}:{path}")])?;
+        let inside = Inside::read(path, Path::new("/")).context("a path of the repository")?;
+        let change = Change {
+            path: &inside,
+            base: Some(&before),
+            draft: &draft,
+            draft_mode: 0o600,
+            now: Ok(Some(Fingerprint::of(&before))),
+            twin: None,
+        };
+        let reasons = look(&change, &policy, &places, scanners);
+        let verdict = Verdict::of(&reasons, policy.review);
+        *verdicts.entry(verdict.name()).or_default() += 1;
+        let mut seen: Vec<&str> = reasons.iter().map(|reason| reason.rule.as_str()).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        rewritten += usize::from(seen == ["deletion"]);
+        for rule in seen {
+            *rules.entry((verdict.name(), rule.to_owned())).or_default() += 1;
+        }
+        all += 1;
+    }
+    ensure!(all > 0, "this repository has no commit that changes a file");
+    let share = |count: usize| count as f64 * 100.0 / all as f64;
+    println!("{all} changes of files in this repository's commits, each judged alone:");
+    for (verdict, count) in &verdicts {
+        println!("  {verdict:<10} {count:>5}  {:5.1} %", share(*count));
+    }
+    println!("  by `deletion` alone: {rewritten} ({:.1} %)", share(rewritten));
+    for ((verdict, rule), count) in &rules {
+        println!("    {verdict:<10} {rule:<28} {count:>5}");
+    }
+    Ok(())
+}
+
+fn git(args: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let output = Command::new("git").args(args).output().context("git is needed")?;
+    let why = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", args.join(" "), why.trim());
+    Ok(output.stdout)
+}

@@ -1,0 +1,140 @@
+//! The draft tools switched off: text mode still proposes patches, and a user decides on each.
+
+use serde_json::{Value, json};
+
+use crate::drafts::{Client, WATCHDOG, project};
+
+const TASK: &str = "Add --version flag to watchdog.py";
+
+#[test]
+fn text_mode_proposes_a_patch_while_the_tools_are_off() {
+    let home = project();
+    home.run(&["drafts", "off"]);
+    let ran = home.run(&["work", TASK, "--mode", "text", "--json"]);
+    assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
+    let worked: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(worked["outcome"], "escalated", "{worked}");
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    let patch = worked["proposed_patch"].as_str().unwrap();
+    assert!(patch.starts_with("--- a/src/watchdog.py\n+++ b/src/watchdog.py\n"), "{patch}");
+    assert!(patch.contains("+if \"--version\" in sys.argv[1:]:"), "{patch}");
+
+    // The patch is kept with the run.
+    let run = worked["run"].as_str().unwrap();
+    let shown = home.run(&["runs", "show", run]);
+    assert!(shown.out.contains("+if \"--version\" in sys.argv[1:]:"), "{}", shown.out);
+    let taken = home.run(&["runs", "files", run, "--out", "taken"]);
+    assert_eq!(taken.code, 0, "{}", taken.err);
+    assert_eq!(home.text("taken/proposed.patch"), patch);
+
+    // Switching the tools on applies nothing by itself; accepting does, also while they are off.
+    let number =
+        worked["submissions"].as_array().unwrap().last().unwrap()["submission"].to_string();
+    let on = home.run(&["drafts", "on"]);
+    assert!(on.err.contains("1 submissions still wait for your decision"), "{}", on.err);
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    home.run(&["drafts", "off"]);
+    let accepted = home.run(&["gate", "accept", &number]);
+    assert_eq!(accepted.out, format!("accepted {number}: src/watchdog.py\n"), "{}", accepted.err);
+    assert!(home.text("src/watchdog.py").contains("--version"));
+    assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+}
+
+#[test]
+fn modes_while_the_tools_are_off() {
+    let home = project();
+    home.run(&["drafts", "off"]);
+    let refused = home.run(&["work", TASK]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("the draft tools are off in this workspace"), "{}", refused.err);
+    assert!(refused.err.contains("`--mode text`"), "{}", refused.err);
+    // Automatic mode begins with text; even where no reviewer is asked otherwise, one is.
+    let ran = home.run(&["work", TASK, "--mode", "auto", "--review", "never"]);
+    assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
+    assert!(ran.out.contains("[off]") && ran.out.contains("+VERSION = \"1.0.0\""), "{}", ran.out);
+    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+}
+
+#[test]
+fn file_changed_since_it_was_shown_is_a_conflict() {
+    use assize_testkit::{FakeProvider, Kind, Reply};
+    let folder = std::sync::Arc::new(std::sync::OnceLock::<std::path::PathBuf>::new());
+    let seen = folder.clone();
+    let fake = FakeProvider::answering(Kind::Ollama, move |_, _| {
+        // The user edits the file while the model answers.
+        let mine = format!("{WATCHDOG}# mine\n");
+        std::fs::write(seen.get().unwrap().join("src/watchdog.py"), mine).unwrap();
+        let content = format!("{WATCHDOG}# the model's\n");
+        Reply::text(format!("Here.\n\nFILE: src/watchdog.py\n```python\n{content}```\n"))
+    });
+    let home = crate::Home::with(Kind::Ollama, &fake);
+    home.write("src/watchdog.py", WATCHDOG);
+    folder.set(home.work()).unwrap();
+    let ran = home.run(&["work", "Change watchdog.py", "--provider", "ollama", "--mode", "text"]);
+    assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
+    assert!(ran.out.contains("[conflict]"), "{}", ran.out);
+    assert_eq!(home.text("src/watchdog.py"), format!("{WATCHDOG}# mine\n"));
+}
+
+#[test]
+fn clean_all_empties_the_drafts_folder() {
+    let home = project();
+    let mut client = Client::start(&home, &[]);
+    let waiting = client.propose(".github/workflows/ci.yml", "t1", "on: push\n");
+    assert_eq!((&waiting["verdict"], &waiting["submission"]), (&json!("escalated"), &json!(1)));
+    let open = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
+    client.call("ollama_request_draft", open).unwrap();
+    client.end();
+    home.write("_handoff/drafts/left-behind.txt", "x");
+
+    let unconfirmed = home.run(&["drafts", "clean", "--all"]);
+    assert_eq!(unconfirmed.code, 2, "{}", unconfirmed.err);
+    assert!(unconfirmed.err.contains("`assize drafts clean --all --yes`"), "{}", unconfirmed.err);
+    let drafts = home.work().join("_handoff/drafts");
+    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 4);
+
+    let emptied = home.run(&["drafts", "clean", "--all", "--yes"]);
+    assert_eq!(emptied.code, 0, "{}", emptied.err);
+    assert_eq!(
+        emptied.out,
+        "emptied the drafts folder: 1 waiting submissions rejected, 1 open drafts and 1 other files deleted\n"
+    );
+    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0);
+    assert!(home.run(&["gate", "ls", "--all"]).out.contains("rejected"));
+    assert!(!home.work().join(".github").exists());
+    assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+}
+
+#[test]
+fn refused_path_is_logged_as_a_security_error() {
+    let home = project();
+    let mut client = Client::start(&home, &[]);
+    let outside = json!({"source_path": "../../etc/passwd\u{1b}[2J", "task_id": "t1"});
+    client.call("ollama_request_draft", outside).unwrap_err();
+    let ended = client.end();
+    let line = ended.err.lines().find(|line| line.contains("SECURITY: path refused")).unwrap();
+    assert!(line.contains("ERROR") && line.contains("../../etc/passwd"), "{line}");
+    assert!(!line.contains('\u{1b}'), "{line:?}");
+    assert!(home.run(&["audit", "show", "--refused"]).out.contains("refused"));
+}
+
+#[test]
+fn submissions_are_numbered_from_one_in_each_workspace() {
+    let home = project();
+    let mut client = Client::start(&home, &[]);
+    let mut content = WATCHDOG.to_owned();
+    for number in 1..=3 {
+        content.push_str("# more\n");
+        let submitted = client.propose("src/watchdog.py", "t1", &content);
+        assert_eq!(submitted["submission"], number, "{submitted}");
+        // A worker's name for it still finds it.
+        let message = submitted["message_id"].as_str().unwrap().to_owned();
+        let shown = home.run(&["gate", "show", &message, "--json"]);
+        let shown: Value = serde_json::from_str(&shown.out).unwrap();
+        assert_eq!(shown["id"], number);
+    }
+    client.end();
+    let unknown = home.run(&["gate", "show", "4"]);
+    assert_eq!(unknown.code, 2, "{}", unknown.err);
+    assert!(unknown.err.contains("no submission `4` in this workspace"), "{}", unknown.err);
+}

@@ -1,0 +1,28 @@
+//! Compiling the gate's built-in patterns. A pattern that does not compile is an error, never a check that is left
+//! out.
+
+use regex::Regex;
+
+/// A built-in pattern that does not compile. The gate does not open without it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the gate's pattern `{name}` does not compile: {error}")]
+pub struct BadPattern {
+    pub name: String,
+    error: String,
+}
+
+pub(crate) fn compile(name: &str, pattern: &str) -> Result<Regex, BadPattern> {
+    Regex::new(pattern)
+        .map_err(|error| BadPattern { name: name.to_owned(), error: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_pattern_is_an_error_with_its_name() {
+        let error = compile("aws-access-key", "AKIA(").unwrap_err();
+        assert!(error.to_string().starts_with("the gate's pattern `aws-access-key` does not"));
+    }
+}

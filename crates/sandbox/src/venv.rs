@@ -1,0 +1,139 @@
+//! Python virtual environments: what a sandbox needs to see of one.
+
+use std::path::{Path, PathBuf};
+
+use crate::interpreter::{Interpreter, Language, is_program, is_script, is_system, pieces_of};
+
+/// A Python virtual environment. It is read, never run: it may come with an untrusted repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirtualEnvironment {
+    /// Its folder, through no link.
+    pub folder: PathBuf,
+    /// The interpreter that it was made from, through no link.
+    pub base: PathBuf,
+    /// The version that its packages are for, such as `python3.11`.
+    pub version: String,
+}
+
+impl VirtualEnvironment {
+    /// Reads a virtual environment, given as its folder or as the interpreter in it.
+    ///
+    /// # Errors
+    /// When it is none, with the reason.
+    pub fn read(path: &Path) -> Result<VirtualEnvironment, String> {
+        let shown = path.display();
+        let named = match path.is_file() {
+            true => path.parent().and_then(Path::parent).unwrap_or(path),
+            false => path,
+        };
+        let folder = named.canonicalize().map_err(|error| format!("`{shown}`: {error}"))?;
+        if !folder.join("pyvenv.cfg").is_file() {
+            return Err(format!("`{shown}` is not a virtual environment: it has no `pyvenv.cfg`"));
+        }
+        let program = ["python3", "python"].map(|name| folder.join("bin").join(name));
+        let program = program.into_iter().find(|program| is_program(program));
+        let base = program
+            .and_then(|program| program.canonicalize().ok())
+            .filter(|base| !is_script(base))
+            .ok_or_else(|| format!("`{shown}` has no interpreter in `bin`"))?;
+        let entries = std::fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
+        let version = entries
+            .filter(|entry| entry.path().join("site-packages").is_dir())
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .find(|name| name.starts_with("python3."))
+            .ok_or_else(|| format!("`{shown}` has no packages in `lib/python3.*/site-packages`"))?;
+        let environment = VirtualEnvironment { folder, base, version };
+        for part in environment.parts() {
+            let inside = part.canonicalize().is_ok_and(|to| to.starts_with(&environment.folder));
+            if !inside {
+                return Err(format!("`{}` leads out of the virtual environment", part.display()));
+            }
+        }
+        Ok(environment)
+    }
+
+    /// The interpreter, with the parts that a jail must see.
+    pub fn interpreter(&self) -> Interpreter {
+        let mut pieces = self.parts();
+        pieces.extend(pieces_of(&self.base));
+        pieces.retain(|piece| !is_system(piece));
+        pieces.sort();
+        pieces.dedup();
+        Interpreter { language: Language::Python, program: self.folder.join("bin/python3"), pieces }
+    }
+
+    /// Whether its interpreter belongs to the system.
+    pub fn has_system_interpreter(&self) -> bool {
+        is_system(&self.base)
+    }
+
+    fn parts(&self) -> Vec<PathBuf> {
+        let parts = ["bin", "lib", "lib64", "pyvenv.cfg"].map(|name| self.folder.join(name));
+        parts.into_iter().filter(|part| part.symlink_metadata().is_ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder with a virtual environment of the system's Python.
+    fn environment() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let venv = folder.path().join(".venv");
+        std::fs::create_dir_all(venv.join("bin")).unwrap();
+        std::fs::create_dir_all(venv.join("lib/python3.11/site-packages")).unwrap();
+        std::fs::write(venv.join("pyvenv.cfg"), "home = /usr/bin").unwrap();
+        symlink("/bin/sh", venv.join("bin/python3")).unwrap();
+        symlink("lib", venv.join("lib64")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn environment_is_read_by_folder_and_by_interpreter() {
+        let folder = environment();
+        let venv = folder.path().join(".venv");
+        let read = VirtualEnvironment::read(&venv).unwrap();
+        assert_eq!(read.version, "python3.11");
+        assert!(read.has_system_interpreter());
+        let by_program = VirtualEnvironment::read(&venv.join("bin/python3")).unwrap();
+        assert_eq!(by_program, read);
+        let pieces: Vec<String> = read
+            .interpreter()
+            .pieces
+            .iter()
+            .map(|piece| piece.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(pieces, ["bin", "lib", "lib64", "pyvenv.cfg"]);
+    }
+
+    #[test]
+    fn hostile_environment_is_refused_and_never_run() {
+        let refused = |spoil: &dyn Fn(&Path)| {
+            let folder = environment();
+            let venv = folder.path().join(".venv");
+            spoil(&venv);
+            VirtualEnvironment::read(&venv).unwrap_err()
+        };
+        let why = refused(&|venv| std::fs::remove_file(venv.join("pyvenv.cfg")).unwrap());
+        assert!(why.contains("no `pyvenv.cfg`"), "{why}");
+        // A script in the place of the interpreter would be run to ask what it starts.
+        let why = refused(&|venv| {
+            use std::os::unix::fs::PermissionsExt;
+            let program = venv.join("bin/python3");
+            std::fs::remove_file(&program).unwrap();
+            std::fs::write(&program, "#!/bin/sh\ntouch ran\n").unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        });
+        assert!(why.contains("no interpreter"), "{why}");
+        let why = refused(&|venv| {
+            std::fs::remove_file(venv.join("lib64")).unwrap();
+            symlink("/etc", venv.join("lib64")).unwrap();
+        });
+        assert!(why.contains("leads out"), "{why}");
+        let why = refused(&|venv| std::fs::remove_dir_all(venv.join("lib")).unwrap());
+        assert!(why.contains("no packages"), "{why}");
+    }
+}
