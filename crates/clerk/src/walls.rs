@@ -370,6 +370,7 @@ pub async fn pool(
     let options = PoolOptions {
         size: usize::try_from(size).unwrap_or(defaults.size),
         idle: idle.unwrap_or(defaults.idle),
+        ..defaults
     };
     Ok((Arc::new(manager.pool(spec, options)), why))
 }

@@ -2,7 +2,7 @@
 
 use assize_clerk::cluster::status::{Status, needs};
 use assize_clerk::cluster::{self, Member};
-use assize_cluster::{Node, NodeRole, VERSION};
+use assize_cluster::{DeadLetter, Node, NodeRole, VERSION};
 use serde_json::json;
 
 use crate::args::ClusterCommand;
@@ -89,8 +89,25 @@ fn show(status: &Status) -> Result<(), Failure> {
     for stuck in &status.stuck {
         terminal::warn(&format!("{} does not get on: {}", stuck.what, stuck.why));
     }
+    if !status.dead_letters.is_empty() {
+        out_line("")?;
+        let heads = ["DEAD LETTER", "DELIVERIES", "BYTES", "REASON", "PAYLOAD"];
+        let mut rows = vec![heads.map(str::to_owned)];
+        rows.extend(status.dead_letters.iter().map(|letter| {
+            let DeadLetter { subject, reason, payload, payload_bytes, deliveries, .. } = letter;
+            let counts = [deliveries.to_string(), payload_bytes.to_string()];
+            let [deliveries, bytes] = counts;
+            let payload = terminal::harmless(payload).replace('\n', " ");
+            let payload = payload.chars().take(SHOWN_PAYLOAD).collect();
+            [subject.clone(), deliveries, bytes, reason.clone(), payload]
+        }));
+        table(&rows)?;
+    }
     Ok(())
 }
+
+/// Characters of a dead letter's payload in the table; `--json` has more.
+const SHOWN_PAYLOAD: usize = 60;
 
 fn row(node: &Node) -> [String; 9] {
     let role = match node.role {

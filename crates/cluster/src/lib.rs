@@ -6,6 +6,7 @@
 
 mod address;
 mod asking;
+mod dead_letters;
 mod error;
 mod link;
 mod nodes;
@@ -20,6 +21,7 @@ use assize_store::StoreError;
 
 pub use address::{Address, BadAddress, Identification};
 pub use asking::{Answering, Unanswered};
+pub use dead_letters::DeadLetter;
 pub use link::Options;
 pub use nodes::{Node, NodeRole};
 pub use queue::{Abilities, LEASE, Lease, Line, MOST_TRIES, Needs, Place, Queue, Taken, Work};

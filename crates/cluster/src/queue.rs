@@ -22,6 +22,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::{Trouble, trouble};
 use crate::link::{ANSWER, Link};
 
@@ -122,6 +123,7 @@ pub struct Line {
 #[derive(Debug, Clone)]
 pub struct Queue {
     link: Arc<Link>,
+    dead_letters: DeadLetters,
 }
 
 /// Work that was taken. Let go without a word, it comes back after a while.
@@ -129,10 +131,20 @@ pub struct Taken {
     pub work: Work,
     /// How many have begun it, with this one.
     pub tries: u64,
+    message: Arc<Received>,
+    dead_letters: DeadLetters,
     acker: Arc<Acker>,
     lease: Lease,
     /// Says again and again that it goes on.
     _going_on: AbortOnDropHandle<()>,
+}
+
+/// A message as it came.
+struct Received {
+    subject: String,
+    payload: bytes::Bytes,
+    /// Its place in the stream.
+    place: u64,
 }
 
 /// How long something that was taken is sure to be ours.
@@ -185,7 +197,16 @@ impl Queue {
             ..Config::default()
         };
         link.set_up(config).await?;
-        Ok(Queue { link })
+        let dead_letters = DeadLetters::open(Arc::clone(&link)).await?;
+        Ok(Queue { link, dead_letters })
+    }
+
+    /// The newest messages that no worker could run, the newest first.
+    ///
+    /// # Errors
+    /// When the servers refuse to say.
+    pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        self.dead_letters.newest(limit).await
     }
 
     /// Has something done by whoever can.
@@ -353,20 +374,51 @@ impl Queue {
             let next = next.map_err(|_| Trouble::Silent("nothing comes".to_owned()))?;
             let Some(message) = next else { continue };
             let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
-            let tries = message.info().map_or(1, |info| info.delivered.unsigned_abs());
+            let info = message.info().map(|info| (info.delivered, info.stream_sequence));
+            let (tries, place) =
+                info.map_or((1, 0), |(tries, place)| (tries.unsigned_abs(), place));
             let (message, acker) = message.split();
             let acker = Arc::new(acker);
-            let Ok(work) = serde_json::from_slice(&message.payload) else {
-                tracing::error!(subject = %message.subject, "work that nobody can read is dropped");
-                let _ = acker.ack_with(AckKind::Term).await;
-                continue;
+            let (subject, payload) = (message.subject.to_string(), message.payload);
+            let message = Arc::new(Received { subject, payload, place });
+            let work = match serde_json::from_slice(&message.payload) {
+                Ok(work) => work,
+                Err(error) => {
+                    let reason = format!("cannot decode the message: {error}");
+                    move_to_dead_letters(&self.dead_letters, &message, &acker, &reason, tries)
+                        .await;
+                    continue;
+                }
             };
             let lease = Lease::begin(asked);
             let going_on = tokio::spawn(go_on(Arc::clone(&acker), lease.clone()));
             let _going_on = AbortOnDropHandle::new(going_on);
-            return Ok(Some(Taken { work, tries, acker, lease, _going_on }));
+            let dead_letters = self.dead_letters.clone();
+            let taken = Taken { work, tries, message, dead_letters, acker, lease, _going_on };
+            return Ok(Some(taken));
         }
         Ok(None)
+    }
+}
+
+/// Adds a message to the dead-letter list and removes it from the queue. It stays in the queue, and is
+/// redelivered, when the list cannot be written.
+async fn move_to_dead_letters(
+    dead_letters: &DeadLetters,
+    message: &Received,
+    acker: &Acker,
+    reason: &str,
+    deliveries: u64,
+) {
+    let Received { subject, payload, place } = message;
+    let letter = DeadLetter::new(subject, reason, payload, deliveries);
+    if let Err(error) = dead_letters.add(*place, &letter).await {
+        tracing::error!(%error, subject, reason, "cannot write the dead-letter list");
+        return;
+    }
+    tracing::error!(subject, reason, "message moved to the dead-letter list");
+    if let Err(error) = acker.double_ack_with(AckKind::Term).await {
+        tracing::warn!(%error, subject, "cannot remove a dead letter from the queue");
     }
 }
 
@@ -402,9 +454,10 @@ impl Taken {
         self.end(AckKind::Nak(Some(after))).await;
     }
 
-    /// Nobody will do it.
-    pub async fn give_up(self) {
-        self.end(AckKind::Term).await;
+    /// Moves the message to the dead-letter list: no worker can run it.
+    pub async fn dead_letter(self, reason: &str) {
+        let Taken { dead_letters, message, acker, tries, .. } = &self;
+        move_to_dead_letters(dead_letters, message, acker, reason, *tries).await;
     }
 
     async fn end(&self, kind: AckKind) {

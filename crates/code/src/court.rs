@@ -257,7 +257,7 @@ impl Court {
             let sandbox = self.pool.take(&spec).await;
             let ran = match &sandbox {
                 Ok(sandbox) => {
-                    trail::execution_started(&format!("{}/{place}", sandbox.isolation()));
+                    trail::execution_started(sandbox.id());
                     self.live.begin(place);
                     let tell = |output, bytes: &[u8]| self.live.wrote(place, output, bytes);
                     run_in(sandbox, task, program.code, &carried, takes, tell).await

@@ -10,7 +10,7 @@ use assize_debate::{Job, Verdict};
 use assize_graph::NodeError;
 use assize_llm::Request;
 use assize_sandbox::{
-    Answers, Command, Finished, Key, Layer, Manager, Sandbox, SandboxError, Spec, Work,
+    Answers, Command, Finished, KILL_AFTER, Key, Layer, Manager, Sandbox, SandboxError, Spec, Work,
 };
 use assize_types::{Cancel, Fingerprint};
 use async_trait::async_trait;
@@ -154,6 +154,7 @@ impl InSandboxes {
             at_once: makers + 1,
             largest: LARGEST,
             most_events: 0,
+            kill_after: KILL_AFTER,
         };
         let door = Arc::new(Door(hearing.clone()));
         hearing.begin();

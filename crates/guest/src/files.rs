@@ -5,11 +5,14 @@
 //! only plain files are read or written, and all of it as the user that programs run under.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use assize_protocol::{Cause, Entry, EntryKind, Failure, Frame, Reply, StreamId, WINDOW, port};
+use assize_protocol::{
+    CODE, Cause, Entry, EntryKind, Failure, Frame, Reply, StreamId, WINDOW, port,
+};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::link::Link;
@@ -75,6 +78,11 @@ fn open(path: &str, flags: OFlags, mode: u32) -> Result<File, Failure> {
     Ok(file)
 }
 
+/// Whether this is where code is put that is to be run. Programs cannot change, replace or delete it.
+pub(crate) fn is_code(path: &str) -> bool {
+    CODE.contains(&path)
+}
+
 /// A file that is being written.
 pub(crate) struct Writing {
     path: String,
@@ -83,6 +91,37 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
+    /// Begins to write code, as the guest's own user: the folder is its own and sticky, so that programs,
+    /// which are another user, cannot touch the file. What a program put there before is removed.
+    pub(crate) fn begin_code(path: &str) -> Result<Writing, Failure> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(explain(path, &error));
+            }
+            _ => {}
+        }
+        // Nothing is followed, and nothing that came meanwhile is used.
+        let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = open(path, new, 0o444)?;
+        Ok(Writing { path: path.to_owned(), file, failed: None })
+    }
+
+    /// The same where programs are the guest's own user: the file is mounted read-only, and this is the
+    /// only descriptor that writes to it.
+    pub(crate) fn begin_mounted_code(path: &str, file: &OwnedFd) -> Result<Writing, Failure> {
+        let file = file.try_clone().map(File::from).and_then(|mut file| {
+            file.set_len(0)?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        });
+        let file = file.map_err(|error| explain(path, &error))?;
+        Ok(Writing { path: path.to_owned(), file, failed: None })
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     pub(crate) fn begin(path: &str, mode: u32) -> Result<Writing, Failure> {
         if let Some(folder) = whole_path(path)?.parent() {
             std::fs::DirBuilder::new()
@@ -111,7 +150,7 @@ impl Writing {
             None => Reply::Done,
             Some(failure) => {
                 // Half of it is worse than nothing.
-                let _ = std::fs::remove_file(&self.path);
+                let _ = std::fs::remove_file(&self.path).or_else(|_| self.file.set_len(0));
                 Reply::Failed(failure)
             }
         }

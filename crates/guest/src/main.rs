@@ -23,12 +23,21 @@ mod watch;
 
 use std::process::ExitCode;
 
+/// Serves as the first process of a container: as root of it, if it is started so, with programs as another user.
+fn serve_in_container() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return serve::serve(None, None, Vec::new());
+    }
+    jail::drop_rights_of_container()?;
+    serve::serve(Some(jail::PROGRAM), None, Vec::new())
+}
+
 fn main() -> ExitCode {
     // The file that we were started from has no name of its own.
     let _ = rustix::thread::set_name(c"assize-guest");
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("keep") => jail::keep(),
-        Some("serve") => serve::serve(None, None),
+        Some("serve") => serve_in_container(),
         Some("init") => machine::init(),
         Some("ticks") => machine::tell_ticks(),
         _ => Err("this program is started by assize inside its sandboxes".to_owned()),

@@ -33,6 +33,7 @@ enum Stream {
 struct Server {
     link: Link,
     user: Option<u32>,
+    code: Vec<(&'static str, OwnedFd)>,
     /// Known once the host has said hello.
     starter: Option<Starter>,
     env: BTreeMap<String, String>,
@@ -47,17 +48,26 @@ struct Server {
     home: Option<Home>,
 }
 
-/// Serves the host until it is gone. Programs become the user, where one is given.
-pub(crate) fn serve(user: Option<u32>, home: Option<Home>) -> Result<(), String> {
+/// Serves the host until it is gone. Programs become the user, where one is given; where none is, `code` has the
+/// files that programs see read-only, by their paths.
+pub(crate) fn serve(
+    user: Option<u32>,
+    home: Option<Home>,
+    code: Vec<(&'static str, OwnedFd)>,
+) -> Result<(), String> {
     // Nobody under the same user may look at us or at what we hold.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| format!("cannot hide from programs: {error}"))?;
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
-    confine::make_writable_folders();
+    match user {
+        Some(user) => sys::as_user(user, confine::make_writable_folders),
+        None => confine::make_writable_folders(),
+    }
     let children = sys::children_signal().map_err(|error| format!("signals: {error}"))?;
     let mut server = Server {
         link: Link::new()?,
         user,
+        code,
         starter: None,
         env: BTreeMap::new(),
         watch_memory: None,
@@ -178,7 +188,8 @@ impl Server {
             }
             Kind::Close => match self.streams.remove(&id) {
                 Some(Stream::Writing(writing)) => {
-                    let reply = self.as_program(|| writing.end());
+                    let own = self.user.is_some() && files::is_code(writing.path());
+                    let reply = if own { writing.end() } else { self.as_program(|| writing.end()) };
                     self.link.reply(id, &reply);
                 }
                 Some(Stream::Program(mut program)) => {
@@ -216,6 +227,15 @@ impl Server {
     }
 
     /// Does something to files as the user that programs run under.
+    fn begin_write(&self, path: &str, mode: u32) -> Result<Writing, Failure> {
+        let mounted = self.code.iter().find(|(at, _)| *at == path);
+        match mounted {
+            Some((_, file)) => Writing::begin_mounted_code(path, file),
+            None if self.user.is_some() && files::is_code(path) => Writing::begin_code(path),
+            None => self.as_program(|| Writing::begin(path, mode)),
+        }
+    }
+
     fn as_program<T>(&self, act: impl FnOnce() -> T) -> T {
         match self.user {
             Some(user) => sys::as_user(user, act),
@@ -276,9 +296,9 @@ impl Server {
                 self.preparing = Some(id);
                 None
             }),
-            Request::Write { path, mode } => self
-                .as_program(|| Writing::begin(&path, mode))
-                .map(|writing| Some(Stream::Writing(writing))),
+            Request::Write { path, mode } => {
+                self.begin_write(&path, mode).map(|writing| Some(Stream::Writing(writing)))
+            }
             Request::Read { path, limit } => self
                 .as_program(|| Reading::begin(&path, limit))
                 .map(|reading| Some(Stream::Reading(reading))),

@@ -170,11 +170,11 @@ pub(crate) fn give_as(fd: impl AsFd, number: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor from this number on.
-pub(crate) fn close_from(first: u32) {
+/// Closes every descriptor from one number to another.
+pub(crate) fn close_between(first: u32, last: u32) {
     // SAFETY: what owns those descriptors is never used again: the caller is about to serve, with
-    // none but the first three.
-    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    // none but the first three and those that it keeps above.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
 /// Brings the loopback interface of a new network up.

@@ -13,6 +13,9 @@ mod frame;
 pub mod jail;
 mod message;
 
+/// Where code is put that is to be run, by language. Programs can read these files and nothing else.
+pub const CODE: [&str; 3] = ["/tmp/code.py", "/tmp/code.sh", "/tmp/code.js"];
+
 pub use frame::{Decoder, Frame, FrameError, Kind, MAX_DATA, MAX_FRAME, StreamId};
 pub use message::{
     Answer, Call, Cause, Ended, Entry, EntryKind, Exec, ExecLimits, Failure, GuestLimits, Hello,

@@ -123,6 +123,22 @@ pub trait Backend: fmt::Debug + Send + Sync {
         usize::MAX
     }
 
+    /// How many idle sandboxes a warm pool keeps where so many were asked for.
+    fn pool_size(&self, wanted: usize) -> usize {
+        wanted
+    }
+
+    /// Bytes of memory that one idle sandbox takes, roughly.
+    fn idle_memory(&self) -> u64 {
+        48 << 20
+    }
+
+    /// Whether the time limit is laid on the sandbox when it is made, and cannot be changed for one
+    /// that is idle.
+    fn fixes_wall(&self) -> bool {
+        false
+    }
+
     /// What each limit rests on here.
     fn enforcement(&self) -> Enforcement;
 
@@ -137,6 +153,12 @@ pub struct Identity {
     pub maker: String,
     /// Unique among all its maker made.
     pub id: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.maker, self.id)
+    }
 }
 
 /// What holds each limit, in words for people.
@@ -163,6 +185,11 @@ pub struct Started {
 /// The walls around one sandbox.
 #[async_trait]
 pub(crate) trait Cell: fmt::Debug + Send + Sync {
+    /// The id that another program knows it by, such as a container id.
+    fn external_id(&self) -> Option<&str> {
+        None
+    }
+
     /// What was used so far, by the account kept outside.
     async fn account(&self) -> Account;
 

@@ -209,16 +209,19 @@ impl Channel {
         self.shared.lock().gone.is_some()
     }
 
-    /// Waits until the connection ended, and says why.
-    pub(crate) async fn closed(&self) -> Gone {
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if let Some(gone) = self.shared.lock().gone.clone() {
-                return gone;
+    /// Waits until the connection ended, and says why. The future does not keep the connection open.
+    pub(crate) fn closed(&self) -> impl Future<Output = Gone> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            loop {
+                let changed = shared.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if let Some(gone) = shared.lock().gone.clone() {
+                    return gone;
+                }
+                changed.await;
             }
-            changed.await;
         }
     }
 

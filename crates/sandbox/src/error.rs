@@ -30,6 +30,9 @@ pub enum SandboxError {
     /// Work inside asked the host for what it may not have, and was ended.
     #[error("what ran in the sandbox was ended, as it sent {0}")]
     Overstepped(String),
+    /// A program went on after it was cancelled, and was killed.
+    #[error("the program did not end within {} s of its cancellation and was killed", .0.as_secs_f64())]
+    IgnoredCancellation(std::time::Duration),
     /// The sandbox itself broke: no fault of what ran in it.
     #[error("the sandbox broke: {0}")]
     Broke(String),

@@ -43,12 +43,13 @@ impl Language {
         }
     }
 
-    /// Where code under trial is put in a sandbox.
+    /// Where code under trial is put in a sandbox. A program can neither change, replace nor delete it.
     pub fn code_path(self) -> &'static str {
+        let [python, bash, javascript] = assize_protocol::CODE;
         match self {
-            Language::Python => "/tmp/code.py",
-            Language::Bash => "/tmp/code.sh",
-            Language::JavaScript => "/tmp/code.js",
+            Language::Python => python,
+            Language::Bash => bash,
+            Language::JavaScript => javascript,
         }
     }
 

@@ -1,15 +1,15 @@
-//! Sandboxes that wait: built, an interpreter started in each or in the next to be taken, and nothing ever
-//! run in them.
+//! Warm pool: idle sandboxes of one shape, with an interpreter started in each or in the next to be taken.
 //!
-//! One sandbox serves one execution and is thrown away, so nothing of one run is there in the next.
-//! What is taken is replaced in the background; when nobody has taken any for a while they all go,
-//! and the next to come starts cold.
+//! A sandbox serves one execution and is thrown away, so nothing of one run is there in the next. A sandbox
+//! that is taken, or that dies while it is idle, is replaced in the background. When none was taken for a
+//! while they are all ended, and the next request starts cold.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use futures_util::future::select_all;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -17,54 +17,87 @@ use tokio_util::task::TaskTracker;
 
 use crate::error::SandboxError;
 use crate::manager::Maker;
+use crate::memory;
 use crate::sandbox::Sandbox;
 use crate::spec::Spec;
 
-/// A sandbox that was taken is replaced so much later: about as long as a short program runs.
+/// Pause between a request and the refill: about as long as a short program runs, so that both do not
+/// compete for the processor.
 const YIELD: Duration = Duration::from_millis(10);
 
-/// A clock that is off by more was set, or stood still while this machine slept.
-const OFF: Duration = Duration::from_secs(1);
+/// A difference between the clocks above this means that one was set, or that the machine slept.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// How many sandboxes wait, and how long.
+/// How often the pool looks whether memory has become free.
+const MEMORY_POLL: Duration = Duration::from_secs(5);
+
+/// Size and life time of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOptions {
     pub size: usize,
-    /// Nobody came for so long: none wait any more.
+    /// After this time without a request the idle sandboxes are ended; never, if [`Duration::MAX`].
     pub idle: Duration,
+    /// Bytes of memory that must stay available: no idle sandbox is made that would need them.
+    pub memory_reserve: u64,
 }
 
 impl Default for PoolOptions {
     fn default() -> PoolOptions {
-        PoolOptions { size: 5, idle: Duration::from_secs(300) }
+        PoolOptions { size: 5, idle: Duration::from_secs(300), memory_reserve: 0 }
     }
 }
 
-/// How the pool has served.
+/// Counters and state of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PoolMetrics {
-    /// Taken from those that waited.
+    /// Idle sandboxes that the pool keeps when it is full.
+    pub size: usize,
+    /// Idle sandboxes now.
+    pub idle: usize,
+    /// Requests that an idle sandbox served.
     pub hits: u64,
-    /// Started on demand: none waited, or another kind was asked for.
+    /// Requests for which a sandbox had to be made.
     pub misses: u64,
-    /// How many wait now.
-    pub depth: usize,
-    /// Whether as many wait as should.
+    /// Whether the pool is full.
     pub ready: bool,
-    /// How long all who took one waited for it, together.
+    /// Sandboxes that were made for the pool.
+    pub refills: u64,
+    /// Time that all refills took, together.
+    pub refill_micros: u64,
+    /// Time that all requests waited for their sandbox, together.
     pub wait_micros: u64,
+    /// Whether there is too little free memory to refill the pool.
+    pub low_memory: bool,
 }
 
 impl PoolMetrics {
-    /// The share of hits, if anything was taken.
+    /// The share of hits, if anything was requested.
     #[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
     pub fn hit_rate(&self) -> Option<f64> {
         let all = self.hits + self.misses;
         (all > 0).then(|| self.hits as f64 / all as f64)
     }
+
+    /// Mean time of a refill, if there was one.
+    pub fn refill_time(&self) -> Option<Duration> {
+        self.refill_micros.checked_div(self.refills).map(Duration::from_micros)
+    }
+
+    /// Adds the counters and idle sandboxes of another pool.
+    pub fn add(&mut self, other: &PoolMetrics) {
+        self.size += other.size;
+        self.idle += other.idle;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.refills += other.refills;
+        self.refill_micros += other.refill_micros;
+        self.wait_micros += other.wait_micros;
+        self.ready = self.idle >= self.size;
+        self.low_memory |= other.low_memory;
+    }
 }
 
-/// Keeps sandboxes of one kind waiting.
+/// Warm pool of sandboxes of one shape.
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -78,25 +111,28 @@ struct Shared {
     spec: Spec,
     options: PoolOptions,
     lane: Mutex<Lane>,
-    /// Something was taken, or came.
+    /// A sandbox was taken, or one was added.
     changed: Notify,
     hits: AtomicU64,
     misses: AtomicU64,
     wait_micros: AtomicU64,
+    refills: AtomicU64,
+    refill_micros: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Lane {
-    waiting: VecDeque<Sandbox>,
-    /// When one was taken last.
+    idle: VecDeque<Sandbox>,
+    /// Time of the last request.
     used: Instant,
-    /// Why the last that should have been made was not; not tried again before somebody asks.
+    /// Why the last refill failed. The next one is tried after a request.
     trouble: Option<SandboxError>,
-    /// Whether there should be any.
+    /// Whether there should be idle sandboxes at all.
     wanted: bool,
-    /// There is none to wait.
+    /// The sandbox has no interpreter that could be started ahead.
     without_interpreter: bool,
-    /// When both clocks were looked at last.
+    low_memory: bool,
+    /// Both clocks, when they were compared last.
     clocks: Clocks,
 }
 
@@ -112,12 +148,15 @@ impl Shared {
 impl Pool {
     /// Begins at once to make sandboxes in the background.
     pub(crate) fn start(maker: Arc<Maker>, spec: Spec, options: PoolOptions) -> Pool {
+        let size = maker.backend().pool_size(options.size);
+        let options = PoolOptions { size, ..options };
         let lane = Lane {
-            waiting: VecDeque::new(),
+            idle: VecDeque::new(),
             used: Instant::now(),
             trouble: None,
             wanted: true,
             without_interpreter: false,
+            low_memory: false,
             clocks: (Instant::now(), SystemTime::now()),
         };
         let shared = Arc::new(Shared {
@@ -129,27 +168,28 @@ impl Pool {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             wait_micros: AtomicU64::new(0),
+            refills: AtomicU64::new(0),
+            refill_micros: AtomicU64::new(0),
         });
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(keep_filled(Arc::clone(&shared), stop.clone()));
         Pool { shared, tasks, stop }
     }
 
-    /// A sandbox in which nothing ever ran: one that waits, if it fits, and else a new one.
+    /// A sandbox in which nothing ever ran: an idle one if its shape is what the request asks for, and else
+    /// a new one. Either has exactly the limits of the request.
     ///
     /// # Errors
     /// When a new one is needed and cannot be made.
     pub async fn take(&self, spec: &Spec) -> Result<Sandbox, SandboxError> {
         let begun = Instant::now();
-        let fits = spec.build() == self.shared.spec.build();
-        let waiting = if fits { self.shared.take() } else { None };
-        let (sandbox, counter) = match waiting {
+        let idle = if self.shared.fits(spec) { self.shared.take() } else { None };
+        let (sandbox, counter) = match idle.and_then(|sandbox| sandbox.adapted(spec)) {
             Some(sandbox) => (Ok(sandbox), &self.shared.hits),
             None => (self.shared.maker.make(spec.clone()).await, &self.shared.misses),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        let waited = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.shared.wait_micros.fetch_add(waited, Ordering::Relaxed);
+        self.shared.wait_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
         sandbox
     }
 
@@ -160,23 +200,31 @@ impl Pool {
 
     pub fn metrics(&self) -> PoolMetrics {
         let alive = |sandbox: &&Sandbox| !sandbox.is_gone();
-        let depth = self.shared.lane().waiting.iter().filter(alive).count();
+        let (idle, low_memory) = {
+            let lane = self.shared.lane();
+            (lane.idle.iter().filter(alive).count(), lane.low_memory)
+        };
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PoolMetrics {
-            hits: self.shared.hits.load(Ordering::Relaxed),
-            misses: self.shared.misses.load(Ordering::Relaxed),
-            depth,
-            ready: depth >= self.shared.options.size,
-            wait_micros: self.shared.wait_micros.load(Ordering::Relaxed),
+            size: self.shared.options.size,
+            idle,
+            hits: read(&self.shared.hits),
+            misses: read(&self.shared.misses),
+            ready: idle >= self.shared.options.size,
+            refills: read(&self.shared.refills),
+            refill_micros: read(&self.shared.refill_micros),
+            wait_micros: read(&self.shared.wait_micros),
+            low_memory,
         }
     }
 
-    /// Waits until as many wait as should.
+    /// Waits until the pool is full.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// When it cannot be filled.
     pub async fn ready(&self) -> Result<(), SandboxError> {
         {
-            // Whoever waits for them wants them.
+            // To wait for them is to want them.
             let mut lane = self.shared.lane();
             lane.wanted = true;
             lane.used = Instant::now();
@@ -192,24 +240,28 @@ impl Pool {
                 }
                 let lane = self.shared.lane();
                 let wants_interpreter = lane.first_without(self.shared.interpreters()).is_some();
-                if lane.waiting.len() >= self.shared.options.size && !wants_interpreter {
+                if lane.alive() >= self.shared.options.size && !wants_interpreter {
                     return Ok(());
                 }
                 if let Some(trouble) = &lane.trouble {
                     return Err(trouble.clone());
+                }
+                if lane.low_memory {
+                    let reason = "too little free memory for idle sandboxes";
+                    return Err(SandboxError::failed("filling the warm pool", reason));
                 }
             }
             changed.await;
         }
     }
 
-    /// Ends all that wait, and all that is under way.
+    /// Ends all idle sandboxes, and all that is under way.
     pub async fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        let waiting = std::mem::take(&mut self.shared.lane().waiting);
-        for sandbox in waiting {
+        let idle = std::mem::take(&mut self.shared.lane().idle);
+        for sandbox in idle {
             sandbox.end().await;
         }
     }
@@ -222,15 +274,21 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// One that waits and is still there.
+    /// Whether an idle sandbox of this pool can serve the request.
+    fn fits(&self, spec: &Spec) -> bool {
+        let wall = spec.limits.wall == self.spec.limits.wall;
+        spec.shape() == self.spec.shape() && (wall || !self.maker.backend().fixes_wall())
+    }
+
+    /// An idle sandbox that is still alive.
     fn take(&self) -> Option<Sandbox> {
         let mut lane = self.lane();
         lane.used = Instant::now();
         lane.wanted = true;
         lane.trouble = None;
-        lane.look_at_the_clocks();
+        lane.compare_clocks();
         let found = loop {
-            match lane.waiting.pop_front() {
+            match lane.idle.pop_front() {
                 Some(sandbox) if sandbox.is_gone() => {}
                 found => break found,
             }
@@ -240,26 +298,53 @@ impl Shared {
         found
     }
 
-    fn lacks(&self) -> bool {
-        let lane = self.lane();
-        let few = lane.waiting.len() < self.options.size;
-        let wants = few || lane.first_without(self.interpreters()).is_some();
-        lane.wanted && lane.trouble.is_none() && wants
-    }
-
-    /// What is to be done next for those who will come.
+    /// What is to be done next to fill the pool.
     fn next(&self) -> Next {
         let mut lane = self.lane();
         if !lane.wanted || lane.trouble.is_some() {
             return Next::Nothing;
         }
-        // Taken out of the line meanwhile, so that nobody takes it half prepared.
+        // Out of the line meanwhile, so that no request takes it half prepared.
         if let Some(index) = lane.first_without(self.interpreters())
-            && let Some(sandbox) = lane.waiting.remove(index)
+            && let Some(sandbox) = lane.idle.remove(index)
         {
             return Next::Prepare(sandbox);
         }
-        if lane.waiting.len() < self.options.size { Next::Make } else { Next::Nothing }
+        if lane.idle.len() < self.options.size { Next::Make } else { Next::Nothing }
+    }
+
+    fn lacks(&self) -> bool {
+        let lane = self.lane();
+        let few = lane.idle.len() < self.options.size;
+        let wants = few || lane.first_without(self.interpreters()).is_some();
+        lane.wanted && lane.trouble.is_none() && wants
+    }
+
+    /// Takes the dead out of the line.
+    fn remove_dead(&self) -> VecDeque<Sandbox> {
+        let mut lane = self.lane();
+        let (dead, alive) = lane.idle.drain(..).partition(Sandbox::is_gone);
+        lane.idle = alive;
+        dead
+    }
+
+    /// Whether there is memory for one more; notes it, and says so in the log when it changes.
+    fn has_memory(&self) -> bool {
+        let needed = self.options.memory_reserve.saturating_add(self.maker.backend().idle_memory());
+        let low = memory::available().is_some_and(|available| available < needed);
+        let was_low = std::mem::replace(&mut self.lane().low_memory, low);
+        let isolation = self.maker.backend().isolation();
+        match (was_low, low) {
+            (false, true) => tracing::warn!(
+                %isolation,
+                needed_bytes = needed,
+                "too little free memory: the warm pool is not refilled"
+            ),
+            (true, false) => tracing::info!(%isolation, "the warm pool is refilled again"),
+            _ => return !low,
+        }
+        self.changed.notify_waiters();
+        !low
     }
 
     fn interpreters(&self) -> usize {
@@ -274,21 +359,26 @@ enum Next {
 }
 
 impl Lane {
-    /// A machine that waits was told the time when it was made, and would tell a wrong one.
-    fn look_at_the_clocks(&mut self) {
+    fn alive(&self) -> usize {
+        self.idle.iter().filter(|sandbox| !sandbox.is_gone()).count()
+    }
+
+    /// Ends the idle sandboxes when a clock was set: a microVM got the time when it was made, and would
+    /// tell a wrong one.
+    fn compare_clocks(&mut self) {
         let now = (Instant::now(), SystemTime::now());
         if is_off(std::mem::replace(&mut self.clocks, now), now) {
-            tracing::info!("the clock has moved: sandboxes that waited are made anew");
-            self.waiting.clear();
+            tracing::info!("the clock has moved: idle sandboxes are made anew");
+            self.idle.clear();
         }
     }
 
-    /// The first in the line, among so many, in which an interpreter should wait and none does.
+    /// The first in the line, among so many, in which an interpreter should be started and none is.
     fn first_without(&self, interpreters: usize) -> Option<usize> {
         if self.without_interpreter {
             return None;
         }
-        let first = self.waiting.iter().take(interpreters);
+        let first = self.idle.iter().take(interpreters);
         first.into_iter().position(|sandbox| !sandbox.is_prepared() && !sandbox.is_gone())
     }
 }
@@ -296,54 +386,88 @@ impl Lane {
 fn is_off(before: Clocks, now: Clocks) -> bool {
     let expected = before.1 + now.0.duration_since(before.0);
     let off = expected.duration_since(now.1).unwrap_or_else(|error| error.duration());
-    off > OFF
+    off > CLOCK_TOLERANCE
 }
 
-/// Makes one after the other while some are missing, and lets all go when nobody comes.
+fn micros_since(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Makes one sandbox after the other while some are missing, and ends all when none is requested.
 async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
     loop {
         let changed = shared.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
+        for sandbox in shared.remove_dead() {
+            tracing::warn!(id = sandbox.id(), "an idle sandbox died and is replaced");
+            sandbox.end().await;
+        }
         let used = shared.lane().used;
         if shared.lacks() {
+            if !shared.has_memory() {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(MEMORY_POLL) => {}
+                }
+                continue;
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
-                // Whoever just took one goes first.
+                // The request that just came goes first.
                 () = tokio::time::sleep_until((used + YIELD).into()) => {}
             }
-            let next = shared.next();
-            let done = async {
-                match next {
-                    Next::Prepare(sandbox) => Some((prepare(&shared, sandbox).await, true)),
-                    Next::Make => Some((make_waiting(&shared).await, false)),
-                    Next::Nothing => None,
-                }
-            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                done = done => {
-                    if let Some((made, to_the_front)) = done {
-                        add(&shared, made, to_the_front);
-                    }
-                }
+                () = refill(&shared) => {}
             }
             continue;
         }
-        let idle = used + shared.options.idle;
+        let idle = async {
+            match used.checked_add(shared.options.idle) {
+                Some(end) => tokio::time::sleep_until(end.into()).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => return,
             () = changed => {}
-            () = tokio::time::sleep_until(idle.into()) => shrink(&shared, &stop).await,
+            () = death(&shared) => {}
+            () = idle => shrink(&shared, &stop).await,
         }
     }
 }
 
-async fn make_waiting(shared: &Shared) -> Result<Sandbox, SandboxError> {
+/// Waits until one of the idle sandboxes dies.
+async fn death(shared: &Shared) {
+    let watched: Vec<_> = shared.lane().idle.iter().map(|one| Box::pin(one.gone())).collect();
+    if watched.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(watched).await;
+}
+
+/// Takes one step to fill the pool.
+async fn refill(shared: &Shared) {
+    let begun = Instant::now();
+    let (made, to_the_front) = match shared.next() {
+        Next::Prepare(sandbox) => (prepare(shared, sandbox).await, true),
+        Next::Make => (make_idle(shared).await, false),
+        Next::Nothing => return,
+    };
+    if made.is_ok() {
+        shared.refill_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
+        // An interpreter that is started later belongs to a refill that was counted.
+        shared.refills.fetch_add(u64::from(!to_the_front), Ordering::Relaxed);
+    }
+    add(shared, made, to_the_front);
+}
+
+async fn make_idle(shared: &Shared) -> Result<Sandbox, SandboxError> {
     let sandbox = shared.maker.make(shared.spec.clone()).await?;
     let prepared = {
         let lane = shared.lane();
-        lane.without_interpreter || lane.waiting.len() >= shared.interpreters()
+        lane.without_interpreter || lane.idle.len() >= shared.interpreters()
     };
     if prepared { Ok(sandbox) } else { prepare(shared, sandbox).await }
 }
@@ -351,7 +475,7 @@ async fn make_waiting(shared: &Shared) -> Result<Sandbox, SandboxError> {
 async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     match sandbox.prepare().await {
         Ok(()) => Ok(sandbox),
-        // Without Python it still saves the building of the walls.
+        // Without Python it still saves the start of the sandbox.
         Err(SandboxError::NoInterpreter(..)) => {
             shared.lane().without_interpreter = true;
             Ok(sandbox)
@@ -365,19 +489,19 @@ async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxEr
 
 fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool) {
     let mut lane = shared.lane();
-    lane.look_at_the_clocks();
+    lane.compare_clocks();
     match made {
         Ok(sandbox) => {
             if to_the_front {
-                lane.waiting.push_front(sandbox);
+                lane.idle.push_front(sandbox);
             } else {
-                lane.waiting.push_back(sandbox);
+                lane.idle.push_back(sandbox);
             }
-            // However long it took, whoever waits for it is given time to come.
+            // However long it took, the idle time begins now.
             lane.used = Instant::now();
         }
         Err(error) => {
-            tracing::warn!(%error, "no sandbox could be made to wait");
+            tracing::warn!(%error, "the warm pool cannot be refilled");
             lane.trouble = Some(error);
         }
     }
@@ -385,20 +509,19 @@ fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool)
     shared.changed.notify_waiters();
 }
 
-/// Scales to zero, unless somebody came just now.
+/// Scales to zero until the next request, unless one came just now.
 async fn shrink(shared: &Shared, stop: &CancellationToken) {
-    let waiting = {
+    let idle = {
         let mut lane = shared.lane();
         if lane.used.elapsed() < shared.options.idle {
             return;
         }
         lane.wanted = false;
-        std::mem::take(&mut lane.waiting)
+        std::mem::take(&mut lane.idle)
     };
-    for sandbox in waiting {
+    for sandbox in idle {
         sandbox.end().await;
     }
-    // Until somebody comes.
     tokio::select! {
         () = stop.cancelled() => {}
         () = wanted_again(shared) => {}

@@ -57,6 +57,7 @@ pub(crate) fn environment(folders: &[String]) -> BTreeMap<String, String> {
 
 #[derive(Debug)]
 struct Inner {
+    id: String,
     started: Started,
     isolation: Isolation,
     backend: Arc<dyn Backend>,
@@ -80,7 +81,9 @@ impl Sandbox {
             return Err(SandboxError::Limits(complaint));
         }
         let started = backend.start(identity, &spec).await?;
+        let id = started.cell.external_id().map_or_else(|| identity.to_string(), str::to_owned);
         let inner = Inner {
+            id,
             started,
             isolation: backend.isolation(),
             backend,
@@ -106,6 +109,7 @@ impl Sandbox {
         };
         let started = visit::visit(door, &record.id, &hello).await?;
         let inner = Inner {
+            id: record.id.clone(),
             started,
             isolation: record.isolation,
             backend,
@@ -131,6 +135,12 @@ impl Sandbox {
 
     pub fn isolation(&self) -> Isolation {
         self.inner.isolation
+    }
+
+    /// The backend's own id: the container id with Docker, and else an id that no other sandbox of this
+    /// machine has.
+    pub fn id(&self) -> &str {
+        &self.inner.id
     }
 
     pub fn spec(&self) -> &Spec {
@@ -175,7 +185,8 @@ impl Sandbox {
         let deadline = tokio::time::Instant::now() + wall + GRACE;
         let written = [0; port::COUNT];
         let begun = Instant::now();
-        Ok(Running { sandbox: self.clone(), stream, deadline, before, begun, written })
+        let ended = None;
+        Ok(Running { sandbox: self.clone(), stream, deadline, before, begun, written, ended })
     }
 
     /// Puts code at its place and runs it. Both are said in one breath. What the code started ends
@@ -354,9 +365,18 @@ impl Sandbox {
         self.inner.started.cell.end().await;
     }
 
-    /// Waits until the sandbox is gone, for whatever reason.
-    pub(crate) async fn gone(&self) {
-        self.inner.started.channel.closed().await;
+    /// Waits until the sandbox is gone, for whatever reason. The future does not keep it there.
+    pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let closed = self.inner.started.channel.closed();
+        async move { drop(closed.await) }
+    }
+
+    /// The same sandbox for another request of its shape, with that request's limits of time and output.
+    /// `None` if it is in use elsewhere.
+    pub(crate) fn adapted(mut self, spec: &Spec) -> Option<Sandbox> {
+        debug_assert_eq!(self.inner.spec.shape(), spec.shape());
+        Arc::get_mut(&mut self.inner)?.spec = spec.clone();
+        Some(self)
     }
 
     async fn open(&self, request: &Request) -> Result<Stream, SandboxError> {
@@ -400,6 +420,9 @@ pub struct Running {
     begun: Instant,
     /// How much it wrote, by port.
     written: [u64; port::COUNT],
+    /// The guest agent's report of its end, kept while the outcome is put together: a caller may drop
+    /// [`Running::next`] meanwhile and call it again.
+    ended: Option<Ended>,
 }
 
 /// What a program does next.
@@ -412,11 +435,14 @@ pub enum Event {
 }
 
 impl Running {
-    /// What it writes as it comes, and its end.
+    /// What it writes as it comes, and its end. Nothing is lost when the future is dropped.
     ///
     /// # Errors
     /// When it could not be started, or the sandbox broke.
     pub async fn next(&mut self) -> Result<Event, SandboxError> {
+        if let Some(ended) = self.ended.clone() {
+            return Ok(Event::Ended(self.outcome(ended).await));
+        }
         // Whoever takes long to read does not make the program late.
         let latest = self.deadline.max(tokio::time::Instant::now() + GRACE);
         match tokio::time::timeout_at(latest, self.stream.next()).await {
@@ -434,7 +460,10 @@ impl Running {
                     _ => Event::Wrote(Output::Stdout, piece.bytes),
                 })
             }
-            Ok(Ok(Next::Reply(Reply::Ended(ended)))) => Ok(Event::Ended(self.outcome(ended).await)),
+            Ok(Ok(Next::Reply(Reply::Ended(ended)))) => {
+                self.ended = Some(ended.clone());
+                Ok(Event::Ended(self.outcome(ended).await))
+            }
             Ok(Ok(Next::Reply(reply))) => {
                 read_reply(reply)?;
                 Err(SandboxError::Broke(

@@ -154,14 +154,33 @@ impl Spec {
             limits: self.limits.clone(),
         }
     }
+
+    /// The part that cannot be changed once the sandbox is there. Time and output are limits of each
+    /// execution, which the host sends along with it.
+    pub(crate) fn shape(&self) -> Shape {
+        let Limits { memory, cpu_millis, wall: _, processes, output: _, disk } = self.limits;
+        let (image, layers) = (self.image.clone(), self.layers.clone());
+        Shape { image, layers, memory, cpu_millis, processes, disk }
+    }
 }
 
-/// The part of a spec that two sandboxes must share for one to stand in for the other.
+/// What was asked for when a sandbox was made: a name stands for one of these.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Build {
     pub(crate) image: Option<String>,
     pub(crate) layers: Vec<Layer>,
     pub(crate) limits: Limits,
+}
+
+/// The part of a spec that an idle sandbox must share with a request to serve it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    image: Option<String>,
+    layers: Vec<Layer>,
+    memory: u64,
+    cpu_millis: u32,
+    processes: u32,
+    disk: u64,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! and only so many calls of such a size. Whoever asks for more is ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use assize_protocol::{Answer, Call, Decoder, Frame, Kind};
 use assize_types::Cancel;
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::command::{Command, Output};
 use crate::error::SandboxError;
@@ -29,7 +31,15 @@ pub struct Work {
     /// Bytes of one request.
     pub largest: usize,
     pub most_events: usize,
+    /// How long it may go on after it was cancelled before it is killed.
+    pub kill_after: Duration,
 }
+
+/// Default of [`Work::kill_after`].
+pub const KILL_AFTER: Duration = Duration::from_secs(5);
+
+/// How long the guest agent has to report the end of work that was killed before the sandbox is ended.
+const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// The longest key.
 const LONGEST_KEY: usize = 200;
@@ -61,8 +71,12 @@ pub trait Answers: Send + Sync + 'static {
 impl Sandbox {
     /// Runs a program that may call the host, and answers it until it ends.
     ///
+    /// Cancelled, the program is told so and may finish in its own way for [`Work::kill_after`]; then it is
+    /// killed.
+    ///
     /// # Errors
-    /// When it asks for what it may not have, when it was cancelled, or when the sandbox broke.
+    /// When it asks for what it may not have, when it had to be killed after its cancellation, or when the
+    /// sandbox broke.
     pub async fn work(
         &self,
         mut command: Command,
@@ -86,13 +100,23 @@ impl Sandbox {
         let mut calls = JoinSet::new();
         let mut desk = Desk { work, answers, decoder: Decoder::new(), asked: 0, told: 0 };
         let mut finished = Finished::default();
-        let mut cancelled = false;
+        let mut stopping = Stopping::No;
         loop {
             let event = tokio::select! {
                 event = running.next() => event?,
-                reason = cancel.cancelled(), if !cancelled => {
-                    // It may still put its things in order, in what time it has.
-                    cancelled = true;
+                () = stopping.deadline() => {
+                    if let Stopping::Killed { .. } = stopping {
+                        self.end().await;
+                        let reason = "the guest agent did not end a cancelled program";
+                        return Err(SandboxError::Broke(reason.to_owned()));
+                    }
+                    tracing::warn!("a cancelled program did not end in time and is killed");
+                    running.kill();
+                    stopping = Stopping::Killed { at: Instant::now() };
+                    continue;
+                }
+                reason = cancel.cancelled(), if matches!(stopping, Stopping::No) => {
+                    stopping = Stopping::Told { kill_at: Instant::now() + desk.work.kill_after };
                     let mut bytes = Vec::new();
                     let _ = Frame::put(&mut bytes, Kind::Cancel, 0, &[reason.as_bytes()]);
                     let answered = answered.clone();
@@ -110,10 +134,31 @@ impl Sandbox {
                     }
                 }
                 Event::Ended(outcome) => {
+                    if let Stopping::Killed { .. } = stopping {
+                        return Err(SandboxError::IgnoredCancellation(desk.work.kill_after));
+                    }
                     finished.outcome = outcome;
                     return Ok(finished);
                 }
             }
+        }
+    }
+}
+
+/// How far the end of a cancelled program has come.
+enum Stopping {
+    No,
+    Told { kill_at: Instant },
+    Killed { at: Instant },
+}
+
+impl Stopping {
+    /// Waits until the next step is due.
+    async fn deadline(&self) {
+        match self {
+            Stopping::No => std::future::pending().await,
+            Stopping::Told { kill_at } => tokio::time::sleep_until(*kill_at).await,
+            Stopping::Killed { at } => tokio::time::sleep_until(*at + KILL_GRACE).await,
         }
     }
 }

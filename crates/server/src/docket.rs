@@ -205,7 +205,7 @@ impl Docket {
             if let Some(one) = held.pool.as_ref().map(|pool| pool.metrics()) {
                 pool.hits += one.hits;
                 pool.misses += one.misses;
-                pool.depth += one.depth;
+                pool.idle += one.idle;
             }
         }
         Figures {

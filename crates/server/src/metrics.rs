@@ -89,12 +89,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     for (how, count) in [("waiting", docket.pool.hits), ("made", docket.pool.misses)] {
         page.value("pool_taken_total", &[("how", how)], count as f64);
     }
-    page.one(
-        "pool_waiting",
-        "gauge",
-        "Sandboxes that wait for programs.",
-        docket.pool.depth as f64,
-    );
+    page.one("pool_waiting", "gauge", "Sandboxes that wait for programs.", docket.pool.idle as f64);
     sandboxes(&app, &mut page).await?;
     gate(&app, &mut page).await?;
     page.about("event_followers", "gauge", "Those who follow events.");

@@ -146,6 +146,8 @@ export interface Cluster {
   running: number;
   waiting: number;
   stuck: { what: string; why: string }[];
+  /** Messages that no worker can run, the newest first. */
+  dead_letters: { subject: string; reason: string; payload: string; deliveries: number; time: number }[];
 }
 
 export interface ClusterNode {

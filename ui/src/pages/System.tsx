@@ -117,6 +117,11 @@ function TheCluster({ name, servers }: { name: string; servers: string }) {
               {why}
             </Notice>
           ))}
+          {value.dead_letters.map(({ subject, reason, time }) => (
+            <Notice key={`${subject} ${time}`} tone="bad" title={`Dead letter: ${subject}`}>
+              {reason}
+            </Notice>
+          ))}
           <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
             {value.nodes.map((node) => (
               <Taking key={node.id} node={node} />

@@ -8,6 +8,7 @@
 pub mod account;
 pub(crate) mod debates;
 pub(crate) mod elsewhere;
+mod grounds;
 pub(crate) mod limits;
 pub mod live;
 pub mod status;

@@ -1,6 +1,6 @@
 //! How a cluster is: who takes part, what waits, what is stuck.
 
-use assize_cluster::{Line, Node, NodeRole, Place, Stream, VERSION};
+use assize_cluster::{DeadLetter, Line, Node, NodeRole, Place, Stream, VERSION};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store};
 use serde::Serialize;
 
@@ -22,7 +22,12 @@ pub struct Status {
     pub queue: Vec<Waiting>,
     pub streams: Vec<Stream>,
     pub stuck: Vec<Stuck>,
+    /// Messages that no worker can run, the newest first.
+    pub dead_letters: Vec<DeadLetter>,
 }
+
+/// Dead letters that are shown.
+const DEAD_LETTERS: usize = 50;
 
 /// A line in which work waits.
 #[derive(Debug, Clone, Serialize)]
@@ -75,6 +80,7 @@ impl Status {
             queue,
             streams: member.cluster.streams().await?,
             stuck,
+            dead_letters: member.queue.dead_letters(DEAD_LETTERS).await?,
             nodes,
         })
     }

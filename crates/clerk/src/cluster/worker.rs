@@ -12,11 +12,12 @@ use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken,
 use assize_sandbox::{Isolation, Spec};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use super::account::Account;
 use super::debates::{self, DebateWork};
+use super::grounds::Grounds;
 use super::{DEBATE, LIMITS, Member, REJOINED, RUN, RunWork, limits, live, needs_of};
 use crate::consult::ground::Prepared;
 use crate::ended::{self, PAUSED};
@@ -64,8 +65,7 @@ pub(super) struct Host {
     pub(super) clerk: Clerk,
     pub(super) member: Arc<Member>,
     pub(super) store: Arc<dyn Store>,
-    /// What it takes to debate, by the walls that were asked for.
-    grounds: Mutex<HashMap<Option<String>, Arc<Prepared>>>,
+    grounds: Grounds,
     /// How many debates were begun here.
     pub(super) debates: AtomicU64,
 }
@@ -90,6 +90,12 @@ pub(super) enum Outcome {
     Ours,
     /// Somebody else has taken it from us.
     Lost,
+    /// No worker can run it.
+    DeadLetter { why: String },
+}
+
+fn undecodable(error: &serde_json::Error) -> String {
+    format!("cannot decode the job: {error}")
 }
 
 /// A sandbox that is in use, as others see it.
@@ -131,31 +137,19 @@ impl Drop for Holds<'_> {
 }
 
 impl Host {
-    /// What it takes to debate behind such walls.
+    /// What it takes to debate in such sandboxes.
     pub(super) async fn ground(
         &self,
         isolation: Option<&str>,
         spec: &Spec,
     ) -> Result<Arc<Prepared>, Failure> {
-        let mut grounds = self.grounds.lock().await;
-        let asked = isolation.map(str::to_owned);
-        if let Some(ground) = grounds.get(&asked) {
-            return Ok(ground.clone());
-        }
         let Clerk { config, around, .. } = &self.clerk;
-        let wanted = asked.clone().map(|walls| ("sandbox.isolation", walls));
-        let config = config.asked_for(wanted.as_slice())?;
-        let chosen = walls::choose_for_debates(&config, around, spec).await?;
-        let ground = Arc::new(Prepared::make(&config, around, chosen).await?);
-        grounds.insert(asked, ground.clone());
-        Ok(ground)
+        self.grounds.get(config, around, isolation, spec).await
     }
 
     /// Removes all sandboxes.
     async fn close(&self) {
-        for ground in self.grounds.lock().await.values() {
-            ground.manager.close().await;
-        }
+        self.grounds.close().await;
     }
 }
 
@@ -175,7 +169,7 @@ impl Worker {
         let node = watch::Sender::new(describe(&member, &offer, &isolations));
         let slots = Arc::new(Semaphore::new(offer.slots as usize));
         let host =
-            Host { clerk, member, store, grounds: Mutex::default(), debates: AtomicU64::new(0) };
+            Host { clerk, member, store, grounds: Grounds::default(), debates: AtomicU64::new(0) };
         Ok(Worker {
             host: Arc::new(host),
             node,
@@ -233,7 +227,7 @@ impl Worker {
         let outcome = match taken.work.kind.as_str() {
             RUN => match serde_json::from_value(taken.work.body.clone()) {
                 Ok(RunWork { run }) => self.hold_run(&run, tries).await,
-                Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+                Err(error) => Outcome::DeadLetter { why: undecodable(&error) },
             },
             DEBATE => match serde_json::from_value::<DebateWork>(taken.work.body.clone()) {
                 Ok(work) => {
@@ -249,7 +243,7 @@ impl Worker {
                         }
                     }
                 }
-                Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+                Err(error) => Outcome::DeadLetter { why: undecodable(&error) },
             },
             LIMITS => {
                 let lease = taken.lease();
@@ -259,10 +253,7 @@ impl Worker {
                 self.node.send_modify(|node| node.keeps.retain(|one| *one != about));
                 kept
             }
-            other => {
-                let why = format!("nobody here knows work of the kind `{other}`");
-                Outcome::NotHere { why, after: ELSEWHERE }
-            }
+            other => Outcome::DeadLetter { why: format!("unknown kind of job `{other}`") },
         };
         match outcome {
             Outcome::Done => taken.done().await,
@@ -280,6 +271,10 @@ impl Worker {
             Outcome::NotHere { why, after } => {
                 self.host.clerk.listener.warn(&format!("{what} is not done here: {why}"));
                 taken.give_back(after).await;
+            }
+            Outcome::DeadLetter { why } => {
+                self.host.clerk.listener.warn(&format!("{what} is a dead letter: {why}"));
+                taken.dead_letter(&why).await;
             }
             // Our word would count for whoever has it.
             Outcome::Lost => drop(taken),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use assize_cluster::{Abilities, Cluster, LEASE, Needs, Place, Queue, Work};
 use assize_store::StoreError;
+use futures_util::TryStreamExt;
 use serde_json::json;
 
 use crate::servers::{Servers, Used};
@@ -91,9 +92,66 @@ async fn work_of_the_dead_comes_back_and_of_the_living_does_not() {
     again.give_back(Duration::from_millis(100)).await;
     let third = queue.take(&all, Place::Sandbox).await.unwrap();
     assert_eq!(third.tries, 3);
-    third.give_up().await;
+    third.dead_letter("no worker can run it").await;
     let gone = tokio::time::timeout(Duration::from_secs(2), queue.take(&all, Place::Sandbox)).await;
     assert!(gone.is_err(), "{gone:?}");
+}
+
+/// Publishes bytes where the jobs with these needs wait.
+async fn publish_raw(servers: &Servers, queue: &Queue, needs: &Needs, payload: Vec<u8>) {
+    // A job of theirs makes the consumer.
+    queue.put(needs, &work("ordinary")).await.unwrap();
+    let client = async_nats::connect(servers.address()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let stream = context.get_stream("test-work").await.unwrap();
+    let mut consumers = stream.consumers();
+    let consumer = consumers.try_next().await.unwrap().unwrap();
+    let subject = consumer.config.filter_subject.replace('>', "run.garbage");
+    context.publish(subject, payload.into()).await.unwrap().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undecodable_message_becomes_a_dead_letter_at_once() {
+    let servers = Servers::start(1);
+    let queue = queue(&servers).await;
+    assert_eq!(queue.dead_letters(10).await.unwrap(), []);
+    let garbage = [b"\xff\x00{not json".as_slice(), &[b'x'; 5000]].concat();
+    publish_raw(&servers, &queue, &needs("jail", 1), garbage).await;
+    let all = able(&["jail"], 512);
+    let taken = queue.take(&all, Place::Sandbox).await.unwrap();
+    assert_eq!(taken.work, work("ordinary"));
+    taken.done().await;
+    // What is behind it is not held up.
+    queue.put(&needs("jail", 1), &work("next")).await.unwrap();
+    let taken = queue.take(&all, Place::Sandbox).await.unwrap();
+    assert_eq!(taken.work, work("next"));
+    taken.done().await;
+    let letters = queue.dead_letters(10).await.unwrap();
+    let [letter] = letters.try_into().unwrap();
+    assert!(letter.subject.ends_with(".run.garbage"), "{letter:?}");
+    assert!(letter.reason.starts_with("cannot decode the message: "), "{letter:?}");
+    assert_eq!((letter.deliveries, letter.payload_bytes), (1, 5011));
+    assert!(letter.payload.starts_with("\u{fffd}\0{not json") && letter.payload.len() < 1100);
+    // It is gone from the queue.
+    let lines = queue.lines().await.unwrap();
+    assert_eq!(lines.iter().map(|line| line.waiting + line.under_way).sum::<u64>(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn newest_dead_letters_come_first() {
+    let servers = Servers::start(1);
+    let queue = queue(&servers).await;
+    let all = able(&["jail"], 512);
+    for about in ["one", "two", "three"] {
+        queue.put(&needs("jail", 1), &work(about)).await.unwrap();
+        queue.take(&all, Place::Sandbox).await.unwrap().dead_letter(about).await;
+    }
+    let reasons = async |limit| {
+        let letters = queue.dead_letters(limit).await.unwrap();
+        letters.into_iter().map(|letter| letter.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(10).await, ["three", "two", "one"]);
+    assert_eq!(reasons(2).await, ["three", "two"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -167,7 +167,7 @@ impl Bench {
     pub(crate) fn court(&self, model: Arc<Script>) -> Court {
         let spec = Spec { limits: self.limits.clone(), ..Spec::default() };
         // None wait, so that it is known how many are made.
-        let waiting = PoolOptions { size: 0, idle: Duration::from_secs(60) };
+        let waiting = PoolOptions { size: 0, ..PoolOptions::default() };
         let pool = Arc::new(self.manager.pool(spec.clone(), waiting));
         Court::new(model, "test", pool, Options { spec, ..Options::default() })
     }

@@ -57,7 +57,7 @@ fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io
     }
     let last = FIRST + u32::try_from(given.len()).unwrap_or(0);
     drop(given);
-    sys::close_from(last);
+    sys::close_between(last, u32::MAX);
     let nothing = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;

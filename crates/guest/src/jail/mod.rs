@@ -13,7 +13,7 @@ mod users;
 use std::fs;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use assize_protocol::jail::{Built, Setup};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -22,6 +22,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::serve;
 use crate::sys::{self, Pid};
+pub(crate) use users::PROGRAM;
 
 /// Everything but the cgroup namespace, which is made once the groups are entered: what is its root
 /// is decided then.
@@ -192,14 +193,14 @@ fn inside(
         .and_then(|()| from_parent.read_exact(&mut go).step("waiting for its users"))
         .and_then(|()| root::enter(setup));
     let told = match &outcome {
-        Ok(true) => "proc".to_owned(),
-        Ok(false) => "no proc".to_owned(),
+        Ok(root::Entered { has_proc: true, .. }) => "proc".to_owned(),
+        Ok(root::Entered { has_proc: false, .. }) => "no proc".to_owned(),
         Err(step) => format!("{} {}", step.error.raw_os_error().unwrap_or(0), step.name),
     };
     let heard = to_parent.write_all(told.as_bytes());
-    if outcome.is_err() || heard.is_err() {
+    let (Ok(root::Entered { code, .. }), Ok(())) = (outcome, heard) else {
         std::process::exit(1);
-    }
+    };
     if let Some(emulator) = &setup.emulator {
         let error = emulator::become_it(emulator, setup.users.is_some(), handed);
         let words = format!("{} cannot be started: {error}", emulator.argv[0]);
@@ -210,9 +211,9 @@ fn inside(
     if rustix::stdio::dup2_stdin(rustix::stdio::stdout()).is_err() {
         std::process::exit(1);
     }
-    sys::close_from(3);
+    let Ok(code) = keep_only(code) else { std::process::exit(1) };
     let user = setup.users.map(|_| users::PROGRAM);
-    let code = match serve::serve(user, None) {
+    let code = match serve::serve(user, None, code) {
         Ok(()) => 0,
         Err(message) => {
             let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
@@ -220,6 +221,30 @@ fn inside(
         }
     };
     std::process::exit(code)
+}
+
+/// Closes all descriptors but the standard ones and these.
+fn keep_only(code: root::CodeFiles) -> io::Result<root::CodeFiles> {
+    const FIRST: u32 = 64;
+    let (mut kept, mut free) = (Vec::new(), FIRST);
+    for (path, file) in code {
+        // Above all others, so that those below can be closed.
+        let file = rustix::io::fcntl_dupfd_cloexec(&file, free.cast_signed())?;
+        let number = file.as_raw_fd().cast_unsigned();
+        if number > free {
+            sys::close_between(free, number - 1);
+        }
+        free = number + 1;
+        kept.push((path, file));
+    }
+    sys::close_between(3, FIRST - 1);
+    sys::close_between(free, u32::MAX);
+    Ok(kept)
+}
+
+/// Gives up the rights of a container's root but those to start programs as another user and to end them.
+pub(crate) fn drop_rights_of_container() -> Result<(), String> {
+    users::drop_rights(true).map_err(|step| format!("{}: {}", step.name, step.error))
 }
 
 impl Jail {

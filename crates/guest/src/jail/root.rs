@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use assize_protocol::CODE;
 use assize_protocol::jail::{Piece, Setup};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -23,11 +24,23 @@ const DEVICE: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MO
 /// Where the new root is put together: any folder will do, as nothing of the old root stays.
 const PLACES: [&str; 3] = ["/tmp", "/mnt", "/usr"];
 
+/// The folder that code is put in.
+const CODE_FOLDER: &str = "/tmp";
+
 /// Where the memory disk is put while its folders are taken from it.
 const DISK: &str = ".disk";
 
-/// Leaves the host's file system for a new one. Says whether there is a `/proc` in it.
-pub(crate) fn enter(setup: &Setup) -> Result<bool, Step> {
+/// The new file system.
+pub(crate) struct Entered {
+    pub(crate) has_proc: bool,
+    pub(crate) code: CodeFiles,
+}
+
+/// Files for code that programs see read-only, by their paths, each open for the guest to write.
+pub(crate) type CodeFiles = Vec<(&'static str, OwnedFd)>;
+
+/// Leaves the host's file system for a new one.
+pub(crate) fn enter(setup: &Setup) -> Result<Entered, Step> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .step("making mounts private")?;
     sys::hide_groups().step("hiding the host's groups")?;
@@ -40,7 +53,7 @@ pub(crate) fn enter(setup: &Setup) -> Result<bool, Step> {
     }
     begin()?;
     // Before the pieces, some of which may lie within: an environment in `/tmp` is one, too.
-    writable(setup)?;
+    let code = writable(setup)?;
     for (piece, tree) in &pieces {
         place(piece, tree)?;
     }
@@ -56,7 +69,7 @@ pub(crate) fn enter(setup: &Setup) -> Result<bool, Step> {
     }
     let has_proc = proc()?;
     finish(setup)?;
-    Ok(has_proc)
+    Ok(Entered { has_proc, code })
 }
 
 /// Takes hold of the host's pieces, each with all that is mounted below it, and none writable.
@@ -146,7 +159,7 @@ fn place(piece: &Piece, tree: &OwnedFd) -> Result<(), Step> {
 }
 
 /// The folders that can be written to, all on one disk with one size.
-fn writable(setup: &Setup) -> Result<(), Step> {
+fn writable(setup: &Setup) -> Result<CodeFiles, Step> {
     let (size, files) = (setup.disk_bytes.to_string(), setup.disk_files.to_string());
     let disk = memory_disk(&[("size", &size), ("nr_inodes", &files), ("mode", "0755")])?;
     make_folder(DISK)?;
@@ -157,14 +170,12 @@ fn writable(setup: &Setup) -> Result<(), Step> {
         let name = inside(folder).replace('/', "-");
         let step = || format!("making `{folder}`");
         rustix::fs::mkdirat(&disk, name.as_str(), Mode::from_raw_mode(0o1777)).step(step())?;
-        rustix::fs::chownat(
-            &disk,
-            name.as_str(),
-            Some(owner),
-            Some(group),
-            rustix::fs::AtFlags::empty(),
-        )
-        .step(step())?;
+        // The folder of code is the guest's: whoever owns a sticky folder can delete any file in it.
+        if folder != CODE_FOLDER || setup.users.is_none() {
+            let flags = rustix::fs::AtFlags::empty();
+            rustix::fs::chownat(&disk, name.as_str(), Some(owner), Some(group), flags)
+                .step(step())?;
+        }
         rustix::fs::chmodat(
             &disk,
             name.as_str(),
@@ -177,9 +188,35 @@ fn writable(setup: &Setup) -> Result<(), Step> {
         make_folder(inside(folder))?;
         attach(&tree, inside(folder)).step(step())?;
     }
+    let code = match setup.users {
+        Some(_) => Vec::new(),
+        None if setup.writable.iter().any(|folder| folder == CODE_FOLDER) => mount_code(&disk)?,
+        None => Vec::new(),
+    };
     // Its folders stay where they were placed.
     unmount(DISK, UnmountFlags::DETACH).step("hiding the disk")?;
-    std::fs::remove_dir(DISK).step("hiding the disk")
+    std::fs::remove_dir(DISK).step("hiding the disk")?;
+    Ok(code)
+}
+
+/// Mounts the files for code read-only. Where programs are the guest's own user, nothing else keeps them from
+/// changing, replacing or deleting them.
+fn mount_code(disk: &OwnedFd) -> Result<CodeFiles, Step> {
+    let mut code = Vec::new();
+    for path in CODE {
+        let step = || format!("making `{path}`");
+        let name = inside(path).replace('/', "-");
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(disk, name.as_str(), flags, Mode::from_raw_mode(0o444))
+            .step(step())?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(disk, name.as_str(), flags).step(step())?;
+        sys::set_mount_attributes(&tree, READ_ONLY, false).step(step())?;
+        make_file(inside(path))?;
+        attach(&tree, inside(path)).step(step())?;
+        code.push((path, file));
+    }
+    Ok(code)
 }
 
 /// A `/proc` of processes alone. Where the host's own is hidden in part, as in most containers, the

@@ -94,7 +94,7 @@ pub(crate) fn init() -> Result<(), String> {
     }
     sys::yield_to_programs().doing("standing back")?;
     eventually(host_is_there).doing("waiting for the host")?;
-    serve::serve(Some(PROGRAM), Some(Home { group, devices }))
+    serve::serve(Some(PROGRAM), Some(Home { group, devices }), Vec::new())
 }
 
 fn speak_to(path: &str) {

@@ -82,6 +82,10 @@ impl DockerCell {
 
 #[async_trait]
 impl Cell for DockerCell {
+    fn external_id(&self) -> Option<&str> {
+        Some(&self.id)
+    }
+
     async fn account(&self) -> Account {
         let read = match &self.memory {
             Some(memory) => memory.read(),

@@ -17,15 +17,18 @@ use crate::spec::{Limits, Spec};
 /// The label by which all that a maker made is found.
 pub(super) const MAKER: &str = "assize.maker";
 
-/// Who programs run as, and the guest with them.
-const USER: &str = "1000:1000";
+/// The guest is root of the container, without any right but these. Programs run as another user, with none.
+const USER: &str = "0:0";
+
+/// What the guest needs to become another user, to end programs of that user, and to give up the rest.
+const RIGHTS: [&str; 4] = ["KILL", "SETGID", "SETUID", "SETPCAP"];
 
 /// Memory that processes share by name: room for locks and small things. It is counted as memory.
 const SHARED_MEMORY: i64 = 8 << 20;
 
 /// The name of a sandbox's container: made twice by mistake, the second is told so.
 pub(super) fn name(identity: &Identity) -> String {
-    format!("assize-{}-{}", identity.maker, identity.id)
+    format!("assize-{identity}")
 }
 
 pub(super) fn body(
@@ -92,6 +95,7 @@ fn host_config(client: &Client, spec: &Spec, image: &Image) -> HostConfig {
         tmpfs: Some(disks),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
         cap_drop: Some(vec!["ALL".to_owned()]),
+        cap_add: Some(RIGHTS.map(str::to_owned).into()),
         privileged: Some(false),
         init: Some(false),
         ipc_mode: Some("private".to_owned()),

@@ -232,6 +232,11 @@ impl Backend for Jail {
             .ok_or(SandboxError::NoInterpreter(language, Isolation::Jail))
     }
 
+    fn fixes_wall(&self) -> bool {
+        // Then processor time is limited instead, by a limit that programs inherit from the guest.
+        !Accounts::of(self.groups()).cpu
+    }
+
     fn enforcement(&self) -> Enforcement {
         let accounts = Accounts::of(self.groups());
         let why = match self.groups() {

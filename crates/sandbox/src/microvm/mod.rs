@@ -60,6 +60,9 @@ impl Options {
     }
 }
 
+/// The most idle machines of a warm pool where they are emulated.
+const EMULATED_POOL: usize = 2;
+
 /// Makes machines.
 #[derive(Debug)]
 pub struct Microvm {
@@ -93,6 +96,11 @@ impl Microvm {
     /// What runs its machines; known after the first.
     pub fn accelerator(&self) -> Option<&Decided> {
         self.workshop.decided()
+    }
+
+    /// Whether no KVM runs its machines, or it is not known yet.
+    fn is_emulated(&self) -> bool {
+        !matches!(self.accelerator().map(|decided| decided.accelerator), Some(Accelerator::Kvm))
     }
 
     /// Gathers the image.
@@ -197,10 +205,16 @@ impl Backend for Microvm {
 
     fn waiting_interpreters(&self) -> usize {
         // What was translated for it stays in memory.
-        match self.accelerator().map(|decided| decided.accelerator) {
-            Some(Accelerator::Kvm) => usize::MAX,
-            Some(Accelerator::Emulation) | None => 1,
-        }
+        if self.is_emulated() { 1 } else { usize::MAX }
+    }
+
+    fn pool_size(&self, wanted: usize) -> usize {
+        // To refill one keeps a processor busy for seconds.
+        if self.is_emulated() { wanted.min(EMULATED_POOL) } else { wanted }
+    }
+
+    fn idle_memory(&self) -> u64 {
+        if self.is_emulated() { 192 << 20 } else { 96 << 20 }
     }
 
     fn enforcement(&self) -> Enforcement {

@@ -207,7 +207,7 @@ async fn the_next_to_be_taken_has_an_interpreter() {
     let pool = manager.pool(spec.clone(), options);
     for _ in 0..2 {
         pool.ready().await.unwrap();
-        assert_eq!(pool.metrics().depth, 2);
+        assert_eq!(pool.metrics().idle, 2);
         let sandbox = pool.take(&spec).await.unwrap();
         let done = python(&sandbox, "import os; print(6 * 7, os.listdir('/tmp'))").await;
         assert!(done.outcome.warm);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use assize_sandbox::{Isolation, PoolOptions, Spec};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Bench, python, run, text};
 
@@ -27,7 +28,7 @@ async fn those_that_wait_serve_once_and_are_replaced() {
         let metrics = pool.metrics();
         assert_eq!((metrics.hits, metrics.misses, metrics.hit_rate()), (3, 0, Some(1.0)));
         pool.close().await;
-        assert_eq!(pool.metrics().depth, 0);
+        assert_eq!(pool.metrics().idle, 0);
     })
     .await;
 }
@@ -100,15 +101,17 @@ print(found)
 async fn when_nobody_comes_none_wait_until_somebody_does() {
     run(Isolation::Jail, |bench: Bench| async move {
         let idle = Duration::from_millis(300);
-        let pool = bench.manager.pool(Spec::default(), PoolOptions { size: 2, idle });
+        let pool = bench
+            .manager
+            .pool(Spec::default(), PoolOptions { size: 2, idle, ..PoolOptions::default() });
         pool.ready().await.unwrap();
-        while pool.metrics().depth > 0 {
+        while pool.metrics().idle > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let sandbox = pool.take(&Spec::default()).await.unwrap();
         assert!(!python(&sandbox, "pass").await.outcome.warm);
         pool.ready().await.unwrap();
-        while pool.metrics().depth > 0 {
+        while pool.metrics().idle > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // Whoever waits for them is somebody, too.
@@ -119,17 +122,97 @@ async fn when_nobody_comes_none_wait_until_somebody_does() {
     .await;
 }
 
+/// The processes that this test has started. No other test runs in this process.
+fn children() -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let is_ours = |stat: &str| {
+        let after_name = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
+        after_name.and_then(|mut fields| fields.nth(1)).is_some_and(|parent| parent == own)
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    ids.filter(|id| {
+        std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| is_ours(&stat))
+    })
+    .filter_map(Pid::from_raw)
+    .collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_died_while_it_waited_is_not_handed_out() {
+async fn idle_sandbox_that_dies_is_replaced_without_a_request() {
     run(Isolation::Jail, |bench: Bench| async move {
         let pool = bench.manager.pool(Spec::default(), options(1));
         pool.ready().await.unwrap();
+        assert_eq!(pool.metrics().refills, 1);
+        for child in children() {
+            kill_process(child, Signal::KILL).unwrap();
+        }
+        while pool.metrics().refills < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         let sandbox = pool.take(&Spec::default()).await.unwrap();
-        sandbox.end().await;
+        assert!(python(&sandbox, "pass").await.outcome.warm);
+        assert_eq!((pool.metrics().hits, pool.metrics().misses), (1, 0));
+    })
+    .await;
+}
+
+/// The request comes before the pool may have noticed: it gets a sandbox that works all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_idle_sandbox_is_not_handed_out() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let pool = bench.manager.pool(Spec::default(), options(2));
         pool.ready().await.unwrap();
-        assert!(
-            python(&pool.take(&Spec::default()).await.unwrap(), "pass").await.outcome.success()
-        );
+        for child in children() {
+            kill_process(child, Signal::KILL).unwrap();
+        }
+        while pool.metrics().idle == 2 && pool.metrics().refills == 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..2 {
+            let sandbox = pool.take(&Spec::default()).await.unwrap();
+            assert!(python(&sandbox, "pass").await.outcome.success());
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warm_sandbox_has_the_limits_of_the_request() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let pool = bench.manager.pool(Spec::default(), options(1));
+        pool.ready().await.unwrap();
+        let mut spec = Spec::default();
+        spec.limits.output = 2;
+        let sandbox = pool.take(&spec).await.unwrap();
+        assert_eq!(*sandbox.spec(), spec);
+        let done = python(&sandbox, "print(123456)").await;
+        assert_eq!((text(&done.stdout), done.outcome.output_cut), ("12", true));
+        assert_eq!((pool.metrics().hits, pool.metrics().misses), (1, 0));
+        // What is built into a sandbox cannot be changed: another one is made.
+        pool.ready().await.unwrap();
+        let mut spec = Spec::default();
+        spec.limits.processes = 3;
+        let sandbox = pool.take(&spec).await.unwrap();
+        assert_eq!(*sandbox.spec(), spec);
+        assert!(!python(&sandbox, "pass").await.outcome.warm);
+        assert_eq!((pool.metrics().hits, pool.metrics().misses), (1, 1));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn low_memory_leaves_the_pool_empty_and_says_so() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let reserved = PoolOptions { memory_reserve: u64::MAX / 2, ..options(2) };
+        let pool = bench.manager.pool(Spec::default(), reserved);
+        let error = pool.ready().await.unwrap_err();
+        assert!(error.to_string().contains("too little free memory"), "{error}");
+        let metrics = pool.metrics();
+        assert_eq!((metrics.idle, metrics.refills, metrics.low_memory), (0, 0, true));
+        // A request is served all the same.
+        let sandbox = pool.take(&Spec::default()).await.unwrap();
+        assert!(python(&sandbox, "pass").await.outcome.success());
     })
     .await;
 }

@@ -1,8 +1,11 @@
 //! Work inside a sandbox that calls the host.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use assize_sandbox::{Answers, Command, Finished, Isolation, Sandbox, SandboxError, Work};
+use assize_sandbox::{
+    Answers, Command, Finished, Isolation, KILL_AFTER, Sandbox, SandboxError, Work,
+};
 use assize_types::Cancel;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -34,6 +37,7 @@ struct Host {
     calls: Mutex<Vec<String>>,
     events: Mutex<Vec<Value>>,
     slow: tokio::sync::Notify,
+    begun: tokio::sync::Notify,
 }
 
 #[async_trait]
@@ -42,6 +46,9 @@ impl Answers for Host {
         self.calls.lock().unwrap().push(key.to_owned());
         if key.ends_with("slow") {
             self.slow.notified().await;
+        }
+        if key.ends_with("begun") {
+            self.begun.notify_one();
         }
         if key.ends_with("fast") {
             self.slow.notify_one();
@@ -59,7 +66,14 @@ impl Answers for Host {
 }
 
 fn binding() -> Work {
-    Work { keys: "m3/".to_owned(), most_calls: 20, at_once: 4, largest: 700_000, most_events: 10 }
+    Work {
+        keys: "m3/".to_owned(),
+        most_calls: 20,
+        at_once: 4,
+        largest: 700_000,
+        most_events: 10,
+        kill_after: KILL_AFTER,
+    }
 }
 
 async fn work(sandbox: &Sandbox, host: &Arc<Host>, code: &str) -> Result<Finished, SandboxError> {
@@ -162,6 +176,39 @@ async fn work_hears_that_it_is_cancelled() {
         };
         let (done, ()) = tokio::join!(sandbox.work(command, binding(), answers, &cancel), stop);
         assert_eq!(text(&done.unwrap().stdout), "7 b'the user has had enough'\n");
+    })
+    .await;
+}
+
+/// The program reads neither the notice nor its signals, and writes without end, so that only the deadline
+/// can end it: its time limit is far away.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_work_that_does_not_end_is_killed() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(3600)).await;
+        let host = Arc::new(Host::default());
+        let code = format!(
+            "{CALLS}import signal, time\n\
+             for number in range(1, 65):\n    \
+                 try: signal.signal(number, signal.SIG_IGN)\n    \
+                 except (OSError, ValueError): pass\n\
+             call(1, 'm3/begun', 1)\n\
+             while True: print('busy', flush=True); time.sleep(0.01)"
+        );
+        sandbox.write("/tmp/work.py", code.as_bytes()).await.unwrap();
+        let cancel = Cancel::new();
+        let command = Command::new("python3").args(["/tmp/work.py"]);
+        let answers = Arc::clone(&host) as Arc<dyn Answers>;
+        let work = Work { kill_after: Duration::from_millis(50), ..binding() };
+        let stop = async {
+            host.begun.notified().await;
+            cancel.cancel("stop");
+        };
+        let (done, ()) = tokio::join!(sandbox.work(command, work, answers, &cancel), stop);
+        let error = done.unwrap_err();
+        assert!(matches!(error, SandboxError::IgnoredCancellation(_)), "{error}");
+        // Only the program was killed: its sandbox can still be asked.
+        assert_eq!(text(&crate::bench::shell(&sandbox, "echo there").await.stdout), "there\n");
     })
     .await;
 }

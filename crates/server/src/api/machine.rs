@@ -140,7 +140,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         store,
         trials: Trials { running: figures.running, most: app.docket.most() },
         pool: PoolInfo {
-            waiting: figures.pool.depth,
+            waiting: figures.pool.idle,
             taken_waiting: figures.pool.hits,
             taken_made: figures.pool.misses,
         },

@@ -248,6 +248,23 @@ pub(crate) struct ClusterInfo {
     queue: Vec<WorkThatWaits>,
     streams: Vec<StreamInfo>,
     stuck: Vec<StuckWork>,
+    /// Messages that no worker can run, the newest first
+    dead_letters: Vec<DeadLetterInfo>,
+}
+
+/// A message that was removed from the queue because no worker can run it
+#[derive(ToSchema)]
+pub(crate) struct DeadLetterInfo {
+    subject: String,
+    reason: String,
+    /// The beginning of the payload, as text
+    payload: String,
+    /// Bytes of the whole payload
+    payload_bytes: usize,
+    /// How often it had been delivered
+    deliveries: u64,
+    /// When it was moved to the list, in milliseconds since 1970
+    time: u64,
 }
 
 #[derive(ToSchema)]

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use assize_cluster::{Abilities, Cluster, Identification, MOST_TRIES, Options, Place};
+use assize_cluster::{Abilities, Cluster, Identification, MOST_TRIES, Needs, Options, Place, Work};
 use assize_testkit::{Captured, FakeProvider, Kind, Latency, Reply};
-use serde_json::json;
+use futures_util::TryStreamExt;
+use serde_json::{Value, json};
 
-use super::{Servers, Worker, joined, until};
+use super::{Servers, Worker, joined, status, until};
 use crate::exec::home;
 use crate::run::{program, with_provider};
 use crate::serve::Serving;
@@ -261,4 +262,50 @@ fn servers_without_room_are_said_to_have_none() {
     let Ran { code, out, err } = home.run(&["runs", "list"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("NVDA"), "{out}");
+}
+
+/// Messages that no worker can run: unknown kind, undecodable body, no JSON at all.
+#[test]
+fn garbage_on_the_queue_is_listed_as_dead_letters() {
+    let servers = Servers::start(1);
+    let home = joined(home(), &servers);
+    let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(publish_garbage(&servers));
+    let letters = |status: &Value| status["dead_letters"].as_array().unwrap().clone();
+    until(|| letters(&status(&home)).len() == 3);
+    let status = status(&home);
+    let mut reasons: Vec<String> =
+        letters(&status).iter().map(|one| one["reason"].as_str().unwrap().to_owned()).collect();
+    reasons.sort();
+    assert!(reasons[0].starts_with("cannot decode the job: "), "{reasons:?}");
+    assert!(reasons[1].starts_with("cannot decode the message: "), "{reasons:?}");
+    assert_eq!(reasons[2], "unknown kind of job `sing`");
+    assert!(letters(&status).iter().all(|one| one["deliveries"] == 1), "{status}");
+    let Ran { code, out, err } = home.run(&["cluster", "status"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("DEAD LETTER") && out.contains("unknown kind of job `sing`"), "{out}");
+    assert!(worker.said().contains("is a dead letter: unknown kind of job `sing`"));
+}
+
+async fn publish_garbage(servers: &Servers) {
+    let options = Options {
+        address: servers.address().parse().unwrap(),
+        identification: Identification::default(),
+        name: "assize".to_owned(),
+        replicas: 1,
+        patience: None,
+    };
+    let queue = Cluster::connect(options).await.unwrap().queue().await.unwrap();
+    for (kind, about) in [("sing", "a-song"), ("run", "a-run")] {
+        let (kind, about) = (kind.to_owned(), about.to_owned());
+        let work = Work { kind, about, turn: 1, body: json!([7]) };
+        queue.put(&Needs::default(), &work).await.unwrap();
+    }
+    let client = async_nats::connect(servers.address()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let stream = context.get_stream("assize-work").await.unwrap();
+    let names: Vec<String> = stream.consumer_names().try_collect().await.unwrap();
+    let subject = format!("assize.work.{}.run.garbage", names[0]);
+    context.publish(subject, "not json".into()).await.unwrap().await.unwrap();
 }

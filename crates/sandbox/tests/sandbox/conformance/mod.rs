@@ -79,6 +79,8 @@ for_every_backend! {
     }
     walls {
         the_root_is_read_only,
+        code_cannot_be_changed_by_the_program,
+        code_replaces_what_a_program_left_in_its_place,
         there_is_no_network,
         the_loopback_works,
         programs_have_no_rights,

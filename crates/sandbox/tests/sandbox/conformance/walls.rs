@@ -69,3 +69,44 @@ print('done')
     assert_eq!(text(&python(&sandbox, code).await.stdout), "done\n");
     assert_eq!(text(&shell(&sandbox, "echo there").await.stdout), "there\n");
 }
+
+/// The file of the code that runs can be read, and nothing else.
+pub(super) async fn code_cannot_be_changed_by_the_program(bench: Bench) {
+    let code = r"
+import os, shutil
+path = '/tmp/code.py'
+def attempt(name, act):
+    try:
+        act()
+        print('possible:', name)
+    except OSError: pass
+attempt('write', lambda: open(path, 'w'))
+attempt('append', lambda: open(path, 'a'))
+attempt('write again', lambda: open(path, 'r+'))
+attempt('truncate', lambda: os.truncate(path, 0))
+attempt('chmod', lambda: os.chmod(path, 0o666))
+attempt('chown', lambda: os.chown(path, os.getuid(), os.getgid()))
+attempt('delete', lambda: os.unlink(path))
+attempt('rename', lambda: os.rename(path, '/tmp/other.py'))
+open('/tmp/new.py', 'w').write('pass')
+attempt('replace', lambda: os.replace('/tmp/new.py', path))
+attempt('rename the folder', lambda: os.rename('/tmp', '/workspace/tmp'))
+attempt('extend', lambda: os.setxattr(path, 'user.x', b'y'))
+print(open(path).read() == open(__file__).read(), os.path.exists('/tmp/new.py'))
+";
+    let sandbox = bench.sandbox().await;
+    let done = python(&sandbox, code).await;
+    assert_eq!(text(&done.stdout), "True True\n", "{}", text(&done.stderr));
+    // The host puts other code there all the same.
+    assert_eq!(text(&python(&sandbox, "print('next')").await.stdout), "next\n");
+    assert_eq!(sandbox.read("/tmp/code.py", 100).await.unwrap(), b"print('next')");
+}
+
+/// A program that runs before the code is there cannot take its place.
+pub(super) async fn code_replaces_what_a_program_left_in_its_place(bench: Bench) {
+    let sandbox = bench.sandbox().await;
+    let script = "echo theirs > /workspace/target; ln -sf /workspace/target /tmp/code.py; true";
+    assert!(shell(&sandbox, script).await.outcome.success());
+    assert_eq!(text(&python(&sandbox, "print('ours')").await.stdout), "ours\n");
+    assert_eq!(text(&sandbox.read("/workspace/target", 100).await.unwrap()), "theirs\n");
+}

@@ -1,0 +1,45 @@
+//! Memory of this machine, or of the container that this process runs in.
+
+/// Bytes that can be used without swapping; `None` where the kernel does not say.
+pub fn available() -> Option<u64> {
+    let machine = meminfo("MemAvailable");
+    [machine, group_available()].into_iter().flatten().min()
+}
+
+/// A value of the kernel's list, in bytes, such as `MemTotal`.
+pub fn meminfo(name: &str) -> Option<u64> {
+    let list = std::fs::read_to_string("/proc/meminfo").ok()?;
+    entry(&list, name)
+}
+
+fn entry(list: &str, name: &str) -> Option<u64> {
+    let line = list.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// What the control group of a container leaves; `None` where there is no limit.
+fn group_available() -> Option<u64> {
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let version_2 = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"];
+    let version_1 = [
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ];
+    let left = |[limit, used]: [&str; 2]| Some(number(limit)?.saturating_sub(number(used)?));
+    left(version_2).or_else(|| left(version_1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read_in_bytes() {
+        let list = "MemTotal:       16000 kB\nMemAvailable:    3000 kB\nHugePages_Total: 0\n";
+        assert_eq!(entry(list, "MemAvailable"), Some(3_072_000));
+        assert_eq!(entry(list, "Mem"), None);
+        assert_eq!(entry(list, "HugePages_Total"), None);
+        assert!(available().is_some_and(|bytes| bytes > 0));
+    }
+}
