@@ -9,6 +9,7 @@
 mod contestants;
 mod figures;
 mod machines;
+mod served;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +42,9 @@ struct Args {
     /// Only these sandboxes: `microvm` has figures of its own
     #[arg(long, value_parser = ["microvm"])]
     isolation: Option<String>,
+    /// Measure `POST /api/exec` of a server with and without a warm pool, on each backend
+    #[arg(long)]
+    served: bool,
     /// Where `assize` keeps its images, if elsewhere than usual
     #[arg(long)]
     cache: Option<PathBuf>,
@@ -58,6 +62,11 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let folder = tempfile::tempdir().context("making a folder")?;
     let mut peers = Peers::new(&args.python, args.assize.clone(), folder.path()).await?;
+    if args.served {
+        let measured = served::run(&args, folder.path(), &peers).await;
+        peers.end().await;
+        return measured;
+    }
     if args.isolation.is_some() {
         let measured = machines::run(&args, folder.path(), &peers).await;
         peers.end().await;

@@ -7,7 +7,7 @@ use assize_code::{Court, Options};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
-use assize_sandbox::{Language, Limits, Pool, Spec};
+use assize_sandbox::{Language, Limits, Spec};
 use assize_store::{NewRun, Run, RunJournal, Store};
 use assize_types::Cancel;
 use assize_types::text::harmless;
@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
 use crate::kept::Begin;
+use crate::walls::RunPool;
 use crate::{Clerk, GoOn, cluster, kept, walls};
 
 /// The kind of such a run.
@@ -114,7 +115,7 @@ pub struct Trial {
 /// What it takes to hold it here.
 struct Here {
     parallel: u32,
-    pool: Arc<Pool>,
+    pool: RunPool,
     journal: Arc<RunJournal>,
 }
 
@@ -132,7 +133,7 @@ impl Trial {
         tape: &Tape,
         parallel: u32,
     ) -> Result<Trial, Failure> {
-        let Clerk { config, around, .. } = clerk;
+        let Clerk { config, .. } = clerk;
         let already = match &way {
             Way::Fresh(_) => Already::default(),
             Way::Resumed { run, .. } => kept::spent(run, &store.records(&run.id).await?, &[]),
@@ -172,21 +173,13 @@ impl Trial {
             }
             None => {
                 let spec = spec(&input);
-                let walls = walls::pool(config, around, Language::Python, spec, parallel);
-                let (pool, why) = walls.await?;
+                let opened = RunPool::open(clerk, Language::Python, spec, parallel);
+                let (pool, why) = opened.await?;
                 let (run, journal) = kept::begin(clerk, begin).await?;
                 (run, why, Seat::Here(Box::new(Here { parallel, pool, journal })))
             }
         };
         Ok(Trial { run, input, gateway: Arc::new(gateway), why, problems, held })
-    }
-
-    /// The sandboxes that wait for its programs, if they are here.
-    pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
-        match &self.held {
-            Seat::Here(here) => Some(&here.pool),
-            Seat::Elsewhere(_) => None,
-        }
     }
 
     /// How many samples there are in all.
@@ -213,7 +206,8 @@ impl Trial {
             max_tokens: input.max_output_tokens,
             spec: spec(input),
         };
-        let court = Court::new(self.gateway.clone(), self.gateway.name().0, pool.clone(), options);
+        let court =
+            Court::new(self.gateway.clone(), self.gateway.name().0, pool.pool.clone(), options);
         let graph = eval::graph(Arc::new(court), parallel as usize)?;
         let options = RunOptions {
             journal: Some(journal.clone()),
@@ -223,7 +217,7 @@ impl Trial {
         };
         let state = EvalState::new(self.problems.clone(), input.samples, input.max_attempts);
         let outcome = graph.run(state, options).await;
-        pool.close().await;
+        pool.finish().await;
         match outcome {
             Ok(state) => {
                 let report = Report::new(&format!("{} {}", input.provider, input.model), &state);

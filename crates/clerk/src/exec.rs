@@ -42,8 +42,18 @@ pub async fn run(ask: Ask, clerk: &Clerk) -> Result<Ran, Failure> {
     let Clerk { config, around, .. } = clerk;
     let spec = walls::spec(ask.image.clone(), config)?;
     check_inputs(&ask.inputs, &spec.limits)?;
-    let (_manager, sandbox, why) = walls::make(config, around, &[ask.language], &spec).await?;
-    let isolation = format!("{} ({why})", sandbox.isolation());
+    let (own, sandbox, isolation) = match &clerk.backends {
+        Some(backends) => {
+            let (sandbox, isolation) = backends.take(config, around, &spec).await?;
+            (None, sandbox, isolation)
+        }
+        None => {
+            let made = walls::make(config, around, &[ask.language], &spec).await?;
+            let (manager, sandbox, why) = made;
+            let isolation = format!("{} ({why})", sandbox.isolation());
+            (Some(manager), sandbox, isolation)
+        }
+    };
     let ran = async {
         for InputFile { name, bytes } in &ask.inputs {
             sandbox.write_with_mode(&format!("{WORKSPACE}/{name}"), bytes, 0o444).await?;
@@ -65,7 +75,11 @@ pub async fn run(ask: Ask, clerk: &Clerk) -> Result<Ran, Failure> {
         Ok::<_, SandboxError>(ran)
     };
     let ran = ran.await;
-    sandbox.end().await;
+    match &clerk.backends {
+        Some(backends) => backends.discard(sandbox),
+        None => sandbox.end().await,
+    }
+    drop(own);
     ran.map_err(|error| match error.cause() {
         // The guest's own word: what was asked for makes no sense.
         Some(_) => Failure::new(FailureKind::Usage, error.to_string()),

@@ -8,6 +8,7 @@
 //!
 //! Nothing here prints or reads the environment: both are handed in.
 
+pub mod backends;
 pub mod choose;
 pub mod cluster;
 pub mod code;
@@ -33,6 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use assize_store::Once;
+use backends::Backends;
 use choose::Paces;
 use cluster::Member;
 use cluster::account::Account;
@@ -67,6 +69,8 @@ pub struct Clerk {
     pub paces: Paces,
     /// Where what is spent on this one trial is kept, in a cluster.
     pub account: Option<Arc<Account>>,
+    /// Backends and warm pools that all runs of this process share, if it is a server or a worker.
+    pub backends: Option<Arc<Backends>>,
 }
 
 /// What the process that works on a run is.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use assize_code::Live;
 use assize_gateway::Gateway;
-use assize_sandbox::Pool;
 use assize_store::{Run, Store};
 use assize_types::Cancel;
 use async_trait::async_trait;
@@ -23,9 +22,6 @@ pub trait Trial: Send {
     /// Who is asked, with what was spent.
     fn gateway(&self) -> &Arc<Gateway>;
 
-    /// The sandboxes that wait for its programs, if any do.
-    fn pool(&self) -> Option<&Arc<Pool>>;
-
     /// What its programs write while they run, if it is told.
     fn live(&self) -> Option<&Arc<Live>>;
 
@@ -34,7 +30,7 @@ pub trait Trial: Send {
 }
 
 macro_rules! any_trial {
-    ($($room:ident: $pool:expr, $live:expr;)*) => {$(
+    ($($room:ident: $live:expr;)*) => {$(
         #[async_trait]
         impl Trial for $room::Trial {
             fn run(&self) -> &Run {
@@ -43,11 +39,6 @@ macro_rules! any_trial {
 
             fn gateway(&self) -> &Arc<Gateway> {
                 &self.gateway
-            }
-
-            fn pool(&self) -> Option<&Arc<Pool>> {
-                let pool: fn(&$room::Trial) -> Option<&Arc<Pool>> = $pool;
-                pool(self)
             }
 
             fn live(&self) -> Option<&Arc<Live>> {
@@ -65,11 +56,11 @@ macro_rules! any_trial {
 }
 
 any_trial!(
-    code: |trial| trial.pool(), |trial| Some(&trial.live);
-    eval: |trial| trial.pool(), |_| None;
-    consult: |_| None, |_| None;
-    debate: |_| None, |_| None;
-    work: |_| None, |_| None;
+    code: |trial| Some(&trial.live);
+    eval: |_| None;
+    consult: |_| None;
+    debate: |_| None;
+    work: |_| None;
 );
 
 /// How many problems of an evaluation are solved at once, unless somebody says.

@@ -12,6 +12,7 @@ use assize_sandbox::{
     PoolOptions, Sandbox, SandboxError, Spec, Wanted,
 };
 
+use crate::cluster;
 use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
 
@@ -261,7 +262,7 @@ pub fn interpreter(
 /// The limits that the settings ask for.
 pub fn limits(config: &Config) -> Limits {
     let defaults = Limits::default();
-    let cpus = config.decimal("sandbox.cpus").unwrap_or(0.5);
+    let cpus = config.decimal("sandbox.cpus").unwrap_or(0.5).min(most_cpus(config));
     Limits {
         memory: config.size("sandbox.memory").unwrap_or(defaults.memory),
         #[expect(
@@ -281,6 +282,26 @@ pub fn limits(config: &Config) -> Limits {
         output: config.size("sandbox.output").unwrap_or(defaults.output),
         disk: config.size("sandbox.disk").unwrap_or(defaults.disk),
     }
+}
+
+/// The processors that a sandbox can have: those of this machine. In a cluster the worker decides.
+fn most_cpus(config: &Config) -> f64 {
+    if cluster::is_set(config) {
+        return f64::INFINITY;
+    }
+    let processors = std::thread::available_parallelism()
+        .map_or(u16::MAX, |count| u16::try_from(count.get()).unwrap_or(u16::MAX));
+    f64::from(processors)
+}
+
+/// A warning if a flag asks for more processors than this machine has.
+pub fn clamped_cpus(config: &Config) -> Option<String> {
+    let value = config.get("sandbox.cpus")?;
+    let Source::Flag(flag) = &value.source else { return None };
+    let (asked, most) = (config.decimal("sandbox.cpus")?, most_cpus(config));
+    (asked > most).then(|| {
+        format!("`{flag} {asked}` is more than the {most} processors of this machine: using {most}")
+    })
 }
 
 /// The same for debates: a debate computes nothing, so what it may use is its own setting, unless a flag says
@@ -350,6 +371,41 @@ pub async fn open(
     Manager::open(folder(around), backend, &others).await
 }
 
+/// The pool that a run takes its sandboxes from.
+#[derive(Debug)]
+pub struct RunPool {
+    pub pool: Arc<Pool>,
+    /// Whether it belongs to this run alone.
+    own: bool,
+}
+
+impl RunPool {
+    /// The shared pool of this process, or one for this run alone, of at most so many; and which backend was
+    /// chosen and why.
+    pub async fn open(
+        clerk: &crate::Clerk,
+        language: Language,
+        spec: Spec,
+        most: u32,
+    ) -> Result<(RunPool, String), Failure> {
+        let crate::Clerk { config, around, .. } = clerk;
+        let ((pool, why), own) = match &clerk.backends {
+            Some(backends) => {
+                (backends.pool_for_run(config, around, language, &spec).await?, false)
+            }
+            None => (pool(config, around, language, spec, most).await?, true),
+        };
+        Ok((RunPool { pool, own }, why))
+    }
+
+    /// Ends the pool, if it belongs to this run alone.
+    pub async fn finish(&self) {
+        if self.own {
+            self.pool.close().await;
+        }
+    }
+}
+
 /// Sandboxes that wait, such as the settings ask for, at most so many; and which walls were taken and
 /// why.
 pub async fn pool(
@@ -361,6 +417,8 @@ pub async fn pool(
 ) -> Result<(Arc<Pool>, String), Failure> {
     let chosen = choose(config, around, &[language]).await?;
     chosen.backend.check(&spec)?;
+    // Better now than after a model was asked.
+    chosen.backend.interpreter(language)?;
     let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
     let manager = manager(config, around, chosen.backend).await?;
     let most = u64::from(most);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, SandboxError, WORKSPACE};
+use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, WORKSPACE};
 use assize_types::Cancel;
 use serde_json::{Value, json};
 
@@ -224,11 +224,7 @@ async fn trial(
     }
     let mut command = Command::default().args(arguments.iter().cloned()).stdin(stdin);
     command.env.extend(args.env.iter().cloned());
-    let running = sandbox.run(language, code.as_bytes(), command).await.map_err(|error| match error {
-        SandboxError::NoInterpreter(..) => Failure::from(error)
-            .hint("install it, or name it with the settings `sandbox.python`, `sandbox.bash`, `sandbox.node`"),
-        error => error.into(),
-    })?;
+    let running = sandbox.run(language, code.as_bytes(), command).await?;
     if stdin {
         tokio::spawn(pass_input(running.stdin()));
     }

@@ -69,7 +69,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     let around = surroundings(cli.command.is_quiet())?;
     let config = Config::load(&around, &flags(&cli)?)?;
     logging::start(&config);
-    for warning in &config.warnings {
+    for warning in config.warnings.iter().chain(&assize_clerk::walls::clamped_cpus(&config)) {
         terminal::warn(warning);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()

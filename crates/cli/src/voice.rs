@@ -41,6 +41,7 @@ pub(crate) fn clerk(config: &Config, around: &Surroundings, quiet: bool) -> Cler
         paces: Paces::default(),
         once: None,
         account: None,
+        backends: None,
     }
 }
 

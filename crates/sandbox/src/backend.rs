@@ -130,7 +130,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
 
     /// Bytes of memory that one idle sandbox takes, roughly.
     fn idle_memory(&self) -> u64 {
-        48 << 20
+        32 << 20
     }
 
     /// Whether the time limit is laid on the sandbox when it is made, and cannot be changed for one

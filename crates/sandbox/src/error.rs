@@ -51,6 +51,19 @@ impl SandboxError {
             SandboxError::Unavailable { hint, .. } => hint.as_deref(),
             SandboxError::Unsupported { hint, .. } => *hint,
             SandboxError::Different(_) => Some("remove it first, or choose another name"),
+            SandboxError::NoInterpreter(language, Isolation::Jail) => Some(match language {
+                Language::Python => {
+                    "install Python 3 so that `python3` is in PATH, name one with the setting \
+                     `sandbox.python`, or use `--isolation docker`"
+                }
+                Language::Bash => {
+                    "install Bash so that `bash` is in PATH, or name it with the setting `sandbox.bash`"
+                }
+                Language::JavaScript => {
+                    "install Node.js so that `node` is in PATH, or name it with the setting \
+                     `sandbox.node`"
+                }
+            }),
             SandboxError::NotFound(_) => Some("`assize sandbox ls` shows those there are"),
             SandboxError::Name(_) => Some(
                 "use lower-case letters, digits and `-`, 63 at most, as in `negotiate-nvda-m1`",

@@ -24,6 +24,7 @@ mod sandbox;
 mod spec;
 mod venv;
 mod visit;
+mod warm;
 mod words;
 mod work;
 
@@ -39,4 +40,5 @@ pub use registry::{Key, Record};
 pub use sandbox::{Event, Finished, Running, Sandbox, Stdin, WORKSPACE};
 pub use spec::{LAYERS, LEAST_MEMORY, Layer, Limits, Spec};
 pub use venv::VirtualEnvironment;
+pub use warm::{WarmPoolOptions, WarmPools};
 pub use work::{Answers, KILL_AFTER, Work};

@@ -146,6 +146,19 @@ impl Manager {
         key: &Key,
         spec: Spec,
     ) -> Result<Sandbox, SandboxError> {
+        self.create_from(key, spec, None).await
+    }
+
+    /// The same, with an idle sandbox of a pool where it fits.
+    ///
+    /// # Errors
+    /// As [`Manager::create_if_not_exists`].
+    pub async fn create_from(
+        &self,
+        key: &Key,
+        spec: Spec,
+        pool: Option<Arc<Pool>>,
+    ) -> Result<Sandbox, SandboxError> {
         if let Some(complaint) = spec.limits.complaint() {
             return Err(SandboxError::Limits(complaint));
         }
@@ -159,7 +172,11 @@ impl Manager {
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
         // Whoever asked may go away; others may be waiting for the same by then.
         self.tasks.spawn(async move {
-            match shared.maker.make_as(&record.id, spec).await {
+            let made = match pool {
+                Some(pool) => pool.take(&spec).await,
+                None => shared.maker.make_as(&record.id, spec).await,
+            };
+            match made {
                 Ok(sandbox) => {
                     let _ = ready.send(State::Ready(sandbox.clone()));
                     look_after(shared, record, sandbox, stop).await;

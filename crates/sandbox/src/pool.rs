@@ -148,8 +148,6 @@ impl Shared {
 impl Pool {
     /// Begins at once to make sandboxes in the background.
     pub(crate) fn start(maker: Arc<Maker>, spec: Spec, options: PoolOptions) -> Pool {
-        let size = maker.backend().pool_size(options.size);
-        let options = PoolOptions { size, ..options };
         let lane = Lane {
             idle: VecDeque::new(),
             used: Instant::now(),

@@ -10,7 +10,6 @@ use assize_clerk::trial::{PARALLEL, Trial, take_up};
 use assize_clerk::{Clerk, FailureKind, GoOn, Role, work};
 use assize_code::Live;
 use assize_gateway::{Ledger, Totals};
-use assize_sandbox::{Pool, PoolMetrics};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
 use tokio::task::JoinHandle;
@@ -21,7 +20,6 @@ use crate::problem::Problem;
 struct Held {
     cancel: Cancel,
     ledger: Arc<dyn Ledger>,
-    pool: Option<Arc<Pool>>,
     live: Option<Arc<Live>>,
 }
 
@@ -34,9 +32,6 @@ struct State {
     taking_up: BTreeSet<RunId>,
     /// What those took that are over.
     over: Totals,
-    /// And how often a sandbox was waiting for them, and how often not.
-    hits: u64,
-    misses: u64,
     begun: BTreeMap<String, u64>,
     ended: BTreeMap<(String, &'static str), u64>,
     closed: bool,
@@ -78,7 +73,6 @@ impl Drop for Place {
 pub(crate) struct Figures {
     pub(crate) running: usize,
     pub(crate) totals: Totals,
-    pub(crate) pool: PoolMetrics,
     pub(crate) begun: BTreeMap<String, u64>,
     pub(crate) ended: BTreeMap<(String, &'static str), u64>,
 }
@@ -119,15 +113,14 @@ impl Docket {
         let run = trial.run().clone();
         let (id, kind, life) = (run.id.clone(), run.kind.clone(), run.epoch);
         let cancel = Cancel::new();
-        let (ledger, pool) = (trial.gateway().ledger().clone(), trial.pool().cloned());
-        let live = trial.live().cloned();
+        let (ledger, live) = (trial.gateway().ledger().clone(), trial.live().cloned());
         {
             let mut state = self.state();
             // The server began to stop in the meantime.
             if state.closed {
                 cancel.cancel(PAUSED);
             }
-            let held = Held { cancel: cancel.clone(), ledger, pool, live };
+            let held = Held { cancel: cancel.clone(), ledger, live };
             state.held.insert(id.clone(), held);
             *state.begun.entry(kind.clone()).or_default() += 1;
         }
@@ -154,10 +147,6 @@ impl Docket {
             let mut state = docket.state();
             if let Some(held) = state.held.remove(&id) {
                 state.over += &held.ledger.totals();
-                if let Some(pool) = held.pool.map(|pool| pool.metrics()) {
-                    state.hits += pool.hits;
-                    state.misses += pool.misses;
-                }
             }
             *state.ended.entry((kind, how)).or_default() += 1;
         });
@@ -198,20 +187,12 @@ impl Docket {
     pub(crate) fn figures(&self) -> Figures {
         let state = self.state();
         let mut totals = state.over;
-        let (hits, misses) = (state.hits, state.misses);
-        let mut pool = PoolMetrics { hits, misses, ..PoolMetrics::default() };
         for held in state.held.values() {
             totals += &held.ledger.totals();
-            if let Some(one) = held.pool.as_ref().map(|pool| pool.metrics()) {
-                pool.hits += one.hits;
-                pool.misses += one.misses;
-                pool.idle += one.idle;
-            }
         }
         Figures {
             running: state.held.len(),
             totals,
-            pool,
             begun: state.begun.clone(),
             ended: state.ended.clone(),
         }

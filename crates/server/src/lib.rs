@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_clerk::backends::Backends;
 use assize_clerk::cluster::{Member, worker};
 use assize_clerk::{Clerk, Failure, FailureKind, Role, kept};
 use assize_cluster::{Abilities, NodeRole};
-use assize_sandbox::Manager;
 use assize_store::{Log, Store};
 use assize_types::Cancel;
 use tokio::net::TcpListener;
@@ -79,8 +79,8 @@ pub(crate) struct Shared {
     /// What happens to drafts.
     audit: Arc<Hub>,
     desks: Desks,
-    /// For sandboxes that are made for themselves.
-    sandboxes: tokio::sync::OnceCell<Arc<Manager>>,
+    /// For all sandboxes that are made here.
+    backends: Arc<Backends>,
     guard: Guard,
     /// Whether we speak HTTPS ourselves.
     https: bool,
@@ -123,6 +123,22 @@ impl Shared {
     /// Refuses to begin more than may be begun in a short time.
     pub(crate) fn pace(&self) -> Result<(), Problem> {
         self.pace.take()
+    }
+}
+
+/// Fills the warm pool of the default backend. In a cluster the workers have one, and a pool opens here with the
+/// first request that needs a sandbox.
+async fn warm_up(app: App) {
+    if app.clerk.member.is_some() {
+        return;
+    }
+    let started = app.backends.start(&app.clerk.config, &app.clerk.around);
+    let started = tokio::select! {
+        started = started => started,
+        () = app.closing.cancelled() => return,
+    };
+    if let Err(failure) = started {
+        tracing::warn!(error = failure.message(), "cannot fill the warm pool");
     }
 }
 
@@ -185,12 +201,14 @@ impl Server {
         let lock = if clerk.member.is_some() { None } else { lock(&clerk) };
         let (lock, alone) = lock.unzip();
         let alone = alone.unwrap_or(false);
+        let backends = Arc::new(Backends::new(&clerk.config, usize::MAX)?);
+        clerk.backends = Some(backends.clone());
         let app = App(Arc::new(Shared {
             docket: Arc::new(Docket::new(options.most_running, store.clone())),
             events: Hub::new(Log::Events, store.clone()),
             audit: Hub::new(Log::Audit, store.clone()),
             desks,
-            sandboxes: tokio::sync::OnceCell::new(),
+            backends,
             guard: Guard::new(options.token, local, &options.names, address),
             https: matches!(options.exposure, Exposure::Tls(_)),
             pace: Pace::new(options.starts_per_minute),
@@ -230,6 +248,7 @@ impl Server {
             app.clerk.listener.note(&format!("going on with {went_on} {runs}"));
         }
         mcp::tidy(&app).await;
+        let warming = tokio::spawn(warm_up(app.clone()));
         let readers = [&app.events, &app.audit].map(|hub| {
             let (hub, closing) = (hub.clone(), app.closing.clone());
             tokio::spawn(async move { hub.read(closing).await })
@@ -246,9 +265,8 @@ impl Server {
             // What takes longer is decided by whoever comes next.
             let _ = tokio::time::timeout(LAST_VERDICTS, desk.finish_deciding()).await;
         }
-        if let Some(sandboxes) = app.sandboxes.get() {
-            sandboxes.close().await;
-        }
+        let _ = warming.await;
+        app.backends.close().await;
         for reader in readers {
             let _ = reader.await;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use assize_clerk::walls;
 use assize_draft::Stage;
+use assize_sandbox::PoolMetrics;
 use assize_sandbox::jail::Jail;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -81,15 +82,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         "What calls of a known price cost.",
         totals.cost.dollars(),
     );
-    page.about(
-        "pool_taken_total",
-        "counter",
-        "Sandboxes for programs, by whether one was waiting.",
-    );
-    for (how, count) in [("waiting", docket.pool.hits), ("made", docket.pool.misses)] {
-        page.value("pool_taken_total", &[("how", how)], count as f64);
-    }
-    page.one("pool_waiting", "gauge", "Sandboxes that wait for programs.", docket.pool.idle as f64);
+    warm_pools(&app, &mut page);
     sandboxes(&app, &mut page).await?;
     gate(&app, &mut page).await?;
     page.about("event_followers", "gauge", "Those who follow events.");
@@ -97,6 +90,44 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         page.value("event_followers", &[("of", log)], hub.followers() as f64);
     }
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response())
+}
+
+/// The warm pools, by isolation.
+#[expect(clippy::cast_precision_loss, reason = "figures for graphs")]
+fn warm_pools(app: &App, page: &mut Figures) {
+    type Value = fn(&PoolMetrics) -> f64;
+    let figures: [(&str, &str, &str, Value); 5] = [
+        ("warm_pool_size", "gauge", "Idle sandboxes that a full warm pool has.", |pool| {
+            pool.size as f64
+        }),
+        ("warm_pool_idle", "gauge", "Idle sandboxes in the warm pool.", |pool| pool.idle as f64),
+        ("warm_pool_hits_total", "counter", "Requests that an idle sandbox served.", |pool| {
+            pool.hits as f64
+        }),
+        ("warm_pool_misses_total", "counter", "Requests that started a sandbox.", |pool| {
+            pool.misses as f64
+        }),
+        (
+            "warm_pool_low_memory",
+            "gauge",
+            "1 while the warm pool is not refilled for want of free memory.",
+            |pool| f64::from(u8::from(pool.low_memory)),
+        ),
+    ];
+    let pools = app.backends.metrics();
+    for (name, kind, help, value) in figures {
+        page.about(name, kind, help);
+        for (isolation, pool) in &pools {
+            page.value(name, &[("isolation", isolation.name())], value(pool));
+        }
+    }
+    page.about("warm_pool_refill_seconds", "summary", "Time to make one idle sandbox.");
+    for (isolation, pool) in &pools {
+        let labels = [("isolation", isolation.name())];
+        let seconds = pool.refill_micros as f64 / 1e6;
+        page.value("warm_pool_refill_seconds_sum", &labels, seconds);
+        page.value("warm_pool_refill_seconds_count", &labels, pool.refills as f64);
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for graphs")]

@@ -131,11 +131,24 @@ export interface About {
   cluster: string | null;
   store: string;
   trials: { running: number; most: number };
-  pool: { waiting: number; taken_waiting: number; taken_made: number };
+  /** Idle sandboxes of each backend. */
+  warm_pools: WarmPool[];
   /** The tasks for programs that the rehearsal model knows. */
   rehearsed: string[];
   /** And the changes of files. */
   rehearsed_changes: string[];
+}
+
+/** The warm pools of one backend. */
+export interface WarmPool {
+  isolation: string;
+  size: number;
+  idle: number;
+  hits: number;
+  misses: number;
+  /** Mean time to make an idle sandbox, if one was made. */
+  refill_ms: number | null;
+  low_memory: boolean;
 }
 
 /** How a cluster is. */

@@ -2,7 +2,7 @@
 
 import { RefreshCw, Trash2 } from "lucide-react";
 
-import { remove, type About, type Attack, type Backend, type Cluster, type ClusterNode, type Doctor, type Provider } from "../model/api";
+import { remove, type About, type Attack, type Backend, type Cluster, type ClusterNode, type Doctor, type Provider, type WarmPool } from "../model/api";
 import { ago, count, lasting } from "../model/words";
 import { useAsked, useDoing } from "../model/hooks";
 import { Said } from "../parts/Said";
@@ -64,17 +64,12 @@ export function System() {
   );
 }
 
-/** What is at work now. */
-function InUse({ about: { trials, pool, store, version } }: { about: About }) {
-  const taken = pool.taken_waiting + pool.taken_made;
+/** The runs under way, and the warm pool of each backend. */
+function InUse({ about: { trials, warm_pools, store, version } }: { about: About }) {
+  const several = warm_pools.length > 1;
   const figures = [
     { name: "Trials under way", figure: `${trials.running} of ${trials.most}`, about: "as many as may be held at once" },
-    { name: "Sandboxes that wait", figure: String(pool.waiting), about: "made before a program needs one" },
-    {
-      name: "Taken from those that wait",
-      figure: taken === 0 ? "none yet" : `${Math.round((pool.taken_waiting / taken) * 100)} %`,
-      about: taken === 0 ? "since the server was started" : `${pool.taken_waiting} of ${count(taken, "program")} did not wait for theirs`,
-    },
+    ...warm_pools.flatMap((pool) => warmPoolFigures(pool, several ? ` (${pool.isolation})` : "")),
     { name: "Version", figure: version, about: store },
   ];
   return (
@@ -90,6 +85,27 @@ function InUse({ about: { trials, pool, store, version } }: { about: About }) {
       ))}
     </dl>
   );
+}
+
+function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: WarmPool, suffix: string) {
+  const requests = hits + misses;
+  return [
+    {
+      name: `Idle sandboxes${suffix}`,
+      figure: `${idle} of ${size}`,
+      about: low_memory ? "not refilled: too little free memory" : "started before a program needs one",
+    },
+    {
+      name: `Warm-pool hit rate${suffix}`,
+      figure: requests === 0 ? "none yet" : `${Math.round((hits / requests) * 100)} %`,
+      about: requests === 0 ? "no request since the server was started" : `${count(hits, "hit")}, ${count(misses, "miss", "misses")}`,
+    },
+    {
+      name: `Warm-pool refill time${suffix}`,
+      figure: refill_ms === null ? "none yet" : `${Math.round(refill_ms)} ms`,
+      about: "mean time to make an idle sandbox",
+    },
+  ];
 }
 
 /** Who works for the cluster. */

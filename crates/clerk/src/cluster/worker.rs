@@ -19,6 +19,7 @@ use super::account::Account;
 use super::debates::{self, DebateWork};
 use super::grounds::Grounds;
 use super::{DEBATE, LIMITS, Member, REJOINED, RUN, RunWork, limits, live, needs_of};
+use crate::backends::Backends;
 use crate::consult::ground::Prepared;
 use crate::ended::{self, PAUSED};
 use crate::failure::{Failure, FailureKind};
@@ -147,9 +148,22 @@ impl Host {
         self.grounds.get(config, around, isolation, spec).await
     }
 
+    /// Fills the warm pool of the default backend.
+    async fn warm_up(self: Arc<Self>) {
+        let Clerk { config, around, backends, .. } = &self.clerk;
+        if let Some(backends) = backends
+            && let Err(failure) = backends.start(config, around).await
+        {
+            tracing::warn!(error = failure.message(), "cannot fill the warm pool");
+        }
+    }
+
     /// Removes all sandboxes.
     async fn close(&self) {
         self.grounds.close().await;
+        if let Some(backends) = &self.clerk.backends {
+            backends.close().await;
+        }
     }
 }
 
@@ -168,6 +182,8 @@ impl Worker {
         clerk.member = Some(member.clone());
         let node = watch::Sender::new(describe(&member, &offer, &isolations));
         let slots = Arc::new(Semaphore::new(offer.slots as usize));
+        let backends = Arc::new(Backends::new(&clerk.config, offer.slots as usize)?);
+        clerk.backends = Some(backends);
         let host =
             Host { clerk, member, store, grounds: Grounds::default(), debates: AtomicU64::new(0) };
         Ok(Worker {
@@ -190,6 +206,7 @@ impl Worker {
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let _here = self.host.member.cluster.announce(self.node.subscribe()).await?;
         let worker = Arc::new(self);
+        worker.tasks.spawn(worker.host.clone().warm_up());
         let ended = tokio::select! {
             ended = worker.clone().take_all(Place::Sandbox) => ended,
             ended = worker.clone().take_all(Place::Run) => ended,

@@ -11,7 +11,7 @@ use assize_code::{
 };
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
-use assize_sandbox::{Language, Pool, Spec};
+use assize_sandbox::{Language, Spec};
 use assize_store::{ArtifactId, Run, RunId, RunJournal, Store, StoreError};
 use assize_types::{Cancel, Fingerprint, trail};
 use async_trait::async_trait;
@@ -23,6 +23,7 @@ use crate::config::{Config, Surroundings};
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
 use crate::kept::Begin;
+use crate::walls::RunPool;
 use crate::{Clerk, cluster, kept, walls};
 
 pub use plan::{Ask, INPUTS, Input, Plan, check_inputs, check_names};
@@ -50,7 +51,7 @@ pub struct Trial {
 /// What it takes to hold it here.
 struct Here {
     task: Task,
-    pool: Arc<Pool>,
+    pool: RunPool,
     packages: Option<Packages>,
     session: Option<Session>,
     journal: Arc<RunJournal>,
@@ -103,8 +104,8 @@ impl Trial {
                     None => None,
                 };
                 let most = MOST_WAITING + input.candidates;
-                let walls = walls::pool(config, around, *language, spec(&input), most);
-                let (pool, why) = walls.await?;
+                let opened = RunPool::open(clerk, *language, spec(&input), most);
+                let (pool, why) = opened.await?;
                 let (run, journal) = kept::begin(clerk, begin).await?;
                 let task = plan.task.clone();
                 let here = Here { task, pool, packages, session, journal };
@@ -112,14 +113,6 @@ impl Trial {
             }
         };
         Ok(Trial { run, gateway, why, max_attempts, store, live: Arc::default(), held, input })
-    }
-
-    /// The sandboxes that wait for its programs, if they are here.
-    pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
-        match &self.held {
-            Seat::Here(here) => Some(&here.pool),
-            Seat::Elsewhere(_) => None,
-        }
     }
 
     /// Runs it to its end, and writes that down.
@@ -148,7 +141,7 @@ impl Trial {
             ..RunOptions::default()
         };
         let outcome = graph.run(CodeState::new(here.task.clone()), options).await;
-        here.pool.close().await;
+        here.pool.finish().await;
         match outcome {
             Ok(state) => {
                 let verdict = Verdict::from(&state);
@@ -171,7 +164,7 @@ impl Here {
             max_tokens: input.max_output_tokens,
             spec: spec(input),
         };
-        let court = Court::new(gateway.clone(), gateway.name().0, self.pool.clone(), options);
+        let court = Court::new(gateway.clone(), gateway.name().0, self.pool.pool.clone(), options);
         let court = court.watched(live.clone());
         let court = match &self.packages {
             Some(packages) => court.with_packages(packages.clone()),

@@ -297,13 +297,13 @@ pub fn all() -> Vec<Setting> {
         Setting::new("sandbox.disk", size(64 << 10, 1 << 40), "files that code can write")
             .default("64M")
             .tighten(),
-        Setting::new("sandbox.pool", whole(0, 1000), "sandboxes that wait, warm")
+        Setting::new("sandbox.pool", whole(0, 1000), "idle sandboxes that a warm pool keeps")
             .default("5")
             .tighten(),
         Setting::new(
             "sandbox.pool_idle_seconds",
             whole(1, 864_000),
-            "none wait any more when nobody came for so long",
+            "a warm pool without requests for so long ends its idle sandboxes",
         )
         .default("300")
         .tighten(),

@@ -303,6 +303,32 @@ fn a_foreign_folder_can_tighten_limits_and_not_choose_the_walls() {
     }
 }
 
+#[test]
+fn more_cpus_than_the_machine_has_are_clamped_with_a_warning() {
+    let home = home();
+    let Ran { code, out, err } =
+        home.run_with_input(&["exec", "--cpus", "99", "--json", "-"], b"print(1)");
+    assert_eq!(code, 0, "{err}");
+    let processors = std::thread::available_parallelism().unwrap();
+    let warning = format!(
+        "warning: `--cpus 99` is more than the {processors} processors of this machine: using {processors}"
+    );
+    assert!(err.contains(&warning), "{err}");
+    let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(out.contains(&format!("\"cpus\": {processors}.0")), "{shown}");
+}
+
+/// Found before a model is asked.
+#[test]
+fn run_without_python_says_what_to_do() {
+    let home = Home::new().set("PATH", "/nonexistent");
+    let Ran { code, err, .. } =
+        home.run(&["run", "Calculate fibonacci(10)", "--isolation", "jail"]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("there is no Python interpreter in the jail sandbox"), "{err}");
+    assert!(err.contains("`python3` is in PATH") && err.contains("sandbox.python"), "{err}");
+}
+
 /// The processes of this machine that have a word among their arguments.
 pub(crate) fn processes_with(word: &str) -> usize {
     let named = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {

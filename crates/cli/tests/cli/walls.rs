@@ -6,7 +6,7 @@ use crate::exec::{home, makers, processes_with, start_daemon, until};
 use crate::{Home, Ran};
 
 /// A home from which Docker is reached, if it is there and its image is built.
-fn with_docker() -> Option<Home> {
+pub(crate) fn with_docker() -> Option<Home> {
     if_there(home(), "docker")
 }
 
@@ -43,6 +43,33 @@ fn programs_are_tried_in_containers_too() {
     assert!(out.contains("ada\n"), "{out}");
     assert!(err.contains("FileNotFoundError") && err.contains("docker"), "{err}");
     assert!(err.contains("✓ attempt 2 succeeded, 1 test passed"), "{err}");
+}
+
+/// The ids of the sandboxes that a run used, by its log.
+fn logged_ids(home: &Home, isolation: &str) -> Vec<String> {
+    let logged = ["--log-level", "info", "--log-format", "json", "--quiet"];
+    let run = ["run", "Calculate fibonacci(10)", "--isolation", isolation];
+    let Ran { code, err, .. } = home.run(&[&run[..], &logged].concat());
+    assert_eq!(code, 0, "{err}");
+    let lines = err.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<Value> = lines.collect();
+    let field = |line: &Value, name: &str| {
+        line[name].as_str().or_else(|| line["fields"][name].as_str()).map(str::to_owned)
+    };
+    let started = lines.iter().filter(|line| {
+        field(line, "message").is_some_and(|message| message == "Sandbox execution started")
+    });
+    started.map(|line| field(line, "container_id").unwrap()).collect()
+}
+
+#[test]
+fn log_names_the_sandbox_by_the_id_of_its_backend() {
+    let [id] = logged_ids(&home(), "jail").try_into().unwrap();
+    let (maker, number) = id.rsplit_once('-').unwrap();
+    assert!(!maker.is_empty() && number.parse::<u64>().is_ok(), "{id}");
+    let Some(home) = with_docker() else { return };
+    let [id] = logged_ids(&home, "docker").try_into().unwrap();
+    assert!(id.len() == 64 && id.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
 }
 
 #[test]

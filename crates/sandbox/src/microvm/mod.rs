@@ -214,7 +214,7 @@ impl Backend for Microvm {
     }
 
     fn idle_memory(&self) -> u64 {
-        if self.is_emulated() { 192 << 20 } else { 96 << 20 }
+        96 << 20
     }
 
     fn enforcement(&self) -> Enforcement {

@@ -7,4 +7,5 @@ mod docker;
 mod manager;
 mod microvm;
 mod pool;
+mod warm;
 mod work;

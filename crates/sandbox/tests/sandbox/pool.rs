@@ -122,35 +122,50 @@ async fn when_nobody_comes_none_wait_until_somebody_does() {
     .await;
 }
 
-/// The processes that this test has started. No other test runs in this process.
-fn children() -> Vec<Pid> {
-    let own = std::process::id().to_string();
-    let is_ours = |stat: &str| {
-        let after_name = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
-        after_name.and_then(|mut fields| fields.nth(1)).is_some_and(|parent| parent == own)
-    };
+/// A spec that no other test has: its sandboxes are known by the size of their disk.
+fn marked(mark: u64) -> Spec {
+    let mut spec = Spec::default();
+    spec.limits.disk += mark * 4096;
+    spec
+}
+
+/// Kills the idle sandboxes of this spec: the parent of each interpreter is the first process of its sandbox.
+fn kill_idle(spec: &Spec) {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    ids.filter(|id| {
-        std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| is_ours(&stat))
-    })
-    .filter_map(Pid::from_raw)
-    .collect()
+    let read = |id: i32, name: &str| {
+        std::fs::read_to_string(format!("/proc/{id}/{name}")).unwrap_or_default()
+    };
+    let disk = spec.limits.disk.to_string();
+    let is_interpreter = |id: &i32| {
+        let limits = read(*id, "limits");
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"));
+        line.is_some_and(|line| line.split_whitespace().next() == Some(&disk))
+    };
+    let parent = |id: i32| {
+        let stat = read(id, "stat");
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        Pid::from_raw(after_name.split_whitespace().nth(1).unwrap().parse().unwrap()).unwrap()
+    };
+    let sandboxes: Vec<Pid> = ids.filter(is_interpreter).map(parent).collect();
+    assert!(!sandboxes.is_empty());
+    for sandbox in sandboxes {
+        kill_process(sandbox, Signal::KILL).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_sandbox_that_dies_is_replaced_without_a_request() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let pool = bench.manager.pool(Spec::default(), options(1));
+        let spec = marked(1);
+        let pool = bench.manager.pool(spec.clone(), options(1));
         pool.ready().await.unwrap();
         assert_eq!(pool.metrics().refills, 1);
-        for child in children() {
-            kill_process(child, Signal::KILL).unwrap();
-        }
+        kill_idle(&spec);
         while pool.metrics().refills < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let sandbox = pool.take(&Spec::default()).await.unwrap();
+        let sandbox = pool.take(&spec).await.unwrap();
         assert!(python(&sandbox, "pass").await.outcome.warm);
         assert_eq!((pool.metrics().hits, pool.metrics().misses), (1, 0));
     })
@@ -161,16 +176,15 @@ async fn idle_sandbox_that_dies_is_replaced_without_a_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_idle_sandbox_is_not_handed_out() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let pool = bench.manager.pool(Spec::default(), options(2));
+        let spec = marked(2);
+        let pool = bench.manager.pool(spec.clone(), options(2));
         pool.ready().await.unwrap();
-        for child in children() {
-            kill_process(child, Signal::KILL).unwrap();
-        }
+        kill_idle(&spec);
         while pool.metrics().idle == 2 && pool.metrics().refills == 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         for _ in 0..2 {
-            let sandbox = pool.take(&Spec::default()).await.unwrap();
+            let sandbox = pool.take(&spec).await.unwrap();
             assert!(python(&sandbox, "pass").await.outcome.success());
         }
     })

@@ -3,9 +3,9 @@
 use assize_clerk::cluster::status::Status;
 use assize_clerk::doctor::InUse;
 use assize_clerk::scorecards::{self, Scorecard};
-use assize_clerk::{Failure, FailureKind, code, doctor, kept, walls};
+use assize_clerk::{Failure, FailureKind, code, doctor, kept};
 use assize_code::Session;
-use assize_sandbox::Isolation;
+use assize_sandbox::{Isolation, PoolMetrics};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{REFRESH, SET_COOKIE};
@@ -79,7 +79,8 @@ pub(crate) struct About {
     /// Where runs are kept: a file, or the servers of the cluster
     store: String,
     trials: Trials,
-    pool: PoolInfo,
+    /// Idle sandboxes of each backend that was used, and of the default backend from the start
+    warm_pools: Vec<WarmPoolInfo>,
     /// The tasks for programs that the rehearsal model knows, if it is the one that answers
     rehearsed: Vec<&'static str>,
     /// And the changes of files
@@ -93,13 +94,29 @@ pub(crate) struct Trials {
     most: usize,
 }
 
-/// Sandboxes that wait for programs
+/// The warm pools of one backend
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PoolInfo {
-    waiting: usize,
-    /// How often one was waiting, since the server was started, and how often one had to be made first
-    taken_waiting: u64,
-    taken_made: u64,
+pub(crate) struct WarmPoolInfo {
+    #[schema(value_type = String)]
+    isolation: Isolation,
+    /// Idle sandboxes when it is full, and now
+    size: usize,
+    idle: usize,
+    /// Requests since the server was started that an idle sandbox served, and those that started one
+    hits: u64,
+    misses: u64,
+    /// Mean time to make an idle sandbox; null, if none was made yet
+    refill_ms: Option<f64>,
+    /// Whether it is not refilled for want of free memory
+    low_memory: bool,
+}
+
+impl From<(Isolation, PoolMetrics)> for WarmPoolInfo {
+    fn from((isolation, pool): (Isolation, PoolMetrics)) -> WarmPoolInfo {
+        let PoolMetrics { size, idle, hits, misses, low_memory, .. } = pool;
+        let refill_ms = pool.refill_time().map(|time| time.as_secs_f64() * 1e3);
+        WarmPoolInfo { isolation, size, idle, hits, misses, refill_ms, low_memory }
+    }
 }
 
 /// What a trial would be held with that began now
@@ -115,8 +132,8 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         Some(_) => {
             (None, "programs are run by workers, behind the walls that each of them has".to_owned())
         }
-        None => match walls::choose(config, around, &[]).await {
-            Ok(chosen) => (Some(chosen.backend.isolation()), chosen.why),
+        None => match app.backends.get(config, around).await {
+            Ok(chosen) => (Some(chosen.manager.isolation()), chosen.why.clone()),
             Err(failure) => (None, failure.message().to_owned()),
         },
     };
@@ -139,11 +156,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         cluster: member.map(|member| member.cluster.name().to_owned()),
         store,
         trials: Trials { running: figures.running, most: app.docket.most() },
-        pool: PoolInfo {
-            waiting: figures.pool.idle,
-            taken_waiting: figures.pool.hits,
-            taken_made: figures.pool.misses,
-        },
+        warm_pools: app.backends.metrics().into_iter().map(WarmPoolInfo::from).collect(),
         rehearsed,
         rehearsed_changes,
     }))

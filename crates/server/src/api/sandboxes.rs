@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_clerk::{Clerk, Failure, exec, walls};
+use assize_clerk::{Clerk, exec, walls};
 use assize_sandbox::{
-    Command, EntryKind, Finished, Key, Language, Limits, Manager, Outcome, Record, Sandbox,
-    SandboxError, Spec, WORKSPACE,
+    Command, EntryKind, Finished, Key, Limits, Manager, Outcome, Record, Sandbox, SandboxError,
+    Spec, WORKSPACE,
 };
 use axum::Json;
 use axum::body::Body;
@@ -183,14 +183,9 @@ pub(crate) struct Sandboxes {
 
 impl App {
     /// Whoever makes sandboxes for themselves here, and reaches those of others.
-    async fn sandboxes(&self) -> Result<&Arc<Manager>, Problem> {
-        let clerk = &self.clerk;
-        let manager = self.sandboxes.get_or_try_init(async || {
-            let chosen = walls::choose(&clerk.config, &clerk.around, &Language::ALL).await?;
-            let manager = walls::manager(&clerk.config, &clerk.around, chosen.backend).await?;
-            Ok::<_, Failure>(Arc::new(manager))
-        });
-        Ok(manager.await?)
+    async fn sandboxes(&self) -> Result<Arc<Manager>, Problem> {
+        let backend = self.backends.get(&self.clerk.config, &self.clerk.around).await?;
+        Ok(backend.manager.clone())
     }
 }
 
@@ -288,10 +283,14 @@ pub(crate) async fn create(
     };
     let key = Key::new(None, &body.name)?;
     let manager = app.sandboxes().await?;
-    let there = record(manager, &key)?.is_some();
-    manager.create_if_not_exists(&key, spec).await?;
+    let there = record(&manager, &key)?.is_some();
+    let pool = if there { None } else { app.backends.pools().for_request(&manager, &spec) };
+    if !there && pool.is_none() {
+        app.backends.pools().count_miss(manager.isolation());
+    }
+    manager.create_from(&key, spec, pool).await?;
     let gone = || Problem::conflict("it was removed at once");
-    let made = SandboxInfo::from(record(manager, &key)?.ok_or_else(gone)?);
+    let made = SandboxInfo::from(record(&manager, &key)?.ok_or_else(gone)?);
     let status = if there { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(made)).into_response())
 }
@@ -312,7 +311,7 @@ pub(crate) async fn show(
     Path(name): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<SandboxInfo>, Problem> {
-    let found = record(app.sandboxes().await?, &key(of.run.as_deref(), &name)?)?;
+    let found = record(&*app.sandboxes().await?, &key(of.run.as_deref(), &name)?)?;
     let found = found.ok_or_else(|| Problem::not_found("there is no such sandbox"))?;
     Ok(Json(found.into()))
 }

@@ -273,7 +273,7 @@ fn garbage_on_the_queue_is_listed_as_dead_letters() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(publish_garbage(&servers));
     let letters = |status: &Value| status["dead_letters"].as_array().unwrap().clone();
-    until(|| letters(&status(&home)).len() == 3);
+    until("three dead letters", || letters(&status(&home)).len() == 3);
     let status = status(&home);
     let mut reasons: Vec<String> =
         letters(&status).iter().map(|one| one["reason"].as_str().unwrap().to_owned()).collect();

@@ -6,6 +6,7 @@ mod events;
 mod follow;
 mod lives;
 mod routes;
+mod warm;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -18,6 +19,9 @@ use tokio::runtime::Runtime;
 
 use crate::Home;
 pub(crate) use crate::exec::home;
+
+/// The size of the warm pool.
+const POOL: &str = "ASSIZE_SANDBOX_POOL";
 
 /// A server, and somebody who has its token.
 pub(crate) struct Serving<'a> {
@@ -138,7 +142,12 @@ impl<'a> Serving<'a> {
             args.extend(["--listen", "127.0.0.1:0"]);
         }
         args.extend(more);
-        let mut child = home.command(&args).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = home.command(&args);
+        if !home.variables.iter().any(|(name, _)| name == POOL) {
+            // No test waits for more, and each takes its time from those beside it.
+            command.env(POOL, "1");
+        }
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let mut said = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         while !said.ends_with("}\n") {

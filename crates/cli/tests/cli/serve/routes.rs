@@ -369,7 +369,6 @@ fn the_machine_and_its_figures() {
     for counted in [
         "assize_model_tokens_total{direction=\"input\"} ",
         "assize_model_tokens_total{direction=\"output\"} ",
-        "assize_pool_taken_total{how=\"",
     ] {
         let more = figures.text.lines().filter_map(|line| line.strip_prefix(counted));
         let more = more.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());

@@ -1,0 +1,167 @@
+//! `POST /api/exec` of `print(1)`: a server with a warm pool beside one without, on each backend, and beside
+//! `docker exec`, in one run.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use assize_sandbox::Isolation;
+use serde_json::{Value, json};
+use tokio::io::AsyncBufReadExt;
+use tokio::process::{Child, Command};
+
+use crate::Args;
+use crate::contestants::{Contestant, Peers};
+use crate::figures::{Figures, row};
+
+/// A server of the built program, with a state folder of its own.
+struct Server {
+    _child: Child,
+    address: String,
+    client: reqwest::Client,
+}
+
+impl Server {
+    async fn start(program: &Path, folder: &Path, pool: usize) -> anyhow::Result<Server> {
+        let mut command = Command::new(program);
+        command.args(["serve", "--json", "--no-auth", "--listen", "127.0.0.1:0"]);
+        command.env("XDG_STATE_HOME", folder).env("ASSIZE_SANDBOX_POOL", pool.to_string());
+        command.env("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000000");
+        // As much of a processor as the container of `docker exec` can have of a machine's one.
+        command.env("ASSIZE_SANDBOX_CPUS", "1").env("ASSIZE_PROVIDER", "rehearsal");
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().context("starting the server")?;
+        let output = child.stdout.take().context("the server has no output")?;
+        let mut lines = tokio::io::BufReader::new(output).lines();
+        let mut said = String::new();
+        let address = loop {
+            let line = lines.next_line().await?.context("the server ended")?;
+            said.push_str(&line);
+            if let Ok(said) = serde_json::from_str::<Value>(&said) {
+                break said["listen"].as_str().context("no address")?.to_owned();
+            }
+        };
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        Ok(Server { _child: child, address: format!("http://{address}"), client })
+    }
+
+    /// Runs the program once.
+    async fn exec(&self, isolation: Isolation) -> (Duration, Result<(), String>) {
+        let body = json!({"code": "print(1)", "settings": {"isolation": isolation.name()}});
+        let begun = Instant::now();
+        let done = self.post(&body).await;
+        let took = begun.elapsed();
+        let done = done.map_err(|error| error.to_string()).and_then(|answer| {
+            let good = answer["stdout"] == "1\n" && answer["exit_code"] == 0;
+            if good {
+                Ok(())
+            } else {
+                Err(answer["detail"].as_str().unwrap_or("no output").to_owned())
+            }
+        });
+        (took, done)
+    }
+
+    async fn post(&self, body: &Value) -> anyhow::Result<Value> {
+        let request = self.client.post(format!("{}/api/exec", self.address));
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        Ok(serde_json::from_str(&request.send().await?.text().await?)?)
+    }
+
+    /// Waits until the warm pool of a backend is full.
+    async fn full(&self, isolation: Isolation) -> anyhow::Result<Value> {
+        for _ in 0..6000 {
+            let about = self.client.get(format!("{}/api/about", self.address)).send().await?;
+            let about: Value = serde_json::from_str(&about.text().await?)?;
+            let pools = about["warm_pools"].as_array().cloned().unwrap_or_default();
+            let pool = pools.into_iter().find(|pool| pool["isolation"] == isolation.name());
+            match pool {
+                Some(pool) if pool["low_memory"] == true => bail!("too little free memory"),
+                Some(pool) if pool["idle"] == pool["size"] => return Ok(pool),
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+        bail!("the warm pool is never full")
+    }
+}
+
+pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Result<()> {
+    let program = args.assize.as_ref().context("which program? `--assize PATH`")?;
+    let warm = Server::start(program, &folder.join("warm"), args.pool).await?;
+    let cold = Server::start(program, &folder.join("cold"), 0).await?;
+    let docker_exec = peers.contestants().into_iter().find(|(name, _)| name == "docker exec");
+    let docker_exec = match docker_exec {
+        Some((_, Ok(peer))) => Some(peer),
+        Some((_, Err(why))) => {
+            println!("docker exec skipped: {why}");
+            None
+        }
+        None => None,
+    };
+    println!("POST /api/exec of print(1), one after the other in turns, {} each", args.iterations);
+    println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
+    let mut ratios = Vec::new();
+    for isolation in Isolation::ALL {
+        if let Err(why) = warm.exec(isolation).await.1 {
+            println!("{isolation:<24} skipped: {why}");
+            continue;
+        }
+        let measured = measure(args, &warm, &cold, docker_exec.as_ref(), isolation).await?;
+        let [from_pool, made, peer] = &measured;
+        println!("{}", from_pool.row(&format!("{isolation}, warm")));
+        println!("{}", made.row(&format!("{isolation}, cold")));
+        if docker_exec.is_some() {
+            println!("{}", peer.row("docker exec beside it"));
+        }
+        let pool = warm.full(isolation).await?;
+        ratios.push((isolation, measured, pool));
+    }
+    println!("\nBeside each other");
+    for (isolation, [warm, cold, peer], pool) in &ratios {
+        for (name, other) in [("cold", cold), ("docker exec", peer)] {
+            for percent in [50.0, 99.0] {
+                if let (Some(ours), Some(theirs)) =
+                    (warm.percentile(percent), other.percentile(percent))
+                {
+                    println!(
+                        "  {isolation}, warm, is {:.2}× as fast as {name} (p{percent})",
+                        theirs / ours
+                    );
+                }
+            }
+        }
+        println!(
+            "  {isolation}: {} hits, {} misses, pool of {}, refill {:.0} ms",
+            pool["hits"],
+            pool["misses"],
+            pool["size"],
+            pool["refill_ms"].as_f64().unwrap_or_default()
+        );
+    }
+    Ok(())
+}
+
+/// Warm, cold, and `docker exec`.
+async fn measure(
+    args: &Args,
+    warm: &Server,
+    cold: &Server,
+    docker_exec: Option<&Contestant>,
+    isolation: Isolation,
+) -> anyhow::Result<[Figures; 3]> {
+    let [mut from_pool, mut made, mut peer] = [(); 3].map(|()| Figures::default());
+    // The first request of a backend finds out what there is.
+    cold.exec(isolation).await;
+    for _ in 0..args.iterations {
+        warm.full(isolation).await?;
+        from_pool.add(warm.exec(isolation).await);
+        warm.full(isolation).await?;
+        made.add(cold.exec(isolation).await);
+        if let Some(docker_exec) = docker_exec {
+            peer.add(docker_exec.run().await);
+        }
+    }
+    Ok([from_pool, made, peer])
+}

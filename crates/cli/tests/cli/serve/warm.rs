@@ -1,0 +1,200 @@
+//! The warm pool that all requests and runs of a server share.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{Serving, home};
+use crate::Home;
+use crate::exec::until;
+use crate::walls::with_docker;
+
+fn with_pool(size: usize) -> Home {
+    home().set("ASSIZE_SANDBOX_POOL", size.to_string())
+}
+
+/// The warm pool of a backend; null, if it has none.
+fn pool(serving: &Serving<'_>, isolation: &str) -> Value {
+    let about = serving.get("/api/about").good();
+    let pools = about["warm_pools"].as_array().unwrap();
+    pools.iter().find(|pool| pool["isolation"] == isolation).cloned().unwrap_or_default()
+}
+
+fn full(serving: &Serving<'_>, isolation: &str) {
+    until("a full pool", || {
+        let pool = pool(serving, isolation);
+        pool["size"].as_u64() > Some(0) && pool["idle"] == pool["size"]
+    });
+}
+
+fn requests(serving: &Serving<'_>, isolation: &str) -> (u64, u64) {
+    let pool = pool(serving, isolation);
+    (pool["hits"].as_u64().unwrap(), pool["misses"].as_u64().unwrap())
+}
+
+/// Calls `run_code` over MCP; what it printed.
+fn run_code(serving: &Serving<'_>, code: &str) -> Value {
+    let token = format!("Bearer {}", serving.token);
+    let headers = [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+    ];
+    let send = |headers: &[(&str, &str)], body: Value| {
+        serving.raw(Method::POST, "/mcp/code", headers, body.to_string())
+    };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}});
+    let begun = send(&headers, hello);
+    let session = ("mcp-session-id", begun.header("mcp-session-id"));
+    let headers = [headers.as_slice(), &[session]].concat();
+    send(&headers, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "run_code", "arguments": {"code": code}}});
+    let answer = send(&headers, call);
+    let data = answer.text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let messages = data.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let reply = messages.chain(serde_json::from_str(&answer.text)).find(|one| one["id"] == 2);
+    reply.unwrap_or_else(|| panic!("{answer:?}"))["result"]["structuredContent"].clone()
+}
+
+#[test]
+fn every_kind_of_request_takes_from_the_one_warm_pool() {
+    let home = with_pool(2);
+    let serving = Serving::start(&home, &[]);
+    // Filled before the first request.
+    full(&serving, "jail");
+    assert_eq!(requests(&serving, "jail"), (0, 0));
+    let ran = serving.post("/api/exec", json!({"code": "print(1)"})).good();
+    assert_eq!((&ran["stdout"], &ran["exit_code"]), (&json!("1\n"), &json!(0)), "{ran}");
+    assert_eq!(requests(&serving, "jail"), (1, 0));
+    full(&serving, "jail");
+    let named = serving.post("/api/sandboxes", json!({"name": "mine", "labels": {"a": "b"}}));
+    let named = named.good();
+    assert_eq!((&named["isolation"], &named["labels"]["a"]), (&json!("jail"), &json!("b")));
+    assert_eq!(requests(&serving, "jail"), (2, 0));
+    full(&serving, "jail");
+    let ran = run_code(&serving, "print(6 * 7)");
+    assert_eq!(ran["stdout"], "42\n", "{ran}");
+    assert_eq!(requests(&serving, "jail"), (3, 0));
+    full(&serving, "jail");
+    // A run looks once what the sandbox has, and runs its program.
+    let run = serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)"}));
+    assert_eq!(serving.end_of(&run)["status"], "done");
+    let (hits, misses) = requests(&serving, "jail");
+    assert_eq!((hits > 3, hits + misses), (true, 5), "{hits} {misses}");
+    let metrics = serving.get("/metrics").text;
+    for line in [
+        "assize_warm_pool_size{isolation=\"jail\"} 2",
+        "assize_warm_pool_low_memory{isolation=\"jail\"} 0",
+        &format!("assize_warm_pool_hits_total{{isolation=\"jail\"}} {hits}"),
+        &format!("assize_warm_pool_misses_total{{isolation=\"jail\"}} {misses}"),
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line}: {metrics}");
+    }
+    let refills = metrics.lines().find_map(|line| {
+        line.strip_prefix("assize_warm_pool_refill_seconds_count{isolation=\"jail\"} ")
+    });
+    assert!(refills.unwrap().parse::<u64>().unwrap() >= 5, "{metrics}");
+    // No other run or backend has a pool.
+    assert_eq!(serving.get("/api/about").good()["warm_pools"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn request_with_other_limits_has_exactly_those_limits() {
+    let home = with_pool(1);
+    let serving = Serving::start(&home, &[]);
+    full(&serving, "jail");
+    // Memory is built into a sandbox: another one is made.
+    let code = "data = bytearray(b'x' * (100 << 20)); print('had it')";
+    let small = json!({"code": code, "settings": {"memory": "48M", "disk": "8M"}});
+    let ran = serving.post("/api/exec", small).good();
+    assert_eq!((&ran["stdout"], &ran["out_of_memory"]), (&json!(""), &json!(true)), "{ran}");
+    assert_eq!(requests(&serving, "jail"), (0, 1));
+    // Output is a limit of each execution: an idle sandbox keeps it.
+    let cut = json!({"code": "print('x' * 5000)", "settings": {"output": "1k"}});
+    let ran = serving.post("/api/exec", cut).good();
+    assert_eq!(ran["output_cut"], true, "{ran}");
+    assert_eq!(ran["stdout"].as_str().unwrap().len(), 1024);
+    assert_eq!(requests(&serving, "jail"), (1, 1));
+    let late = json!({"code": "while True: pass", "settings": {"timeout_seconds": 0.5}});
+    let ran = serving.post("/api/exec", late).good();
+    assert_eq!(ran["timed_out"], true, "{ran}");
+}
+
+#[test]
+fn another_backend_has_a_warm_pool_from_its_first_use() {
+    let Some(home) = with_docker() else { return };
+    let home = home.set("ASSIZE_SANDBOX_POOL", "1");
+    let serving = Serving::start(&home, &[]);
+    full(&serving, "jail");
+    assert_eq!(pool(&serving, "docker"), Value::Null);
+    let ask = || {
+        let settings = json!({"isolation": "docker"});
+        serving.post("/api/exec", json!({"code": "print(1)", "settings": settings}))
+    };
+    assert_eq!(ask().good()["stdout"], "1\n");
+    full(&serving, "docker");
+    assert_eq!(ask().good()["stdout"], "1\n");
+    assert!(requests(&serving, "docker").0 >= 1);
+}
+
+/// The processes below one, at whatever depth.
+fn descendants(of: i32) -> BTreeSet<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parents: Vec<(i32, i32)> = ids
+        .filter_map(|id| {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+            let after_name = stat.rsplit_once(')')?.1;
+            Some((id, after_name.split_whitespace().nth(1)?.parse().ok()?))
+        })
+        .collect();
+    let mut below = BTreeSet::from([of]);
+    loop {
+        let more =
+            parents.iter().filter(|(id, parent)| below.contains(parent) && !below.contains(id));
+        let more: Vec<i32> = more.map(|(id, _)| *id).collect();
+        if more.is_empty() {
+            below.remove(&of);
+            return below;
+        }
+        below.extend(more);
+    }
+}
+
+fn alive(id: i32) -> bool {
+    std::path::Path::new(&format!("/proc/{id}")).exists()
+}
+
+#[test]
+fn stopped_or_killed_server_leaves_no_idle_sandbox() {
+    let home = with_pool(2);
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut serving = Serving::start(&home, &[]);
+        full(&serving, "jail");
+        let server = serving.child.id().cast_signed();
+        let sandboxes = descendants(server);
+        assert!(sandboxes.len() >= 2, "{sandboxes:?}");
+        kill_process(Pid::from_raw(server).unwrap(), signal).unwrap();
+        serving.child.wait().unwrap();
+        until("the end of its sandboxes", || !sandboxes.iter().any(|id| alive(*id)));
+    }
+}
+
+#[test]
+fn two_servers_have_a_pool_each() {
+    let home = with_pool(1);
+    let one = Serving::start(&home, &[]);
+    let two = Serving::start(&home, &[]);
+    for serving in [&one, &two] {
+        full(serving, "jail");
+        assert_eq!(serving.post("/api/exec", json!({"code": "print(1)"})).good()["stdout"], "1\n");
+    }
+    assert_eq!(one.stop(), 0);
+    full(&two, "jail");
+    assert_eq!(two.post("/api/exec", json!({"code": "print(2)"})).good()["stdout"], "2\n");
+    assert_eq!(requests(&two, "jail"), (2, 0));
+}

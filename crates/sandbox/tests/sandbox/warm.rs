@@ -1,0 +1,72 @@
+//! Warm pools that everything in a process shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_sandbox::{Isolation, Manager, Spec, WarmPoolOptions, WarmPools};
+
+use crate::bench::{Bench, python, run};
+
+fn pools(size: usize) -> WarmPools {
+    let (spec, idle) = (Spec::default(), Duration::from_secs(300));
+    WarmPools::new(WarmPoolOptions { spec, size, idle, memory_reserve: 0 })
+}
+
+fn with_processes(processes: u32) -> Spec {
+    let mut spec = Spec::default();
+    spec.limits.processes = processes;
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_and_runs_of_one_shape_share_a_pool() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let manager: Arc<Manager> = Arc::new(bench.manager);
+        let pools = pools(2);
+        let started = pools.start(&manager);
+        let mut later = Spec::default();
+        later.limits.wall *= 2;
+        later.labels.insert("a".to_owned(), "b".to_owned());
+        assert!(Arc::ptr_eq(&started, &pools.for_run(&manager, &Spec::default())));
+        assert!(Arc::ptr_eq(&started, &pools.for_request(&manager, &later).unwrap()));
+        started.ready().await.unwrap();
+        let sandbox = pools.take(&manager, &Spec::default()).await.unwrap();
+        assert!(python(&sandbox, "pass").await.outcome.warm);
+        pools.discard(sandbox);
+        // No pool opens for a single request of another shape.
+        let other = with_processes(20);
+        assert!(pools.for_request(&manager, &other).is_none());
+        let sandbox = pools.take(&manager, &other).await.unwrap();
+        assert_eq!(*sandbox.spec(), other);
+        let metrics = pools.metrics()[&Isolation::Jail];
+        assert_eq!((metrics.hits, metrics.misses, metrics.size), (1, 1, 2));
+        pools.close().await;
+        assert_eq!(pools.metrics()[&Isolation::Jail].idle, 0);
+        // Closed, it still serves; cold.
+        let sandbox = pools.take(&manager, &Spec::default()).await.unwrap();
+        assert!(!python(&sandbox, "pass").await.outcome.warm);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let manager: Arc<Manager> = Arc::new(bench.manager);
+        let pools = pools(1);
+        let first = pools.for_run(&manager, &with_processes(20));
+        first.ready().await.unwrap();
+        first.discard(first.take(&with_processes(20)).await.unwrap());
+        for processes in 21..25 {
+            pools.for_run(&manager, &with_processes(processes));
+        }
+        assert!(pools.for_request(&manager, &with_processes(20)).is_none());
+        assert!(pools.for_request(&manager, &with_processes(21)).is_some());
+        let metrics = pools.metrics()[&Isolation::Jail];
+        assert_eq!((metrics.hits, metrics.misses, metrics.size), (1, 0, 4));
+        // A run that still has the closed pool gets sandboxes all the same.
+        first.take(&with_processes(20)).await.unwrap();
+        pools.close().await;
+    })
+    .await;
+}
