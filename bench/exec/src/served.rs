@@ -153,7 +153,7 @@ async fn measure(
 ) -> anyhow::Result<[Figures; 3]> {
     let [mut from_pool, mut made, mut peer] = [(); 3].map(|()| Figures::default());
     // The first request of a backend finds out what there is.
-    cold.exec(isolation).await;
+    cold.exec(isolation).await.1.map_err(anyhow::Error::msg)?;
     for _ in 0..args.iterations {
         warm.full(isolation).await?;
         from_pool.add(warm.exec(isolation).await);

@@ -456,9 +456,7 @@ pub async fn attempt(
 
 /// Memory of this machine, in kibibytes, by its name in the kernel's list.
 pub(crate) fn memory(name: &str) -> Option<u64> {
-    let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = known.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+    assize_sandbox::memory::meminfo(name).map(|bytes| bytes >> 10)
 }
 
 /// A path that the user typed, from where they are.

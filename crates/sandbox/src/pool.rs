@@ -4,12 +4,13 @@
 //! that is taken, or that dies while it is idle, is replaced in the background. When none was taken for a
 //! while they are all ended, and the next request starts cold.
 
+mod refill;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::future::select_all;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -21,15 +22,8 @@ use crate::memory;
 use crate::sandbox::Sandbox;
 use crate::spec::Spec;
 
-/// Pause between a request and the refill: about as long as a short program runs, so that both do not
-/// compete for the processor.
-const YIELD: Duration = Duration::from_millis(10);
-
 /// A difference between the clocks above this means that one was set, or that the machine slept.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
-
-/// How often the pool looks whether memory has become free.
-const MEMORY_POLL: Duration = Duration::from_secs(5);
 
 /// Size and life time of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +164,7 @@ impl Pool {
             refill_micros: AtomicU64::new(0),
         });
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(keep_filled(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(refill::keep_filled(Arc::clone(&shared), stop.clone()));
         Pool { shared, tasks, stop }
     }
 
@@ -389,153 +383,6 @@ fn is_off(before: Clocks, now: Clocks) -> bool {
 
 fn micros_since(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Makes one sandbox after the other while some are missing, and ends all when none is requested.
-async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
-    loop {
-        let changed = shared.changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        for sandbox in shared.remove_dead() {
-            tracing::warn!(id = sandbox.id(), "an idle sandbox died and is replaced");
-            sandbox.end().await;
-        }
-        let used = shared.lane().used;
-        if shared.lacks() {
-            if !shared.has_memory() {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(MEMORY_POLL) => {}
-                }
-                continue;
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                // The request that just came goes first.
-                () = tokio::time::sleep_until((used + YIELD).into()) => {}
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = refill(&shared) => {}
-            }
-            continue;
-        }
-        let idle = async {
-            match used.checked_add(shared.options.idle) {
-                Some(end) => tokio::time::sleep_until(end.into()).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = changed => {}
-            () = death(&shared) => {}
-            () = idle => shrink(&shared, &stop).await,
-        }
-    }
-}
-
-/// Waits until one of the idle sandboxes dies.
-async fn death(shared: &Shared) {
-    let watched: Vec<_> = shared.lane().idle.iter().map(|one| Box::pin(one.gone())).collect();
-    if watched.is_empty() {
-        return std::future::pending().await;
-    }
-    select_all(watched).await;
-}
-
-/// Takes one step to fill the pool.
-async fn refill(shared: &Shared) {
-    let begun = Instant::now();
-    let (made, to_the_front) = match shared.next() {
-        Next::Prepare(sandbox) => (prepare(shared, sandbox).await, true),
-        Next::Make => (make_idle(shared).await, false),
-        Next::Nothing => return,
-    };
-    if made.is_ok() {
-        shared.refill_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
-        // An interpreter that is started later belongs to a refill that was counted.
-        shared.refills.fetch_add(u64::from(!to_the_front), Ordering::Relaxed);
-    }
-    add(shared, made, to_the_front);
-}
-
-async fn make_idle(shared: &Shared) -> Result<Sandbox, SandboxError> {
-    let sandbox = shared.maker.make(shared.spec.clone()).await?;
-    let prepared = {
-        let lane = shared.lane();
-        lane.without_interpreter || lane.idle.len() >= shared.interpreters()
-    };
-    if prepared { Ok(sandbox) } else { prepare(shared, sandbox).await }
-}
-
-async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
-    match sandbox.prepare().await {
-        Ok(()) => Ok(sandbox),
-        // Without Python it still saves the start of the sandbox.
-        Err(SandboxError::NoInterpreter(..)) => {
-            shared.lane().without_interpreter = true;
-            Ok(sandbox)
-        }
-        Err(error) => {
-            sandbox.end().await;
-            Err(error)
-        }
-    }
-}
-
-fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool) {
-    let mut lane = shared.lane();
-    lane.compare_clocks();
-    match made {
-        Ok(sandbox) => {
-            if to_the_front {
-                lane.idle.push_front(sandbox);
-            } else {
-                lane.idle.push_back(sandbox);
-            }
-            // However long it took, the idle time begins now.
-            lane.used = Instant::now();
-        }
-        Err(error) => {
-            tracing::warn!(%error, "the warm pool cannot be refilled");
-            lane.trouble = Some(error);
-        }
-    }
-    drop(lane);
-    shared.changed.notify_waiters();
-}
-
-/// Scales to zero until the next request, unless one came just now.
-async fn shrink(shared: &Shared, stop: &CancellationToken) {
-    let idle = {
-        let mut lane = shared.lane();
-        if lane.used.elapsed() < shared.options.idle {
-            return;
-        }
-        lane.wanted = false;
-        std::mem::take(&mut lane.idle)
-    };
-    for sandbox in idle {
-        sandbox.end().await;
-    }
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = wanted_again(shared) => {}
-    }
-}
-
-async fn wanted_again(shared: &Shared) {
-    loop {
-        let changed = shared.changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        if shared.lane().wanted {
-            return;
-        }
-        changed.await;
-    }
 }
 
 #[cfg(test)]

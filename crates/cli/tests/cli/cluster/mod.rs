@@ -28,7 +28,9 @@ impl Worker {
         let args = [&["worker", "--json"], more].concat();
         let log = home.folder.path().join(format!("worker-{}.log", fastrand::u32(..)));
         let file = std::fs::File::create(&log).unwrap();
-        let mut child = home.command(&args).stderr(file).spawn().unwrap();
+        let mut command = home.command(&args);
+        crate::serve::shrink_pool(home, &mut command);
+        let mut child = command.stderr(file).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
         while !said.ends_with("}\n") || serde_json::from_str::<Value>(&said).is_err() {

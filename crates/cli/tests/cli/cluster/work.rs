@@ -12,6 +12,7 @@ use super::proof::{asked, said};
 use super::{Servers, Worker, joined, status, until};
 use crate::exec::home;
 use crate::run::{program, with_provider};
+use crate::serve::warm::{alive, descendants};
 use crate::serve::{Serving, consult, fibonacci, names};
 use crate::{Home, Ran};
 
@@ -211,4 +212,18 @@ fn failures_are_told_as_on_one_machine() {
         assert_eq!(here.0, expected, "{here:?}");
         assert_eq!(told(&home, args), here);
     }
+}
+
+#[test]
+fn worker_keeps_idle_sandboxes_from_its_start_to_its_end() {
+    let servers = Servers::start(1);
+    let home = joined(home(), &servers).set("ASSIZE_SANDBOX_POOL", "5");
+    let mut worker = Worker::start(&home, &["--slots", "2", "--isolation", "jail"]);
+    let below = || descendants(worker.child.id().cast_signed());
+    // A keeper, the first process of the jail and an interpreter each, and no more of them than slots.
+    until("two idle sandboxes", || below().len() == 6);
+    let sandboxes = below();
+    worker.signal(Signal::TERM);
+    worker.child.wait().unwrap();
+    until("the end of its sandboxes", || !sandboxes.iter().any(|id| alive(*id)));
 }

@@ -6,7 +6,7 @@ mod events;
 mod follow;
 mod lives;
 mod routes;
-mod warm;
+pub(crate) mod warm;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -20,8 +20,13 @@ use tokio::runtime::Runtime;
 use crate::Home;
 pub(crate) use crate::exec::home;
 
-/// The size of the warm pool.
-const POOL: &str = "ASSIZE_SANDBOX_POOL";
+/// Keeps a small warm pool, unless the test says: refills take time from the tests beside it.
+pub(crate) fn shrink_pool(home: &Home, command: &mut std::process::Command) {
+    const POOL: &str = "ASSIZE_SANDBOX_POOL";
+    if !home.variables.iter().any(|(name, _)| name == POOL) {
+        command.env(POOL, "1");
+    }
+}
 
 /// A server, and somebody who has its token.
 pub(crate) struct Serving<'a> {
@@ -143,10 +148,7 @@ impl<'a> Serving<'a> {
         }
         args.extend(more);
         let mut command = home.command(&args);
-        if !home.variables.iter().any(|(name, _)| name == POOL) {
-            // No test waits for more, and each takes its time from those beside it.
-            command.env(POOL, "1");
-        }
+        shrink_pool(home, &mut command);
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let mut said = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());

@@ -142,7 +142,7 @@ fn another_backend_has_a_warm_pool_from_its_first_use() {
 }
 
 /// The processes below one, at whatever depth.
-fn descendants(of: i32) -> BTreeSet<i32> {
+pub(crate) fn descendants(of: i32) -> BTreeSet<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let parents: Vec<(i32, i32)> = ids
@@ -165,7 +165,7 @@ fn descendants(of: i32) -> BTreeSet<i32> {
     }
 }
 
-fn alive(id: i32) -> bool {
+pub(crate) fn alive(id: i32) -> bool {
     std::path::Path::new(&format!("/proc/{id}")).exists()
 }
 
