@@ -324,7 +324,7 @@ fn run_without_python_says_what_to_do() {
     let home = Home::new().set("PATH", "/nonexistent");
     let Ran { code, err, .. } =
         home.run(&["run", "Calculate fibonacci(10)", "--isolation", "jail"]);
-    assert_eq!(code, 4, "{err}");
+    assert_eq!(code, 125, "{err}");
     assert!(err.contains("there is no Python interpreter in the jail sandbox"), "{err}");
     assert!(err.contains("`python3` is in PATH") && err.contains("sandbox.python"), "{err}");
 }

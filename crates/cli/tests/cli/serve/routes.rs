@@ -332,7 +332,8 @@ fn the_machine_and_its_figures() {
     let used = ["provider", "model", "isolation"].map(|name| about[name].clone());
     assert_eq!(used, [json!("rehearsal"), Value::Null, json!("jail")], "{about}");
     assert_eq!(about["rehearsed"][0], "Calculate fibonacci(10)", "{about}");
-    assert_eq!((&about["pool"]["waiting"], &about["trials"]["running"]), (&json!(0), &json!(0)));
+    assert_eq!(about["warm_pools"][0]["isolation"], "jail", "{about}");
+    assert_eq!(about["trials"]["running"], 0, "{about}");
     assert_eq!(about["cluster"], Value::Null);
     let refused = serving.get("/api/cluster").refused(404);
     assert!(refused.to_string().contains("--cluster"), "{refused}");
