@@ -67,6 +67,17 @@ pub(crate) struct LogArgs {
     pub(crate) log_format: Option<String>,
 }
 
+impl Cli {
+    /// The flags that every command takes, as settings: key, flag, value.
+    pub(crate) fn global_settings(&self) -> Vec<(String, &'static str, String)> {
+        given([
+            ("log.level", "--log-level", &self.log.log_level),
+            ("log.format", "--log-format", &self.log.log_format),
+            ("cluster.servers", "--cluster", &self.cluster),
+        ])
+    }
+}
+
 impl Command {
     /// Whether nothing is to be said but what it comes to.
     pub(crate) fn is_quiet(&self) -> bool {

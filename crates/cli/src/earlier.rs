@@ -26,6 +26,8 @@ pub(crate) struct Earlier {
     /// `--resume` or `--fork`.
     pub(crate) how: &'static str,
     pub(crate) more: Vec<String>,
+    /// The flags that every command takes, such as `--cluster`: setting, flag, value.
+    pub(crate) global: Vec<(String, &'static str, String)>,
 }
 
 impl Earlier {
@@ -35,7 +37,7 @@ impl Earlier {
         around: &Surroundings,
         cancel: Cancel,
     ) -> Result<u8, Failure> {
-        let Earlier { run, how, more } = self;
+        let Earlier { run, how, more, global } = self;
         let missing = || kept::no_such_run(&run);
         let store = kept::open_to_read(config, around).await?.ok_or_else(missing)?;
         let found = kept::find(&*store, &run).await?;
@@ -47,7 +49,10 @@ impl Earlier {
                 Failure::new(FailureKind::Usage, message).hint("debates and consultations can be")
             );
         }
+        let global: Vec<String> =
+            global.iter().map(|(_, flag, value)| format!("{flag}={value}")).collect();
         let mut words = vec!["assize", &found.kind, how, found.id.as_str()];
+        words.extend(global.iter().map(String::as_str));
         words.extend(more.iter().map(String::as_str));
         // Whoever answered before answers now, unless somebody else is asked for.
         let other_provider = more.iter().any(|word| word.starts_with("--provider="));

@@ -76,6 +76,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    let global = cli.global_settings();
     let outcome = runtime.block_on(async {
         let cancel = Cancel::new();
         tokio::spawn(interrupt(cancel.clone()));
@@ -96,8 +97,8 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
                 let flags = [("--take-over", take_over), ("--json", json), ("--quiet", quiet)];
                 let values =
                     [("--out", out), ("--max-cost", max_cost), ("--max-tokens", max_tokens)];
-                let earlier =
-                    earlier::Earlier { run, how: "--resume", more: earlier::typed(flags, values) };
+                let more = earlier::typed(flags, values);
+                let earlier = earlier::Earlier { run, how: "--resume", more, global };
                 return earlier.take_up(&config, &around, cancel).await;
             }
             Command::Runs(RunsCommand::Fork {
@@ -124,7 +125,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
                 let mut more = earlier::typed(flags, values);
                 more.extend(set.iter().map(|set| format!("--set={set}")));
                 more.extend(models.iter().map(|model| format!("--model={model}")));
-                let earlier = earlier::Earlier { run, how: "--fork", more };
+                let earlier = earlier::Earlier { run, how: "--fork", more, global };
                 return earlier.take_up(&config, &around, cancel).await;
             }
             Command::Sandbox(command) => {
@@ -243,14 +244,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
             "there are roles only in a consultation: `--model ROLE=MODEL` is for `assize consult`";
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let everywhere = [
-        ("log.level", "--log-level", &cli.log.log_level),
-        ("log.format", "--log-format", &cli.log.log_format),
-        ("cluster.servers", "--cluster", &cli.cluster),
-    ];
-    for (key, flag, value) in everywhere {
-        flags.extend(value.clone().map(|value| (key.to_owned(), flag, value)));
-    }
+    flags.extend(cli.global_settings());
     let settings = config::settings::all();
     for (key, flag, value) in &flags {
         let setting = settings.iter().find(|setting| setting.key == *key);

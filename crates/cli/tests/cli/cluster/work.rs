@@ -51,6 +51,29 @@ fn commands_have_it_done_by_workers() {
     assert_eq!(status["stuck"], json!([]));
 }
 
+/// The command line is parsed a second time for the command that made the run.
+#[test]
+fn resume_and_fork_keep_the_cluster_flag() {
+    let servers = Servers::start(1);
+    let home = home();
+    let address = servers.address();
+    let _worker =
+        Worker::start(&home, &["--cluster", &address, "--slots", "2", "--isolation", "jail"]);
+    let in_cluster = |args: &[&str]| home.run(&[args, &["--cluster", &address]].concat());
+    let consult = ["consult", "NVDA", "--rounds", "1", "--moves", "1", "--yes", "--quiet"];
+    let Ran { code, err, .. } = in_cluster(&[&consult[..], &["--max-tokens", "20000"]].concat());
+    assert_eq!(code, 5, "{err}");
+    let Ran { code, err, .. } =
+        in_cluster(&["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"]);
+    assert_eq!(code, 0, "{err}");
+    let Ran { code, err, .. } = in_cluster(&["runs", "fork", "latest", "--yes", "--quiet"]);
+    assert_eq!(code, 0, "{err}");
+    let Ran { out, .. } = in_cluster(&["runs", "list"]);
+    assert_eq!(out.matches(" done ").count(), 2, "{out}");
+    // Nothing opened the store of this machine.
+    assert!(!home.store().exists());
+}
+
 #[test]
 fn what_waits_is_said_and_done_by_who_fits() {
     let servers = Servers::start(1);
