@@ -118,9 +118,24 @@ export interface Watched {
   again: () => void;
 }
 
+/** Model calls that were in flight when a worker died; the next worker repeats them. */
+export interface LostCalls {
+  calls: number;
+  /** What they cost at most. */
+  dollars: number;
+}
+
+/** The lost calls after these events: each `calls_lost` carries the total so far. */
+export function lostCalls(before: LostCalls | null, told: Told[]): LostCalls | null {
+  const last = told.findLast((one) => one.name === "calls_lost");
+  if (!last) return before;
+  return { calls: Number(last.data.calls) || 0, dollars: Number(last.data.at_most_usd) || 0 };
+}
+
 export interface Followed<S> {
   state: S;
   line: Line;
+  lost: LostCalls | null;
   live: Live;
 }
 
@@ -128,6 +143,7 @@ export interface Followed<S> {
 export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: (state: S, told: Told) => S): Followed<S> {
   const [state, take] = useReducer((before: S, told: Told[]) => told.reduce(reduce, before), null, start);
   const [live, write] = useReducer((before: Live, wrote: Wrote | null) => (wrote ? heard(before, wrote) : {}), {});
+  const [lost, lose] = useReducer(lostCalls, null);
   const [line, setLine] = useState<Line>("connecting");
   const following = useRef<Following | null>(null);
   useEffect(() => {
@@ -137,6 +153,7 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
       line: setLine,
       told: (told) => {
         take(told);
+        lose(told);
         // How it stands has changed.
         if (told.some((one) => one.name === "run_ended")) again();
       },
@@ -151,7 +168,7 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
     const timer = setInterval(again, isUnderWay(status) ? 3000 : 10_000);
     return () => clearInterval(timer);
   }, [status, again]);
-  return { state, line, live };
+  return { state, line, lost, live };
 }
 
 /** The latest runs; asked for anew whenever one begins, ends or is told of for the first time. */

@@ -1,8 +1,12 @@
 // Events as they happen: told once each, in order, however often the line breaks.
 
-/** The names of all events there are; a browser passes on only those that are asked for by name. */
+/**
+ * The names of all events there are; a browser passes on only those that are asked for by name. A test of
+ * `crates/page` compares this list with the events that the server sends and with `docs/events.md`.
+ */
 const NAMES = [
   "run_ended",
+  "calls_lost",
   "code_generated",
   "execution_started",
   "execution_complete",
@@ -35,6 +39,8 @@ const NAMES = [
   "switched",
   "expired",
   "swept",
+  "log_completed",
+  "log_set_aside",
 ] as const;
 
 /** One event. */

@@ -5,7 +5,7 @@ import { useEffect, useReducer, useRef, useState, type FormEvent } from "react";
 
 import { post, type About, type Reason, type Run } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
-import { follow, type Line } from "../model/stream";
+import { follow, type Line, type Told } from "../model/stream";
 import { ago, count } from "../model/words";
 import { Because, Lost, Said } from "../parts/Said";
 import { Badge, Button, Card, Chip, cn, Coded, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
@@ -131,14 +131,31 @@ function Ask({ workspace }: { workspace: string }) {
   );
 }
 
+/** What happened to the log file of a workspace, for events that are about the file itself. */
+export function aboutLogFile({ name, data }: Told): string | null {
+  const detail = (data.detail ?? {}) as Record<string, unknown>;
+  switch (name) {
+    case "log_completed": {
+      const lines = Number(detail.lines_added) || 0;
+      return `The log file of this workspace ended early: ${count(lines, "missing line")} added from the store`;
+    }
+    case "log_set_aside":
+      return `This workspace held the log file of another workspace: it was renamed to \`${String(detail.name)}\``;
+    default:
+      return null;
+  }
+}
+
 function Inbox({ workspace, open, onNews }: { workspace: string; open: string | null; onNews: () => void }) {
   const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
   const { value, problem, again } = useAsked<{ submissions: Submission[] }>(`${path}/submissions?all=true`);
   const [line, setLine] = useState<Line>("connecting");
   // Whatever happens here, whoever does it.
   const [news, hear] = useReducer((before: number) => before + 1, 0);
+  const [logNotes, addLogNotes] = useReducer((before: string[], more: string[]) => [...before, ...more], []);
   useEffect(() => {
-    const told = () => {
+    const told = (events: Told[]) => {
+      addLogNotes(events.map(aboutLogFile).filter((note) => note !== null));
       again();
       onNews();
       hear();
@@ -149,13 +166,21 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
   const shown = useRef<string | null>(null);
   if (problem) return <Said problem={problem} />;
   if (!value) return null;
+  const notes = logNotes.map((note, index) => (
+    <Notice key={index} tone="doubt" title={note}>
+      <Coded text="The store keeps the full log; `assize audit verify` compares both." />
+    </Notice>
+  ));
   const waiting = value.submissions.filter((one) => one.stage === "escalated");
   const settled = value.submissions.filter((one) => one.stage !== "escalated");
   if (value.submissions.length === 0 && open === null) {
     return (
-      <Empty title="Nothing was handed in yet">
-        <code className="font-mono">assize work "…"</code> has a model change files here; whatever speaks MCP can, too.
-      </Empty>
+      <div className="grid gap-3">
+        {notes}
+        <Empty title="No submissions yet">
+          <code className="font-mono">assize work "…"</code> has a model change files here; so can any MCP client.
+        </Empty>
+      </div>
     );
   }
   if (!value.submissions.some((one) => String(one.id) === shown.current)) shown.current = String((waiting[0] ?? settled[0])?.id ?? "");
@@ -191,6 +216,7 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
     <div className="grid gap-5 lg:grid-cols-[20rem_1fr]">
       <div className="empty:hidden lg:col-span-2">
         <Lost line={line} />
+        {notes}
       </div>
       <div className={cn("grid grid-cols-1 content-start gap-4", open !== null && "max-lg:hidden")}>
         {list("Waiting for you", waiting)}

@@ -4,7 +4,7 @@ import { Ban, Play } from "lucide-react";
 import { useEffect } from "react";
 
 import { isUnderWay, post, type Run } from "../model/api";
-import { useDoing, type Watched } from "../model/hooks";
+import { useDoing, type LostCalls, type Watched } from "../model/hooks";
 import type { Line } from "../model/stream";
 import { ago, count, dollars, tokens } from "../model/words";
 import { Lost, Said } from "../parts/Said";
@@ -14,12 +14,13 @@ import { Fork } from "./Fork";
 
 interface Props extends Watched {
   line: Line;
+  lost: LostCalls | null;
   /** Of what can be forked: the rounds that there are, and the moves. */
   rounds?: number;
   moves?: { id: string; title: string }[];
 }
 
-export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
+export function Head({ run, again, line, lost, rounds = 0, moves = [] }: Props) {
   const { doing, problem, perform, forget } = useDoing();
   // Whoever could not be reached is there again.
   useEffect(() => {
@@ -82,6 +83,12 @@ export function Head({ run, again, line, rounds = 0, moves = [] }: Props) {
       {run.error && (
         <Notice tone={run.status === "failed" ? "bad" : "doubt"} title={run.error}>
           What was answered is kept: it can go on.
+        </Notice>
+      )}
+      {lost !== null && lost.calls > 0 && (
+        <Notice tone="doubt" title={`${count(lost.calls, "model call")} lost when a worker stopped`}>
+          {lost.calls === 1 ? "It is repeated" : "They are repeated"}
+          {lost.dollars > 0 && `; lost calls count as spent, ${dollars(lost.dollars)} at most`}.
         </Notice>
       )}
       {problem && <Said problem={problem} />}

@@ -41,7 +41,7 @@ const add = (all: Told[], told: Told): Told[] => [...all, told];
 
 export default function CodeRun(watched: Watched) {
   const { run } = watched;
-  const { state, line, live } = useFollowed(watched, none, add);
+  const { state, line, lost, live } = useFollowed(watched, none, add);
   const path = `/api/runs/${encodeURIComponent(run.id)}`;
   const { value: said, again: askSaid } = useAsked<{ attempts: Attempt[] }>(`${path}/transcripts`);
   const { value: left, again: askLeft } = useAsked<Artifacts>(`${path}/artifacts`);
@@ -54,7 +54,7 @@ export default function CodeRun(watched: Watched) {
   const last = state.at(-1)?.name;
   return (
     <>
-      <Head {...watched} line={line} />
+      <Head {...watched} line={line} lost={lost} />
       <Verdict run={run} />
       <ol className="grid gap-4">
         {attempts.map((attempt, index) => (

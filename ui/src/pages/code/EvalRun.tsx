@@ -23,11 +23,11 @@ interface Report {
 const percent = (share: number) => `${(share * 100).toFixed(1)} %`;
 
 export default function EvalRun(watched: Watched) {
-  const { line } = useFollowed(watched, () => null, (state) => state);
+  const { line, lost } = useFollowed(watched, () => null, (state) => state);
   const came = watched.run.status === "done" ? (watched.run.result as Report) : null;
   return (
     <>
-      <Head {...watched} line={line} />
+      <Head {...watched} line={line} lost={lost} />
       {!came && <Empty title="No result yet">What it came to is here once every problem was tried.</Empty>}
       {came && (
         <div className="grid gap-4">

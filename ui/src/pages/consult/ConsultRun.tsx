@@ -25,7 +25,7 @@ const VIEWS = [
 
 export default function ConsultRun(watched: Watched) {
   const { run } = watched;
-  const { state, line } = useFollowed(watched, empty, reduce);
+  const { state, line, lost } = useFollowed(watched, empty, reduce);
   const shared = useMemo(() => consultation(run, state), [run, state]);
   const { query } = useRoute();
   const narrow = window.matchMedia("(width < 48rem)").matches;
@@ -43,7 +43,7 @@ export default function ConsultRun(watched: Watched) {
   return (
     <Shared.Provider value={shared}>
       <div className="flex flex-1 flex-col">
-        <Head {...watched} line={line} rounds={shared.rounds} moves={moves(state).map((id) => ({ id, title: shared.titleOf(id) ?? "" }))} />
+        <Head {...watched} line={line} lost={lost} rounds={shared.rounds} moves={moves(state).map((id) => ({ id, title: shared.titleOf(id) ?? "" }))} />
         {state.warnings.map((warning) => (
           <div key={warning} className="mb-3">
             <Notice tone="doubt" title={warning} />

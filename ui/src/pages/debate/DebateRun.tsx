@@ -11,7 +11,7 @@ import { Transcript, type Logs } from "./Transcript";
 
 export default function DebateRun(watched: Watched) {
   const { run } = watched;
-  const { state, line } = useFollowed(watched, empty, reduce);
+  const { state, line, lost } = useFollowed(watched, empty, reduce);
   const { query } = useRoute();
   const rounds = Number(run.input.rounds) || 10;
   const scored = run.status === "done" ? (run.result as Scored) : null;
@@ -24,7 +24,7 @@ export default function DebateRun(watched: Watched) {
   const place = (to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true);
   return (
     <>
-      <Head {...watched} line={line} rounds={rounds} />
+      <Head {...watched} line={line} lost={lost} rounds={rounds} />
       {scored && (
         <Card className="mb-4 grid animate-arrive gap-4 lg:grid-cols-3">
           <div>

@@ -40,12 +40,12 @@ const TOOLS: Record<string, string> = {
 
 export default function WorkRun(watched: Watched) {
   const { run } = watched;
-  const { state, line } = useFollowed(watched, none, add);
+  const { state, line, lost } = useFollowed(watched, none, add);
   const workspace = typeof run.input.workspace === "string" ? run.input.workspace : null;
   const came = run.status === "done" ? (run.result as Result) : null;
   return (
     <>
-      <Head {...watched} line={line} />
+      <Head {...watched} line={line} lost={lost} />
       {came && (
         <div className="mb-4">
           <Notice tone={came.outcome === "accepted" ? "good" : "doubt"} title={`It came to: ${came.outcome.replaceAll("_", " ")}`}>

@@ -1,0 +1,123 @@
+//! The page's list of event names, compared with the events that the server sends and with the documentation.
+
+#![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+type Names = BTreeSet<String>;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The text between the first `from` and the next `to`.
+fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
+    let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("`{from}` not found"));
+    rest.split_once(to).unwrap_or_else(|| panic!("`{to}` not found")).0
+}
+
+/// Every string literal that directly follows `before`.
+fn literals(text: &str, before: &str) -> Names {
+    let after = text.split(before).skip(1).map(str::trim_start);
+    let quoted = after.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());
+    quoted.map(str::to_owned).collect()
+}
+
+/// What stands between backticks.
+fn coded(text: &str) -> Names {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
+
+/// All Rust source below a folder, without its unit tests.
+fn sources(folder: &Path, into: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            into.push_str(text.split("#[cfg(test)]").next().unwrap());
+        }
+    }
+}
+
+/// The events of runs: every event that a crate creates by its literal name.
+fn events_of_runs() -> Names {
+    let mut all = String::new();
+    for entry in fs::read_dir(workspace().join("crates")).unwrap() {
+        sources(&entry.unwrap().path().join("src"), &mut all);
+    }
+    literals(&all, "Event::new(")
+}
+
+/// The events of workspaces: the entries of the audit log, as the server names them.
+fn events_of_workspaces() -> Names {
+    let book = fs::read_to_string(workspace().join("crates/draft/src/book.rs")).unwrap();
+    let steps = between(&book, "pub enum Step {", "\n}");
+    let variants = steps.lines().filter_map(|line| {
+        let name = line.strip_prefix("    ").filter(|rest| rest.starts_with(char::is_uppercase))?;
+        name.split(|c: char| !c.is_alphanumeric()).next()
+    });
+    let hub = fs::read_to_string(workspace().join("crates/server/src/hub.rs")).unwrap();
+    let names = between(&hub, "match entry.action.as_str() {", "action => action");
+    let mut renamed = BTreeMap::new();
+    let mut sent = Names::new();
+    for arm in names.lines().filter_map(|line| line.trim().split_once(" => ")) {
+        let (action, name) = (arm.0.trim_matches('"'), arm.1.trim_matches(['"', ',']));
+        sent.insert(name.to_owned());
+        renamed.insert(action.to_owned(), name.to_owned());
+    }
+    sent.extend(variants.map(snake_case).filter(|action| !renamed.contains_key(action)));
+    sent
+}
+
+fn page() -> Names {
+    let stream = fs::read_to_string(workspace().join("ui/src/model/stream.ts")).unwrap();
+    let list = between(&stream, "const NAMES = [", "]");
+    list.lines()
+        .map(|line| line.trim().trim_matches([',', '"']))
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn page_listens_to_every_event_of_the_server() {
+    let (runs, workspaces) = (events_of_runs(), events_of_workspaces());
+    // The scan finds events of every source; else an empty list would prove nothing.
+    for name in ["run_ended", "calls_lost", "code_generated", "layer_start", "tool_called"] {
+        assert!(runs.contains(name), "`{name}` is not among {runs:?}");
+    }
+    for name in ["DRAFT_READY", "DRAFT_ESCALATED", "requested", "log_set_aside"] {
+        assert!(workspaces.contains(name), "`{name}` is not among {workspaces:?}");
+    }
+    let sent: Names = runs.union(&workspaces).cloned().collect();
+    let page = page();
+    let missing: Vec<&String> = sent.difference(&page).collect();
+    assert!(missing.is_empty(), "add to NAMES in `ui/src/model/stream.ts`: {missing:?}");
+    let unknown: Vec<&String> = page.difference(&sent).collect();
+    assert!(unknown.is_empty(), "the server never sends these of `stream.ts`: {unknown:?}");
+}
+
+#[test]
+fn documentation_names_every_event_of_the_server_and_the_page() {
+    let documented = coded(&fs::read_to_string(workspace().join("docs/events.md")).unwrap());
+    let (runs, workspaces) = (events_of_runs(), events_of_workspaces());
+    let sent: Names = runs.union(&workspaces).cloned().collect();
+    let all: Names = sent.union(&page()).cloned().collect();
+    let missing: Vec<&String> = all.difference(&documented).collect();
+    assert!(missing.is_empty(), "document in `docs/events.md`: {missing:?}");
+}
