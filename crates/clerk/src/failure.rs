@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::io::ErrorKind::NotFound;
 
 use assize_code::SessionError;
 use assize_gateway::CassetteError;
@@ -143,6 +144,9 @@ impl From<AnswerError> for Failure {
 impl From<CassetteError> for Failure {
     fn from(error: CassetteError) -> Failure {
         let kind = match error {
+            CassetteError::Open { ref source, .. } if source.kind() == NotFound => {
+                FailureKind::Usage
+            }
             CassetteError::Open { .. } | CassetteError::Busy { .. } => FailureKind::Environment,
             _ => FailureKind::Usage,
         };

@@ -10,7 +10,9 @@ mod sandbox;
 mod serve;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use assize_clerk::choose::Tape;
 use assize_clerk::{ForkOf, GoOn};
@@ -27,7 +29,7 @@ pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
 pub(crate) use self::sandbox::{CreateArgs, SandboxArgs, SandboxCommand};
 pub(crate) use self::serve::ServeArgs;
-use crate::exit::EXIT_CODES;
+use crate::exit;
 use crate::failure::{Failure, FailureKind};
 use crate::input;
 
@@ -43,7 +45,7 @@ fn version() -> &'static str {
 
 /// Puts what models propose on trial, in a sandbox, before it touches anything you care about.
 #[derive(Debug, Parser)]
-#[command(name = "assize", version = version(), after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "assize", version = version(), after_help = exit::help(), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
@@ -79,6 +81,20 @@ impl Cli {
 }
 
 impl Command {
+    /// Whether it prints an answer that costs something to get.
+    pub(crate) fn prints_answer(&self) -> bool {
+        matches!(
+            self,
+            Command::Ask(_)
+                | Command::Run(_)
+                | Command::Eval(_)
+                | Command::Consult(_)
+                | Command::Debate(_)
+                | Command::Work(_)
+                | Command::Runs(RunsCommand::Resume { .. } | RunsCommand::Fork { .. })
+        )
+    }
+
     /// Whether nothing is to be said but what it comes to.
     pub(crate) fn is_quiet(&self) -> bool {
         match self {
@@ -193,18 +209,8 @@ pub(crate) struct AskArgs {
     pub(crate) model: ModelArgs,
 }
 
-/// How `assize exec` ends.
-const EXEC_CODES: &str = "\
-Exit codes:
-  that of the code, or 128 and the signal that ended it
-  124  its time is up
-  125  no sandbox could be made, or it broke
-  137  it ran out of memory
-  130  interrupted
-Code starts in /workspace, where the files are that you give; it may write there and in /tmp.";
-
 #[derive(Debug, Args)]
-#[command(after_help = EXEC_CODES)]
+#[command(after_help = exit::help_of_exec())]
 pub(crate) struct ExecArgs {
     /// The code, a .py, .sh or .js file, or `-` to read it from standard input; whatever comes after
     /// it is passed on to it
@@ -325,6 +331,25 @@ fn given<const N: usize>(
     flags.into_iter().filter_map(given).collect()
 }
 
+/// Parser of a whole number within bounds.
+fn whole(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| match *bounds.end() {
+            u32::MAX => format!("wants a whole number of at least {}", bounds.start()),
+            most => format!("wants a whole number from {} to {most}", bounds.start()),
+        })
+    }
+}
+
+/// Parses a time span such as `30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| match text.parse::<u64>() {
+        Ok(_) => format!("wants a unit: `{text}s`, `{text}m`, `{text}h` or `{text}d`"),
+        Err(_) => "wants a time with a unit, such as `90s`, `30m`, `2h` or `7d`".to_owned(),
+    })
+}
+
 /// `NAME=VALUE`.
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -410,7 +435,7 @@ pub(crate) struct DebateArgs {
     pub(crate) ticker: Option<String>,
 
     /// How many rounds are debated [default: 10]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=50), conflicts_with = "resume")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole(1..=50), conflicts_with = "resume")]
     pub(crate) rounds: Option<u32>,
 
     /// Print what was said, too
@@ -581,6 +606,19 @@ pub(crate) enum ConfigCommand {
         /// Which settings to show
         #[arg(long, value_enum, default_value_t = Which::All)]
         only: Which,
+    },
+    /// Set a setting in your own settings file, which keeps its comments
+    Set {
+        /// The setting, such as `anthropic.model`; `assize config show` lists all
+        key: String,
+        /// Its value
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Remove a setting from your own settings file
+    Unset {
+        /// The setting
+        key: String,
     },
     /// Trust a folder's assize.toml and .env, as they are now, to say where keys go
     Trust {

@@ -12,15 +12,12 @@ use crate::args::ExecArgs;
 use crate::artifacts::{self, Taken};
 use crate::config::settings::show_size;
 use crate::config::{Config, Surroundings};
+use crate::exit::Exit;
 use crate::failure::{Failure, FailureKind};
 use crate::input;
 use crate::passing::{Followed, Show, follow, pass_input};
 use crate::terminal::{self, DIM, paint};
 use crate::walls;
-
-/// As `timeout` of the shell has it.
-const TIMED_OUT: u8 = 124;
-const OUT_OF_MEMORY: u8 = 137;
 
 /// The longest code, in MiB.
 const LONGEST: u64 = 4;
@@ -85,8 +82,8 @@ pub(crate) async fn run(
 /// What the exit code of the process is.
 pub(crate) fn exit_code(outcome: &Outcome) -> u8 {
     match outcome {
-        Outcome { timed_out: true, .. } => TIMED_OUT,
-        Outcome { out_of_memory: true, signal: Some(9), .. } => OUT_OF_MEMORY,
+        Outcome { timed_out: true, .. } => Exit::TimedOut.code(),
+        Outcome { out_of_memory: true, signal: Some(9), .. } => Exit::OutOfMemory.code(),
         outcome => u8::try_from(outcome.status()).unwrap_or(u8::MAX),
     }
 }

@@ -8,6 +8,7 @@ mod ask;
 mod attack;
 mod cluster;
 mod config_command;
+mod config_edit;
 mod consult;
 mod debate;
 mod doctor;
@@ -20,6 +21,7 @@ mod exit;
 mod image;
 mod input;
 mod logging;
+mod parse;
 mod passing;
 mod run;
 mod runs;
@@ -35,7 +37,7 @@ use std::process::ExitCode;
 
 use assize_clerk::{choose, config, failure, kept, reading, walls};
 use assize_types::Cancel;
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
 use crate::args::{Cli, Command, RunsCommand, SandboxCommand};
@@ -44,7 +46,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::terminal::{DIM, paint};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = parse::command_line();
     // What went wrong has been told by then.
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| begin(cli)));
     match outcome {
@@ -65,6 +67,10 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
         return terminal::out(&String::from_utf8_lossy(&script)).map(|()| 0);
+    }
+    if cli.command.prints_answer() {
+        // Before anything is spent on an answer that would be lost.
+        terminal::check_open()?;
     }
     let around = surroundings(cli.command.is_quiet())?;
     let config = Config::load(&around, &flags(&cli)?)?;

@@ -38,7 +38,10 @@ pub(crate) async fn follow(mut running: Running, show: Show) -> Result<Followed,
         match (running.next().await?, show) {
             (Event::Wrote(Output::Stdout, bytes), Show::Keep) => followed.stdout.extend(bytes),
             (Event::Wrote(Output::Stderr, bytes), Show::Keep) => followed.stderr.extend(bytes),
-            (Event::Wrote(Output::Stdout, bytes), _) => stdout.pass(&bytes).await?,
+            (Event::Wrote(Output::Stdout, bytes), _) => {
+                terminal::check_open()?;
+                stdout.pass(&bytes).await?;
+            }
             (Event::Wrote(Output::Stderr, bytes), _) => stderr.pass(&bytes).await?,
             (Event::Said(_), _) => {}
             (Event::Ended(outcome), _) => {

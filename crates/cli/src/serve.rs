@@ -129,8 +129,10 @@ fn roots(args: &ServeArgs, around: &Surroundings) -> Result<BTreeMap<String, Pat
 /// The token in a file, which is made for its owner's eyes alone if it is not there.
 fn token(path: &Path) -> Result<Token, Failure> {
     let failed = |error: std::io::Error| {
-        let message = format!("cannot use `{}`: {error}", path.display());
-        Failure::new(FailureKind::Environment, message)
+        let message = format!("cannot read or write the token file `{}`: {error}", path.display());
+        Failure::new(FailureKind::Environment, message).hint(
+            "make the file and its folder writable for you, or name another: `--token-file FILE`",
+        )
     };
     let refused = |why: &str| {
         let message = format!("the token in `{}` {why}", path.display());

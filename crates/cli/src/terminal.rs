@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -25,8 +26,31 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// Whether standard output was closed when the process started.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Looks at standard output before `main`: the runtime of Rust then opens `/dev/null` in place of a closed one, where all
+/// output would be lost without an error.
+#[ctor::ctor(unsafe)]
+fn look_at_standard_output() {
+    CLOSED.store(rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err(), Ordering::Relaxed);
+}
+
+/// Fails if standard output was closed when the process started.
+pub(crate) fn check_open() -> Result<(), Failure> {
+    match CLOSED.load(Ordering::Relaxed) {
+        false => Ok(()),
+        true => {
+            let message = "cannot write to standard output: it is closed";
+            Err(Failure::new(FailureKind::Environment, message)
+                .hint("write it to a file, or discard it with `> /dev/null`"))
+        }
+    }
+}
+
 /// Writes data.
 pub(crate) fn out(text: &str) -> Result<(), Failure> {
+    check_open()?;
     let mut stdout = anstream::stdout();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(write_failed)
 }
@@ -48,6 +72,7 @@ pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
 }
 
 pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
+    check_open()?;
     try_out_untrusted(text).map_err(write_failed)
 }
 

@@ -58,7 +58,7 @@ impl Certificate {
     pub fn read(certificate: &Path, key: &Path) -> Result<Certificate, Failure> {
         let refused = |path: &Path, why: &dyn fmt::Display| {
             let message = format!("cannot use `{}`: {why}", path.display());
-            Failure::new(FailureKind::Settings, message)
+            Failure::new(FailureKind::Usage, message)
         };
         let chain = CertificateDer::pem_file_iter(certificate)
             .and_then(|chain| chain.collect::<Result<Vec<_>, _>>())

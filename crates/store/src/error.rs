@@ -55,8 +55,7 @@ impl StoreError {
                  away, or name another with `store.path`, to go on",
             ),
             StoreError::Full { .. } => Some(
-                "make room on the disk. What was acknowledged is kept; take the run up again \
-                 afterwards",
+                "make room on the disk and try again; runs that are in the store already are kept",
             ),
             StoreError::ReadOnly { .. } => {
                 Some("make the file and its folder writable, or name another with `store.path`")

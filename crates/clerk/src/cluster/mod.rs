@@ -144,7 +144,15 @@ pub fn options(config: &Config, around: &Surroundings) -> Result<Options, Failur
     let address: Address = servers.parse().map_err(|error: assize_cluster::BadAddress| {
         Failure::from_error(FailureKind::Settings, &error)
     })?;
-    let file = |key: &str| config.text(key).map(|path| walls::typed(around, path.as_ref()));
+    let file = |key: &str| {
+        let path = config.text(key).map(|path| walls::typed(around, path.as_ref()));
+        match path {
+            Some(path) if !path.is_file() => {
+                Err(wrong(format!("`{key}` names no file: `{}`", path.display())))
+            }
+            path => Ok(path),
+        }
+    };
     let secret = |key: &str| {
         let variable = config.text(key)?;
         let value = around.environment.get(variable)?.trim();
@@ -159,14 +167,12 @@ pub fn options(config: &Config, around: &Surroundings) -> Result<Options, Failur
         }
         (None, _) => None,
     };
-    let certificate = match (file("cluster.cert_file"), file("cluster.cert_key_file")) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        _ => {
-            let message = "`cluster.cert_file` and `cluster.cert_key_file` go together";
-            return Err(wrong(message.to_owned()));
-        }
-    };
+    let named = |key: &str| config.text(key).is_some();
+    if named("cluster.cert_file") != named("cluster.cert_key_file") {
+        let message = "`cluster.cert_file` and `cluster.cert_key_file` go together";
+        return Err(wrong(message.to_owned()));
+    }
+    let certificate = file("cluster.cert_file")?.zip(file("cluster.cert_key_file")?);
     let name = config.text("cluster.name").unwrap_or("assize").to_owned();
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.len() > 60 || !name.chars().all(plain) {
@@ -177,9 +183,9 @@ pub fn options(config: &Config, around: &Surroundings) -> Result<Options, Failur
     let usual = if servers.split(',').count() >= 3 { 3 } else { 1 };
     let replicas = config.whole("cluster.replicas").and_then(|count| usize::try_from(count).ok());
     let identification = Identification {
-        credentials: file("cluster.credentials_file"),
+        credentials: file("cluster.credentials_file")?,
         token: secret("cluster.token_env"),
-        authority: file("cluster.ca_file"),
+        authority: file("cluster.ca_file")?,
         user,
         certificate,
     };

@@ -150,7 +150,7 @@ impl Reader<'_> {
 }
 
 fn wants_text(kind: &Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Choice(_) | Kind::Size { .. } | Kind::Url | Kind::Variable)
+    !matches!(kind, Kind::Whole { .. } | Kind::Decimal { .. })
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -161,7 +161,8 @@ fn at(path: &Path, line: usize, message: &str) -> Failure {
     Failure::new(FailureKind::Settings, format!("{}:{line}: {message}", path.display()))
 }
 
-fn names_a_key(name: &str) -> bool {
+/// Whether a setting of this name would hold a secret.
+pub fn names_a_key(name: &str) -> bool {
     let plain: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     matches!(plain.as_str(), "key" | "apikey" | "secret" | "secretkey" | "password" | "accesstoken")
 }

@@ -9,7 +9,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use assize_gateway::{Price, Provider, Secret};
-use assize_sandbox::Wanted;
 
 use self::file::{Entry, parse, parse_env, read_text, short};
 use self::settings::{Guard, PRICE_FIELDS, Setting, parse_size};
@@ -191,11 +190,6 @@ impl Config {
             let complaint = setting.kind.complaint(value).filter(|_| *key != "provider");
             if let Some(complaint) = complaint {
                 return Err(refused(complaint));
-            }
-            if let Some(error) =
-                value.parse::<Wanted>().err().filter(|_| *key == "sandbox.isolation")
-            {
-                return Err(Failure::new(FailureKind::Usage, error.to_string()));
             }
             let set = self.get(key).filter(|value| value.source != Source::Default);
             if let Some(why) = set.and_then(|set| setting.refuses(&set.text, value)) {

@@ -40,6 +40,10 @@ pub enum Kind {
     Url,
     /// The name of an environment variable.
     Variable,
+    /// A backend of sandboxes, or a floor: `jail`, `at-least=docker`.
+    Isolation,
+    /// The NATS servers of a cluster.
+    Servers,
 }
 
 /// The bytes that are meant by `512K`, `256M` or `1G`, with or without a `B` after it.
@@ -96,6 +100,8 @@ impl fmt::Display for Kind {
                 f.write_str("an address such as `https://host/path`, without a password or a query")
             }
             Kind::Variable => f.write_str("the name of an environment variable"),
+            Kind::Isolation => f.write_str("jail, docker, microvm, at-least=NAME or auto"),
+            Kind::Servers => f.write_str("servers such as `nats://one,two:4223,three`"),
         }
     }
 }
@@ -114,7 +120,7 @@ impl Kind {
         }
         // A wrong address may have a password in it.
         Some(match self {
-            Kind::Url | Kind::Variable => format!("wants {self}"),
+            Kind::Url | Kind::Variable | Kind::Servers => format!("wants {self}"),
             _ => format!("wants {self}, not `{value}`"),
         })
     }
@@ -156,6 +162,8 @@ impl Kind {
                 value.chars().all(plain)
                     && value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             }
+            Kind::Isolation => value.parse::<Wanted>().is_ok(),
+            Kind::Servers => value.parse::<assize_cluster::Address>().is_ok(),
         }
     }
 }
@@ -274,7 +282,7 @@ pub fn all() -> Vec<Setting> {
         .trusted(),
         Setting::new(
             "sandbox.isolation",
-            Kind::Text,
+            Kind::Isolation,
             "the walls around code: jail, docker, microvm, at-least=NAME or auto",
         )
         .default("auto")
@@ -425,7 +433,7 @@ pub fn all() -> Vec<Setting> {
             .trusted(),
         Setting::new(
             "cluster.servers",
-            Kind::Text,
+            Kind::Servers,
             "the NATS servers that keep runs and work for all machines, such as `nats://a,b,c`; without them all \
              is done here",
         )

@@ -43,7 +43,13 @@ pub struct TrustStore {
 impl TrustStore {
     pub fn open(state_folder: &Path) -> Result<TrustStore, Failure> {
         let path = state_folder.join("trusted.json");
-        let folders = match read_text(&path)? {
+        let unreadable = |failure: Failure| {
+            failure.hint(
+                "make it a file that you can read, or remove it and trust your folders again with \
+                 `assize config trust`",
+            )
+        };
+        let folders = match read_text(&path).map_err(unreadable)? {
             None => BTreeMap::new(),
             Some(text) => serde_json::from_str(&text).map_err(|error| {
                 let message = format!("`{}` is damaged: {error}", path.display());

@@ -2,10 +2,12 @@
 
 use clap::{Args, Subcommand};
 
+use super::whole;
+
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
     /// How many sandboxes it has at once
-    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = whole(1..=1000))]
     pub(crate) slots: u32,
 
     /// What can be asked for with the setting `cluster.needs`; can be repeated

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Again, ForkArgs, ModelArgs, SandboxArgs};
+use super::{Again, ForkArgs, ModelArgs, SandboxArgs, whole};
 
 #[derive(Debug, Args)]
 #[command(
@@ -40,11 +40,11 @@ pub(crate) struct ConsultArgs {
     pub(crate) export_personas: bool,
 
     /// Rounds of each debate
-    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_debate::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_debate::ROUNDS, value_parser = whole(1..=50))]
     pub(crate) rounds: u32,
 
     /// Moves that each analyst proposes
-    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::MOVES as u32, value_parser = clap::value_parser!(u32).range(1..=10))]
+    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::MOVES as u32, value_parser = whole(1..=10))]
     pub(crate) moves: u32,
 
     /// Have each decision maker score before the debate as well, to show what it changed
@@ -52,7 +52,7 @@ pub(crate) struct ConsultArgs {
     pub(crate) blind_scores: bool,
 
     /// Debates that are held at once; as many as the provider's limits bear by default
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "NUMBER", value_parser = whole(1..=100))]
     pub(crate) parallel_moves: Option<u32>,
 
     /// Debate in this process where no sandbox such as you asked for can be made

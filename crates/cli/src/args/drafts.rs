@@ -6,7 +6,7 @@ use assize_draft::Review;
 use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, Mode};
 use clap::{Args, Subcommand};
 
-use super::{Again, ModelArgs, given};
+use super::{Again, ModelArgs, duration, given, whole};
 
 /// Which workspace is meant.
 #[derive(Debug, Args)]
@@ -99,7 +99,7 @@ pub(crate) enum DraftsCommand {
         #[command(flatten)]
         workspace: WorkspaceArgs,
         /// Older than this, such as 7d; by the setting `draft.keep_days` if not given
-        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", value_parser = duration)]
         older_than: Option<std::time::Duration>,
         /// Empty the drafts folder: delete all drafts, and reject what waits for a decision
         #[arg(long, conflicts_with = "older_than")]
@@ -230,11 +230,11 @@ pub(crate) struct WorkArgs {
     pub(crate) task_id: Option<String>,
 
     /// Calls to the model at most
-    #[arg(long, value_name = "NUMBER", default_value_t = MAX_STEPS, value_parser = clap::value_parser!(u32).range(1..=500), conflicts_with = "resume")]
+    #[arg(long, value_name = "NUMBER", default_value_t = MAX_STEPS, value_parser = whole(1..=500), conflicts_with = "resume")]
     pub(crate) max_steps: u32,
 
     /// Rejections at most
-    #[arg(long, value_name = "NUMBER", default_value_t = MAX_REJECTIONS, value_parser = clap::value_parser!(u32).range(1..=100), conflicts_with = "resume")]
+    #[arg(long, value_name = "NUMBER", default_value_t = MAX_REJECTIONS, value_parser = whole(1..=100), conflicts_with = "resume")]
     pub(crate) max_rejections: u32,
 
     /// Print what it came to as one JSON object

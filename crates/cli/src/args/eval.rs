@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Again, ModelArgs, SandboxArgs};
+use super::{Again, ModelArgs, SandboxArgs, whole};
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
@@ -17,19 +17,19 @@ pub(crate) struct EvalArgs {
     pub(crate) reference: bool,
 
     /// How often each problem is solved from the start, for pass@k
-    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(1..=100))]
     pub(crate) samples: u32,
 
     /// How often it may be tried each time
-    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = whole(1..=20))]
     pub(crate) max_attempts: u32,
 
     /// How many are solved at once
-    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = whole(1..=64))]
     pub(crate) parallel: u32,
 
     /// Only the first so many problems
-    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", value_parser = whole(1..=u32::MAX))]
     pub(crate) limit: Option<u32>,
 
     /// Print the result as one JSON object

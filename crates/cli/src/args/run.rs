@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Again, ModelArgs, SandboxArgs};
+use super::{Again, ModelArgs, SandboxArgs, whole};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -23,11 +23,11 @@ pub(crate) struct RunArgs {
     pub(crate) language: String,
 
     /// How often it may be tried
-    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..=20))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = whole(1..=20))]
     pub(crate) max_attempts: u32,
 
     /// How many programs are written and run side by side in each attempt; the first that succeeds counts
-    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(1..=16))]
     pub(crate) candidates: u32,
 
     /// Tests that the program must pass. Python tests import it as `solution` (pytest is fetched if

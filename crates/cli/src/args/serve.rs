@@ -1,14 +1,14 @@
 //! `assize serve`: what can be typed.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    /// Address and port to listen on; a port alone listens on 127.0.0.1
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = listen)]
     pub(crate) listen: SocketAddr,
 
     /// A folder that requests may name: a workspace for drafts, or documents about a company; can be repeated
@@ -44,6 +44,16 @@ pub(crate) struct ServeArgs {
     pub(crate) json: bool,
 }
 
+/// `ADDRESS:PORT`, or a port of this machine's own address.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").or(text.strip_prefix(':')).unwrap_or(text);
+    let local = port.parse::<u16>().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    local.ok().or_else(|| text.parse().ok()).ok_or_else(|| {
+        "wants an IP address with a port, such as `127.0.0.1:8080` or `0.0.0.0:8080`, or a port from 0 to 65535"
+            .to_owned()
+    })
+}
+
 /// A name as it stands in an address, with a port perhaps.
 fn host(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
@@ -69,6 +79,22 @@ fn root(text: &str) -> Result<(String, PathBuf), String> {
         _ => {
             Err("is not like NAME=FOLDER, with a name of letters, digits, `-`, `_` and `.`"
                 .to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_listens_on_this_machine() {
+        for text in ["8080", ":8080", "localhost:8080", "127.0.0.1:8080"] {
+            assert_eq!(listen(text).unwrap().to_string(), "127.0.0.1:8080");
+        }
+        assert_eq!(listen("[::1]:80").unwrap().to_string(), "[::1]:80");
+        for text in ["", "127.0.0.1", "99999", "-1", "host:80", "8080x"] {
+            assert!(listen(text).unwrap_err().contains("`127.0.0.1:8080`"), "{text}");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::account::account;
 use crate::args::WorkArgs;
 use crate::config::{Config, Surroundings};
 use crate::doing::Doing;
-use crate::exit::exit_code;
+use crate::exit::{Exit, exit_code};
 use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, note, out_json, out_line, paint};
@@ -26,9 +26,6 @@ use crate::{drafts, input, kept};
 
 /// The longest task, in MiB: more would fit no model.
 const LONGEST: u64 = 1;
-
-/// The exit code where a person must decide.
-const WAITS: u8 = 6;
 
 /// Gives 0 where all was accepted, 6 where a person must decide, and 1 where nothing came of it.
 pub(crate) async fn run(
@@ -101,7 +98,7 @@ impl Sitting<'_> {
         held.kept?;
         Ok(match worked.outcome {
             WorkOutcome::Accepted => 0,
-            WorkOutcome::Escalated | WorkOutcome::Pending => WAITS,
+            WorkOutcome::Escalated | WorkOutcome::Pending => Exit::Undecided.code(),
             WorkOutcome::Rejected | WorkOutcome::Nothing => exit_code(FailureKind::Verdict),
         })
     }

@@ -112,7 +112,7 @@ fn exit_codes_mean_something() {
     assert_eq!(home.run(&["ask", "x", "--temperature", "9"]).code, 2);
     assert_eq!(home.run(&["ask", "x", "--provider", "anthropic"]).code, 3);
     assert_eq!(home.run(&["ask", "x", "--model", "m"]).code, 3);
-    assert_eq!(home.run(&["ask", "x", "--replay", "none"]).code, 4);
+    assert_eq!(home.run(&["ask", "x", "--replay", "none"]).code, 2);
     assert_eq!(home.run_with_input(&["ask", "-"], b"\xff\xfe").code, 2);
     let gone = Home::new()
         .set("GROQ_API_KEY", "k")

@@ -4,6 +4,7 @@
 
 mod ask;
 mod cluster;
+mod codes;
 mod consult;
 mod debate;
 mod drafts;

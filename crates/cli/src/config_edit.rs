@@ -1,0 +1,252 @@
+//! `assize config set` and `unset`: edits the user's settings file and keeps its comments.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+
+use crate::config::file::{names_a_key, parse, read_text};
+use crate::config::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key, nearest};
+use crate::config::{Config, Source, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{harmless, note, warn};
+
+/// Sets a setting in the user's file.
+pub(crate) fn set(key: &str, text: &str, around: &Surroundings) -> Result<(), Failure> {
+    let settings = settings::all();
+    let (names, kind) = find(key, &settings)?;
+    if looks_like_a_key(text) {
+        return Err(holds_a_key(key));
+    }
+    if let Some(complaint) = kind.complaint(text) {
+        let failure = usage(format!("`{key}` {complaint}"));
+        let Kind::Choice(choices) = &kind else { return Err(failure) };
+        return Err(match nearest(text, choices.iter().copied()) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure,
+        });
+    }
+    let value = as_toml(key, &kind, text)?;
+    edit(around, &settings, |document| {
+        insert(document.as_table_mut(), &names, value)
+            .then_some(true)
+            .ok_or_else(|| usage(format!("`{key}` does not fit into the file as it is")))
+    })?;
+    note(&harmless(&format!("set `{key}` in `{}`", around.user_file.display())));
+    // What is stronger here still wins.
+    let config = Config::load(around, &[])?;
+    let source = config.get(key).map(|value| value.source.clone());
+    if let Some(source) = source.filter(|source| !matches!(source, Source::User { .. })) {
+        warn(&format!("`{key}` is overridden here: {source}"));
+    }
+    Ok(())
+}
+
+/// Removes a setting from the user's file.
+pub(crate) fn unset(key: &str, around: &Surroundings) -> Result<(), Failure> {
+    let settings = settings::all();
+    let (names, _) = find(key, &settings)?;
+    let removed = edit(around, &settings, |document| Ok(remove(document.as_table_mut(), &names)))?;
+    let path = around.user_file.display();
+    note(&harmless(&match removed {
+        true => format!("removed `{key}` from `{path}`"),
+        false => format!("`{key}` is not set in `{path}`"),
+    }));
+    Ok(())
+}
+
+fn usage(message: String) -> Failure {
+    Failure::new(FailureKind::Usage, message)
+}
+
+fn holds_a_key(key: &str) -> Failure {
+    let shown = if key.split('.').any(looks_like_a_key) { "…" } else { key };
+    usage(format!("`{shown}` would hold a key; keys do not belong in a settings file")).hint(
+        "put it into the environment (such as `export ANTHROPIC_API_KEY=…`) or into a `.env` file that is not committed",
+    )
+}
+
+/// The names on the way to a setting, and the values it takes.
+fn find(key: &str, settings: &[Setting]) -> Result<(Vec<String>, Kind), Failure> {
+    if key.split('.').any(|name| names_a_key(name) || looks_like_a_key(name)) {
+        return Err(holds_a_key(key));
+    }
+    if let Some(setting) = settings.iter().find(|setting| setting.key == key) {
+        return Ok((key.split('.').map(str::to_owned).collect(), setting.kind.clone()));
+    }
+    if let Some(price) = key.strip_prefix("prices.") {
+        let named = price.rsplit_once('.').filter(|(model, field)| {
+            !model.is_empty()
+                && !model.chars().any(char::is_control)
+                && PRICE_FIELDS.contains(field)
+        });
+        return match named {
+            Some((model, field)) => {
+                let names = ["prices", model, field].map(str::to_owned).into();
+                Ok((names, Kind::Decimal { least: 0.0, most: 1e6 }))
+            }
+            None => Err(usage(format!("unknown setting `{key}`")).hint(format!(
+                "a price is `prices.MODEL.FIELD`, with the fields `{}`",
+                PRICE_FIELDS.join("`, `")
+            ))),
+        };
+    }
+    let failure = usage(format!("unknown setting `{key}`"));
+    Err(match nearest(key, settings.iter().map(|setting| setting.key.as_str())) {
+        Some(near) => failure.hint(format!("the nearest setting is `{near}`")),
+        None => failure.hint("`assize config show` lists all settings"),
+    })
+}
+
+/// A checked value as it is written in the file.
+fn as_toml(key: &str, kind: &Kind, text: &str) -> Result<Value, Failure> {
+    Ok(match kind {
+        Kind::Whole { .. } => {
+            let number: i64 = text.parse().map_err(|_| {
+                usage(format!("`{key}` wants a whole number of at most {} in a file", i64::MAX))
+            })?;
+            number.into()
+        }
+        Kind::Decimal { .. } => match (text.parse::<i64>(), text.parse::<f64>()) {
+            (Ok(whole), _) => whole.into(),
+            (_, Ok(decimal)) => decimal.into(),
+            _ => return Err(usage(format!("`{key}` wants {kind}"))),
+        },
+        _ => text.into(),
+    })
+}
+
+/// Puts a value where the names lead; whether it fits there.
+fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
+    match names {
+        [] => false,
+        [name] => {
+            match table.get_mut(name).and_then(Item::as_value_mut) {
+                // The comment behind the old value stays.
+                Some(old) => {
+                    let decor = old.decor().clone();
+                    *old = value;
+                    *old.decor_mut() = decor;
+                }
+                None => drop(table.insert(name, Item::Value(value))),
+            }
+            true
+        }
+        [name, rest @ ..] => {
+            let inner = table.entry(name).or_insert_with(|| {
+                let mut table = Table::new();
+                // No heading of its own where only tables are in it.
+                table.set_implicit(true);
+                Item::Table(table)
+            });
+            inner.as_table_like_mut().is_some_and(|inner| insert(inner, rest, value))
+        }
+    }
+}
+
+/// Removes the value where the names lead; whether there was one.
+fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
+    match names {
+        [] => false,
+        [name] => table.remove(name).is_some(),
+        [name, rest @ ..] => {
+            let inner = table.get_mut(name).and_then(Item::as_table_like_mut);
+            inner.is_some_and(|inner| remove(inner, rest))
+        }
+    }
+}
+
+/// Changes the file, all of it or nothing; gives whether there was something to change.
+fn edit(
+    around: &Surroundings,
+    settings: &[Setting],
+    change: impl FnOnce(&mut DocumentMut) -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    // The file may be a link into a folder of settings that is under version control.
+    let path = around.user_file.canonicalize().unwrap_or_else(|_| around.user_file.clone());
+    let folder = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot write `{}`: {error}", path.display());
+        Failure::new(FailureKind::Environment, message)
+            .hint("make the file and its folder writable for you")
+    };
+    fs::create_dir_all(&folder).map_err(failed)?;
+    // Of two at once, the second reads what the first has written.
+    let lock = File::open(&folder).map_err(failed)?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    let text = read_text(&path)?.unwrap_or_default();
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        let message = format!("`{}` is not valid TOML: {}", path.display(), error.message().trim());
+        Failure::new(FailureKind::Settings, message)
+    })?;
+    if !change(&mut document)? {
+        return Ok(false);
+    }
+    let text = document.to_string();
+    parse(&path, &text, settings)?;
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+        file.write_all(text.as_bytes())?;
+        if let Ok(meta) = fs::metadata(&path) {
+            file.as_file().set_permissions(meta.permissions())?;
+        }
+        file.as_file().sync_all()?;
+        file.persist(&path)?;
+        Ok(())
+    };
+    write().map_err(failed)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(text: &str, key: &str, value: &str) -> String {
+        let settings = settings::all();
+        let (names, kind) = find(key, &settings).unwrap();
+        let mut document: DocumentMut = text.parse().unwrap();
+        assert!(insert(document.as_table_mut(), &names, as_toml(key, &kind, value).unwrap()));
+        let text = document.to_string();
+        parse(Path::new("config.toml"), &text, &settings).unwrap();
+        text
+    }
+
+    #[test]
+    fn set_keeps_comments_and_order() {
+        let text = "# mine\nprovider = \"groq\" # for now\n\n[gateway] # calls\nretries = 3\n";
+        let text = changed(text, "provider", "anthropic");
+        let text = changed(&text, "gateway.retries", "5");
+        let text = changed(&text, "prices.my.model.input", "0.5");
+        let text = changed(&text, "prices.my.model.output", "2");
+        let text = changed(&text, "sandbox.memory", "512M");
+        insta::assert_snapshot!(text, @r#"
+        # mine
+        provider = "anthropic" # for now
+
+        [gateway] # calls
+        retries = 5
+
+        [prices."my.model"]
+        input = 0.5
+        output = 2
+
+        [sandbox]
+        memory = "512M"
+        "#);
+    }
+
+    #[test]
+    fn set_fits_inline_tables_and_unset_removes() {
+        let text = changed("gateway = { retries = 3 }\n", "gateway.timeout_seconds", "60");
+        assert_eq!(text, "gateway = { retries = 3 , timeout_seconds = 60 }\n");
+        let mut document: DocumentMut = text.parse().unwrap();
+        let names = ["gateway", "retries"].map(str::to_owned);
+        assert!(remove(document.as_table_mut(), &names));
+        assert!(!remove(document.as_table_mut(), &names));
+        let gateway = document["gateway"].as_inline_table().unwrap();
+        assert_eq!(gateway.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["timeout_seconds"]);
+    }
+}

@@ -1,0 +1,154 @@
+//! Parses the command line, and makes clap's errors say what to do.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
+
+use crate::args::Cli;
+use crate::config::settings::nearest;
+
+/// Flags of other programs, by command, and what to use here instead.
+const ELSEWHERE: &[(&str, &[&str], &str)] = &[
+    (
+        "run",
+        &["--retries", "--max-retries", "--tries"],
+        "`--max-attempts NUMBER` sets how often it may be tried",
+    ),
+    ("run", &["--input", "--data", "--upload"], "`--file PATH` gives the program a file"),
+    (
+        "run",
+        &["--task", "--prompt"],
+        "the task is an argument: `assize run \"Calculate fibonacci(10)\"`",
+    ),
+    (
+        "run",
+        &["--network", "--net"],
+        "sandboxes have no network; `--file PATH` gives the program data",
+    ),
+    (
+        "exec",
+        &["--network", "--net"],
+        "sandboxes have no network; `--file PATH` gives the program data",
+    ),
+    (
+        "serve",
+        &["--port", "-p"],
+        "`--listen 127.0.0.1:8080` sets address and port, `--listen 8080` the port",
+    ),
+    ("serve", &["--address", "--bind", "--addr"], "`--listen ADDRESS:PORT` sets address and port"),
+    ("", &["--verbose", "-v", "--debug"], "`--log-level info` or `--log-level debug` logs more"),
+];
+
+/// The command line, parsed; a wrong one ends the process with code 2 and a help request with 0.
+pub(crate) fn command_line() -> Cli {
+    parse(std::env::args_os().collect()).unwrap_or_else(|error| error.exit())
+}
+
+fn parse(words: Vec<OsString>) -> Result<Cli, Error> {
+    let mut command = with_negative_numbers(Cli::command());
+    command.build();
+    let explained = |error: Error, command: &Command| explain(error, command, &words);
+    let matches =
+        command.try_get_matches_from_mut(&words).map_err(|error| explained(error, &command))?;
+    Cli::from_arg_matches(&matches).map_err(|error| explained(error.format(&mut command), &command))
+}
+
+/// Lets values begin with `-` where they are numbers, so that `--timeout -1` is answered with what the option wants.
+fn with_negative_numbers(command: Command) -> Command {
+    let takes_value = |action: &ArgAction| matches!(action, ArgAction::Set | ArgAction::Append);
+    command
+        .mut_args(|arg| {
+            let option = arg.get_long().is_some() && takes_value(arg.get_action());
+            if option { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(with_negative_numbers)
+}
+
+/// The command that the words before the wrong one name.
+fn named<'c>(command: &'c Command, words: &[OsString], wrong: &str) -> &'c Command {
+    let words = words.iter().skip(1).filter_map(|word| word.to_str());
+    words
+        .take_while(|word| *word != wrong)
+        .fold(command, |found, word| found.find_subcommand(word).unwrap_or(found))
+}
+
+fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let Some(wrong) = text(ContextKind::InvalidSubcommand) else { return error };
+            let known = named(command, words, &wrong).get_subcommands();
+            let names = known
+                .filter(|one| !one.is_hide_set())
+                .flat_map(|one| std::iter::once(one.get_name()).chain(one.get_visible_aliases()));
+            let near = nearest(&wrong, names).map(str::to_owned);
+            replace(&mut error, ContextKind::SuggestedSubcommand, near);
+        }
+        ErrorKind::UnknownArgument => {
+            let Some(wrong) = text(ContextKind::InvalidArg) else { return error };
+            let command = named(command, words, &wrong);
+            if let Some(instead) = elsewhere(command.get_name(), &wrong) {
+                replace(&mut error, ContextKind::SuggestedArg, None);
+                let tip = vec![instead.to_owned().into()];
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+            } else if wrong.starts_with('-') && error.get(ContextKind::SuggestedArg).is_none() {
+                // clap would advise to pass it as a value.
+                let longs: Vec<String> = command
+                    .get_arguments()
+                    .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
+                    .collect();
+                let near = nearest(&wrong, longs.iter().map(String::as_str)).map(str::to_owned);
+                error.remove(ContextKind::Suggested);
+                replace(&mut error, ContextKind::SuggestedArg, near);
+            }
+        }
+        _ => {}
+    }
+    error
+}
+
+/// What to use instead of a flag that other programs have.
+fn elsewhere(command: &str, flag: &str) -> Option<&'static str> {
+    let of_command = |(name, flags, _): &&(&str, &[&str], &str)| {
+        (name.is_empty() || *name == command) && flags.contains(&flag)
+    };
+    ELSEWHERE.iter().find(of_command).map(|(.., instead)| *instead)
+}
+
+fn replace(error: &mut Error, kind: ContextKind, with: Option<String>) {
+    match with {
+        Some(text) => drop(error.insert(kind, ContextValue::String(text))),
+        None => drop(error.remove(kind)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_name_flags_and_commands_that_exist() {
+        let mut command = Cli::command();
+        command.build();
+        for (name, flags, instead) in ELSEWHERE {
+            let of = command.find_subcommand(name).unwrap_or(&command);
+            assert!(name.is_empty() || of.get_name() == *name, "no command `{name}`");
+            for flag in *flags {
+                let taken = of
+                    .get_arguments()
+                    .any(|arg| arg.get_long().is_some_and(|long| format!("--{long}") == *flag));
+                assert!(!taken, "`{name} {flag}` is an option");
+            }
+            let named = instead.split('`').skip(1).step_by(2).filter(|code| code.starts_with("--"));
+            for code in named {
+                let long = code.trim_start_matches("--").split(' ').next().unwrap_or_default();
+                let there = of.get_arguments().any(|arg| arg.get_long() == Some(long));
+                assert!(there, "`{name}` has no `--{long}`");
+            }
+        }
+    }
+}
