@@ -212,8 +212,8 @@ pub(crate) struct AskArgs {
 #[derive(Debug, Args)]
 #[command(after_help = exit::help_of_exec())]
 pub(crate) struct ExecArgs {
-    /// The code, a .py, .sh or .js file, or `-` to read it from standard input; whatever comes after
-    /// it is passed on to it
+    /// The code, a .py, .sh or .js file, or `-` to read it from standard input; what comes after it is
+    /// passed to the program (after `--`, if there is one)
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["FILE", "ARGUMENTS"])]
     pub(crate) code: Vec<String>,
 

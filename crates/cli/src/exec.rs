@@ -6,15 +6,17 @@ use std::path::Path;
 
 use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, WORKSPACE};
 use assize_types::Cancel;
+use clap::CommandFactory;
 use serde_json::{Value, json};
 
-use crate::args::ExecArgs;
+use crate::args::{Cli, ExecArgs};
 use crate::artifacts::{self, Taken};
 use crate::config::settings::show_size;
 use crate::config::{Config, Surroundings};
 use crate::exit::Exit;
 use crate::failure::{Failure, FailureKind};
 use crate::input;
+use crate::own_name::OwnName;
 use crate::passing::{Followed, Show, follow, pass_input};
 use crate::terminal::{self, DIM, paint};
 use crate::walls;
@@ -29,6 +31,19 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let (file, arguments) = code(&args)?;
+    let arguments = match arguments.split_first() {
+        Some((first, rest)) if first == "--" => rest,
+        _ => {
+            if let Some(option) = misplaced_option(file, arguments).filter(|_| !args.quiet) {
+                terminal::warn(&format!(
+                    "`{option}` after `{}` goes to the program; put it before the file if it is meant for \
+                     assize, or `--` after the file to silence this",
+                    file.display()
+                ));
+            }
+            arguments
+        }
+    };
     let language = language(&args, file)?;
     if let Some(folder) = &args.out {
         // Before the work, not after it.
@@ -40,7 +55,7 @@ pub(crate) async fn run(
     } else {
         input::from_file("the code", LONGEST, file)?
     };
-    let given = Given { code: &code, arguments, stdin: file != Path::new("-"), inputs: &inputs };
+    let given = Given { file, code: &code, arguments, inputs: &inputs };
     let spec = walls::spec(args.sandbox.image.clone(), config)?;
     let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);
     let languages = [language];
@@ -143,6 +158,23 @@ fn code(args: &ExecArgs) -> Result<(&Path, &[String]), Failure> {
     }
 }
 
+/// An argument of the program that is an option of `assize exec`, unless `--` before the file says that it is meant so.
+fn misplaced_option<'a>(file: &Path, arguments: &'a [String]) -> Option<&'a str> {
+    let before_file = std::env::args_os().take_while(|word| word != file.as_os_str());
+    if before_file.into_iter().any(|word| word == "--") {
+        return None;
+    }
+    let mut cli = Cli::command();
+    cli.build();
+    let exec = cli.find_subcommand("exec")?;
+    let is_ours = |name: &str| exec.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let names = arguments.iter().take_while(|word| *word != "--").filter_map(|word| {
+        let name = word.strip_prefix("--")?;
+        Some((word.split('=').next()?, name.split('=').next()?))
+    });
+    names.into_iter().find(|(_, name)| is_ours(name)).map(|(option, _)| option)
+}
+
 fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     match &args.language {
@@ -198,10 +230,10 @@ pub(crate) fn inputs(files: &[String], around: &Surroundings) -> Result<Vec<Inpu
 /// What is run, and with what.
 #[derive(Clone, Copy)]
 struct Given<'a> {
+    /// Where the code came from; `-` for standard input.
+    file: &'a Path,
     code: &'a str,
     arguments: &'a [String],
-    /// What the code came from cannot be its input, too.
-    stdin: bool,
     inputs: &'a [Input],
 }
 
@@ -212,7 +244,9 @@ async fn trial(
     language: Language,
     given: &Given<'_>,
 ) -> Result<(Followed, Taken), Failure> {
-    let Given { code, arguments, stdin, inputs } = *given;
+    let Given { file, code, arguments, inputs } = *given;
+    // Standard input that the code came from cannot be its input, too.
+    let stdin = file != Path::new("-");
     let mut left = sandbox.spec().limits.disk;
     for input in inputs {
         let bytes = artifacts::read(&input.path, left)?;
@@ -230,7 +264,7 @@ async fn trial(
         ExecArgs { raw: true, .. } => Show::Raw,
         _ => Show::Harmless,
     };
-    let followed = follow(running, show).await?;
+    let followed = follow(running, show, OwnName::of(file, language)).await?;
     let taken = match &args.out {
         Some(folder) => {
             let names: BTreeSet<String> = inputs.iter().map(|input| input.name.clone()).collect();

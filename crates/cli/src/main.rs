@@ -21,6 +21,7 @@ mod exit;
 mod image;
 mod input;
 mod logging;
+mod own_name;
 mod parse;
 mod passing;
 mod run;

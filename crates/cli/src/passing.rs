@@ -6,6 +6,7 @@ use assize_sandbox::{Event, Outcome, Output, Running, Stdin};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::failure::{Failure, FailureKind};
+use crate::own_name::OwnName;
 use crate::terminal;
 
 /// What becomes of a program's output.
@@ -27,15 +28,25 @@ pub(crate) struct Followed {
     pub(crate) outcome: Outcome,
 }
 
-/// Follows a program to its end.
-pub(crate) async fn follow(mut running: Running, show: Show) -> Result<Followed, Failure> {
+/// Follows a program to its end; its messages name the user's own file, if one is given.
+pub(crate) async fn follow(
+    mut running: Running,
+    show: Show,
+    mut name: Option<OwnName>,
+) -> Result<Followed, Failure> {
     let mut followed = Followed::default();
     let careful = |terminal: bool| terminal && show == Show::Harmless;
     // Whoever does not read what we write must not keep us from hearing that we are to end.
     let mut stdout = Way::new(tokio::io::stdout(), careful(std::io::stdout().is_terminal()));
     let mut stderr = Way::new(tokio::io::stderr(), careful(std::io::stderr().is_terminal()));
     loop {
-        match (running.next().await?, show) {
+        let event = match (running.next().await?, &mut name) {
+            (Event::Wrote(Output::Stderr, bytes), Some(name)) => {
+                Event::Wrote(Output::Stderr, name.pass(&bytes))
+            }
+            (event, _) => event,
+        };
+        match (event, show) {
             (Event::Wrote(Output::Stdout, bytes), Show::Keep) => followed.stdout.extend(bytes),
             (Event::Wrote(Output::Stderr, bytes), Show::Keep) => followed.stderr.extend(bytes),
             (Event::Wrote(Output::Stdout, bytes), _) => {
@@ -45,6 +56,11 @@ pub(crate) async fn follow(mut running: Running, show: Show) -> Result<Followed,
             (Event::Wrote(Output::Stderr, bytes), _) => stderr.pass(&bytes).await?,
             (Event::Said(_), _) => {}
             (Event::Ended(outcome), _) => {
+                let rest = name.map_or_else(Vec::new, |mut name| name.finish());
+                match show {
+                    Show::Keep => followed.stderr.extend(rest),
+                    Show::Harmless | Show::Raw => stderr.pass(&rest).await?,
+                }
                 stdout.finish().await?;
                 stderr.finish().await?;
                 return Ok(Followed { outcome, ..followed });

@@ -95,7 +95,7 @@ async fn exec(
     tokio::spawn(pass_input(running.stdin()));
     // Dropped, the program is killed; the sandbox stays.
     let outcome = tokio::select! {
-        followed = follow(running, show) => followed?.outcome,
+        followed = follow(running, show, None) => followed?.outcome,
         reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
     };
     tell_limits(&outcome, &limits, false);

@@ -273,6 +273,52 @@ fn output_is_seen_as_it_comes() {
 }
 
 #[test]
+fn tracebacks_name_the_users_file() {
+    let home = home();
+    home.write("charts/plot.py", "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()\nnone()\n");
+    let Ran { code, err, .. } = home.run(&["exec", "charts/plot.py"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("File \"plot.py\", line 3, in <module>\n    1 / 0"), "{err}");
+    assert!(err.contains("File \"plot.py\", line 6, in <module>\n    none()"), "{err}");
+    assert!(!err.contains("/tmp/code.py"), "{err}");
+    let Ran { out, .. } = home.run(&["exec", "--json", "charts/plot.py"]);
+    assert!(out.contains(r#"File \"plot.py\", line 6"#), "{out}");
+    home.write("wrong.py", "def (:\n");
+    assert!(home.run(&["exec", "wrong.py"]).err.contains("File \"wrong.py\", line 1"));
+    home.write("greet.sh", "nonesuch\n");
+    assert!(home.run(&["exec", "greet.sh"]).err.contains("greet.sh: line 1: nonesuch"));
+    // Code without a name, or with one that a terminal would obey, keeps the path of the sandbox.
+    let Ran { err, .. } = home.run_with_input(&["exec", "-"], b"none()");
+    assert!(err.contains("File \"/tmp/code.py\", line 1"), "{err}");
+    home.write("a\u{1b}[31m\n.py", "none()");
+    let Ran { err, .. } = home.run(&["exec", "a\u{1b}[31m\n.py"]);
+    assert!(err.contains("File \"/tmp/code.py\", line 1"), "{err}");
+}
+
+#[test]
+fn options_after_the_file_are_passed_on_with_a_warning() {
+    let home = home();
+    home.write("show.py", "import sys\nprint(sys.argv[1:])");
+    let warned = |args: &[&str]| {
+        let Ran { code, out, err } = home.run(args);
+        assert_eq!(code, 0, "{err}");
+        (out, err)
+    };
+    let (out, err) = warned(&["exec", "show.py", "--out", "o", "--json"]);
+    assert_eq!(out, "['--out', 'o', '--json']\n");
+    assert!(err.starts_with("warning: `--out` after `show.py` goes to the program"), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let silent = |args: &[&str], expected: &str| {
+        assert_eq!(warned(args), (expected.to_owned(), String::new()))
+    };
+    silent(&["exec", "show.py", "--", "--out=o"], "['--out=o']\n");
+    silent(&["exec", "--", "show.py", "--out", "o"], "['--out', 'o']\n");
+    silent(&["exec", "show.py", "--colour", "-q"], "['--colour', '-q']\n");
+    silent(&["exec", "-q", "show.py", "--out", "o"], "['--out', 'o']\n");
+    silent(&["exec", "show.py", "--", "--", "x"], "['--', 'x']\n");
+}
+
+#[test]
 fn an_unknown_isolation_and_one_that_is_not_there_are_refused() {
     let Ran { code, err, .. } = exec("pass", &["--isolation", "chroot"]);
     assert_eq!(code, 2);

@@ -30,15 +30,17 @@ fn with_machines() -> Option<Home> {
 fn machines_run_code_with_the_same_words() {
     let Some(home) = with_machines() else { return };
     home.write(
-        "code.py",
-        "import platform, sys\nprint(sys.argv[1], sys.stdin.read(), platform.release())\n\
+        "plot.py",
+        "import platform, sys, traceback\ntraceback.print_stack()\n\
+         print(sys.argv[1], sys.stdin.read(), platform.release())\n\
          open('left', 'w').write('x')\nsys.exit(9)",
     );
-    let args = ["exec", "--isolation", "microvm", "--json", "--out", "out", "code.py", "a"];
+    let args = ["exec", "--isolation", "microvm", "--json", "--out", "out", "plot.py", "a"];
     let Ran { code, out, err } = home.run_with_input(&args, b"given");
     assert_eq!(code, 9, "{err}");
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(told["isolation"], "microvm");
+    assert!(told["stderr"].as_str().unwrap().contains("File \"plot.py\", line 2"), "{told}");
     let stdout = told["stdout"].as_str().unwrap();
     assert!(stdout.starts_with("a given "), "{stdout}");
     // A kernel of its own.

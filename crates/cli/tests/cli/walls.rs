@@ -85,12 +85,13 @@ fn debates_are_held_in_containers_too() {
 #[test]
 fn docker_runs_code_with_the_same_words() {
     let Some(home) = with_docker() else { return };
-    home.write("code.py", "import os, sys\nprint(sys.argv[1], sys.stdin.read())\nopen('left', 'w').write('x')\nsys.exit(9)");
-    let args = ["exec", "--isolation", "at-least=docker", "--json", "--out", "out", "code.py", "a"];
+    home.write("plot.py", "import os, sys, traceback\ntraceback.print_stack()\nprint(sys.argv[1], sys.stdin.read())\nopen('left', 'w').write('x')\nsys.exit(9)");
+    let args = ["exec", "--isolation", "at-least=docker", "--json", "--out", "out", "plot.py", "a"];
     let Ran { code, out, err } = home.run_with_input(&args, b"given");
     assert_eq!(code, 9, "{err}");
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&told["stdout"], &told["isolation"]), (&"a given\n".into(), &"docker".into()));
+    assert!(told["stderr"].as_str().unwrap().contains("File \"plot.py\", line 2"), "{told}");
     assert!(home.work().join("out/left").exists());
     let late = home.run_with_input(
         &["exec", "--isolation", "docker", "--timeout", "1", "-"],
