@@ -137,6 +137,26 @@ export const test = base.extend<Own, { kept: Kept }>({
   ],
 });
 
+/** A draft in the workspace `site` that waits for a reviewer, and whose file has changed since. */
+export async function conflict(serving: Serving): Promise<{ path: string; base: string; draft: string; now: string }> {
+  const name = ".gitlab-ci.yml";
+  const path = join(serving.folder("site"), name);
+  const base = "build:\n  script: make\n";
+  const draft = "build:\n  script: make all\n";
+  const now = "# reviewed by the platform team\nbuild:\n  script: make\n";
+  await writeFile(path, base);
+  const worker = await Worker.hired(serving, "site");
+  expect((await worker.proposes("build", { [name]: draft }, "Build everything")).verdict).toBe("escalated");
+  await writeFile(path, now);
+  return { path, base, draft, now };
+}
+
+/** Chooses the kind of trial in the start form. */
+export async function choose(page: Page, kind: "Consult" | "Code" | "Debate"): Promise<void> {
+  await page.getByRole("radiogroup", { name: "What kind of trial" }).getByText(kind, { exact: true }).click();
+  await expect(page.getByRole("radio", { name: kind })).toBeChecked();
+}
+
 /** Follows the link, as somebody does who has started the server, and goes on to an address of the page. */
 export async function enter(page: Page, serving: Serving, path = "/"): Promise<void> {
   await page.goto(await serving.link());

@@ -48,6 +48,19 @@ export const VIEWS: View[] = [
     },
   },
   {
+    name: "home, with files",
+    path: () => "/",
+    ready: async (page) => {
+      await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("NVDA");
+      await page.getByLabel("Add your own data").setInputFiles([
+        { name: "figures.csv", mimeType: "text/csv", buffer: Buffer.from("year,revenue\n2025,12\n") },
+        { name: "a-very-long-name-of-a-note-about-the-company-and-its-markets.md", mimeType: "text/markdown", buffer: Buffer.from("# Note\n") },
+      ]);
+      await page.getByLabel("Blind scores").check();
+      await shows(/calls, about/)(page);
+    },
+  },
+  {
     name: "pipeline, far",
     path: ({ consult }) => `/runs/${consult.id}?view=pipeline`,
     ready: async (page) => {

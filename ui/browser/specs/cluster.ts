@@ -2,7 +2,7 @@
 
 import { Cluster } from "../harness/cluster.ts";
 import { stands } from "../harness/consultation.ts";
-import { enter, expect, fits, test } from "../harness/test.ts";
+import { choose, enter, expect, fits, test } from "../harness/test.ts";
 
 test("nobody works for the cluster, then somebody does", async ({ page, serve }) => {
   const cluster = await Cluster.start();
@@ -12,6 +12,7 @@ test("nobody works for the cluster, then somebody does", async ({ page, serve })
     await expect(page.getByRole("alert")).toContainText("Nobody works for the cluster");
     await expect(page.getByText("cluster: assize")).toBeVisible();
     await expect(page.getByText("kept in:")).toHaveCount(0);
+    await choose(page, "Code");
     await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("Calculate fibonacci(10)");
     await page.getByRole("button", { name: "Begin" }).click();
     await stands(page, "waiting");

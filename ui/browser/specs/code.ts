@@ -1,13 +1,13 @@
 // Programs: one that fails at first, one that leaves a drawing, one that is watched as it writes.
 
 import { stands } from "../harness/consultation.ts";
-import { enter, expect, test, text, visit } from "../harness/test.ts";
+import { choose, enter, expect, test, text, visit } from "../harness/test.ts";
 
 test("a program that fails at first is criticised, mended and run again", async ({ page, serve }) => {
   const serving = await serve();
   await enter(page, serving);
+  await choose(page, "Code");
   await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("Read data from users.json and print usernames");
-  await expect(page.getByRole("radio", { name: "Code" })).toBeChecked();
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/\/runs\/run-\w+/);
   await stands(page, "done");
@@ -40,6 +40,7 @@ test("a drawing that a program left is shown and downloaded", async ({ page, kep
 test("what a program writes is shown while it runs", async ({ page, serve }) => {
   const serving = await serve();
   await enter(page, serving);
+  await choose(page, "Code");
   await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("Count down from ten");
   await page.keyboard.press("Enter");
   const writes = page.getByLabel("What it writes");

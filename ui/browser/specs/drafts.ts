@@ -5,7 +5,8 @@ import { join } from "node:path";
 
 import type { Page } from "@playwright/test";
 
-import { enter, expect, test, Worker } from "../harness/test.ts";
+import { conflict, enter, expect, fits, test, Worker } from "../harness/test.ts";
+import { DESKTOP, PHONE } from "../harness/views.ts";
 
 // What builds is looked after by a person.
 const FILE = ".gitlab-ci.yml";
@@ -18,7 +19,7 @@ async function open(page: Page, summary: string): Promise<void> {
   await expect(page.getByRole("heading", { level: 2, name: summary })).toBeVisible();
 }
 
-test("a draft is looked at, accepted and undone; others are rejected, or come too late", async ({ page, serve }) => {
+test("a draft is looked at, accepted and undone; another is rejected", async ({ page, serve }) => {
   const serving = await serve({ roots: ["site"] });
   await serving.command("drafts", "init", "--workspace", serving.folder("site"), "--yes");
   const path = join(serving.folder("site"), FILE);
@@ -26,7 +27,7 @@ test("a draft is looked at, accepted and undone; others are rejected, or come to
   await writeFile(path, OLD);
   await enter(page, serving);
   await page.getByRole("link", { name: "Drafts" }).click();
-  await expect(page.getByText("Nothing was handed in yet")).toBeVisible();
+  await expect(page.getByText("No submissions yet")).toBeVisible();
 
   // It comes while somebody looks.
   const worker = await Worker.hired(serving, "site");
@@ -60,15 +61,43 @@ test("a draft is looked at, accepted and undone; others are rejected, or come to
   await expect(main.getByText("Not before Friday").first()).toBeVisible();
   expect(await onDisk()).toBe(OLD);
 
-  // What has changed meanwhile is not overwritten unawares.
-  await worker.proposes("late", { [FILE]: NEW }, "Build everything, later");
-  await writeFile(path, `# mine\n${OLD}`);
-  await page.goto(`${serving.address}/drafts/site`);
-  await open(page, "Build everything, later");
-  await expect(main.getByText("A file has changed since its draft was asked for")).toBeVisible();
-  await page.getByRole("button", { name: "Accept all the same" }).click();
+});
+
+test("a conflicting draft shows both sides before it overwrites the newer file", async ({ page, serve }) => {
+  const serving = await serve({ roots: ["site"] });
+  await serving.command("drafts", "init", "--workspace", serving.folder("site"), "--yes");
+  const { path, draft, now } = await conflict(serving);
+  await enter(page, serving, "/drafts/site");
+  await open(page, "Build everything");
+  const main = page.getByRole("main");
+  await expect(main.getByText("Conflict: a file has changed since the draft was created")).toBeVisible();
+  const side = (name: string) => main.getByRole("region", { name }).getByRole("row");
+  await expect(side("The file now").filter({ hasText: "reviewed" })).toHaveText([/\+ # reviewed by the platform team$/]);
+  await expect(side("The draft").filter({ hasText: "script" })).toHaveText([/− +script: make$/, /\+ +script: make all$/]);
+  await page.setViewportSize(PHONE);
+  await fits(page);
+  await page.setViewportSize(DESKTOP);
+  await expect(page.getByRole("button", { name: "Accept", exact: true })).toHaveCount(0);
+  await page.getByRole("button", { name: "Accept and overwrite" }).click();
   await expect(main.getByRole("button", { name: "Undo" })).toBeVisible();
-  expect(await onDisk()).toBe(NEW);
+  expect(await readFile(path, "utf8")).toBe(draft);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await expect(main.getByText("undone", { exact: true }).first()).toBeVisible();
+  expect(await readFile(path, "utf8")).toBe(now);
+});
+
+test("a log file that lost lines is completed, and the page says so", async ({ page, serve }) => {
+  const serving = await serve({ roots: ["site"] });
+  await serving.command("drafts", "init", "--workspace", serving.folder("site"), "--yes");
+  const worker = await Worker.hired(serving, "site");
+  await worker.proposes("note", { "NOTES.md": "# Notes\n" }, "Write notes");
+  await enter(page, serving, "/drafts/site");
+  await expect(page.getByText("Write notes").first()).toBeVisible();
+  const log = join(serving.folder("site"), "_handoff", "transition.ndjson");
+  const lines = (await readFile(log, "utf8")).trimEnd().split("\n");
+  await writeFile(log, `${lines.slice(0, -1).join("\n")}\n`);
+  await worker.proposes("more", { "MORE.md": "# More\n" }, "Write more");
+  await expect(page.getByText("The log file of this workspace ended early: 1 missing line added from the store")).toBeVisible();
 });
 
 test("a worker is sent from the page, and what it did is shown", async ({ page, serve }) => {

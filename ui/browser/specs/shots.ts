@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Page } from "@playwright/test";
 
 import { debated } from "../harness/consultation.ts";
-import { enter, expect, test, visit } from "../harness/test.ts";
+import { conflict, enter, expect, test, visit } from "../harness/test.ts";
 import { DESKTOP, PHONE, rests, VIEWS } from "../harness/views.ts";
 
 const FOLDER = process.env.ASSIZE_SHOTS ?? "";
@@ -31,6 +31,22 @@ for (const viewport of [DESKTOP, PHONE]) {
     });
   }
 
+  test(`a suggested kind, and a conflict, ${viewport.width}`, async ({ page, serve }) => {
+    const serving = await serve({ roots: ["site"] });
+    await page.setViewportSize(viewport);
+    await enter(page, serving);
+    await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("Calculate fibonacci(10)");
+    await expect(page.getByRole("button", { name: "Switch to Code" })).toBeVisible();
+    await shots(page, "start-suggests-code");
+    await conflict(serving);
+    await page.goto(`${serving.address}/drafts/site`);
+    if (viewport === PHONE) await page.getByRole("main").getByRole("listitem").getByRole("link", { name: "Build everything" }).click();
+    await expect(page.getByRole("region", { name: "The file now" })).toBeVisible();
+    await shots(page, "conflict");
+    await page.getByRole("region", { name: "The draft" }).scrollIntoViewIfNeeded();
+    await shots(page, "conflict-sides");
+  });
+
   test(`the first time, and live, ${viewport.width}`, async ({ page, serve }) => {
     const serving = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "900" }, roots: ["site"] });
     await page.setViewportSize(viewport);
@@ -38,7 +54,7 @@ for (const viewport of [DESKTOP, PHONE]) {
     await expect(page.getByText("No trials yet")).toBeVisible();
     await shots(page, "first-time");
     await page.goto(`${serving.address}/drafts`);
-    await expect(page.getByText("Nothing was handed in yet")).toBeVisible();
+    await expect(page.getByText("No submissions yet")).toBeVisible();
     await shots(page, "no-drafts");
     const id = await serving.begun({ kind: "consult", ticker: "NVDA" });
     await page.goto(`${serving.address}/runs/${id}?view=list`);

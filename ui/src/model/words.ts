@@ -35,3 +35,9 @@ export function lasting(milliseconds: number): string {
   if (seconds < 60) return `${seconds} s`;
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
+
+/** How large something is. */
+export function bytes(value: number): string {
+  if (value < 1024) return count(value, "byte");
+  return value < 1024 * 1024 ? `${Math.round(value / 1024)} KB` : `${(value / (1024 * 1024)).toFixed(1)} MB`;
+}

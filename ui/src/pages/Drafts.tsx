@@ -1,7 +1,7 @@
 // Drafts: what waits for a person, what was decided, what each would change, and the log of it all.
 
 import { Check, Undo2, X } from "lucide-react";
-import { useEffect, useReducer, useRef, useState, type FormEvent } from "react";
+import { Fragment, useEffect, useReducer, useRef, useState, type FormEvent } from "react";
 
 import { post, type About, type Reason, type Run } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
@@ -252,7 +252,9 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
       go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
       again();
     });
-  const changed = value.diffs?.some((one) => one.changed_meanwhile) ?? false;
+  const conflicts = value.diffs?.filter((one) => one.changed_meanwhile !== null) ?? [];
+  const changed = conflicts.length > 0;
+  const reasonsFor = (file: string) => value.reasons.filter((reason) => reason.file === file);
   return (
     <div className="grid gap-4">
       <Card className="grid gap-3">
@@ -295,12 +297,25 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
             </pre>
           </details>
         )}
-        {changed && <Notice tone="doubt" title="A file has changed since its draft was asked for">Accepting puts the draft in its place; undoing brings it back.</Notice>}
+        {changed && (
+          <Notice tone="doubt" title={`Conflict: ${conflicts.length === 1 ? "a file has" : "files have"} changed since the draft was created`}>
+            Accepting overwrites the newer {conflicts.length === 1 ? "file" : "files"}{" "}
+            {conflicts.map((one, index) => (
+              <Fragment key={one.path}>
+                {index > 0 && ", "}
+                <a href={`#file-${index}`} className="font-mono text-xs underline" dir="auto">
+                  {one.path}
+                </a>
+              </Fragment>
+            ))}
+            ; <em>Undo</em> brings {conflicts.length === 1 ? "it" : "them"} back. Both sides are shown below.
+          </Notice>
+        )}
         {value.stage === "escalated" && (
           <div className="flex flex-wrap items-center gap-2">
             <Button look="primary" disabled={doing} onClick={() => void decide("accept", changed ? { force: true } : {})}>
               <Check aria-hidden className="size-4" />
-              {changed ? "Accept all the same" : "Accept"}
+              {changed ? "Accept and overwrite" : "Accept"}
             </Button>
             <Input aria-label="What the worker is told" placeholder="What the worker is told" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
             <Button look="danger" disabled={doing} onClick={() => void decide("reject", { reason })}>
@@ -318,13 +333,34 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
         {refused && <Said problem={refused} />}
       </Card>
       {value.diffs?.map((one) => (
-        <Card key={one.path} className="min-w-0">
+        <Card key={one.path} id={one.changed_meanwhile === null ? undefined : `file-${conflicts.indexOf(one)}`} className="min-w-0">
           <h3 className="mb-2 font-mono text-sm">{one.path}</h3>
-          {one.diff === null ? <p className="text-sm text-soft">Its copies were put away.</p> : <Unified diff={one.diff} reasons={value.reasons.filter((reason) => reason.file === one.path)} />}
+          {one.diff === null && <p className="text-sm text-soft">Its copies were put away.</p>}
+          {one.diff !== null && one.changed_meanwhile === null && <Unified diff={one.diff} reasons={reasonsFor(one.path)} />}
+          {one.diff !== null && one.changed_meanwhile !== null && <Conflict draft={one.diff} now={one.changed_meanwhile} reasons={reasonsFor(one.path)} />}
         </Card>
       ))}
       <Log key={value.stage} path={path} task={value.task} />
     </div>
+  );
+}
+
+/** Both sides of a conflict, each compared with the base: the file as it was when the draft was created. */
+function Conflict({ draft, now, reasons }: { draft: string; now: string; reasons: Reason[] }) {
+  return (
+    <>
+      <p className="mb-3 text-xs text-soft">Both sides are compared with the base: the file as it was when the draft was created.</p>
+      <div className="grid grid-cols-1 gap-4 xl:grid-cols-2">
+        <section aria-label="The file now" className="min-w-0">
+          <h4 className="mb-2 text-sm font-medium">The file now</h4>
+          <Unified narrow diff={now} reasons={[]} />
+        </section>
+        <section aria-label="The draft" className="min-w-0">
+          <h4 className="mb-2 text-sm font-medium">The draft</h4>
+          <Unified narrow diff={draft} reasons={reasons} />
+        </section>
+      </div>
+    </>
   );
 }
 

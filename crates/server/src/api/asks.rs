@@ -87,6 +87,7 @@ pub(crate) struct RunStart {
     expect: Option<String>,
     /// Files that it finds in its working folder
     #[serde(default, deserialize_with = "objects")]
+    #[schema(max_items = 200)]
     files: Vec<Upload>,
     /// Keep the working files under this name
     session: Option<String>,
@@ -142,6 +143,7 @@ pub(crate) struct ConsultStart {
     sources: Vec<SourceWord>,
     /// Documents about it
     #[serde(default, deserialize_with = "objects")]
+    #[schema(max_items = 200)]
     files: Vec<Upload>,
     /// A folder with documents about it that whoever runs the server has allowed, by its name
     root: Option<String>,

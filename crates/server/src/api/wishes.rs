@@ -97,8 +97,23 @@ impl Upload {
     }
 }
 
+/// The most files of one request.
+const MAX_UPLOADS: usize = 200;
+
+fn check_count(uploads: &[Upload]) -> Result<(), Problem> {
+    match uploads.len() {
+        0..=MAX_UPLOADS => Ok(()),
+        count => {
+            let detail =
+                format!("`files` has {count} files, and at most {MAX_UPLOADS} can be sent");
+            Err(Problem::unusable(detail))
+        }
+    }
+}
+
 /// Files for a program.
 pub(crate) fn inputs(uploads: Vec<Upload>) -> Result<Vec<InputFile>, Problem> {
+    check_count(&uploads)?;
     let read =
         |upload: Upload| upload.read().map(|(name, bytes)| InputFile { name, bytes: bytes.into() });
     uploads.into_iter().map(read).collect()
@@ -109,6 +124,7 @@ pub(crate) fn documents(uploads: Vec<Upload>) -> Result<Gathered, Problem> {
     let failed = |error: std::io::Error| {
         Problem::from(Failure::from_error(assize_clerk::FailureKind::Environment, &error))
     };
+    check_count(&uploads)?;
     check_names(uploads.iter().map(|upload| upload.name.as_str()))?;
     let folder = tempfile::tempdir().map_err(failed)?;
     for upload in uploads {

@@ -13,8 +13,9 @@ const LOOKS: Record<Row["kind"], string> = {
   hunk: "bg-sunken text-soft",
 };
 
-export function Unified({ diff, reasons }: { diff: string; reasons: Reason[] }) {
-  const [beside, choose] = useState(() => localStorage.getItem("diff") === "beside");
+export function Unified({ diff, reasons, narrow = false }: { diff: string; reasons: Reason[]; /** There is room for one column only. */ narrow?: boolean }) {
+  const [chosen, choose] = useState(() => localStorage.getItem("diff") === "beside");
+  const beside = chosen && !narrow;
   // As somebody likes it, for the next one, too.
   const setBeside = (next: boolean) => {
     localStorage.setItem("diff", next ? "beside" : "one");
@@ -25,7 +26,7 @@ export function Unified({ diff, reasons }: { diff: string; reasons: Reason[] }) 
   const about = (row: Row) => (row.kind === "added" ? reasons.filter((one) => one.line === row.now) : []);
   return (
     <div>
-      <div className="mb-2 flex gap-1 max-md:hidden">
+      <div className={cn("mb-2 flex gap-1 max-md:hidden", narrow && "hidden")}>
         <Button look={beside ? "quiet" : "plain"} aria-pressed={!beside} onClick={() => setBeside(false)} className="min-h-7 px-2 py-0.5 text-xs">
           In one column
         </Button>

@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 
 import { lines } from "../../model/diff";
-import { guess } from "../Home";
 import { parse } from "./parse";
 
 it("numbers the lines of both sides", () => {
@@ -24,10 +23,4 @@ it("marks what changed between two programs", () => {
     { kind: "removed", text: "" },
     { kind: "added", text: "a" },
   ]);
-});
-
-it("guesses what somebody wants", () => {
-  expect(["NVDA", "brk.b", " aapl "].map(guess)).toEqual(["consult", "consult", "consult"]);
-  expect(["Calculate fibonacci(10)", "sort words"].map(guess)).toEqual(["run", "run"]);
-  expect(["# A move\n\nWe should.", "a\nb\nc\nd"].map(guess)).toEqual(["debate", "debate"]);
 });

@@ -155,7 +155,11 @@ fn what_cannot_be_read_is_said() {
     let large = json!({"kind": "run", "task": "x".repeat(100 << 10)}).to_string();
     let problem = send(json, large).refused(413);
     assert!(problem["detail"].as_str().unwrap().contains("bytes are more"), "{problem}");
+    let many: Vec<Value> =
+        (0..201).map(|n| json!({"name": format!("{n}.md"), "text": ""})).collect();
     for (body, word) in [
+        (json!({"kind": "run", "task": FIB, "files": many}), "at most 200"),
+        (json!({"kind": "consult", "ticker": "NVDA", "files": many}), "at most 200"),
         (json!({"kind": "walk"}), "`kind`"),
         (json!({"kind": "run"}), "task"),
         (json!({"kind": "run", "task": 5}), "`task`"),

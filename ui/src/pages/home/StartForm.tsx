@@ -1,0 +1,197 @@
+// Starts a run: a consultation, a program or a debate.
+
+import { ArrowRight, FlaskConical, Gavel, TerminalSquare } from "lucide-react";
+import { useEffect, useId, useState, type FormEvent } from "react";
+
+import { post, type Estimate, type Problem, type Run } from "../../model/api";
+import { useDoing } from "../../model/hooks";
+import { count, dollars, tokens } from "../../model/words";
+import { Said } from "../../parts/Said";
+import { Button, Card, Chip, cn, Input, Textarea } from "../../parts/ui";
+import { go } from "../../route";
+import { Files } from "./Files";
+import { isTicker, looksLike, MAX_ROUNDS, ROUNDS, startBody, type Options, type StartKind, type Upload } from "./request";
+
+const KINDS: readonly { kind: StartKind; name: string; icon: typeof Gavel; hint: string; looks: string }[] = [
+  { kind: "consult", name: "Consult", icon: Gavel, hint: "A ticker, such as NVDA: what should this company do next?", looks: "a ticker" },
+  { kind: "run", name: "Code", icon: TerminalSquare, hint: "A task in plain words, such as: Calculate fibonacci(10)", looks: "a task for a program" },
+  { kind: "debate", name: "Debate", icon: FlaskConical, hint: "A move, in Markdown or as plain text: what is to be done, and why?", looks: "a move to debate" },
+];
+
+/** Starts a run; where the rehearsal model knows only some tasks, they are offered. */
+export function StartForm({ rehearsed }: { rehearsed: string[] }) {
+  const [text, setText] = useState("");
+  const [kind, setKind] = useState<StartKind>("consult");
+  const [rounds, setRounds] = useState(ROUNDS);
+  const [blindScores, setBlindScores] = useState(false);
+  const [files, setFiles] = useState<Upload[]>([]);
+  const options: Options = { rounds, blindScores, files };
+  const { doing, problem, perform, forget } = useDoing();
+  // An earlier problem says nothing about a changed request.
+  const change = <T,>(set: (value: T) => void) => (value: T) => {
+    set(value);
+    forget();
+  };
+  const write = change(setText);
+  const hint = useId();
+  const [key, setKey] = useState(() => crypto.randomUUID());
+  const begin = (event?: FormEvent, yes = false) => {
+    event?.preventDefault();
+    if (text.trim() === "" || doing) return;
+    const asked = { ...startBody(kind, text, options), ...(yes ? { yes } : {}) };
+    void perform(async () => {
+      // The idempotency key: sent twice, it starts one run.
+      const run = await post<Run>("/api/runs", asked, { "Idempotency-Key": `${key}-${String(yes)}` });
+      setKey(crypto.randomUUID());
+      go(`/runs/${run.id}`);
+    });
+  };
+  const suggested = KINDS.find((one) => one.kind === looksLike(text));
+  return (
+    <form onSubmit={begin}>
+      <Card className="grid gap-3">
+        <div role="radiogroup" aria-label="What kind of trial" className="flex flex-wrap gap-1">
+          {KINDS.map(({ kind: one, name, icon: Icon }) => (
+            <label
+              key={one}
+              className={cn(
+                "inline-flex min-h-9 cursor-pointer items-center gap-2 rounded-md px-3 text-sm text-soft hover:bg-sunken has-focus-visible:outline-2 has-focus-visible:outline-accent",
+                kind === one && "bg-sunken font-medium text-ink",
+              )}
+            >
+              <input type="radio" name="kind" className="sr-only" checked={kind === one} onChange={() => change(setKind)(one)} />
+              <Icon aria-hidden className="size-4" />
+              {name}
+            </label>
+          ))}
+        </div>
+        <Textarea
+          autoFocus
+          aria-label="A ticker, a task or a move"
+          aria-describedby={hint}
+          placeholder={KINDS.find((one) => one.kind === kind)?.hint}
+          value={text}
+          rows={kind === "debate" ? 8 : 2}
+          className={cn(kind !== "debate" && "min-h-14")}
+          onChange={(event) => write(event.target.value)}
+          onKeyDown={(event) => {
+            const plain = kind !== "debate" && !event.shiftKey;
+            if (event.key === "Enter" && (plain || event.metaKey || event.ctrlKey)) {
+              event.preventDefault();
+              begin();
+            }
+          }}
+        />
+        {suggested && text.trim() !== "" && suggested.kind !== kind && kind === "consult" && (
+          <p className="flex flex-wrap items-center gap-2 text-sm text-soft" role="status">
+            This looks like {suggested.looks}.
+            <Button className="min-h-7 px-2 py-0.5 text-xs" onClick={() => change(setKind)(suggested.kind)}>
+              Switch to {suggested.name}
+            </Button>
+          </p>
+        )}
+        {rehearsed.length > 0 && <Examples kind={kind} tasks={rehearsed} onChoose={write} />}
+        {kind === "consult" && (
+          <>
+            <Files
+              label="Add your own data"
+              hint="Markdown, text, CSV and JSON about the company; without it the data is synthetic."
+              files={files}
+              onChange={change(setFiles)}
+            />
+            <label className="flex flex-wrap items-center gap-x-2 text-sm">
+              <input type="checkbox" className="size-4 shrink-0 accent-accent" checked={blindScores} onChange={(event) => change(setBlindScores)(event.target.checked)} />
+              Blind scores
+              <span className="text-xs text-soft">Each judge also scores before the debate, to show what it changed.</span>
+            </label>
+          </>
+        )}
+        {kind === "run" && <Files label="Add files" hint="The program finds them in its working folder." files={files} onChange={change(setFiles)} />}
+        <div className="flex flex-wrap items-center gap-3">
+          <p id={hint} className="flex-1 basis-full text-sm text-soft sm:basis-0" aria-live="polite">
+            <Cost kind={kind} text={text} options={options} />
+          </p>
+          {kind !== "run" && (
+            <label className="flex items-center gap-2 text-sm text-soft">
+              Rounds
+              <Input
+                type="number"
+                min={1}
+                max={MAX_ROUNDS}
+                value={rounds}
+                className="w-18"
+                onChange={(event) => change(setRounds)(Math.min(Math.max(Math.round(event.target.valueAsNumber) || 1, 1), MAX_ROUNDS))}
+              />
+            </label>
+          )}
+          <Button type="submit" look="primary" disabled={text.trim() === "" || doing}>
+            {doing ? "Beginning…" : "Begin"}
+            <ArrowRight aria-hidden className="size-4" />
+          </Button>
+        </div>
+        {problem && <Said problem={problem} />}
+        {problem?.status === 402 && (
+          <Button onClick={() => begin(undefined, true)} className="justify-self-start">
+            Spend it, and begin
+          </Button>
+        )}
+      </Card>
+    </form>
+  );
+}
+
+/** What can be tried without a model. */
+function Examples({ kind, tasks, onChoose }: { kind: StartKind; tasks: string[]; onChoose: (text: string) => void }) {
+  const examples: Record<StartKind, string[]> = { consult: ["NVDA", "AAPL", "MSFT"], run: tasks, debate: ["# Open a second plant\n\nWe should build where our customers are."] };
+  return (
+    <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
+      <span>{kind === "run" ? "Known by heart:" : "Such as:"}</span>
+      {examples[kind].map((text) => (
+        <Chip key={text} onClick={() => onChoose(text)}>
+          {text.split("\n")[0]?.replace(/^# /, "")}
+        </Chip>
+      ))}
+    </p>
+  );
+}
+
+/** The most bytes of files that are sent for an estimate, which is asked for often. */
+const MAX_ESTIMATED = 1024 * 1024;
+
+const NONE: Upload[] = [];
+const small = (files: Upload[]) => (files.reduce((sum, file) => sum + file.bytes, 0) <= MAX_ESTIMATED ? files : NONE);
+
+/** What a trial will cost, as far as that can be known before. */
+function Cost({ kind, text, options }: { kind: StartKind; text: string; options: Options }) {
+  const [likely, setLikely] = useState<Estimate | Problem | null>(null);
+  const { rounds, blindScores, files } = options;
+  useEffect(() => {
+    setLikely(null);
+    if (text.trim() === "" || kind === "run" || (kind === "consult" && !isTicker(text))) return;
+    let wanted = true;
+    const timer = setTimeout(() => {
+      post<Estimate>("/api/estimates", startBody(kind, text, { rounds, blindScores, files: small(files) })).then(
+        (estimate) => wanted && setLikely(estimate),
+        (error: { problem?: Problem }) => wanted && setLikely(error.problem ?? null),
+      );
+    }, 500);
+    return () => {
+      wanted = false;
+      clearTimeout(timer);
+    };
+  }, [kind, text, rounds, blindScores, files]);
+  if (text.trim() === "") return <>Enter begins it; nothing is spent before.</>;
+  if (kind === "run") return <>How often it is tried is not known before: three programs at most, with a critique of each that fails.</>;
+  if (kind === "consult" && !isTicker(text)) return <>A ticker has up to ten letters and digits, such as NVDA or BRK.B.</>;
+  if (likely === null) return <>…</>;
+  if ("detail" in likely) return <>{likely.detail}</>;
+  const said = `${count(likely.calls, "call")}, about ${tokens(likely.input_tokens + likely.output_tokens)} tokens`;
+  if (likely.rehearsal) return <>{said}, asked of nobody: this is a rehearsal.</>;
+  const cached = likely.cost_cached_usd !== null && likely.cost_cached_usd !== likely.cost_usd;
+  return (
+    <>
+      {said}: about {dollars(likely.cost_usd)}
+      {cached && <> ({dollars(likely.cost_cached_usd)} where prompts are cached)</>}
+    </>
+  );
+}

@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+
+import { looksLike, MAX_BYTES, MAX_FILES, refusal, startBody } from "./request";
+
+const plain = { rounds: 10, blindScores: false, files: [] };
+const file = { name: "prices.csv", bytes: 3, base64: "YSxi" };
+
+test("a text looks like a ticker, a task or a move", () => {
+  expect(["", "NVDA", "brk.b", " aapl ", "0700.HK"].map(looksLike)).toEqual(Array(5).fill("consult"));
+  expect(["Calculate fibonacci(10)", "sort words"].map(looksLike)).toEqual(["run", "run"]);
+  expect(["# A move\n\nWe should.", "a\nb\nc\nd", "Should we?"].map(looksLike)).toEqual(["debate", "debate", "debate"]);
+});
+
+test("requests carry options and files only where the kind takes them", () => {
+  expect(startBody("consult", " nvda ", plain)).toEqual({ kind: "consult", ticker: "NVDA" });
+  const all = { rounds: 3, blindScores: true, files: [file] };
+  const files = [{ name: "prices.csv", base64: "YSxi" }];
+  expect(startBody("consult", "nvda", all)).toEqual({ kind: "consult", ticker: "NVDA", rounds: 3, blind_scores: true, files });
+  expect(startBody("run", "sum it", all)).toEqual({ kind: "run", task: "sum it", files });
+  expect(startBody("debate", "# Move", all)).toEqual({ kind: "debate", document: "# Move", rounds: 3 });
+});
+
+test("too many files, too large files and equal names are refused", () => {
+  expect(refusal([file], [{ name: "news.md", size: 10 }])).toBeNull();
+  expect(refusal([file], [{ name: "prices.csv", size: 1 }])).toContain("prices.csv");
+  expect(refusal([file], [{ name: "big.csv", size: MAX_BYTES }])).toContain("20 MB");
+  const many = Array.from({ length: MAX_FILES }, (_, index) => ({ name: `${index}.md`, size: 1 }));
+  expect(refusal([file], many)).toContain(String(MAX_FILES));
+});
