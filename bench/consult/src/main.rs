@@ -14,12 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use assize_consult::{
-    Chamber, Company, ConsultState, InSandboxes, Manner, Models, Personas, graph, install,
-};
+use assize_consult::{Chamber, Company, ConsultState, Manner, Personas, graph};
 use assize_gateway::{Gateway, Limits, Pacer, Rehearsal};
 use assize_graph::RunOptions;
 use assize_llm::Model;
+use assize_negotiation::{InSandboxes, Models, install};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{Manager, Spec};
 use assize_store::{Access, Durability, Ending, NewRun, RunJournal, SqliteStore, Store};

@@ -138,6 +138,11 @@ impl<'a, S: State> Asking<'a, S> {
         Ok(())
     }
 
+    /// What the last call said, if it failed and its failure is not journalled.
+    pub fn failure(&self) -> Option<String> {
+        self.held().failed.as_ref().map(|failed| failed.error.message.clone())
+    }
+
     /// Whether the run was over in the middle of it.
     fn still_going(&self) -> Result<(), NodeError> {
         match self.held().stop.take() {

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use assize_code::Trouble;
-use assize_consult::DebateError;
 use assize_graph::{Event, InvalidGraph, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
+use assize_negotiation::{DebateError, MostMovesAffected};
 use assize_store::{Claim, Ending, Run, RunId, RunJournal, RunStatus, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -195,6 +195,10 @@ fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Option<String>)
     }
 }
 
+/// What to do about calls that failed for good.
+const RETRY: &str = "resume the run when the provider answers again: only the calls that failed, and what follows \
+     from them, are made again";
+
 /// What the failure of a node means to the user.
 fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
     let source = match source.downcast::<ModelError>() {
@@ -213,6 +217,14 @@ fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
     };
     let source = match source.downcast::<assize_consult::Trouble>() {
         Ok(trouble) => return Failure::from_error(FailureKind::Environment, &*trouble),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<MostMovesAffected>() {
+        Ok(most) => return Failure::from_error(FailureKind::Environment, &*most).hint(RETRY),
+        Err(source) => source,
+    };
+    let source = match source.downcast::<assize_debate::NoVerdict>() {
+        Ok(none) => return Failure::from_error(FailureKind::Environment, &*none).hint(RETRY),
         Err(source) => source,
     };
     let source = match source.downcast::<DebateError>().map(|error| *error) {

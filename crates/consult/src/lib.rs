@@ -5,49 +5,40 @@
 //!
 //! All of it is one [`Graph`]. Every call to a model is an effect under a stable key, such as
 //! `m3/i1/round-4/critic`, so that a consultation that is run again on its journal pays for nothing twice.
-//! The debates are held wherever [`Debates`] says: in this process, or in sandboxes whose only way out is
-//! the [`Hearing`] that answers them here.
+//! The debates run wherever [`Debates`] says: in sandboxes, in this process or on other nodes of a cluster.
 
 mod answer;
 mod documents;
 mod drift;
 mod figures;
 mod fork;
-mod hearing;
 mod html;
-mod models;
 mod nodes;
 mod personas;
 mod prompt;
 mod rank;
 pub mod rehearsal;
 mod report;
-mod sandboxes;
 pub mod sources;
 mod state;
 mod ticker;
 
 use std::sync::Arc;
 
-use assize_debate::{Job, Verdict};
-use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph, NodeError};
-use assize_types::Cancel;
+use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
+use assize_negotiation::{AffectedMoves, Debates, Models};
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 pub use answer::{Finding, Inference, Move, Proposal};
 pub use documents::{Cited, SYNTHETIC, Suggestion};
 pub use drift::{Round, drift};
 pub use figures::Grounded;
 pub use fork::{At, NoPlace, Turning};
-pub use hearing::{Desk, Hearing};
-pub use models::Models;
 pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
 pub use report::{Made, Placed, REHEARSED, Report, short};
-pub use sandboxes::{DebateError, InSandboxes, LONGEST, install};
 pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
 pub use ticker::{NoTicker, Ticker};
 
@@ -55,53 +46,6 @@ use sources::Gathered;
 
 /// Moves of each analyst, where nothing else is asked for.
 pub const MOVES: usize = 3;
-
-/// A debate that was held.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Held {
-    pub verdict: Verdict,
-    /// Why it was held without a sandbox, if it was.
-    pub not_isolated: Option<String>,
-    /// Why sandboxes had to be made anew, each time that one was.
-    pub remade: Vec<String>,
-}
-
-/// Where debates are held.
-#[async_trait]
-pub trait Debates: Send + Sync {
-    /// Holds one debate; its questions are answered by `hearing`.
-    ///
-    /// # Errors
-    /// When it could not be brought to its end.
-    async fn hold(
-        &self,
-        job: &Job,
-        ticker: &Ticker,
-        hearing: Arc<Hearing>,
-        cancel: &Cancel,
-    ) -> Result<Held, NodeError>;
-}
-
-/// Debates in this process.
-#[derive(Debug, Clone, Default)]
-pub struct InProcess {
-    /// Why they are held here, where that is worth a word.
-    pub why: Option<String>,
-}
-
-#[async_trait]
-impl Debates for InProcess {
-    async fn hold(
-        &self,
-        job: &Job,
-        _: &Ticker,
-        hearing: Arc<Hearing>,
-        cancel: &Cancel,
-    ) -> Result<Held, NodeError> {
-        let verdict = job.hold(hearing, cancel.clone()).await?;
-        Ok(Held { verdict, not_isolated: self.why.clone(), remade: Vec::new() })
-    }
-}
 
 /// Where documents are put as they are written.
 #[async_trait]
@@ -169,6 +113,7 @@ impl Chamber {
 /// Never, but for a mistake of ours.
 pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph> {
     let [a, b, c, d, e, f, g, h, i, j] = std::array::from_fn(|_| chamber.clone());
+    let affected = Arc::new(AffectedMoves::default());
     let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.at_once);
     let debate = assize_debate::graph(chamber.models.of("critic").clone(), chamber.debate_options)?;
     Graph::builder("consult")
@@ -180,7 +125,9 @@ pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph>
         .node("analyst_agent", move |context| f.clone().analyst_agent(context))
         .node("layer_2_reduce", move |context| g.clone().layer_2_reduce(context))
         .node("sandbox_orchestrator", move |context| h.clone().sandbox_orchestrator(context))
-        .elsewhere("negotiation", &debate, move |context| i.clone().negotiation(context))
+        .elsewhere("negotiation", &debate, move |context| {
+            i.clone().negotiation(context, affected.clone())
+        })
         .node("rank_and_output", move |context| j.clone().rank_and_output(context))
         .start("layer_0_gather")
         .edge("layer_0_gather", "layer_1_dispatch")

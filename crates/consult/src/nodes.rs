@@ -3,21 +3,23 @@
 use std::sync::Arc;
 
 use assize_calls::Asking;
-use assize_debate::{Job, JudgeScore, MoveDocument, Round, Verdict};
+use assize_debate::{Job, JudgeScore, MoveDocument, Verdict};
 use assize_graph::{Context, Event, NodeError};
 use assize_llm::{AnswerError, JsonAsk, Provenance, Spent};
+use assize_negotiation::{
+    AffectedLimit, AffectedMoves, DebateOutcome, MostMovesAffected, Negotiated, negotiate,
+};
 use futures_util::future::try_join;
 use serde_json::{Value, json};
 
+use crate::Chamber;
 use crate::answer::{INFERENCE, Inference, Move, PROPOSAL, Proposal};
 use crate::documents::{self, Library, Suggestion};
 use crate::figures::Known;
-use crate::hearing::{Hearing, OwnDesk};
 use crate::prompt::Words;
 use crate::rank::{TIE_RULE, rank};
 use crate::sources::Document;
 use crate::state::{ConsultState, Flag, FlagKind, Item, Side, Update};
-use crate::{Chamber, Held};
 
 type Updates = Result<Vec<Update>, NodeError>;
 
@@ -226,9 +228,13 @@ impl Chamber {
         let persona = &self.personas.analysts[index].name;
         context.emit(agent_start(2, &agent, persona));
         let mut updates = Vec::new();
-        let (moves, spent, complaint) = self.moves_of(&context, index, &agent).await?;
+        let Proposed { moves, spent, complaint, failed } =
+            self.moves_of(&context, index, &agent).await?;
         updates.push(Update::Spent(spent));
         if let Some(complaint) = complaint {
+            if failed {
+                updates.push(Update::MovesLost(self.moves.saturating_sub(moves.len())));
+            }
             updates.push(flag(FlagKind::Moves, None, format!("{agent}, {persona}: {complaint}")));
         }
         let state = context.state();
@@ -256,19 +262,19 @@ impl Chamber {
         Ok(updates)
     }
 
-    /// Moves, what they cost, and what was wrong with how they came.
+    /// Asks an analyst for moves.
     async fn moves_of(
         &self,
         context: &Context<ConsultState>,
         index: usize,
         agent: &str,
-    ) -> Result<(Vec<Move>, Spent, Option<String>), NodeError> {
+    ) -> Result<Proposed, NodeError> {
         let words = self.words(context.state());
         let reader = PROPOSAL.reader.as_ref().ok_or(AnswerError::Schema)?;
         let model = &**self.models.of(agent);
         let mut spent = Spent::default();
         let mut best: Option<Vec<Move>> = None;
-        let mut complaint = None;
+        let (mut complaint, mut failed) = (None, false);
         // Where nothing came of it in an earlier life of the run, it is asked anew in this one.
         let mut asked = false;
         let keys = (1..).flat_map(|life| match life {
@@ -296,6 +302,7 @@ impl Chamber {
             spent = spent.plus(asking.spent());
             match answer {
                 Ok(answer) => {
+                    failed = false;
                     let mut moves = answer.value.moves;
                     moves.retain(Move::says_something);
                     let right = moves.len() == self.moves;
@@ -311,26 +318,29 @@ impl Chamber {
                         break;
                     }
                 }
-                Err(AnswerError::Model(error)) if !assize_debate::is_bearable(&error) => {
+                Err(error) if error.model_error().is_some_and(assize_debate::ends_the_run) => {
                     return Err(error.into());
                 }
-                Err(error) => complaint = Some(error.to_string()),
+                Err(error) => {
+                    failed = error.model_error().is_some();
+                    complaint = Some(error.to_string());
+                }
             }
             asking.go_on().await?;
             asked |= asking.asked() || best.as_ref().is_some_and(|moves| !moves.is_empty());
         }
         let mut moves = best.unwrap_or_default();
         moves.truncate(self.moves);
-        Ok((moves, spent, complaint))
+        Ok(Proposed { moves, spent, complaint, failed })
     }
 
     pub(crate) async fn layer_2_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
         let state = context.state();
         if state.move_suggestions.is_empty() {
-            let why = state.flags.iter().filter(|flag| flag.kind == FlagKind::Moves);
-            let why: Vec<&str> = why.map(|flag| flag.message.as_str()).collect();
-            return Err(Trouble::NoMoves(why.join("; ")).into());
+            return Err(Trouble::NoMoves(flagged(state, FlagKind::Moves)).into());
         }
+        let total = state.moves_lost + state.move_suggestions.len();
+        MostMovesAffected::check(state.moves_lost, total, &flagged(state, FlagKind::Moves))?;
         let documents: Vec<String> =
             state.move_suggestions.iter().map(|one| format!("{}.md", one.move_id)).collect();
         context.emit(completed(2, &documents));
@@ -346,7 +356,11 @@ impl Chamber {
     }
 
     /// One move is debated, wherever that is.
-    pub(crate) async fn negotiation(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
+    pub(crate) async fn negotiation(
+        self: Arc<Self>,
+        context: Context<ConsultState>,
+        affected: Arc<AffectedMoves>,
+    ) -> Updates {
         let state = context.state();
         let Some(Item::Debate(index)) = context.item().copied() else {
             return Err(Trouble::NoItem.into());
@@ -370,42 +384,24 @@ impl Chamber {
                 .collect(),
         };
         let move_id = suggestion.move_id.clone();
-        let desk = Arc::new(OwnDesk::new(context.clone(), self.models.clone(), &job));
-        let hearing = Arc::new(Hearing::new(desk.clone(), &job));
-        let held = self.debates.hold(&job, &state.company.ticker, hearing, context.cancel()).await;
-        if let Some(stopped) = desk.stopped() {
-            return Err(stopped);
-        }
-        if let Some(why) = desk.unopened() {
-            let message =
-                format!("{move_id} was not debated, since the critic could not open it: {why}");
-            context.emit(Event::new("warning", json!({"move": move_id, "message": message})));
-            return Ok(vec![flag(FlagKind::NotDebated, None, message)]);
-        }
-        let Held { verdict, not_isolated, remade } = held?;
+        let (lost, total) = (state.moves_lost, state.moves_lost + state.move_suggestions.len());
+        let limit = Some(AffectedLimit { affected, lost, total });
+        let negotiated = negotiate(&context, &*self.debates, &self.models, &job, limit).await?;
+        let DebateOutcome { verdict, not_isolated, .. } = match negotiated {
+            Negotiated::Outcome(outcome) => *outcome,
+            Negotiated::Unopened(error) => {
+                let message = format!(
+                    "{move_id} was not debated, since the critic could not open it: {}",
+                    error.message()
+                );
+                context.emit(Event::new("warning", json!({"move": move_id, "message": message})));
+                return Ok(vec![flag(FlagKind::NotDebated, None, message)]);
+            }
+        };
         let mut updates = flags_of(&verdict);
-        for why in remade {
-            let message = format!("its sandbox was made anew, and nothing was lost: {why}");
-            context.emit(Event::new("warning", json!({"move": move_id, "message": message})));
-        }
         if let Some(why) = not_isolated {
-            context.emit(Event::new("warning", json!({"move": move_id, "message": why})));
             updates.push(flag(FlagKind::NoIsolation, Some(&move_id), why));
         }
-        for (log, partial) in &verdict.partial {
-            let round = Round { move_id: &move_id, rounds: self.rounds };
-            let mut event = round.event(Some(*log), partial.completed_rounds + 1, "failed");
-            event.payload["error"] = json!(partial.error);
-            context.emit(event);
-        }
-        let breakdown: serde_json::Map<String, Value> = verdict
-            .scores_by_agent
-            .iter()
-            .map(|(id, score)| (id.clone(), json!(score.card)))
-            .collect();
-        let payload =
-            json!({"move": move_id, "score": verdict.total_score, "breakdown": breakdown});
-        context.emit(Event::new("sandbox_scored", payload));
         updates.push(Update::Spent(verdict.spent));
         updates.push(Update::Debated(Arc::new(verdict)));
         Ok(updates)
@@ -417,10 +413,9 @@ impl Chamber {
     ) -> Updates {
         let state = context.state();
         if state.policy_scores.is_empty() {
-            let why = state.flags.iter().filter(|flag| flag.kind == FlagKind::NotDebated);
-            let why: Vec<&str> = why.map(|flag| flag.message.as_str()).collect();
-            return Err(Trouble::NotDebated(why.join("; ")).into());
+            return Err(Trouble::NotDebated(flagged(state, FlagKind::NotDebated)).into());
         }
+        check_affected(state)?;
         let payload = json!({
             "layer": "sandbox", "status": "done", "artifacts": ["policy_scores", "conversation_logs"],
             "total_policies_scored": state.policy_scores.len(),
@@ -455,6 +450,36 @@ impl Chamber {
         updates.push(Update::Ranked(Arc::new(ranked)));
         Ok(updates)
     }
+}
+
+/// What an analyst proposed.
+struct Proposed {
+    moves: Vec<Move>,
+    spent: Spent,
+    /// What was wrong with how the moves came.
+    complaint: Option<String>,
+    /// Whether the last call failed for good.
+    failed: bool,
+}
+
+/// The messages of all flags of a kind.
+fn flagged(state: &ConsultState, kind: FlagKind) -> String {
+    let flags = state.flags.iter().filter(|flag| flag.kind == kind);
+    flags.map(|flag| flag.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// Stops the run if failed calls affect more than half of its moves: they were never proposed, could not be debated,
+/// are partial, or have a judge that could not be asked.
+fn check_affected(state: &ConsultState) -> Result<(), MostMovesAffected> {
+    let not_debated = state.move_suggestions.len() - state.policy_scores.len();
+    let errors: Vec<&str> =
+        state.policy_scores.iter().filter_map(|verdict| verdict.affected_by()).collect();
+    let affected = state.moves_lost + not_debated + errors.len();
+    let total = state.moves_lost + state.move_suggestions.len();
+    let error = errors
+        .last()
+        .map_or_else(|| flagged(state, FlagKind::NotDebated), |&error| error.to_owned());
+    MostMovesAffected::check(affected, total, &error)
 }
 
 fn complaints(suggestion: &Suggestion) -> Vec<Update> {

@@ -68,7 +68,12 @@ mod tests {
             };
             (
                 format!("D{}", index + 1),
-                JudgeScore { card, provenance: Provenance::Parsed, assumed: Vec::new() },
+                JudgeScore {
+                    card,
+                    provenance: Provenance::Parsed,
+                    assumed: Vec::new(),
+                    failed: None,
+                },
             )
         };
         let scores_by_agent: BTreeMap<String, JudgeScore> =

@@ -123,6 +123,8 @@ pub struct ConsultState {
     pub ranked: Option<Arc<Ranked>>,
     pub flags: Vec<Flag>,
     pub spent: Spent,
+    /// Moves that were never proposed, because the calls to their analysts failed for good.
+    pub moves_lost: usize,
 }
 
 impl ConsultState {
@@ -140,6 +142,7 @@ impl ConsultState {
             ranked: None,
             flags: Vec::new(),
             spent: Spent::default(),
+            moves_lost: 0,
         }
     }
 
@@ -151,13 +154,23 @@ impl ConsultState {
 /// One change of it.
 #[derive(Debug, Clone)]
 pub enum Update {
-    Gathered { gathered: Arc<Gathered>, financial: Arc<str>, news: Arc<str> },
-    Inferred { side: Side, inference: Arc<Inference>, document: Arc<str> },
+    Gathered {
+        gathered: Arc<Gathered>,
+        financial: Arc<str>,
+        news: Arc<str>,
+    },
+    Inferred {
+        side: Side,
+        inference: Arc<Inference>,
+        document: Arc<str>,
+    },
     Suggested(Arc<Suggestion>),
     Debated(Arc<Verdict>),
     Ranked(Arc<Ranked>),
     Flagged(Flag),
     Spent(Spent),
+    /// So many moves were never proposed, because calls failed for good.
+    MovesLost(usize),
 }
 
 impl State for ConsultState {
@@ -183,6 +196,7 @@ impl State for ConsultState {
             Update::Ranked(ranked) => self.ranked = Some(ranked),
             Update::Flagged(flag) => self.flags.push(flag),
             Update::Spent(spent) => self.spent = self.spent.plus(spent),
+            Update::MovesLost(count) => self.moves_lost += count,
         }
     }
 }

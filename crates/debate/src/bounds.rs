@@ -59,6 +59,13 @@ impl Bounds {
         };
         match segments.as_slice() {
             ["round-1", "critic"] => true,
+            [name, after, what] if after.starts_with("after-") => {
+                let entries = after.strip_prefix("after-").and_then(|digits| digits.parse().ok());
+                let within = entries.is_some_and(|count: u32| {
+                    (1..=2 * self.rounds).contains(&count) && format!("after-{count}") == *after
+                });
+                log(name).is_some() && within && is_score(what)
+            }
             [name, turn, who] => {
                 let (Some(log), Some(round)) = (log(name), round(turn)) else { return false };
                 let speaker = who.strip_suffix("-shorter").unwrap_or(who);
@@ -67,14 +74,18 @@ impl Bounds {
                     || matches!(*who, "summary" | "summary-2")
             }
             [name, what] => {
-                let first = what.strip_suffix("-2").unwrap_or(what);
-                let known = matches!(first, "score" | "score-shorter" | "score-summary")
-                    || (first == "score-blind" && self.blind);
-                log(name).is_some() && known
+                let blind =
+                    self.blind && what.strip_suffix("-2").unwrap_or(what) == crate::place::BLIND;
+                log(name).is_some() && (is_score(what) || blind)
             }
             _ => false,
         }
     }
+}
+
+/// Whether it is the name of a call for scores, or of a summary before one.
+fn is_score(name: &str) -> bool {
+    matches!(name.strip_suffix("-2").unwrap_or(name), "score" | "score-shorter" | "score-summary")
 }
 
 #[cfg(test)]
@@ -153,6 +164,11 @@ mod tests {
             "i1/round-1/critic",
             "round-2/critic",
             "i1/score-3",
+            "i1/after-0/score",
+            "i1/after-07/score",
+            "i1/after-7/score",
+            "i1/after-2/critic",
+            "i4/after-2/score",
             "m1/i1/score",
         ] {
             assert!(bounds.complaint(key, request).is_some(), "{key}");

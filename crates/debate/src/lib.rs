@@ -10,10 +10,11 @@
 //! such as `i1/round-4/critic`, so that a debate that is run again on its journal pays for nothing
 //! twice.
 //!
-//! What can go wrong has its rule. A call that fails for good ends its conversation, which is then
-//! scored as far as it got, and marked as partial. Scores that cannot be read are looked for by
-//! pattern, and else are a neutral 5, marked as such. A conversation that grows out of the context
-//! window keeps its first round, its last three, and a summary of those between.
+//! Every failure has its rule (`docs/failures.md` has the table). A call that fails for good ends its
+//! conversation, which is scored with the rounds completed and marked partial. A judge whose call fails
+//! for good, or whose scores cannot be read, gives a neutral 5 for each metric, marked as such. A
+//! conversation that grows out of the context window keeps its first round, its last three, and a
+//! summary of those between.
 
 mod bounds;
 mod job;
@@ -35,13 +36,13 @@ pub use bounds::Bounds;
 pub use job::{HOST_IS_GONE, Job, step_limit};
 use nodes::Room;
 pub use personas::{DecisionMaker, Personas};
-pub use place::{Minutes, Part, Place, Round, conversation_logs, is_bearable};
+pub use place::{Minutes, Part, Place, Round, conversation_logs, ends_the_run};
 pub use score::{BEST, METRICS, ScoreCard};
 pub use state::{
     Change, Company, ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, NoLogName,
     Partial, Summary, Update,
 };
-pub use verdict::Verdict;
+pub use verdict::{NoVerdict, Verdict};
 
 /// Rounds of a debate, where nothing else is asked for.
 pub const ROUNDS: u32 = 10;

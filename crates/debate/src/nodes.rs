@@ -11,9 +11,9 @@ use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 
 use crate::Options;
-use crate::place::{BLIND, Round, is_bearable, is_of_this_call, is_overflow};
+use crate::place::{BLIND, Round, ends_the_run, is_overflow};
 use crate::prompt::{Words, likely_tokens};
-use crate::score::{METRICS, ScoreCard};
+use crate::score::ScoreCard;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update, said};
 
 type Updates = Result<Vec<Update>, NodeError>;
@@ -73,13 +73,9 @@ impl Room {
         let score = match scores(&asking, self.words(context).blind_scoring(log)).await? {
             Ok(score) => score,
             // It was only to show what the debate changes.
-            Err(AnswerError::Model(error)) if is_bearable(&error) => {
-                asking.go_on().await?;
-                return Ok(Vec::new());
-            }
+            Err(error) if failed_for_good(&error).is_some() => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
-        asking.go_on().await?;
         Ok(vec![Update::Spent(asking.spent()), Update::BlindScored { log, score }])
     }
 
@@ -131,7 +127,13 @@ impl Room {
 
     async fn judge(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let words = self.words(context);
-        let key = |what: &str| format!("{log}/{what}");
+        // A conversation that ended early may get further when the run is resumed: scores of what there is now are
+        // not scores of that.
+        let heard = match context.state().partial.contains_key(&log) {
+            true => format!("{log}/after-{}", context.state().log(log).len()),
+            false => log.to_string(),
+        };
+        let key = |what: &str| format!("{heard}/{what}");
         let (summary, mut updates) = self
             .fitting(context, log, &key("score-summary"), |summary| words.scoring(log, summary))
             .await?;
@@ -147,16 +149,17 @@ impl Room {
             updates.extend(more);
         }
         let score = match answer {
-            // What the provider will not take of this call it will not take later, either.
-            Err(AnswerError::Model(error)) if is_of_this_call(&error) => JudgeScore {
-                card: ScoreCard::neutral(),
-                provenance: Provenance::Defaulted,
-                assumed: METRICS.map(str::to_owned).into(),
+            Ok(score) => score,
+            Err(error) => match failed_for_good(&error) {
+                Some(failed) => JudgeScore {
+                    card: ScoreCard::unasked(),
+                    provenance: Provenance::Defaulted,
+                    assumed: Vec::new(),
+                    failed: Some(failed.message().to_owned()),
+                },
+                None => return Err(error.into()),
             },
-            answer => answer?,
         };
-        // There may be an answer in spite of a failed call: by pattern, or neutral.
-        asking.go_on().await?;
         updates.push(Update::Spent(asking.spent()));
         updates.push(Update::Scored { log, score });
         Ok(updates)
@@ -195,10 +198,10 @@ impl Room {
                 updates.push(Update::Said { log, entry: said(role, round, &response) });
                 return Ok(updates);
             }
-            Err(error) if is_bearable(&error) => error,
+            Err(error) if !ends_the_run(&error) => error,
             Err(error) => return Err(error.into()),
         };
-        asking.go_on().await?;
+        // The failure is not journalled: a run that is resumed makes the call again.
         let error = error.message().to_owned();
         let mut event = Told { status: "failed", ..told }.event(context.state());
         event.payload["error"] = json!(error);
@@ -261,7 +264,7 @@ impl Room {
         let text = match asking.answer(&self.words(context).summing_up(log, up_to_round)).await? {
             Ok(response) if response.stop != Stop::Refused => Some(response.text),
             Ok(_) => None,
-            Err(error) if is_bearable(&error) => {
+            Err(error) if !ends_the_run(&error) => {
                 asking.go_on().await?;
                 None
             }
@@ -321,11 +324,20 @@ async fn scores(
         let texts = responses.iter().rev().map(|response| response.text.as_str());
         match ScoreCard::find_some(texts).filter(|_| provenance == Provenance::Defaulted) {
             Some((card, assumed)) => {
-                JudgeScore { card, provenance: Provenance::Extracted, assumed }
+                JudgeScore { card, provenance: Provenance::Extracted, assumed, failed: None }
             }
-            None => JudgeScore { card, provenance, assumed: Vec::new() },
+            None => {
+                let failed = asking.failure().filter(|_| provenance == Provenance::Defaulted);
+                let card = if failed.is_some() { ScoreCard::unasked() } else { card };
+                JudgeScore { card, provenance, assumed: Vec::new(), failed }
+            }
         }
     }))
+}
+
+/// The call that failed for good, where that is why there is no answer and the run can go on without one.
+fn failed_for_good(error: &AnswerError) -> Option<&ModelError> {
+    error.model_error().filter(|error| !ends_the_run(error))
 }
 
 /// The opening words of what was said in these rounds.

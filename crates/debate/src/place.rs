@@ -21,21 +21,17 @@ pub struct Place {
 /// The name of the scores that are given before the debate.
 pub(crate) const BLIND: &str = "score-blind";
 
-/// A call that failed for good, three repetitions included, while the model as such can be asked:
-/// the debate does without the rest of this conversation. A provider that cannot be reached at all, or
-/// that takes no more calls, is not asked for the others, either: then the run ends, and goes on when it
-/// can.
-pub fn is_bearable(error: &ModelError) -> bool {
-    let closed = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::RateLimited);
-    (error.kind().is_retryable() && !closed)
-        || is_of_this_call(error)
-        || error.kind() == ErrorKind::Deadline
-        || is_overflow(error)
-}
-
-/// The provider has answered, and does not take this very call.
-pub(crate) fn is_of_this_call(error: &ModelError) -> bool {
-    matches!(error.kind(), ErrorKind::BadRequest | ErrorKind::Declined)
+/// Whether a failed call ends the whole run: a wrong key, an exhausted budget or account, a cancellation, or a fault
+/// on this side of the wire. Every other call that failed for good, its retries included, ends one conversation.
+/// `docs/failures.md` has the table.
+pub fn ends_the_run(error: &ModelError) -> bool {
+    use ErrorKind::{
+        Budget, Cancelled, Forbidden, Internal, NotRecorded, SpendLimit, Unauthorized,
+    };
+    matches!(
+        error.kind(),
+        Unauthorized | Forbidden | Budget | SpendLimit | Cancelled | NotRecorded | Internal
+    )
 }
 
 pub(crate) fn is_overflow(error: &ModelError) -> bool {
@@ -86,16 +82,20 @@ impl Place {
         Some(place)
     }
 
-    /// Whether a debate goes on, in one way or another, where this call failed so. Without its opening there
-    /// is nothing to debate, and without an answer nobody has scored.
-    pub fn can_do_without(self, error: &ModelError) -> bool {
+    /// Whether later prompts of the conversation depend on this call having failed, so that the failure must be
+    /// journalled: a missing summary is replaced, and a prompt that was too long is shortened.
+    pub fn is_built_upon(self, error: &ModelError) -> bool {
+        self.part == Part::Summary || is_overflow(error)
+    }
+
+    /// Whether the failure of this call alone makes the verdict partial or a score neutral. One that was too long may
+    /// still be asked in a shorter form, and a score that is asked for again may be found in the first answer.
+    pub fn affects_the_verdict(self, error: &ModelError) -> bool {
         match self.part {
             // Blind scores have a round, and are only there to compare with.
-            Part::Score if self.round.is_some() => is_bearable(error),
-            Part::Score => is_overflow(error) || is_of_this_call(error),
-            Part::Critic | Part::Answer | Part::ScoreAgain | Part::Summary => {
-                self.log.is_some() && is_bearable(error)
-            }
+            Part::Score => self.round.is_none() && !is_overflow(error),
+            Part::Critic | Part::Answer => !is_overflow(error),
+            Part::ScoreAgain | Part::Summary => false,
         }
     }
 
@@ -214,6 +214,8 @@ mod tests {
         assert_eq!(place("i3/score"), at(Some(LogName::I3), None, Part::Score));
         assert_eq!(place("i3/score-blind"), at(Some(LogName::I3), Some(1), Part::Score));
         assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, Part::ScoreAgain));
+        assert_eq!(place("i3/after-2/score"), at(Some(LogName::I3), None, Part::Score));
+        assert_eq!(place("i3/after-2/score-2"), at(Some(LogName::I3), None, Part::ScoreAgain));
         assert_eq!(place("i3/score-summary"), at(Some(LogName::I3), None, Part::Summary));
         assert_eq!(place("i1/round-7/summary-2"), at(Some(LogName::I1), Some(7), Part::Summary));
         for other in ["graph", "score_move.1/events", "i1/dm_respond.3/events"] {

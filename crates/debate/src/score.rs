@@ -78,6 +78,12 @@ impl ScoreCard {
         READER.as_ref()
     }
 
+    /// The scores of a judge that could not be asked.
+    pub(crate) fn unasked() -> ScoreCard {
+        let reasoning = "The judge could not be asked: 5 is assumed for each.".to_owned();
+        ScoreCard { reasoning, ..ScoreCard::neutral() }
+    }
+
     /// What is assumed of a judge whose scores cannot be read.
     pub(crate) fn neutral() -> ScoreCard {
         ScoreCard {

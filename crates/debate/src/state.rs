@@ -145,11 +145,19 @@ pub struct JudgeScore {
     /// The metrics that could not be read, for which 5 is assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
+    /// Why the judge could not be asked, where that is why 5 is assumed for every metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 impl JudgeScore {
     /// What must be known of them, where no model gave them in so many words.
     pub fn doubt(&self) -> Option<String> {
+        if let Some(error) = &self.failed {
+            return Some(format!(
+                "NEUTRAL, 5 for each metric: the judge could not be asked: {error}"
+            ));
+        }
         let how = self.provenance.is_doubtful().then(|| self.provenance.to_string())?;
         Some(match self.assumed.as_slice() {
             [] => how,

@@ -35,6 +35,15 @@ pub struct Verdict {
     pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 
+/// A debate on its own that calls which failed for good left without a verdict.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoVerdict {
+    #[error("no conversation completed a round, so there is no verdict: {error}")]
+    NoRound { error: String },
+    #[error("{unasked} of {judges} judges could not be asked, so there is no verdict: {error}")]
+    NoJudges { unasked: usize, judges: usize, error: String },
+}
+
 impl From<DebateState> for Verdict {
     fn from(state: DebateState) -> Verdict {
         let (move_id, ticker) =
@@ -64,6 +73,32 @@ impl Verdict {
         let given =
             self.blind_scores.values().all(|score| score.provenance != Provenance::Defaulted);
         (self.blind_scores.len() == self.agents.len() && given).then(|| totals.sum())
+    }
+
+    /// Judges that could not be asked, and whose scores are neutral for it.
+    pub fn unasked(&self) -> impl Iterator<Item = &String> {
+        self.scores_by_agent.iter().filter(|(_, score)| score.failed.is_some()).map(|(id, _)| id)
+    }
+
+    /// The error of a call that failed for good, if one has affected the verdict: a conversation is partial, or a
+    /// judge's scores are neutral.
+    pub fn affected_by(&self) -> Option<&str> {
+        let scores = self.scores_by_agent.values().filter_map(|score| score.failed.as_deref());
+        self.partial.values().map(|partial| partial.error.as_str()).chain(scores).next()
+    }
+
+    /// Why this verdict must not stand by itself, if so: no conversation completed a round, or more than half of the
+    /// judges could not be asked.
+    pub fn is_no_verdict(&self) -> Option<NoVerdict> {
+        let error = self.affected_by()?.to_owned();
+        let nothing = self.partial.len() == self.agents.len()
+            && self.partial.values().all(|partial| partial.completed_rounds == 0);
+        let (unasked, judges) = (self.unasked().count(), self.scores_by_agent.len());
+        match () {
+            () if nothing => Some(NoVerdict::NoRound { error }),
+            () if 2 * unasked > judges => Some(NoVerdict::NoJudges { unasked, judges, error }),
+            () => None,
+        }
     }
 
     /// Decision makers whose scores no model gave in so many words.

@@ -34,6 +34,8 @@ describe("a consultation by its events", () => {
     expect(conversations.i2).toMatchObject({ critic: 1, judge: 1, next: "critic" });
     expect(conversations.i3.failed).toBe("too long");
     expect(share(state, "sandbox", 2)).toBeGreaterThan(0);
+    const resumed = reduce(state, told("sandbox_round", { move: "m1", round: 2, status: "critic_responded", log: "i3" }));
+    expect(resumed.debates.m1!.conversations.i3.failed).toBeNull();
     const scored = reduce(state, told("sandbox_scored", { move: "m1", score: 77, breakdown: {} }));
     expect(share(scored, "sandbox", 2)).toBe(1);
   });
@@ -47,6 +49,8 @@ describe("a consultation by its events", () => {
 it("knows the titles of moves, and how they stand before they are ranked", () => {
   const state = after(
     ["layer_start", { layer: 0 }],
+    ["agent_start", { layer: 0, agent_id: "gather_news", persona: "News and sentiment" }],
+    ["agent_complete", { layer: 0, agent_id: "gather_news", output: ["news_data_raw.md"], titles: [""] }],
     ["layer_complete", { layer: 0, artifacts: ["news_data_raw.md"] }],
     ["agent_start", { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
     ["agent_complete", { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m2.md"], titles: ["Grow", "Wait"] }],
@@ -54,7 +58,7 @@ it("knows the titles of moves, and how they stand before they are ranked", () =>
     ["sandbox_scored", { move: "m2", score: 70, breakdown: {} }],
   );
   expect(state.titles).toEqual({ m1: "Grow", m2: "Wait" });
-  expect(state.agents.map(({ id, progress }) => `${id} ${progress}`)).toEqual(["gatherer done", "analyst_1 done"]);
+  expect(state.agents.map(({ id, progress }) => `${id} ${progress}`)).toEqual(["gather_news done", "analyst_1 done"]);
   expect(standing(state)).toEqual(["m2", "m1"]);
   expect(standing(reduce(state, told("pipeline_complete", { recommended: ["m1"], other: ["m2"] })))).toEqual(["m1", "m2"]);
 });

@@ -104,7 +104,8 @@ function spoken(debate: Debate, data: Record<string, unknown>): Debate {
   // The critic opens all of them with the same words.
   for (const log of named ? [named] : LOGS) {
     const before = conversations[log];
-    const after: Conversation = { ...before, next: SPEAKS[String(data.next)] ?? null };
+    // A resumed run makes a failed call again: an answer after a failure is the end of that failure.
+    const after: Conversation = { ...before, next: SPEAKS[String(data.next)] ?? null, failed: null };
     if (data.status === "critic_responded") after.critic = Math.max(before.critic, round);
     if (data.status === "dm_responded") after.judge = Math.max(before.judge, round);
     if (data.status === "failed") {
@@ -116,13 +117,6 @@ function spoken(debate: Debate, data: Record<string, unknown>): Debate {
   return { ...debate, conversations };
 }
 
-/** In the first layer nobody is asked by name: whatever gathers there is shown as one. */
-function withGatherer(state: Consult, layer: LayerId, progress: Progress, output: string[]): Consult {
-  if (layer !== "0") return state;
-  const gatherer: Agent = { id: "gatherer", layer, persona: "Filings and news", progress, output };
-  return { ...state, agents: [...state.agents.filter((one) => one.id !== gatherer.id), gatherer] };
-}
-
 /** What is known once this was told. */
 export function reduce(state: Consult, { name, data }: Told): Consult {
   const layer = layerOf(data.layer);
@@ -130,12 +124,12 @@ export function reduce(state: Consult, { name, data }: Told): Consult {
   switch (name) {
     case "layer_start":
       if (!layer) return state;
-      return withGatherer({ ...state, layers: { ...state.layers, [layer]: "running" } }, layer, "running", []);
+      return { ...state, layers: { ...state.layers, [layer]: "running" } };
     case "layer_complete": {
       if (!layer) return state;
       const written = layer === "sandbox" ? [] : strings(data.artifacts);
       const documents = [...new Set([...state.documents, ...written])];
-      return withGatherer({ ...state, layers: { ...state.layers, [layer]: "done" }, documents }, layer, "done", written);
+      return { ...state, layers: { ...state.layers, [layer]: "done" }, documents };
     }
     case "agent_start": {
       if (!layer) return state;

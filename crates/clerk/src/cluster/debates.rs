@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_cluster::{Answering, Cluster, LEASE, MOST_TRIES, Needs, Unanswered, Work};
-use assize_consult::{DebateError, Debates, Desk, Hearing, Held, InSandboxes, Ticker};
 use assize_debate::Job;
 use assize_graph::{JournalError, NodeError, RunError};
 use assize_llm::{ErrorKind, ModelError, Request, Response};
+use assize_negotiation::{
+    DebateError, DebateOutcome, Debates, InSandboxes, ModelProxy, ModelSource,
+};
 use assize_sandbox::{Limits, Spec};
 use assize_store::{Run, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
@@ -33,7 +35,6 @@ pub(super) struct DebateWork {
     life: u64,
     /// Under which name its questions are answered.
     desk: String,
-    ticker: Ticker,
     /// The walls that were asked for.
     isolation: Option<String>,
     image: Option<String>,
@@ -62,7 +63,7 @@ enum Said {
 enum CameTo {
     /// Behind such walls.
     Verdict {
-        held: Box<Held>,
+        held: Box<DebateOutcome>,
         walls: String,
     },
     Failed {
@@ -157,26 +158,24 @@ impl Debates for InCluster {
     async fn hold(
         &self,
         job: &Job,
-        ticker: &Ticker,
-        hearing: Arc<Hearing>,
+        proxy: Arc<ModelProxy>,
         cancel: &Cancel,
-    ) -> Result<Held, NodeError> {
+    ) -> Result<DebateOutcome, NodeError> {
         let desk = format!("{}-{}-{}", self.run, self.life, job.move_document.move_id);
         let (told, mut came) = mpsc::unbounded_channel();
-        let counter = Counter { job: json!(job), hearing: hearing.clone(), told };
+        let counter = Counter { job: json!(job), proxy: proxy.clone(), told };
         let answered = self.member.cluster.answer(&desk, Arc::new(counter)).await;
         let _open = answered.map_err(NotHeld::from)?;
         let body = json!(DebateWork {
             run: self.run.clone(),
             life: self.life,
             desk: desk.clone(),
-            ticker: ticker.clone(),
             isolation: self.isolation.clone(),
             image: self.spec.image.clone(),
             limits: self.spec.limits.clone(),
         });
         let (mut turn, mut remade) = (0, Vec::new());
-        let (mut tried, mut answers) = (Tried::default(), hearing.begin());
+        let (mut tried, mut answers) = (Tried::default(), proxy.begin());
         loop {
             turn += 1;
             let (kind, about, body) = (DEBATE.to_owned(), desk.clone(), body.clone());
@@ -191,7 +190,7 @@ impl Debates for InCluster {
                     () = tokio::time::sleep(LEASE) => None,
                 };
                 // Whoever gets on may break as often as it likes.
-                let now = hearing.begin();
+                let now = proxy.begin();
                 if now > answers {
                     (answers, tried) = (now, Tried::default());
                 }
@@ -261,7 +260,7 @@ impl InCluster {
 /// Answers what is asked about one debate.
 struct Counter {
     job: Value,
-    hearing: Arc<Hearing>,
+    proxy: Arc<ModelProxy>,
     told: mpsc::UnboundedSender<Told>,
 }
 
@@ -274,7 +273,7 @@ impl Answering for Counter {
                 self.job.clone()
             }
             Ok(Said::Ask { key, request }) => {
-                let answer = self.hearing.answer(&key, &request).await;
+                let answer = self.proxy.answer(&key, &request).await;
                 json!(answer.map_err(|error| (error.kind(), error.message().to_owned())))
             }
             Ok(Said::CameTo(came_to)) => {
@@ -313,7 +312,7 @@ impl Away {
 }
 
 #[async_trait]
-impl Desk for Away {
+impl ModelSource for Away {
     async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
         let internal = |why: String| ModelError::new(ErrorKind::Internal, why);
         let said = Said::Ask { key: key.to_owned(), request: Box::new(request.clone()) };
@@ -395,8 +394,8 @@ async fn debate(
         run: format!("{}-{}-{attempt}", work.run, work.life),
         may_do_without: false,
     };
-    let hearing = Arc::new(Hearing::new(away.clone(), &job));
-    let held = debates.hold(&job, &work.ticker, hearing, cancel).await;
+    let proxy = Arc::new(ModelProxy::new(away.clone(), &job));
+    let held = debates.hold(&job, proxy, cancel).await;
     if cancel.is_cancelled() {
         return Err(Outcome::Paused);
     }

@@ -102,8 +102,9 @@ fn loads(chamber: &Chamber) -> Vec<(String, Load)> {
 
 #[cfg(test)]
 mod tests {
-    use assize_consult::{InProcess, Manner, Models, Personas};
+    use assize_consult::{Manner, Personas};
     use assize_gateway::Rehearsal;
+    use assize_negotiation::{InProcess, Models};
 
     use super::*;
 

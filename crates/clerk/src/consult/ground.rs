@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use assize_consult::{Debates, InProcess, InSandboxes, install};
 use assize_gateway::Gateway;
+use assize_negotiation::{Debates, InProcess, InSandboxes, install};
 use assize_sandbox::{Layer, Manager, Spec};
 use assize_store::Run;
 

@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::day_of;
-use assize_consult::{
-    Chamber, ConsultState, InProcess, Made, Manner, Models, NotKept, Report, Shelf, graph,
-};
+use assize_consult::{Chamber, ConsultState, Made, Manner, NotKept, Report, Shelf, graph};
 use assize_gateway::{Estimate, Gateway};
 use assize_graph::{Event, Observer, Outcome, Record, RunError, RunOptions};
+use assize_negotiation::{InProcess, Models};
 use assize_sandbox::Manager;
 use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;

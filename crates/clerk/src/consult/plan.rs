@@ -306,7 +306,7 @@ impl Plan {
         let mut limits = walls::limits_of_debates(config);
         // Most of a debate is waiting for a model, which has limits of its own.
         if config.asked("sandbox.timeout_seconds").is_none() {
-            limits.wall = assize_consult::LONGEST;
+            limits.wall = assize_negotiation::LONGEST;
         }
         Ok(Input {
             company: self.company.clone(),

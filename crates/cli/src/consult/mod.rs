@@ -10,8 +10,9 @@ use assize_clerk::consult::{Ask, Plan, Ready, SourceName, Trial};
 use assize_clerk::ended::Held;
 use assize_clerk::{Broke, Clerk};
 use assize_consult::sources::files;
-use assize_consult::{Chamber, InProcess, Manner, Models, Personas, Report, graph};
+use assize_consult::{Chamber, Manner, Personas, Report, graph};
 use assize_gateway::{Estimate, Gateway, Rehearsal};
+use assize_negotiation::{InProcess, Models};
 use assize_types::{Cancel, Cost, Money};
 use serde_json::Value;
 

@@ -79,6 +79,8 @@ impl Progress {
         let replayed = matches!(stage, EffectStage::Replayed | EffectStage::Inherited);
         match stage {
             EffectStage::Started | EffectStage::Failed => return,
+            // The end of a debate is an effect, and no call.
+            _ if key.segments().last().is_some_and(|last| last.starts_with("verdict-")) => return,
             _ if is_extra(key, place) => shown.extra += 1,
             _ => {
                 shown.done += 1;

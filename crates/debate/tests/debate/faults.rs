@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assize_debate::{LogName, Options};
+use assize_debate::{LogName, NoVerdict, Options};
 use assize_graph::{MemoryJournal, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError, Provenance, Response, Stop};
 
@@ -73,20 +73,53 @@ async fn words_that_are_cut_off_are_kept_and_marked() {
     assert!(verdict.partial.is_empty());
 }
 
+/// D2 fails for good in round 3, in one of these ways.
+fn d2_fails_with(kind: ErrorKind) -> Arc<Scripted> {
+    Scripted::new(move |asked| match &asked.what {
+        Part::Answer("D2") if asked.round == 3 => fails(kind),
+        _ => plain(asked),
+    })
+}
+
 #[tokio::test]
-async fn what_no_repetition_can_mend_ends_the_run() {
+async fn lasting_failure_of_any_kind_makes_one_conversation_partial() {
+    for kind in [
+        ErrorKind::Unreachable,
+        ErrorKind::Connection,
+        ErrorKind::Timeout,
+        ErrorKind::RateLimited,
+        ErrorKind::Overloaded,
+        ErrorKind::Server,
+        ErrorKind::Malformed,
+        ErrorKind::Empty,
+        ErrorKind::BadRequest,
+        ErrorKind::NotFound,
+        ErrorKind::TooLarge,
+        ErrorKind::ContextOverflow,
+        ErrorKind::Declined,
+        ErrorKind::Deadline,
+    ] {
+        let verdict = plain_debate(&d2_fails_with(kind), 10).await;
+        assert_eq!(verdict.partial.len(), 1, "{kind:?}");
+        assert_eq!(verdict.partial[&LogName::I2].completed_rounds, 2, "{kind:?}");
+        assert_eq!(verdict.total_score, 90, "{kind:?}");
+        assert_eq!(verdict.affected_by(), Some("no luck today"));
+        assert_eq!(verdict.is_no_verdict(), None);
+    }
+}
+
+#[tokio::test]
+async fn wrong_key_exhausted_budget_and_cancellation_end_the_run() {
     for kind in [
         ErrorKind::Unauthorized,
-        ErrorKind::NotFound,
-        ErrorKind::RateLimited,
+        ErrorKind::Forbidden,
         ErrorKind::Budget,
         ErrorKind::SpendLimit,
-        ErrorKind::Unreachable,
+        ErrorKind::Cancelled,
+        ErrorKind::NotRecorded,
+        ErrorKind::Internal,
     ] {
-        let model = Scripted::new(move |asked| match &asked.what {
-            Part::Answer("D2") if asked.round == 3 => fails(kind),
-            _ => plain(asked),
-        });
+        let model = d2_fails_with(kind);
         let run = debate(&model, Options::default(), bakery(10), RunOptions::default()).await;
         let RunError::Node { node, scope, source } = run.unwrap_err() else { panic!("{kind:?}") };
         assert_eq!((node, scope.as_str()), ("dm_respond", "i2"));
@@ -117,10 +150,62 @@ async fn a_critic_who_declines_to_open_can_be_asked_again() {
 }
 
 #[tokio::test]
-async fn a_judge_that_cannot_be_reached_is_not_made_up() {
-    let model = Scripted::new(but_for(Part::Score("D3"), 1, || fails(ErrorKind::Server)));
-    let run = debate(&model, Options::default(), bakery(1), RunOptions::default()).await;
-    assert_eq!(run.unwrap_err().to_string(), "`score_move` failed: no luck today");
+async fn judge_that_fails_for_good_scores_neutral_and_is_marked() {
+    for kind in [ErrorKind::Server, ErrorKind::RateLimited, ErrorKind::Deadline] {
+        let model = Scripted::new(move |asked| match &asked.what {
+            Part::Score("D3") => fails(kind),
+            _ => plain(asked),
+        });
+        let verdict = plain_debate(&model, 1).await;
+        let score = &verdict.scores_by_agent["D3"];
+        assert_eq!((score.card.scores(), &score.provenance), ([5; 4], &Provenance::Defaulted));
+        assert_eq!(score.failed.as_deref(), Some("no luck today"));
+        assert_eq!(
+            score.doubt().unwrap(),
+            "NEUTRAL, 5 for each metric: the judge could not be asked: no luck today"
+        );
+        assert_eq!(verdict.total_score, 20 + 60);
+        assert_eq!(verdict.unasked().collect::<Vec<_>>(), ["D3"]);
+        assert_eq!(verdict.is_no_verdict(), None, "one judge of three");
+    }
+}
+
+/// The first answer cannot be read, and the second call fails.
+#[tokio::test]
+async fn judge_whose_second_call_fails_for_good_scores_neutral_and_is_marked() {
+    for kind in [ErrorKind::Server, ErrorKind::Deadline] {
+        let model =
+            Scripted::new(move |asked| match (&asked.what, asked.request.prompt.tail.as_str()) {
+                (Part::Score("D3"), tail) if tail.starts_with("That answer cannot be used") => {
+                    fails(kind)
+                }
+                (Part::Score("D3"), _) => Ok(response("I would rather not say.")),
+                _ => plain(asked),
+            });
+        let verdict = plain_debate(&model, 1).await;
+        let score = &verdict.scores_by_agent["D3"];
+        assert_eq!(score.card.scores(), [5; 4], "{kind:?}");
+        assert_eq!(score.failed.as_deref(), Some("no luck today"), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn debate_without_a_completed_round_or_without_judges_is_no_verdict() {
+    let silent = Scripted::new(|asked| match &asked.what {
+        Part::Answer(_) => fails(ErrorKind::Unreachable),
+        _ => plain(asked),
+    });
+    let verdict = plain_debate(&silent, 3).await;
+    assert!(matches!(verdict.is_no_verdict(), Some(NoVerdict::NoRound { .. })), "{verdict:?}");
+    let unjudged = Scripted::new(|asked| match &asked.what {
+        Part::Score("D1" | "D2") => fails(ErrorKind::Unreachable),
+        _ => plain(asked),
+    });
+    let none = plain_debate(&unjudged, 3).await.is_no_verdict().unwrap();
+    assert_eq!(
+        none.to_string(),
+        "2 of 3 judges could not be asked, so there is no verdict: no luck today"
+    );
 }
 
 #[tokio::test]

@@ -39,8 +39,9 @@ async fn a_debate_that_is_stopped_goes_on_where_it_was() {
     assert!(model.calls() <= 61 + 3 * interruptions, "{} calls", model.calls());
 }
 
+/// A run that ended is resumed: the calls that failed for good are made again, and no other.
 #[tokio::test]
-async fn a_partial_conversation_stays_partial_when_the_run_is_taken_up_again() {
+async fn failed_call_is_made_again_when_the_run_is_resumed() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     let broken = Scripted::new(|asked: &Asked| match &asked.what {
@@ -48,14 +49,18 @@ async fn a_partial_conversation_stays_partial_when_the_run_is_taken_up_again() {
         Part::Score("D2") => Err(ModelError::new(ErrorKind::Unauthorized, "key revoked")),
         _ => plain(asked),
     });
-    debate(&broken, Options::default(), bakery(10), run()).await.unwrap_err();
+    debate(&broken, Options::default(), bakery(4), run()).await.unwrap_err();
     let mended = Scripted::new(plain);
-    let verdict = debate(&mended, Options::default(), bakery(10), run()).await.unwrap();
-    assert_eq!(verdict.partial[&LogName::I1].completed_rounds, 1);
-    // Scoring was all that was left, and those of the three that were answered stay answered.
-    let scores: Vec<Part> = mended.asked().into_iter().map(|asked| asked.what).collect();
-    assert!(scores.contains(&Part::Score("D2")), "{scores:?}");
-    assert!(scores.iter().all(|part| matches!(part, Part::Score(_))), "{scores:?}");
+    let verdict = debate(&mended, Options::default(), bakery(4), run()).await.unwrap();
+    assert!(verdict.partial.is_empty(), "{:?}", verdict.partial);
+    assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 8);
+    // The answer that failed, two rounds after it, the score of that conversation and the one that failed.
+    let asked: Vec<(Part, u32)> =
+        mended.asked().into_iter().map(|asked| (asked.what, asked.round)).collect();
+    assert_eq!(asked.len(), 1 + 4 + 2, "{asked:?}");
+    assert!(asked.contains(&(Part::Answer("D1"), 2)), "{asked:?}");
+    assert!(asked.contains(&(Part::Score("D2"), 4)), "{asked:?}");
+    assert!(!asked.contains(&(Part::Score("D3"), 4)), "{asked:?}");
 }
 
 #[tokio::test]

@@ -3,18 +3,44 @@
 import type { Watched } from "../../model/hooks";
 import { useFollowed } from "../../model/hooks";
 import { empty, reduce, type Log } from "../../model/consult";
-import { Card, Heading } from "../../parts/ui";
+import { Card, Heading, Notice } from "../../parts/ui";
 import { go, useRoute, withQuery } from "../../route";
 import { Head } from "../Head";
 import { Bars, Words, type Scored } from "./Scores";
 import { Transcript, type Logs } from "./Transcript";
+
+interface Outcome extends Scored {
+  rounds?: number;
+  partial?: Record<string, { completed_rounds: number; error: string }>;
+  flags?: { kind: string; message: string }[];
+}
+
+/** What must be known of a verdict: conversations that ended early, and how it was isolated. */
+export function ToKnow({ outcome }: { outcome: Outcome }) {
+  const partial = Object.entries(outcome.partial ?? {}).map(
+    ([log, { completed_rounds, error }]) => `PARTIAL: ${log} ended after ${completed_rounds} of ${outcome.rounds ?? "all"} rounds: ${error}`,
+  );
+  const words = [...partial, ...(outcome.flags ?? []).map((flag) => flag.message)];
+  if (words.length === 0) return null;
+  return (
+    <Notice tone="doubt" title={words.length === 1 ? "One thing to know" : `${words.length} things to know`}>
+      <ul className="list-disc pl-5">
+        {words.map((one) => (
+          <li key={one} dir="auto">
+            {one}
+          </li>
+        ))}
+      </ul>
+    </Notice>
+  );
+}
 
 export default function DebateRun(watched: Watched) {
   const { run } = watched;
   const { state, line, lost } = useFollowed(watched, empty, reduce);
   const { query } = useRoute();
   const rounds = Number(run.input.rounds) || 10;
-  const scored = run.status === "done" ? (run.result as Scored) : null;
+  const scored = run.status === "done" ? (run.result as Outcome) : null;
   const path = `/api/runs/${encodeURIComponent(run.id)}`;
   const source = {
     words: `${path}/transcripts`,
@@ -25,6 +51,7 @@ export default function DebateRun(watched: Watched) {
   return (
     <>
       <Head {...watched} line={line} lost={lost} rounds={rounds} />
+      {scored && <ToKnow outcome={scored} />}
       {scored && (
         <Card className="mb-4 grid animate-arrive gap-4 lg:grid-cols-3">
           <div>

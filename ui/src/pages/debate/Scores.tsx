@@ -10,6 +10,8 @@ export interface Card {
   risk_adjusted_return?: number;
   strategic_alignment?: number;
   provenance?: string;
+  /** Why the judge could not be asked, where the scores are neutral for it. */
+  failed?: string;
 }
 
 export interface Scored {
@@ -43,9 +45,10 @@ export function Bars({ scored }: { scored: Scored }) {
           <th scope="col" className="text-left font-normal">
             of 10 each
           </th>
-          {judges.map(([id]) => (
-            <th key={id} scope="col" className="px-1 text-right font-normal" title={scored.agents[id]}>
+          {judges.map(([id, card]) => (
+            <th key={id} scope="col" className="px-1 text-right font-normal" title={card.failed ?? scored.agents[id]}>
               {id}
+              {card.failed !== undefined && <span className="text-doubt"> neutral</span>}
             </th>
           ))}
           <th scope="col" className="w-2/5 text-right font-normal">

@@ -1,4 +1,4 @@
-//! Debates in sandboxes: each in one of its own, with no way out but to the hearing.
+//! Debates in sandboxes: each in one of its own, with no way out but to the proxy.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -16,9 +16,8 @@ use assize_types::{Cancel, Fingerprint};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::hearing::{Hearing, Minutes};
-use crate::ticker::Ticker;
-use crate::{Debates, Held, InProcess};
+use crate::proxy::{ModelProxy, ReplayedAnswers};
+use crate::{DebateOutcome, Debates, InProcess};
 
 /// The program that debates, as it is put into sandboxes.
 static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator"));
@@ -111,19 +110,21 @@ impl DebateError {
 }
 
 impl InSandboxes {
-    async fn make(&self, job: &Job, ticker: &Ticker) -> Result<(Key, Sandbox), SandboxError> {
+    async fn make(&self, job: &Job) -> Result<(Key, Sandbox), SandboxError> {
         let move_id = &job.move_document.move_id;
-        let name =
-            format!("negotiate-{}-{move_id}", ticker.as_str().to_lowercase().replace('.', "-"));
+        let ticker = job.company.ticker.as_deref();
+        let name = match ticker {
+            Some(ticker) => {
+                format!("negotiate-{}-{move_id}", ticker.to_lowercase().replace('.', "-"))
+            }
+            None => format!("negotiate-{move_id}"),
+        };
         let key = Key { run: Some(self.run.clone()), name };
-        let labels = [
-            ("ticker", ticker.as_str()),
-            ("move", move_id),
-            ("layer", "sandbox"),
-            ("project", "assize"),
-        ];
-        let labels: BTreeMap<String, String> =
-            labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let labels = [("move", move_id.as_str()), ("layer", "sandbox"), ("project", "assize")];
+        let labels: BTreeMap<String, String> = (labels.into_iter())
+            .chain(ticker.map(|ticker| ("ticker", ticker)))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         let mut spec = Spec { labels, time_to_live: Some(LONGEST), ..self.spec.clone() };
         spec.layers.push(self.layer.clone());
         let sandbox = self.manager.create_if_not_exists(&key, spec).await?;
@@ -135,7 +136,7 @@ impl InSandboxes {
         &self,
         sandbox: &Sandbox,
         job: &Job,
-        hearing: &Arc<Hearing>,
+        proxy: &Arc<ModelProxy>,
         cancel: &Cancel,
     ) -> Result<Verdict, DebateError> {
         let text =
@@ -156,11 +157,11 @@ impl InSandboxes {
             most_events: 0,
             kill_after: KILL_AFTER,
         };
-        let door = Arc::new(Door(hearing.clone()));
-        hearing.begin();
+        let door = Arc::new(Door(proxy.clone()));
+        proxy.begin();
         let finished = tokio::select! {
             finished = sandbox.work(command, work, door, cancel) => finished?,
-            () = fell_silent(hearing) => {
+            () = fell_silent(proxy) => {
                 return Err(DebateError::Died(format!("it asked nothing for {} s", SILENCE.as_secs())));
             }
         };
@@ -182,7 +183,7 @@ impl InSandboxes {
         let verdict: Verdict = serde_json::from_slice(&stdout)
             .map_err(|error| DebateError::Unreadable(error.to_string()))?;
         // A sandbox is not taken on trust: what was answered must come to the same here.
-        let minutes = Arc::new(Minutes(hearing.clone()));
+        let minutes = Arc::new(ReplayedAnswers(proxy.clone()));
         let ours = job.hold(minutes, cancel.clone()).await.map_err(|error| match error {
             NodeError::Stop(error) => DebateError::Unreadable(error.to_string()),
             NodeError::Failed(error) => DebateError::Unreadable(error.to_string()),
@@ -212,37 +213,36 @@ impl Debates for InSandboxes {
     async fn hold(
         &self,
         job: &Job,
-        ticker: &Ticker,
-        hearing: Arc<Hearing>,
+        proxy: Arc<ModelProxy>,
         cancel: &Cancel,
-    ) -> Result<Held, NodeError> {
+    ) -> Result<DebateOutcome, NodeError> {
         let mut tried = 0;
         let mut answered = 0;
         let mut remade = Vec::new();
         loop {
             // Whoever gets on may break as often as it likes.
-            let answers = hearing.begin();
+            let answers = proxy.begin();
             if answers > answered {
                 (tried, answered) = (0, answers);
             }
             tried += 1;
-            let (key, sandbox) = match self.make(job, ticker).await {
+            let (key, sandbox) = match self.make(job).await {
                 Ok(made) => made,
                 Err(error) if error.is_infrastructure() && tried < TRIES => continue,
                 Err(error) if self.may_do_without => {
                     let why =
                         format!("no sandbox could be made, so it was debated without one: {error}");
                     tracing::warn!(%error, "no sandbox could be made; debating in this process");
-                    return InProcess { why: Some(why) }.hold(job, ticker, hearing, cancel).await;
+                    return InProcess { why: Some(why) }.hold(job, proxy, cancel).await;
                 }
                 Err(error) => return Err(DebateError::from(error).into()),
             };
-            let debated = self.debate(&sandbox, job, &hearing, cancel).await;
+            let debated = self.debate(&sandbox, job, &proxy, cancel).await;
             if let Err(error) = self.manager.delete(&key).await {
                 tracing::warn!(%error, %tried, "a sandbox could not be removed; it will go with its time");
             }
             match debated {
-                Ok(verdict) => return Ok(Held { verdict, not_isolated: None, remade }),
+                Ok(verdict) => return Ok(DebateOutcome { verdict, not_isolated: None, remade }),
                 // What was answered is answered at once the next time.
                 Err(error) if error.is_infrastructure() && tried < TRIES => {
                     tracing::info!(%error, tried, "a sandbox broke; the debate goes on in another");
@@ -255,9 +255,9 @@ impl Debates for InSandboxes {
 }
 
 /// Waits until a debate has asked nothing for too long.
-async fn fell_silent(hearing: &Hearing) {
+async fn fell_silent(proxy: &ModelProxy) {
     loop {
-        let silence = hearing.silence();
+        let silence = proxy.silence();
         if silence >= SILENCE {
             return;
         }
@@ -265,8 +265,8 @@ async fn fell_silent(hearing: &Hearing) {
     }
 }
 
-/// The hearing, as a sandbox reaches it.
-struct Door(Arc<Hearing>);
+/// The proxy, as a sandbox reaches it.
+struct Door(Arc<ModelProxy>);
 
 #[async_trait]
 impl Answers for Door {

@@ -1,12 +1,12 @@
-//! Who answers for whom.
+//! Which model answers for which role.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_llm::Model;
 
-/// One model for all, and others for some roles: `synthesizer`, `financial`, `trend`, `analyst_1` and so
-/// on, `critic`, `D1` and so on.
+/// One model for all roles, and others for some: `synthesizer`, `financial`, `trend`, `analyst_1` and so on,
+/// `critic`, `D1` and so on.
 #[derive(Clone)]
 pub struct Models {
     usual: Arc<dyn Model>,
@@ -31,7 +31,8 @@ impl Models {
         self
     }
 
-    pub(crate) fn of(&self, role: &str) -> &Arc<dyn Model> {
+    /// The model that answers for a role.
+    pub fn of(&self, role: &str) -> &Arc<dyn Model> {
         self.by_role.get(role).unwrap_or(&self.usual)
     }
 }

@@ -1,0 +1,98 @@
+//! The step of a run that holds one debate.
+
+use std::sync::Arc;
+
+use assize_debate::{Job, Round, Verdict};
+use assize_graph::{Context, EffectError, Event, NodeError, State};
+use assize_llm::ModelError;
+use assize_types::Fingerprint;
+use serde_json::{Value, json};
+
+use crate::journaled::{AffectedLimit, JournaledSource};
+use crate::models::Models;
+use crate::proxy::ModelProxy;
+use crate::{DebateOutcome, Debates};
+
+/// What a debate came to.
+#[derive(Debug)]
+pub enum Negotiated {
+    /// To a verdict, partial or not.
+    Outcome(Box<DebateOutcome>),
+    /// To nothing: the critic's opening failed for good. Other debates can be held all the same.
+    Unopened(ModelError),
+}
+
+/// Holds one debate in a node of a run, and emits its events.
+///
+/// # Errors
+/// When the run is over, or the debate broke where it was held.
+pub async fn negotiate<S: State>(
+    context: &Context<S>,
+    debates: &dyn Debates,
+    models: &Models,
+    job: &Job,
+    limit: Option<AffectedLimit>,
+) -> Result<Negotiated, NodeError> {
+    let source = Arc::new(JournaledSource::new(context.clone(), models.clone(), job, limit));
+    let proxy = Arc::new(ModelProxy::new(source.clone(), job));
+    let held = debates.hold(job, proxy, context.cancel()).await;
+    if let Some(stopped) = source.stopped() {
+        return Err(stopped);
+    }
+    if let Some(error) = source.unopened() {
+        return Ok(Negotiated::Unopened(error));
+    }
+    let outcome = held?;
+    emit(context, job, &outcome).await?;
+    Ok(Negotiated::Outcome(Box::new(outcome)))
+}
+
+/// Emits how the debate ended, under a key made of the verdict: a run that is resumed with the same verdict emits
+/// nothing twice, and one that got answers where calls had failed before emits the new scores.
+async fn emit<S: State>(
+    context: &Context<S>,
+    job: &Job,
+    outcome: &DebateOutcome,
+) -> Result<(), NodeError> {
+    let DebateOutcome { verdict, not_isolated, remade } = outcome;
+    let move_id = &verdict.move_id;
+    let warning =
+        |message: String| Event::new("warning", json!({"move": move_id, "message": message}));
+    let mut events: Vec<Event> = (remade.iter())
+        .map(|why| warning(format!("its sandbox was replaced, and nothing was lost: {why}")))
+        .chain(not_isolated.clone().map(warning))
+        .collect();
+    for (log, partial) in &verdict.partial {
+        let round = Round { move_id, rounds: job.max_rounds };
+        let mut event = round.event(Some(*log), partial.completed_rounds + 1, "failed");
+        event.payload["error"] = json!(partial.error);
+        events.push(event);
+    }
+    events.push(scored(verdict));
+    let end = json!([verdict.total_score, verdict.scores_by_agent, verdict.partial]);
+    let key = format!("verdict-{}", &Fingerprint::of(end.to_string().as_bytes()).to_string()[..16]);
+    let done = async { Ok::<(), String>(()) };
+    match context.effect(&key, || Fingerprint::NONE, done, |()| events).await {
+        Ok(()) => Ok(()),
+        Err(EffectError::Stop(error)) => Err(error.into()),
+        Err(EffectError::Failed(failed)) => {
+            Err(NodeError::from(ModelError::new(assize_llm::ErrorKind::Internal, failed.error)))
+        }
+    }
+}
+
+fn scored(verdict: &Verdict) -> Event {
+    let breakdown: serde_json::Map<String, Value> =
+        verdict.scores_by_agent.iter().map(|(id, score)| (id.clone(), json!(score.card))).collect();
+    let mut payload = json!({
+        "move": verdict.move_id, "score": verdict.total_score, "breakdown": breakdown,
+    });
+    if !verdict.partial.is_empty() {
+        payload["partial"] = json!(true);
+    }
+    let neutral: Vec<&String> = verdict.unasked().collect();
+    if !neutral.is_empty() {
+        payload["neutral"] = json!(neutral);
+    }
+    Event::new("sandbox_scored", payload)
+}
