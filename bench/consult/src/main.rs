@@ -138,6 +138,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         layer,
         run: run.id.to_string(),
         may_do_without: false,
+        weaker: None,
     };
     let chamber = Chamber {
         models: Models::new(model),
@@ -154,7 +155,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         shelf: None,
     };
     let calls = chamber.calls();
-    let company = Company { ticker: "CRST".parse()?, name: None };
+    let company = Company { ticker: Some("CRST".parse()?), name: None };
     let options = RunOptions::with_journal(journal.clone());
     let state = graph(Arc::new(chamber))?.run(ConsultState::new(company), options).await?;
     journal.finish(Ending::Done { result: serde_json::Value::Null }, Vec::new()).await?;

@@ -191,7 +191,7 @@ pub async fn gateways(
             if let Some(model) = config.text("model") {
                 endpoint.model = model.to_owned();
             }
-            if provider.needs_key() && endpoint.key.is_none() {
+            if provider.needs_key() && endpoint.key.is_none() && !clerk.estimate_only {
                 let message = format!("no key for {provider}");
                 return Err(Failure::new(FailureKind::Settings, message).hint(format!(
                     "set `{}` in the environment or in `.env`; or try it without a model: \

@@ -71,6 +71,8 @@ pub struct Clerk {
     pub account: Option<Arc<Account>>,
     /// Backends and warm pools that all runs of this process share, if it is a server or a worker.
     pub backends: Option<Arc<Backends>>,
+    /// Nothing is asked, only estimated: no key is needed.
+    pub estimate_only: bool,
 }
 
 /// What the process that works on a run is.

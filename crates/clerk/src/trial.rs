@@ -89,7 +89,7 @@ pub async fn take_up(
         }
         debate::KIND => {
             let plan = debate::Plan::resumed(again, &*store).await?;
-            Box::new(debate::Trial::open(plan, clerk, store, tape).await?)
+            Box::new(debate::Trial::open(plan, clerk, store, tape, false).await?)
         }
         eval::KIND => {
             let plan = eval::Plan::resumed(again, &*store).await?;

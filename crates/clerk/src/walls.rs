@@ -21,6 +21,8 @@ use crate::failure::{Failure, FailureKind};
 pub struct Chosen {
     pub backend: Arc<dyn Backend>,
     pub why: String,
+    /// That `auto` fell back from microVMs for debates, in a sentence for users.
+    pub weaker: Option<String>,
 }
 
 /// Why the jail is taken where nothing was asked for.
@@ -49,7 +51,12 @@ pub async fn choose_for_debates(
     around: &Surroundings,
     spec: &Spec,
 ) -> Result<Chosen, Failure> {
-    choose_of((&DEBATES, AUTO_DEBATE), config, around, &[], spec).await
+    let mut chosen = choose_of((&DEBATES, AUTO_DEBATE), config, around, &[], spec).await?;
+    if wanted(config)? == Wanted::Auto {
+        let used = chosen.backend.isolation();
+        chosen.weaker = assize_negotiation::weaker_isolation(used, &chosen.why);
+    }
+    Ok(chosen)
 }
 
 async fn choose_of(
@@ -81,7 +88,7 @@ async fn choose_of(
     let backend = backend_for(languages, isolation, config, around)?;
     let how = backend.settle().await?;
     let why = how.into_iter().fold(why, |why, how| format!("{why}; {how}"));
-    Ok(Chosen { backend, why })
+    Ok(Chosen { backend, why, weaker: None })
 }
 
 /// A sandbox such as the settings ask for, who made it, and why it is of that kind.

@@ -425,6 +425,10 @@ pub(crate) enum ImageCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("memory", |arg| arg.help("Memory of the sandbox [default: 2048M, `consult.memory`]")),
+    mut_arg("timeout", |arg| arg.help("Seconds that the debate may take [default: a day]")),
+)]
 pub(crate) struct DebateArgs {
     /// The move, a text or Markdown file; `-` reads it from standard input
     #[arg(value_name = "MOVE.md", required_unless_present_any = ["resume", "fork", "graph"], conflicts_with = "resume")]
@@ -466,8 +470,15 @@ pub(crate) struct DebateArgs {
     #[arg(long, requires = "resume", help_heading = "Earlier runs")]
     pub(crate) take_over: bool,
 
+    /// Debate in this process if no sandbox of the requested kind is available
+    #[arg(long)]
+    pub(crate) allow_in_process: bool,
+
     #[command(flatten)]
     pub(crate) fork: ForkArgs,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,

@@ -219,9 +219,9 @@ async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
 fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
     let mut flags = match &cli.command {
         Command::Ask(args) => args.model.settings(),
-        Command::Debate(args) => args.model.settings(),
         Command::Run(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Consult(args) => [args.sandbox.settings(), args.model.settings()].concat(),
+        Command::Debate(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
         Command::Worker(args) => args.settings(),

@@ -42,6 +42,7 @@ pub(crate) fn clerk(config: &Config, around: &Surroundings, quiet: bool) -> Cler
         once: None,
         account: None,
         backends: None,
+        estimate_only: false,
     }
 }
 

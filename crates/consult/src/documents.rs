@@ -10,8 +10,12 @@ use crate::figures::{Grounded, Known};
 use crate::sources::Gathered;
 
 /// What stands over everything that nobody measured.
-pub const SYNTHETIC: &str =
-    "SYNTHETIC: a model made this up. No figure in it was ever measured or filed.";
+pub const SYNTHETIC: &str = "SYNTHETIC: input data is made up, not from filings or files. No figure in it was measured or filed.";
+
+/// The same without its first word, as a flag says it.
+pub(crate) fn synthetic_statement() -> &'static str {
+    SYNTHETIC.strip_prefix("SYNTHETIC: ").unwrap_or(SYNTHETIC).trim_end_matches('.')
+}
 
 /// What a model made up, with that said on every page of it.
 pub(crate) fn labelled(synthetic: bool, text: &str) -> String {

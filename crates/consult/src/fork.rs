@@ -19,7 +19,7 @@ pub struct At {
 /// Text that names no place in a debate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no place in a debate; one is like `m3/round-4`, `m3` for all of it, or `round-4` of all moves"
+    "unknown place `{0}`: expected `m3/round-4`, `m3` for the whole debate of m3, or `round-4` for every debate"
 )]
 pub struct NoPlace(String);
 

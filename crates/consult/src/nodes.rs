@@ -74,10 +74,15 @@ impl Chamber {
     /// What is known of the company, from the sources that were asked for.
     pub(crate) async fn layer_0_gather(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
         context.emit(started(0));
+        for side in Side::BOTH {
+            let (id, persona, _) = side.gatherer();
+            context.emit(agent_start(0, id, persona));
+        }
         let mut updates = Vec::new();
         let state = context.state();
         if state.company.name.is_none() {
-            let message = format!("nobody could say which company {} is", state.company.ticker);
+            let called = state.company.called();
+            let message = format!("company name for {called} not verified (no source configured)");
             updates.push(flag(FlagKind::CompanyNotVerified, None, message));
         }
         let mut gathered = (*self.gathered).clone();
@@ -103,9 +108,7 @@ impl Chamber {
             updates.push(flag(FlagKind::Source, None, note.clone()));
         }
         if gathered.synthetic {
-            let message =
-                "a model made up what is known here; none of it was ever measured or filed";
-            updates.push(flag(FlagKind::Synthetic, None, message));
+            updates.push(flag(FlagKind::Synthetic, None, documents::synthetic_statement()));
         }
         let raw = |financial: bool| {
             let text = documents::raw(&gathered, financial);
@@ -113,8 +116,12 @@ impl Chamber {
             Arc::<str>::from(if text.trim().is_empty() { nothing } else { text })
         };
         let (financial, news) = (raw(true), raw(false));
-        self.shelve("financial_data_raw.md", &financial).await?;
-        self.shelve("news_data_raw.md", &news).await?;
+        for (side, text) in [(Side::Financial, &financial), (Side::Trend, &news)] {
+            let (id, persona, document) = side.gatherer();
+            self.shelve(document, text).await?;
+            let title = format!("{persona} of {}", state.company.called());
+            context.emit(agent_complete(0, id, &[document.to_owned()], &[title]));
+        }
         context.emit(completed(
             0,
             &["financial_data_raw.md".to_owned(), "news_data_raw.md".to_owned()],
@@ -372,7 +379,7 @@ impl Chamber {
                 content: suggestion.content.clone(),
             },
             company: assize_debate::Company {
-                ticker: Some(state.company.ticker.to_string()),
+                ticker: state.company.ticker.as_ref().map(ToString::to_string),
                 name: state.company.name.clone(),
                 pack: Some(self.words(state).pack()),
             },
@@ -387,7 +394,7 @@ impl Chamber {
         let (lost, total) = (state.moves_lost, state.moves_lost + state.move_suggestions.len());
         let limit = Some(AffectedLimit { affected, lost, total });
         let negotiated = negotiate(&context, &*self.debates, &self.models, &job, limit).await?;
-        let DebateOutcome { verdict, not_isolated, .. } = match negotiated {
+        let DebateOutcome { verdict, not_isolated, weaker, .. } = match negotiated {
             Negotiated::Outcome(outcome) => *outcome,
             Negotiated::Unopened(error) => {
                 let message = format!(
@@ -402,6 +409,7 @@ impl Chamber {
         if let Some(why) = not_isolated {
             updates.push(flag(FlagKind::NoIsolation, Some(&move_id), why));
         }
+        updates.extend(weaker.map(|message| flag(FlagKind::WeakerIsolation, None, message)));
         updates.push(Update::Spent(verdict.spent));
         updates.push(Update::Debated(Arc::new(verdict)));
         Ok(updates)

@@ -19,7 +19,8 @@ use crate::state::{Company, ConsultState, Flag, FlagKind};
 /// All of it, under the names that the parts of a consultation have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    pub company_ticker: String,
+    /// Null for a private company.
+    pub company_ticker: Option<String>,
     pub company: Company,
     pub financial_data_raw: String,
     pub news_data_raw: String,
@@ -113,7 +114,7 @@ impl From<&ConsultState> for Report {
             placed.collect()
         };
         Report {
-            company_ticker: state.company.ticker.to_string(),
+            company_ticker: state.company.ticker.as_ref().map(ToString::to_string),
             company: state.company.clone(),
             financial_data_raw: state.financial_data_raw.to_string(),
             news_data_raw: state.news_data_raw.to_string(),
@@ -132,7 +133,7 @@ impl From<&ConsultState> for Report {
     }
 }
 
-/// What stands over every page of a rehearsal.
+/// What stands above text that a model would have written, in a rehearsal.
 pub const REHEARSED: &str = "> **REHEARSAL: no model was asked.**\n\n";
 
 impl Report {
@@ -158,7 +159,10 @@ impl Report {
             FlagKind::Synthetic => 1,
             FlagKind::CompanyNotVerified => 2,
             FlagKind::Assumed | FlagKind::NotDebated => 3,
-            FlagKind::UnsupportedFigure | FlagKind::Moves | FlagKind::NoIsolation => 4,
+            FlagKind::UnsupportedFigure
+            | FlagKind::Moves
+            | FlagKind::NoIsolation
+            | FlagKind::WeakerIsolation => 4,
             FlagKind::Forked => 5,
             FlagKind::Tie => 7,
             _ => 6,
@@ -225,12 +229,19 @@ impl Report {
             let name = format!("transcripts/{}.md", verdict.move_id);
             documents.insert(name, transcript(verdict));
         }
-        // Each page by itself says what must be known of all.
+        // Each page by itself says what must be known of it.
         let banners = self.banners();
+        let synthetic = format!("> **{SYNTHETIC}**\n\n");
         for (name, text) in &mut documents {
-            if name.ends_with(".md") && name != "report.md" {
-                let own = text.replacen(&format!("> **{SYNTHETIC}**\n\n"), "", 1);
-                *text = format!("{banners}{own}");
+            match name.as_str() {
+                "report.md" | "report.html" => {}
+                // Filed figures and the user's own files stay as they are; a made-up part has its label above it.
+                "financial_data_raw.md" | "news_data_raw.md" => {
+                    if self.spent.rehearsal {
+                        *text = text.replace(&synthetic, &format!("{REHEARSED}{synthetic}"));
+                    }
+                }
+                _ => *text = format!("{banners}{}", text.replacen(&synthetic, "", 1)),
             }
         }
         documents
@@ -290,10 +301,10 @@ impl Report {
     /// How many calls it took, with those that nobody had planned.
     pub(crate) fn calls(&self) -> String {
         let Spent { calls, extra, rehearsal, .. } = self.spent;
-        let whom = if rehearsal { "to nobody: it was a rehearsal" } else { "to models" };
+        let made = if rehearsal { "simulated calls" } else { "calls to models" };
         match extra {
-            0 => format!("{calls} calls {whom}"),
-            extra => format!("{calls} calls {whom}, {extra} of them to ask again or to sum up"),
+            0 => format!("{calls} {made}"),
+            extra => format!("{calls} {made}, {extra} of them to ask again or to sum up"),
         }
     }
 
@@ -424,6 +435,7 @@ pub fn short(kind: FlagKind) -> &'static str {
         FlagKind::UnsupportedFigure => "unsupported figure",
         FlagKind::UnresolvedCitation => "unresolved citation",
         FlagKind::NoIsolation => "no isolation",
+        FlagKind::WeakerIsolation => "weaker isolation",
         FlagKind::Forked => "debated anew",
         FlagKind::NotDebated => "not debated",
         FlagKind::Assumed => "assumed scores",

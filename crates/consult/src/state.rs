@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Inference;
 use crate::documents::Suggestion;
+use crate::name::CompanyName;
 use crate::rank::Ranked;
 use crate::sources::Gathered;
 use crate::ticker::Ticker;
@@ -16,17 +17,31 @@ use crate::ticker::Ticker;
 /// The company that is consulted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Company {
-    pub ticker: Ticker,
-    /// What it is called, if somebody knows.
+    /// None for a private company, which has a name instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticker: Option<Ticker>,
+    /// Its name: from the SEC's list, or as the user gave it.
     pub name: Option<String>,
 }
 
 impl Company {
-    /// As it is called, or else its ticker.
+    /// A listed company; its name is not known yet.
+    pub fn listed(ticker: Ticker) -> Company {
+        Company { ticker: Some(ticker), name: None }
+    }
+
+    /// A private company, by its name.
+    pub fn private(name: CompanyName) -> Company {
+        Company { ticker: None, name: Some(name.into()) }
+    }
+
+    /// Its name with its ticker, as far as they are known.
     pub fn called(&self) -> String {
-        match &self.name {
-            Some(name) => format!("{name} ({})", self.ticker),
-            None => self.ticker.to_string(),
+        match (&self.name, &self.ticker) {
+            (Some(name), Some(ticker)) => format!("{name} ({ticker})"),
+            (Some(name), None) => name.clone(),
+            (None, Some(ticker)) => ticker.to_string(),
+            (None, None) => "an unnamed company".to_owned(),
         }
     }
 }
@@ -48,6 +63,14 @@ impl Side {
         match self {
             Side::Financial => "F1",
             Side::Trend => "F2",
+        }
+    }
+
+    /// The layer-0 agent that gathers its data: id, name and document.
+    pub(crate) fn gatherer(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Side::Financial => ("gather_financial", "Financial data", "financial_data_raw.md"),
+            Side::Trend => ("gather_news", "News and sentiment", "news_data_raw.md"),
         }
     }
 
@@ -100,6 +123,8 @@ pub enum FlagKind {
     UnresolvedCitation,
     /// The debate was held without a sandbox.
     NoIsolation,
+    /// Debates ran behind a weaker boundary than a microVM, because none could be had.
+    WeakerIsolation,
     /// It starts from another run.
     Forked,
     /// Nobody could open the debate of a move.
@@ -194,6 +219,8 @@ impl State for ConsultState {
             Update::Suggested(suggestion) => self.move_suggestions.push(suggestion),
             Update::Debated(verdict) => self.policy_scores.push(verdict),
             Update::Ranked(ranked) => self.ranked = Some(ranked),
+            // What is said of all moves is said once.
+            Update::Flagged(flag) if self.flags.contains(&flag) => {}
             Update::Flagged(flag) => self.flags.push(flag),
             Update::Spent(spent) => self.spent = self.spent.plus(spent),
             Update::MovesLost(count) => self.moves_lost += count,

@@ -171,7 +171,8 @@ pub(crate) fn blocks(document: &MoveDocument, company: &Company) -> Vec<Block> {
     let name = match (&company.ticker, &company.name) {
         (Some(ticker), Some(name)) => format!("The company: {name} ({ticker})."),
         (Some(ticker), None) => format!("The company: {ticker}."),
-        (None, _) => "The company is the one that the move speaks of.".to_owned(),
+        (None, Some(name)) => format!("The company: {name}."),
+        (None, None) => "The company is the one that the move speaks of.".to_owned(),
     };
     let about = match &company.pack {
         Some(pack) => format!("{name}\n{}", fenced("What is known of it", pack)),
@@ -183,4 +184,23 @@ pub(crate) fn blocks(document: &MoveDocument, company: &Company) -> Vec<Block> {
         .block("company", about)
         .block("move", fenced(&what, &document.content))
         .blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn company_is_named_by_ticker_or_by_name() {
+        let document = MoveDocument { move_id: "m1".to_owned(), content: "Open it.".to_owned() };
+        let told = |ticker: Option<&str>, name: Option<&str>| {
+            let (ticker, name) = (ticker.map(str::to_owned), name.map(str::to_owned));
+            let company = Company { ticker, name, pack: None };
+            blocks(&document, &company)[1].text.to_string()
+        };
+        assert_eq!(told(Some("CRST"), None), "The company: CRST.");
+        assert_eq!(told(None, Some("Larkspur Kettles")), "The company: Larkspur Kettles.");
+        assert_eq!(told(Some("CRST"), Some("Crust Inc.")), "The company: Crust Inc. (CRST).");
+        assert!(told(None, None).contains("that the move speaks of"));
+    }
 }

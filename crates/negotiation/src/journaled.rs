@@ -123,8 +123,9 @@ impl<S: State> ModelSource for JournaledSource<S> {
             return Err(self.stop(most.into()));
         }
         if place.log.is_none() {
-            let why = ModelError::new(error.kind(), error.message().to_owned());
-            *self.unopened.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            let passed_on = ModelError::new(error.kind(), error.message().to_owned());
+            *self.unopened.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            return Err(passed_on);
         }
         Err(error)
     }

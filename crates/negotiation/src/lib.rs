@@ -7,11 +7,13 @@
 //! there and in `assize_debate` (`docs/failures.md` lists the rules). Ranking and reports are left to the callers.
 
 mod affected;
+mod boundary;
 mod journaled;
 mod models;
 mod negotiate;
 mod proxy;
 mod sandboxes;
+mod single;
 
 use std::sync::Arc;
 
@@ -22,11 +24,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 pub use affected::{AffectedMoves, MostMovesAffected};
+pub use boundary::weaker_isolation;
 pub use journaled::{AffectedLimit, JournaledSource};
 pub use models::Models;
 pub use negotiate::{Negotiated, negotiate};
 pub use proxy::{ModelProxy, ModelSource};
 pub use sandboxes::{DebateError, InSandboxes, LONGEST, install};
+pub use single::{SingleDebate, single_debate};
 
 /// A debate that came to a verdict.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,6 +38,9 @@ pub struct DebateOutcome {
     pub verdict: Verdict,
     /// Why it ran without a sandbox, if it did.
     pub not_isolated: Option<String>,
+    /// That it ran behind a weaker boundary than a microVM although none was asked for, in a sentence.
+    #[serde(default)]
+    pub weaker: Option<String>,
     /// Why sandboxes were replaced, once for each replacement.
     pub remade: Vec<String>,
 }
@@ -69,6 +76,11 @@ impl Debates for InProcess {
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError> {
         let verdict = job.hold(proxy, cancel.clone()).await?;
-        Ok(DebateOutcome { verdict, not_isolated: self.why.clone(), remade: Vec::new() })
+        Ok(DebateOutcome {
+            verdict,
+            not_isolated: self.why.clone(),
+            weaker: None,
+            remade: Vec::new(),
+        })
     }
 }

@@ -33,6 +33,7 @@ pub async fn negotiate<S: State>(
     job: &Job,
     limit: Option<AffectedLimit>,
 ) -> Result<Negotiated, NodeError> {
+    let is_single = limit.is_none();
     let source = Arc::new(JournaledSource::new(context.clone(), models.clone(), job, limit));
     let proxy = Arc::new(ModelProxy::new(source.clone(), job));
     let held = debates.hold(job, proxy, context.cancel()).await;
@@ -43,6 +44,10 @@ pub async fn negotiate<S: State>(
         return Ok(Negotiated::Unopened(error));
     }
     let outcome = held?;
+    // In a run of many moves the limit decides; a debate on its own is all there is.
+    if is_single && let Some(none) = outcome.verdict.is_no_verdict() {
+        return Err(none.into());
+    }
     emit(context, job, &outcome).await?;
     Ok(Negotiated::Outcome(Box::new(outcome)))
 }
@@ -54,7 +59,7 @@ async fn emit<S: State>(
     job: &Job,
     outcome: &DebateOutcome,
 ) -> Result<(), NodeError> {
-    let DebateOutcome { verdict, not_isolated, remade } = outcome;
+    let DebateOutcome { verdict, not_isolated, remade, .. } = outcome;
     let move_id = &verdict.move_id;
     let warning =
         |message: String| Event::new("warning", json!({"move": move_id, "message": message}));

@@ -77,6 +77,8 @@ pub struct InSandboxes {
     pub run: String,
     /// Whether a debate may be held in this process where no sandbox can be made.
     pub may_do_without: bool,
+    /// That these sandboxes are a weaker boundary than was meant; see [`crate::weaker_isolation`].
+    pub weaker: Option<String>,
 }
 
 impl std::fmt::Debug for InSandboxes {
@@ -242,7 +244,10 @@ impl Debates for InSandboxes {
                 tracing::warn!(%error, %tried, "a sandbox could not be removed; it will go with its time");
             }
             match debated {
-                Ok(verdict) => return Ok(DebateOutcome { verdict, not_isolated: None, remade }),
+                Ok(verdict) => {
+                    let weaker = self.weaker.clone();
+                    return Ok(DebateOutcome { verdict, not_isolated: None, weaker, remade });
+                }
                 // What was answered is answered at once the next time.
                 Err(error) if error.is_infrastructure() && tried < TRIES => {
                     tracing::info!(%error, tried, "a sandbox broke; the debate goes on in another");

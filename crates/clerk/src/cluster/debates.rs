@@ -393,6 +393,7 @@ async fn debate(
         spec,
         run: format!("{}-{}-{attempt}", work.run, work.life),
         may_do_without: false,
+        weaker: ground.weaker.clone(),
     };
     let proxy = Arc::new(ModelProxy::new(away.clone(), &job));
     let held = debates.hold(&job, proxy, cancel).await;

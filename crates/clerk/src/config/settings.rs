@@ -375,7 +375,7 @@ pub fn all() -> Vec<Setting> {
         Setting::new("consult.memory", size(16 << 20, 1 << 40), "memory of the sandbox of a debate")
             .default("2048M")
             .tighten(),
-        Setting::new("consult.region", Kind::Text, "where those sandboxes should be"),
+        Setting::new("consult.region", Kind::Text, "region of the workers that run debates (needs a cluster)"),
         Setting::new(
             "consult.ask_above",
             decimal(0.0, 1e9),

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use assize_gateway::Gateway;
 use assize_negotiation::{Debates, InProcess, InSandboxes, install};
-use assize_sandbox::{Layer, Manager, Spec};
+use assize_sandbox::{Layer, Limits, Manager, Spec};
 use assize_store::Run;
 
-use super::plan::Input;
 use crate::Clerk;
 use crate::cluster::Member;
 use crate::cluster::debates::{InCluster, Walls};
@@ -47,7 +46,7 @@ fn sandboxes() -> usize {
 }
 
 /// Where debates can be held here.
-pub(super) enum Ground {
+pub(crate) enum Ground {
     Sandboxes {
         prepared: Prepared,
         may_do_without: bool,
@@ -61,9 +60,9 @@ pub(super) enum Ground {
 }
 
 impl Ground {
-    pub(super) async fn find(
+    pub(crate) async fn find(
         clerk: &Clerk,
-        input: &Input,
+        spec: &Spec,
         allow_in_process: bool,
     ) -> Result<Ground, Failure> {
         let Clerk { config, around, listener, .. } = clerk;
@@ -72,7 +71,7 @@ impl Ground {
         }
         let named = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
         let may_do_without = !named || allow_in_process;
-        let chosen = match walls::choose_for_debates(config, around, &spec_of(input)).await {
+        let chosen = match walls::choose_for_debates(config, around, spec).await {
             Ok(chosen) => chosen,
             Err(failure) if may_do_without => return Ok(Ground::without(&failure, &**listener)),
             Err(failure) => {
@@ -96,10 +95,10 @@ impl Ground {
     }
 
     /// Where the debates of a run are held, and why there.
-    pub(super) fn of_run(self, input: &Input, run: &Run, life: u64) -> Held {
+    pub(crate) fn of_run(self, spec: Spec, run: &Run, life: u64) -> Held {
         match self {
             Ground::Cluster(member) => {
-                let debates = InCluster::new(member, run, spec_of(input));
+                let debates = InCluster::new(member, run, spec);
                 let walls = Some(debates.walls.clone());
                 let why = "sandboxes of the cluster".to_owned();
                 Held { debates: Arc::new(debates), why, manager: None, walls }
@@ -110,14 +109,14 @@ impl Ground {
                 manager: None,
                 walls: None,
             },
-            Ground::Sandboxes { prepared: Prepared { manager, layer, why }, may_do_without } => {
-                let spec = spec_of(input);
+            Ground::Sandboxes { prepared, may_do_without } => {
+                let Prepared { manager, layer, why, weaker } = prepared;
                 let run = match life {
                     0 | 1 => run.id.to_string(),
                     life => format!("{}-{life}", run.id),
                 };
                 let own = Some(manager.clone());
-                let debates = InSandboxes { manager, spec, layer, run, may_do_without };
+                let debates = InSandboxes { manager, spec, layer, run, may_do_without, weaker };
                 Held { debates: Arc::new(debates), why, manager: own, walls: None }
             }
         }
@@ -130,6 +129,8 @@ pub(crate) struct Prepared {
     pub(crate) layer: Layer,
     /// Which walls, and why those.
     pub(crate) why: String,
+    /// That it is a weaker boundary than was meant, in a sentence.
+    pub(crate) weaker: Option<String>,
 }
 
 impl Prepared {
@@ -145,27 +146,28 @@ impl Prepared {
             let message = format!("cannot use `{}`: {error}", folder.display());
             Failure::new(FailureKind::Environment, message)
         })?;
-        Ok(Prepared { manager, layer, why })
+        Ok(Prepared { manager, layer, why, weaker: chosen.weaker })
     }
 }
 
-/// The sandboxes that debates are held in.
-fn spec_of(input: &Input) -> Spec {
-    Spec {
-        image: input.image.clone(),
-        limits: input.limits.clone(),
-        region: input.region.clone(),
-        ..Spec::default()
+/// Limits of the sandboxes of debates, by the settings.
+pub(crate) fn limits(config: &Config) -> Result<Limits, Failure> {
+    walls::spec(None, config)?;
+    let mut limits = walls::limits_of_debates(config);
+    // Most of a debate is waiting for a model, which has limits of its own.
+    if config.asked("sandbox.timeout_seconds").is_none() {
+        limits.wall = assize_negotiation::LONGEST;
     }
+    Ok(limits)
 }
 
 /// Where the debates of one run are held.
-pub(super) struct Held {
-    pub(super) debates: Arc<dyn Debates>,
+pub(crate) struct Held {
+    pub(crate) debates: Arc<dyn Debates>,
     /// Why there.
-    pub(super) why: String,
+    pub(crate) why: String,
     /// Who makes their sandboxes, to be closed in the end.
-    pub(super) manager: Option<Arc<Manager>>,
+    pub(crate) manager: Option<Arc<Manager>>,
     /// Behind which walls they were held, where that is known afterwards.
-    pub(super) walls: Option<Arc<Walls>>,
+    pub(crate) walls: Option<Arc<Walls>>,
 }

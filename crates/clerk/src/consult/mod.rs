@@ -48,7 +48,10 @@ pub enum SourceName {
 /// What can be asked for.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    pub ticker: String,
+    /// A listed company; this or `name`.
+    pub ticker: Option<String>,
+    /// A private company.
+    pub name: Option<String>,
     /// Made up, if none is named and there are no files.
     pub sources: Vec<SourceName>,
     /// What was read in the user's own files.
@@ -103,6 +106,7 @@ impl Ready {
         }
         let mut input = plan.input(tape, &clerk.config, &gateway)?;
         refuse_too_much(&plan, &input)?;
+        refuse_region(clerk, &input)?;
         let asked = parallel_moves.or(input.parallel_moves);
         input.parallel_moves = asked;
         let at_once = ground::at_once(asked, clerk, &gateway);
@@ -147,9 +151,9 @@ impl Ready {
                 (run, cluster::HELD.to_owned(), Seat::Elsewhere(elsewhere))
             }
             None => {
-                let ground = Ground::find(clerk, &input, allow_in_process).await?;
+                let ground = Ground::find(clerk, &input.spec(), allow_in_process).await?;
                 let (run, journal) = kept::begin(clerk, begin).await?;
-                let held = ground.of_run(&input, &run, journal.life());
+                let held = ground.of_run(input.spec(), &run, journal.life());
                 let (why, manager, walls) = (held.why, held.manager, held.walls);
                 chamber.debates = held.debates;
                 let banner = if gateway.is_rehearsal() { assize_consult::REHEARSED } else { "" };
@@ -179,7 +183,9 @@ struct WithTheRun {
 #[async_trait]
 impl Shelf for WithTheRun {
     async fn put(&self, name: &str, text: &str) -> Result<(), NotKept> {
-        let bytes = format!("{}{text}", self.banner).into_bytes();
+        // What was filed, or is the user's own, is no text of a model.
+        let banner = if name.ends_with("_data_raw.md") { "" } else { self.banner };
+        let bytes = format!("{banner}{text}").into_bytes();
         let kept = format!("{DOCUMENTS}{name}");
         let kept = self.store.put_artifact(&self.run, &kept, bytes).await;
         kept.map(drop).map_err(|error| NotKept { name: name.to_owned(), why: error.to_string() })
@@ -284,6 +290,14 @@ impl Trial {
         let kept = ended::done(journal, result).await;
         Held { came_to: report, kept }
     }
+}
+
+/// Refuses a region where there is no cluster: this machine is the only place there is.
+fn refuse_region(clerk: &Clerk, input: &Input) -> Result<(), Failure> {
+    let (Some(region), None) = (&input.region, &clerk.member) else { return Ok(()) };
+    let message = format!("`consult.region` is `{region}`, which needs a cluster");
+    let hint = "name its servers with `--cluster nats://a,b,c`, or remove the setting";
+    Err(Failure::new(FailureKind::Settings, message).hint(hint))
 }
 
 /// Refuses what would not fit the model that has to read all of it.

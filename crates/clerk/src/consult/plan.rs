@@ -6,11 +6,11 @@ use std::sync::Arc;
 use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::{Edgar, EdgarError, day_of};
 use assize_consult::sources::files::FilesError;
-use assize_consult::{BadPersonas, Company, NoTicker, Personas, Ticker, Turning};
+use assize_consult::{BadPersonas, Company, InvalidName, NoTicker, Personas, Turning};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
 use assize_llm::Request;
-use assize_sandbox::Limits;
+use assize_sandbox::{Limits, Spec};
 use assize_store::{NewRun, Run, RunId, Store};
 use assize_types::text::harmless;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,18 @@ pub struct Input {
     pub answered_before_by: Option<String>,
 }
 
+impl Input {
+    /// The sandboxes that its debates run in.
+    pub(super) fn spec(&self) -> Spec {
+        Spec {
+            image: self.image.clone(),
+            limits: self.limits.clone(),
+            region: self.region.clone(),
+            ..Spec::default()
+        }
+    }
+}
+
 /// A consultation that is about to begin, or to go on.
 #[derive(Debug)]
 pub struct Plan {
@@ -96,6 +108,28 @@ pub struct Plan {
 impl From<NoTicker> for Failure {
     fn from(error: NoTicker) -> Failure {
         Failure::from_error(FailureKind::Usage, &error)
+    }
+}
+
+impl From<InvalidName> for Failure {
+    fn from(error: InvalidName) -> Failure {
+        Failure::from_error(FailureKind::Usage, &error)
+    }
+}
+
+/// The company that is asked about: by its ticker, or a private one by its name.
+fn company(ask: &Ask) -> Result<Company, Failure> {
+    let usage = |message: &str| Failure::new(FailureKind::Usage, message);
+    match (&ask.ticker, &ask.name) {
+        (Some(ticker), None) => Ok(Company::listed(ticker.parse()?)),
+        (None, Some(_)) if ask.sources.contains(&SourceName::Edgar) => Err(usage(
+            "a private company files nothing with the SEC, so the source `edgar` has nothing on it",
+        )
+        .hint("give a ticker, or use your own files: `--data FOLDER`")),
+        (None, Some(name)) => Ok(Company::private(name.parse()?)),
+        (Some(_), Some(_)) => Err(usage("a ticker and a name are given").hint("give one of them")),
+        (None, None) => Err(usage("no company is named")
+            .hint("give a ticker, or the name of a private company with `--name`")),
     }
 }
 
@@ -125,6 +159,9 @@ impl From<EdgarError> for Failure {
         };
         let failure = Failure::from_error(kind, &error);
         match error {
+            EdgarError::Unknown { .. } => failure.hint(
+                "check the ticker; a private company goes by its name: `assize consult --name \"NAME\"`",
+            ),
             EdgarError::NoContact { .. } => failure.hint(
                 "set `edgar.contact` to your name and address, such as \"Your Name you@example.org\", or put \
                  the SEC's files into the folder (`edgar.folder`): company_tickers.json, \
@@ -141,7 +178,7 @@ impl From<EdgarError> for Failure {
 impl Plan {
     /// A new consultation. Nobody is asked but the sources.
     pub async fn fresh(ask: Ask, clerk: &Clerk) -> Result<Plan, Failure> {
-        let ticker: Ticker = ask.ticker.parse()?;
+        let company = company(&ask)?;
         let personas = match &ask.personas {
             Some(file) => Personas::read(&text::checked("the file of personas", LONGEST, file)?)?,
             None => Personas::default(),
@@ -152,8 +189,12 @@ impl Plan {
         }
         let edgar = edgar(&clerk.config, &clerk.around);
         let mut gathered = Gathered::default();
-        let known = match edgar.resolve(&ticker).await {
-            Ok(company) => Some(company),
+        let known = match &company.ticker {
+            Some(ticker) => edgar.resolve(ticker).await.map(Some),
+            None => Ok(None),
+        };
+        let known = match known {
+            Ok(known) => known,
             Err(error @ EdgarError::Unknown { .. }) => return Err(error.into()),
             Err(error) if wants(SourceName::Edgar) => return Err(error.into()),
             // Nobody was to be asked, so it does without.
@@ -175,7 +216,8 @@ impl Plan {
             gathered = gathered.and(files);
         }
         let synthetic = ask.sources.contains(&SourceName::Synthetic);
-        let company = Company { ticker, name: known.map(|company| company.name) };
+        let name = company.name.or(known.map(|company| company.name));
+        let company = Company { ticker: company.ticker, name };
         let gathered = Arc::new(gathered);
         let Ask { rounds, moves, blind_scores, image, models, .. } = ask;
         let shape = Shape { rounds, moves, blind_scores, image };
@@ -302,12 +344,7 @@ impl Plan {
             return self.changed(parent, before, tape, gateway);
         }
         let longest = config.whole("max_output_tokens");
-        walls::spec(None, config)?;
-        let mut limits = walls::limits_of_debates(config);
-        // Most of a debate is waiting for a model, which has limits of its own.
-        if config.asked("sandbox.timeout_seconds").is_none() {
-            limits.wall = assize_negotiation::LONGEST;
-        }
+        let limits = super::ground::limits(config)?;
         Ok(Input {
             company: self.company.clone(),
             synthetic: self.synthetic,

@@ -6,6 +6,7 @@ use assize_debate::{Change, Personas, Place, ROUNDS};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
 use assize_llm::Request;
+use assize_sandbox::{Limits, Spec};
 use assize_store::{NewRun, Run, Store};
 use assize_types::text::{harmless, is_invisible, shorten};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use serde_json::json;
 use super::KIND;
 use crate::choose::Tape;
 use crate::config::Config;
+use crate::consult::ground;
 use crate::failure::{Failure, FailureKind};
 use crate::{ForkOf, GoOn, Listener, fork, kept, text};
 
@@ -35,6 +37,14 @@ pub struct Input {
     pub temperature: f64,
     pub max_output_tokens: u32,
     pub context_window: Option<u64>,
+    /// Of the sandbox that it runs in.
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The isolation that was asked for; it holds when the run is resumed, unless another is asked for then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
     pub provider: String,
     pub model: String,
     /// The round from which a fork asks anew.
@@ -46,6 +56,13 @@ pub struct Input {
     pub answered_before_by: Option<String>,
 }
 
+impl Input {
+    /// The sandbox that it runs in.
+    pub(super) fn spec(&self) -> Spec {
+        Spec { image: self.image.clone(), limits: self.limits.clone(), ..Spec::default() }
+    }
+}
+
 /// What can be asked for. Of a fork, what is not said is as it was.
 #[derive(Debug, Clone, Default)]
 pub struct Ask {
@@ -53,6 +70,8 @@ pub struct Ask {
     pub document: Option<String>,
     pub ticker: Option<String>,
     pub rounds: Option<u32>,
+    /// The image of its sandbox.
+    pub image: Option<String>,
 }
 
 /// A debate that is about to begin, or to go on.
@@ -60,6 +79,7 @@ pub struct Ask {
 pub struct Plan {
     pub content: String,
     ticker: Option<String>,
+    image: Option<String>,
     rounds: u32,
     at: Option<u32>,
     /// What some are told to be from there on.
@@ -96,6 +116,7 @@ impl Plan {
         Ok(Plan {
             content: content.ok_or_else(|| usage("there is no move to debate"))?,
             ticker: ask.ticker.clone(),
+            image: ask.image.clone(),
             rounds: ask.rounds.unwrap_or(ROUNDS),
             at: None,
             told: BTreeMap::new(),
@@ -117,6 +138,7 @@ impl Plan {
         Ok(Plan {
             content: kept_document(store, &old).await?,
             ticker: before.ticker.clone(),
+            image: before.image.clone(),
             rounds: before.rounds,
             at: before.at,
             told: BTreeMap::new(),
@@ -148,6 +170,7 @@ impl Plan {
         Ok(Plan {
             content,
             ticker: ask.ticker.clone().or(before.ticker.clone()),
+            image: ask.image.clone().or(before.image.clone()),
             rounds,
             at,
             told: from.told.clone(),
@@ -206,6 +229,12 @@ impl Plan {
                 _ => longest,
             },
             context_window: gateway.facts().map(|facts| facts.context_window),
+            limits: ground::limits(config)?,
+            image: self.image.clone(),
+            isolation: match (config.asked("sandbox.isolation"), before) {
+                (Some(asked), _) => Some(asked.to_owned()),
+                (None, before) => before.and_then(|before| before.isolation.clone()),
+            },
             provider: provider.to_owned(),
             model: model.to_owned(),
             at: self.at,

@@ -13,8 +13,12 @@ use super::{Again, ForkArgs, ModelArgs, SandboxArgs, whole};
 )]
 pub(crate) struct ConsultArgs {
     /// The company, by the ticker under which its shares are traded, such as NVDA
-    #[arg(required_unless_present_any = ["resume", "fork", "graph", "export_personas"], conflicts_with_all = ["resume", "fork"])]
+    #[arg(required_unless_present_any = ["name", "resume", "fork", "graph", "export_personas"], conflicts_with_all = ["resume", "fork"])]
     pub(crate) ticker: Option<String>,
+
+    /// Name of a private company, instead of a ticker
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["ticker", "resume", "fork"])]
+    pub(crate) name: Option<String>,
 
     /// What is known of it: filings with the SEC, your own files, or something made up; can be repeated.
     /// Made up by default, unless there is `--data`

@@ -46,6 +46,7 @@ pub(crate) async fn run(
         show::check_empty(folder)?;
     }
     let mut clerk = clerk(config, around, args.quiet);
+    clerk.estimate_only = args.estimate;
     let models = args.model.by_role();
     let again = args.again.go_on();
     // What cannot be consulted on leaves no store behind.
@@ -90,7 +91,8 @@ fn ask(args: &ConsultArgs) -> Result<Ask, Failure> {
         args::SourceName::Synthetic => SourceName::Synthetic,
     };
     Ok(Ask {
-        ticker: args.ticker.clone().unwrap_or_default(),
+        ticker: args.ticker.clone(),
+        name: args.name.clone(),
         sources: args.sources.iter().map(source).collect(),
         files: args.data.as_deref().map(files::gather).transpose()?,
         personas: personas.map(read).transpose()?,

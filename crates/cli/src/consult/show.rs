@@ -77,7 +77,7 @@ fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
         suggestion.map(|one| line("", &one.proposed.thesis)).into_iter().collect();
     let scores = verdict.into_iter().flat_map(|verdict| &verdict.scores_by_agent);
     if let Some((id, score)) = scores.clone().max_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("for it, {id}: "), &score.card.reasoning));
+        lines.push(line(&format!("reason, {id}: "), &score.card.reasoning));
     }
     let doubts = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
     if let Some((id, score)) = doubts.min_by_key(|(_, score)| score.card.total()) {

@@ -7,9 +7,10 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use assize_clerk::Broke;
-use assize_clerk::debate::{Ask, Plan, Trial, estimate};
+use assize_clerk::debate::{Ask, DebateReport, Plan, Trial, estimate};
 use assize_clerk::ended::Held;
-use assize_debate::{Options, Personas, Verdict, graph};
+use assize_consult::short;
+use assize_debate::{Options, Personas, graph};
 use assize_gateway::{Gateway, Rehearsal};
 use assize_types::{Cancel, Money};
 use serde_json::json;
@@ -40,11 +41,13 @@ pub(crate) async fn run(
         return show_graph();
     }
     let mut clerk = clerk(config, around, args.quiet);
+    clerk.estimate_only = args.estimate;
     let tape = args.model.tape();
     let ask = Ask {
         document: document(&args, &cancel).await?,
         ticker: args.ticker.clone(),
         rounds: args.rounds,
+        image: args.sandbox.image.clone(),
     };
     let again = args.go_on();
     // What cannot be debated leaves no store behind.
@@ -65,7 +68,7 @@ pub(crate) async fn run(
         (None, _, Some(fork)) => Plan::forked(&fork, &ask, &*store).await?,
         (None, again, None) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,
     };
-    let mut trial = Trial::open(plan, &clerk, store, &tape).await?;
+    let mut trial = Trial::open(plan, &clerk, store, &tape, args.allow_in_process).await?;
     let held = follow(&mut trial, args.quiet, cancel).await;
     let sitting = Sitting { args: &args, trial };
     match held {
@@ -114,7 +117,11 @@ fn show_graph() -> Result<(), Failure> {
 }
 
 /// Runs it to its end, and shows how far it is.
-async fn follow(trial: &mut Trial, quiet: bool, cancel: Cancel) -> Result<Held<Verdict>, Broke> {
+async fn follow(
+    trial: &mut Trial,
+    quiet: bool,
+    cancel: Cancel,
+) -> Result<Held<DebateReport>, Broke> {
     let (run, gateway) = (&trial.run, &trial.gateway);
     let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
     let manner = Manner::begin(quiet, &heading);
@@ -137,7 +144,7 @@ struct Sitting<'a> {
 }
 
 impl Sitting<'_> {
-    fn finish(&self, held: Held<Verdict>) -> Result<(), Failure> {
+    fn finish(&self, held: Held<DebateReport>) -> Result<(), Failure> {
         // It is paid for: it is shown even if it could not be kept.
         self.show(&held.came_to)?;
         held.kept.map_err(|error| {
@@ -155,11 +162,12 @@ impl Sitting<'_> {
         tell_broke(broke, &self.trial.gateway, self.args.quiet)
     }
 
-    fn show(&self, verdict: &Verdict) -> Result<(), Failure> {
+    fn show(&self, report: &DebateReport) -> Result<(), Failure> {
+        let verdict = &report.verdict;
         let totals = self.trial.gateway.ledger().totals();
         let (run, args) = (&self.trial.run, self.args);
         if args.json {
-            let mut shown = json!(verdict);
+            let mut shown = json!(report);
             shown["run"] = json!(run.id);
             shown["title"] = json!(run.title);
             shown["cost_usd"] = dollars(verdict.spent.cost);
@@ -176,6 +184,12 @@ impl Sitting<'_> {
                 &verdict.agents,
             ))?;
         }
+        for flag in &report.flags {
+            note(&paint(
+                WARN,
+                terminal::harmless(&format!("{}: {}", short(flag.kind), flag.message)),
+            ));
+        }
         if args.quiet {
             return Ok(());
         }
@@ -190,6 +204,7 @@ impl Sitting<'_> {
             0 => String::new(),
             count => format!("; {count} calls were paid for before"),
         };
+        note(&paint(DIM, format!("debated in: {}", terminal::harmless(&report.isolation))));
         note(&paint(DIM, format!("{} calls · {}{saved}", totals.calls, account(&totals))));
         if !args.transcripts {
             let id = &run.id;

@@ -13,7 +13,7 @@ use crate::exec::{home, makers, until};
 use crate::run::with_provider;
 use crate::{Home, Ran};
 
-fn told(home: &Home, args: &[&str]) -> Value {
+pub(crate) fn told(home: &Home, args: &[&str]) -> Value {
     let Ran { code, out, err } = home.run(args);
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()
@@ -93,6 +93,40 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
 }
 
 #[test]
+fn layer_0_agents_emit_their_start_and_their_documents() {
+    let home = home();
+    let whole = told(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet"]);
+    let updates = whole["status_updates"].as_array().unwrap();
+    for (id, persona, document) in [
+        ("gather_financial", "Financial data", "financial_data_raw.md"),
+        ("gather_news", "News and sentiment", "news_data_raw.md"),
+    ] {
+        let start = json!({"event": "agent_start", "layer": 0, "agent_id": id, "persona": persona});
+        let complete = json!({
+            "event": "agent_complete", "layer": 0, "agent_id": id, "output": [document],
+            "titles": [format!("{persona} of CRST")],
+        });
+        let at = |event: &Value| updates.iter().position(|update| update == event);
+        let (start, complete) = (at(&start).unwrap(), at(&complete).unwrap());
+        let end = json!({"event": "layer_complete", "layer": 0, "status": "done",
+            "artifacts": ["financial_data_raw.md", "news_data_raw.md"]});
+        assert!(0 < start && start < complete && complete < at(&end).unwrap(), "{updates:?}");
+    }
+}
+
+#[test]
+fn region_on_a_single_machine_is_an_error_that_names_the_cluster() {
+    let home = home().set("ASSIZE_CONSULT_REGION", "eu-north");
+    let Ran { code, err, .. } = home.run(&["consult", "CRST", "--rounds", "1"]);
+    insta::assert_snapshot!(format!("{code}\n{err}"), @r"
+    3
+    error: `consult.region` is `eu-north`, which needs a cluster
+
+    hint: name its servers with `--cluster nats://a,b,c`, or remove the setting
+    ");
+}
+
+#[test]
 fn a_killed_consultation_goes_on_and_tells_nothing_twice() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
     let mut child = home.command(&["consult", "CRST", "--rounds", "3"]).spawn().unwrap();
@@ -164,7 +198,7 @@ fn a_fork_debates_on_from_a_round_with_another_critic() {
     assert!(flags.contains("m3 was debated anew from round 2 on"), "{flags}");
     let shown = home.run(&["runs", "show", forked["run"].as_str().unwrap()]).out;
     assert!(shown.lines().any(|line| line.starts_with("fork of") && line.ends_with(id)), "{shown}");
-    assert!(shown.contains("[debated anew"), "{shown}");
+    assert!(shown.contains("debated anew]"), "{shown}");
 
     let told = |args: &[&str]| {
         let Ran { code, err, .. } = home.run(&[&["runs", "fork", id], args].concat());
@@ -211,6 +245,108 @@ fn what_is_known_comes_from_files_and_those_who_take_part_from_a_file() {
     let Ran { code, err, .. } = home.run(&args);
     assert_eq!(code, 2);
     assert!(err.contains("missing field") && err.contains("--export-personas"), "{err}");
+}
+
+/// The rehearsal's label stands above what a model would have written, and not above the user's own file.
+#[test]
+fn rehearsal_label_is_not_above_the_users_own_data() {
+    let home = home();
+    home.write("data/income.csv", "year,revenue\n2022,5\n");
+    let args = ["consult", "CRST", "--data", "data", "--moves", "1", "--rounds", "1"];
+    let Ran { code, out, err } = home.run(&[&args[..], &["--out", "report"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let read = |name: &str| fs::read_to_string(home.work().join("report").join(name)).unwrap();
+    let data = read("financial_data_raw.md");
+    assert!(data.contains("2022,5") && !data.contains("REHEARSAL"), "{data}");
+    for name in ["F1.md", "F2.md", "moves/m1.md", "transcripts/m1.md", "report.md"] {
+        assert_eq!(read(name).matches("REHEARSAL: no model was asked").count(), 1, "{name}");
+    }
+    // While it runs, the documents say the same.
+    let id = told(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let exported = told(&home, &["runs", "export", &id]);
+    let kept = |name: &str| exported["artifacts"][format!("documents/{name}")]["text"].to_string();
+    assert!(!kept("financial_data_raw.md").contains("REHEARSAL"));
+    assert!(kept("F1.md").contains("REHEARSAL"));
+    // Nothing is made up here, and no surface says so.
+    let json = read("report.json");
+    assert!(!out.contains("synthetic") && !json.contains("SYNTHETIC"), "{out}");
+}
+
+/// Report, page, documents and command line make one statement about made-up data.
+#[test]
+fn made_up_data_is_described_in_the_same_words_everywhere() {
+    let home = home();
+    let args = ["consult", "CRST", "--moves", "1", "--rounds", "1", "--out", "report"];
+    let Ran { code, out, err } = home.run(&args);
+    assert_eq!(code, 0, "{err}");
+    let words = "input data is made up, not from filings or files";
+    assert!(out.contains(&format!("synthetic: {words}")), "{out}");
+    for name in ["report.md", "report.html", "report.json", "news_data_raw.md", "F1.md"] {
+        let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
+        assert!(page.contains(words), "{name}");
+        assert!(!page.contains("a model made"), "{name}: no model was asked");
+    }
+    assert!(out.contains("      reason, D") && !out.contains("for it, "), "{out}");
+}
+
+#[test]
+fn private_company_goes_by_its_name() {
+    let home = home();
+    home.write("data/notes.md", "# Notes\nWe sell kettles.");
+    let args = ["consult", "--name", " Larkspur <b>Kettles</b> ", "--data", "data", "--moves", "1"];
+    let Ran { code, out, err } =
+        home.run(&[&args[..], &["--rounds", "1", "--out", "report"]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("Recommended to Larkspur <b>Kettles</b>\n"), "{out}");
+    assert!(!out.contains("not verified"), "{out}");
+    let read = |name: &str| fs::read_to_string(home.work().join("report").join(name)).unwrap();
+    assert!(read("report.md").starts_with("# Larkspur \\<b>Kettles\\</b>: recommendations\n"));
+    assert!(read("report.html").contains("<title>Larkspur &lt;b&gt;Kettles&lt;/b&gt;: rec"));
+    let whole: Value = serde_json::from_str(&read("report.json")).unwrap();
+    assert_eq!(whole["company_ticker"], Value::Null);
+    assert_eq!(whole["company"]["name"], "Larkspur <b>Kettles</b>");
+    let listed = told(&home, &["runs", "list", "--json"]);
+    assert_eq!(listed[0]["title"], "Larkspur <b>Kettles</b>");
+    // Resumed or forked, it is the same company.
+    let id = listed[0]["id"].as_str().unwrap();
+    let forked = told(&home, &["runs", "fork", id, "--at", "m1", "--json", "--quiet"]);
+    assert_eq!(forked["company"]["name"], "Larkspur <b>Kettles</b>");
+    let told = |args: &[&str]| {
+        let Ran { code, err, .. } = home.run(&[&["consult"], args].concat());
+        format!("{code} {}", err.trim_end())
+    };
+    let told = [
+        told(&["--name", "A\u{1b}[2J"]),
+        told(&["--name", &"x".repeat(81)]),
+        told(&["--name", " "]),
+        told(&["--name", "Larkspur", "--source", "edgar"]),
+    ];
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    2 error: invalid company name `A[2J`: it has control characters or invisible characters in it
+    2 error: invalid company name `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: it is longer than 80 characters
+    2 error: invalid company name ``: it has no letter or digit
+    2 error: a private company files nothing with the SEC, so the source `edgar` has nothing on it
+
+    hint: give a ticker, or use your own files: `--data FOLDER`
+    "#);
+    let both = home.run(&["consult", "CRST", "--name", "Larkspur"]);
+    assert_eq!((both.code, both.err.contains("cannot be used with")), (2, true), "{}", both.err);
+}
+
+#[test]
+fn estimate_needs_no_key() {
+    let home = home();
+    home.write("MOVE.md", crate::debate::MOVE);
+    for command in [["consult", "CRST"], ["debate", "MOVE.md"]] {
+        let args = [&command[..], &["--provider", "anthropic", "--estimate"]].concat();
+        let Ran { code, out, err } = home.run(&args);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains(" calls, about ") && out.contains('$'), "{out}");
+        // Without `--estimate` the key is asked for.
+        let without = [&command[..], &["--provider", "anthropic"]].concat();
+        let Ran { code, err, .. } = home.run(&without);
+        assert_eq!((code, err.contains("no key for anthropic")), (3, true), "{err}");
+    }
 }
 
 #[test]
@@ -290,7 +426,7 @@ assize runs show \"$id\" --events | grep -o 'pipeline_failed.*budget\\|pipeline_
 }
 
 /// What a provider would say, as the last words of a request tell.
-fn said(request: &Captured) -> Reply {
+pub(crate) fn said(request: &Captured) -> Reply {
     let text = request.body.to_string();
     let last = text.rfind("Now: ").map_or(text.as_str(), |at| &text[at..]);
     let answer = if last.contains("propose exactly") {
@@ -313,7 +449,7 @@ fn said(request: &Captured) -> Reply {
 }
 
 /// One analyst alone.
-fn few_people(home: &Home) {
+pub(crate) fn few_people(home: &Home) {
     let personas = home.run(&["consult", "--export-personas"]).out;
     let (before, after) = personas.split_once("[[analyst]]").unwrap();
     let makers = after.find("[[decision_maker]]").unwrap();

@@ -179,7 +179,8 @@ fn what_cannot_be_debated_is_said_before_anyone_is_asked() {
         (&["MOVE.md", "--ticker", "NV DA"], "a ticker is 1 to 10 letters"),
         (&["MOVE.md", "--ticker", "../../x"], "a ticker is 1 to 10 letters"),
         (&["MOVE.md", "--at", "round-2"], "--fork"),
-        (&["--fork", "x", "--at", "round-0"], "`round-0` is no place in a debate"),
+        (&["--fork", "x", "--at", "round-0"], "unknown place `round-0`: expected `m3/round-4`"),
+        (&["--fork", "x", "--at", "banana"], "or `round-4` for every debate"),
         (&["MOVE.md", "--resume", "x"], "cannot be used with"),
         (&["MOVE.md", "--take-over"], "`--take-over` goes with `--resume RUN`"),
         (&["--resume", "x", "--at", "round-2"], "`--at` goes with `--fork RUN`"),
@@ -512,4 +513,37 @@ fn several_debates_share_one_store() {
     let runs = listed(&home, &["--status", "done"]);
     assert_eq!(runs.len(), 4);
     assert_eq!(fake.captured().len(), 4 * 19);
+}
+
+/// A debate runs where the debates of a consultation run, by the same rule and with the same note.
+#[test]
+fn debate_runs_in_a_sandbox_and_says_that_it_is_weaker_than_a_microvm() {
+    let fake = fake();
+    let home = home(&fake);
+    let Ran { code, out, err } = home.run(&["debate", "MOVE.md", "--rounds", "1", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let verdict: Value = serde_json::from_str(&out).unwrap();
+    assert!(verdict["isolation"].as_str().unwrap().starts_with("jail (auto: "), "{verdict}");
+    assert_eq!(verdict["flags"][0]["kind"], "weaker_isolation");
+    let Ran { err, .. } = home.run(&["debate", "MOVE.md", "--rounds", "1"]);
+    assert!(err.contains("weaker isolation: debates ran in a jail"), "{err}");
+    assert!(err.contains("`assize image build microvm`"), "{err}");
+    // A jail that was asked for is no fallback.
+    let Ran { code, out, err } =
+        home.run(&["debate", "MOVE.md", "--rounds", "1", "--json", "--isolation", "jail"]);
+    assert_eq!(code, 0, "{err}");
+    let verdict: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(verdict["isolation"], "jail (asked for: jail)");
+    assert_eq!(verdict["flags"], json!([]));
+    // One that cannot be had is refused before anyone is asked, unless it may do without.
+    let asked = fake.captured().len();
+    let microvm = ["debate", "MOVE.md", "--rounds", "1", "--isolation", "microvm"];
+    let Ran { code, err, .. } = home.run(&microvm);
+    assert_eq!(code, 125, "{err}");
+    assert!(err.contains("`--allow-in-process` debates without a sandbox"), "{err}");
+    assert_eq!(fake.captured().len(), asked);
+    let Ran { code, err, .. } = home.run(&[&microvm[..], &["--allow-in-process"]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("no isolation: no sandbox can be made here"), "{err}");
+    assert_eq!(crate::exec::makers(&home), [] as [String; 0]);
 }

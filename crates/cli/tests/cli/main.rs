@@ -10,6 +10,7 @@ mod debate;
 mod drafts;
 mod eval;
 mod exec;
+mod failures;
 mod files;
 mod killed;
 mod machines;

@@ -84,7 +84,10 @@ fn without_chance(text: &str) -> String {
         in_sandboxes = *line == "Sandboxes" || (in_sandboxes && !line.is_empty());
         !in_sandboxes
     };
-    let text = text.lines().filter(here).map(line).collect::<Vec<_>>().join("\n");
+    // Which boundary a machine offers for debates is its own business, too.
+    let chosen =
+        |line: &&str| !line.starts_with("weaker isolation: ") && !line.starts_with("debated in: ");
+    let text = text.lines().filter(here).filter(chosen).map(line).collect::<Vec<_>>().join("\n");
     let mut plain = String::new();
     for (index, part) in text.split("debate-").enumerate() {
         let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

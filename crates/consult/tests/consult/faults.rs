@@ -15,7 +15,8 @@ async fn consult(
     chamber: Chamber,
     journal: Option<Arc<dyn Journal>>,
 ) -> Result<ConsultState, RunError> {
-    let company = Company { ticker: "CRST".parse().unwrap(), name: Some("Crust Inc.".to_owned()) };
+    let company =
+        Company { ticker: Some("CRST".parse().unwrap()), name: Some("Crust Inc.".to_owned()) };
     let options = RunOptions { journal, ..RunOptions::default() };
     graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
 }

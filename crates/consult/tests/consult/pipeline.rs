@@ -13,7 +13,7 @@ use crate::script::{Part, Script, chamber, proposal};
 
 pub(crate) fn crust() -> ConsultState {
     let name = Some("Crust Inc.".to_owned());
-    ConsultState::new(Company { ticker: "CRST".parse().unwrap(), name })
+    ConsultState::new(Company { ticker: Some("CRST".parse().unwrap()), name })
 }
 
 async fn consult(

@@ -76,7 +76,13 @@ impl House {
         let layer = install(&self.folder.path().join("programs")).unwrap();
         let spec = Spec { limits, ..Spec::default() };
         let (manager, run) = (self.manager.clone(), "consult-test".to_owned());
-        Arc::new(InSandboxes { manager, spec, layer, run, may_do_without })
+        Arc::new(InSandboxes { manager, spec, layer, run, may_do_without, weaker: None })
+    }
+
+    /// Sandboxes that are a weaker boundary than was meant.
+    fn weaker(&self, message: &str) -> Arc<InSandboxes> {
+        let debates = Arc::into_inner(self.debates(false)).unwrap();
+        Arc::new(InSandboxes { weaker: Some(message.to_owned()), ..debates })
     }
 
     fn chamber(&self, model: &Arc<Script>, may_do_without: bool) -> Chamber {
@@ -101,7 +107,7 @@ fn one_move(asked: &crate::script::Asked) -> Option<Result<String, assize_llm::M
 }
 
 async fn consult(chamber: Chamber) -> Result<ConsultState, RunError> {
-    let company = Company { ticker: "BRK.B".parse().unwrap(), name: None };
+    let company = Company { ticker: Some("BRK.B".parse().unwrap()), name: None };
     graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), RunOptions::default()).await
 }
 
@@ -188,6 +194,21 @@ async fn without_a_sandbox_it_is_held_here_only_where_that_is_allowed() {
     assert!(flags[0].contains("no sandbox could be made") && flags[0].contains("it was told to"));
     let error = consult(house.chamber(&Script::saying(one_move), false)).await.unwrap_err();
     assert!(error.to_string().contains("it was told to"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn weaker_boundary_is_flagged_once_for_all_moves() {
+    let house = House::new().await;
+    let model = Script::saying(one_move);
+    let chamber = Chamber { debates: house.weaker("debates ran in a jail"), ..small(&model) };
+    let state = consult(chamber).await.unwrap();
+    let flags: Vec<&assize_consult::Flag> =
+        state.flags.iter().filter(|flag| flag.kind == FlagKind::WeakerIsolation).collect();
+    assert_eq!(flags.len(), 1, "{flags:?}");
+    assert_eq!((flags[0].message.as_str(), &flags[0].move_id), ("debates ran in a jail", &None));
+    let report = assize_consult::Report::from(&state);
+    assert!(report.to_markdown().contains("> **Note: debates ran in a jail.**"));
+    assert!(report.to_html().contains("<b>weaker isolation</b>: debates ran in a jail"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -346,7 +367,7 @@ async fn scores_that_failed_are_asked_for_again_when_the_run_is_resumed() {
     let house = House::new().await;
     let journal = Arc::new(assize_graph::MemoryJournal::new());
     let run = async |model: &Arc<Script>| {
-        let company = Company { ticker: "BRK.B".parse().unwrap(), name: None };
+        let company = Company { ticker: Some("BRK.B".parse().unwrap()), name: None };
         let options = RunOptions::with_journal(journal.clone());
         let chamber = house.chamber(model, false);
         graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await

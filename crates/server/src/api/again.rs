@@ -125,9 +125,9 @@ async fn open_fork(
                 return Err(Problem::unusable("`models` can be changed in a consultation alone"));
             }
             let rounds = body.rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
-            let ask = debate::Ask { document: body.document, ticker: None, rounds };
+            let ask = debate::Ask { document: body.document, rounds, ..debate::Ask::default() };
             let plan = debate::Plan::forked(&from, &ask, &*store).await?;
-            Box::new(debate::Trial::open(plan, &clerk, store, tape).await?)
+            Box::new(debate::Trial::open(plan, &clerk, store, tape, false).await?)
         }
         consult::KIND => {
             if body.document.is_some() || body.rounds.is_some() {

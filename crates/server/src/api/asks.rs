@@ -135,9 +135,12 @@ fn moves() -> u32 {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsultStart {
-    /// The company, by the ticker under which its shares are traded
+    /// A listed company, by the ticker under which its shares are traded; this or `name`
     #[schema(min_length = 1)]
-    ticker: String,
+    ticker: Option<String>,
+    /// A private company, by its name; this or `ticker`
+    #[schema(min_length = 1, max_length = 80)]
+    name: Option<String>,
     /// What is known of it; made up, if nothing is named and no files are sent
     #[serde(default)]
     sources: Vec<SourceWord>,
@@ -189,6 +192,8 @@ pub(crate) struct DebateStart {
     ticker: Option<String>,
     #[schema(minimum = 1, maximum = 50)]
     rounds: Option<u32>,
+    /// The image of its sandbox
+    image: Option<String>,
     #[serde(default, deserialize_with = "object")]
     settings: Wishes,
 }
@@ -295,6 +300,7 @@ pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<consul
     };
     Ok(consult::Ask {
         ticker: start.ticker,
+        name: start.name,
         sources: start.sources.iter().map(source).collect(),
         files: files.await??,
         personas: start.personas,
@@ -311,7 +317,7 @@ pub(super) fn debate_ask(start: DebateStart) -> Result<debate::Ask, Problem> {
     let ticker = start.ticker.map(|ticker| ticker.parse::<assize_consult::Ticker>()).transpose();
     let ticker = ticker.map_err(|error| Problem::unusable(error.to_string()))?;
     let ticker = ticker.map(|ticker| ticker.to_string());
-    Ok(debate::Ask { document: Some(start.document), ticker, rounds })
+    Ok(debate::Ask { document: Some(start.document), ticker, rounds, image: start.image })
 }
 
 pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<work::Ask, Problem> {

@@ -127,7 +127,7 @@ async fn open(app: &App, start: Start, mut clerk: Clerk) -> Result<Box<dyn Trial
         }
         Start::Debate(start) => {
             let plan = debate::Plan::fresh(&debate_ask(start)?)?;
-            Box::new(debate::Trial::open(plan, &clerk, store, tape).await?)
+            Box::new(debate::Trial::open(plan, &clerk, store, tape, false).await?)
         }
         Start::Work(start) => {
             let plan = work::Plan::fresh(work_ask(app, start)?)?;
@@ -196,6 +196,7 @@ pub(crate) async fn estimate(
 ) -> Result<Json<Likely>, Problem> {
     app.pace()?;
     let mut clerk = app.clerk.clone();
+    clerk.estimate_only = true;
     clerk.config = body.applied(&clerk.config)?;
     let nothing = || Problem::conflict("nothing is known of who would be asked");
     let likely = match body {

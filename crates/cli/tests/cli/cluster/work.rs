@@ -26,7 +26,18 @@ fn commands_have_it_done_by_workers() {
     assert_eq!((code, out.trim()), (0, "55"), "{err}");
     assert!(err.contains("by a worker of the cluster"), "{err}");
     // The same as on one machine, but for who did it.
-    let args = ["consult", "NVDA", "--rounds", "2", "--moves", "1", "--json", "--quiet"];
+    let args = [
+        "consult",
+        "NVDA",
+        "--rounds",
+        "2",
+        "--moves",
+        "1",
+        "--json",
+        "--quiet",
+        "--isolation",
+        "jail",
+    ];
     let consulted = |home: &Home| {
         let Ran { code, out, err } = home.run(&args);
         assert_eq!(code, 0, "{err}");
@@ -207,6 +218,39 @@ fn workers_are_replaced_one_after_the_other_and_nothing_is_given_up() {
     serving.stop();
     let serving = Serving::start(&home, &[]);
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
+}
+
+/// The worker makes the sandbox, and the process that holds the run applies the rules of `docs/failures.md`.
+#[test]
+fn debate_in_a_cluster_runs_in_a_sandbox_and_keeps_the_failure_rules() {
+    let limited = |request: &assize_testkit::Captured, who: &str| {
+        crate::debate::task(request).starts_with(who) && !crate::debate::is_scoring(request)
+    };
+    for (who, expected) in [("You are D2,", 0), ("You are D", 4)] {
+        let fake = FakeProvider::answering(Kind::Anthropic, move |number, request| {
+            match limited(request, who) {
+                true => {
+                    Reply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned())
+                }
+                false => crate::debate::answer(number, request),
+            }
+        });
+        let servers = Servers::start(1);
+        let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+        home.write("MOVE.md", crate::debate::MOVE);
+        let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
+        let Ran { code, out, err } = home.run(&["debate", "MOVE.md", "--rounds", "2", "--json"]);
+        assert_eq!(code, expected, "{err}");
+        if code != 0 {
+            assert!(err.contains("no conversation completed a round"), "{err}");
+            assert!(err.contains("go on with `assize runs resume"), "{err}");
+            continue;
+        }
+        let verdict: Value = serde_json::from_str(&out).unwrap();
+        assert!(verdict["isolation"].as_str().unwrap().starts_with("the cluster: jail"), "{out}");
+        assert_eq!(verdict["partial"]["i2"]["completed_rounds"], 0);
+        assert_eq!(verdict["conversation_logs"]["i1"].as_array().unwrap().len(), 4);
+    }
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! Calls that fail for good, from the built binary: one test for each rule of `docs/failures.md` that shows at the
+//! command line.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use assize_testkit::{FakeProvider, Kind, Reply};
+use serde_json::Value;
+
+use crate::consult::{few_people, said, told};
+use crate::debate::{MOVE, answer, id_of, is_scoring, only_run};
+use crate::run::with_provider;
+use crate::{Home, Ran};
+
+fn rate_limited() -> Reply {
+    Reply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned())
+}
+
+/// One analyst proposes five moves; the second decision maker of m1 is rate-limited for good, and the third judge of m2
+/// answers with server errors.
+#[test]
+fn lasting_rate_limit_makes_a_move_partial_and_not_the_consultation_fail() {
+    let fake = FakeProvider::answering(Kind::Anthropic, |_, request| {
+        let text = request.body.to_string();
+        let last = text.rfind("You are ").map_or(text.as_str(), |at| &text[at..]);
+        let scoring = text.contains("The hearing is over");
+        if text.contains("The move, m1,") && last.starts_with("You are D2,") && !scoring {
+            return rate_limited();
+        }
+        if text.contains("The move, m2,") && last.starts_with("You are D3,") && scoring {
+            return Reply::status(500);
+        }
+        match text.contains("propose exactly") {
+            true => five_moves(),
+            false => said(request),
+        }
+    });
+    let home = with_provider(Kind::Anthropic, &fake).set("ASSIZE_GATEWAY_RETRIES", "0");
+    few_people(&home);
+    let args = ["consult", "CRST", "--personas", "people.toml", "--rounds", "2", "--yes"];
+    let Ran { code, out, err } =
+        home.run(&[&args[..], &["--moves", "5", "--out", "report"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let line = |id: &str| out.lines().find(|line| line.contains(id)).unwrap().to_owned();
+    assert!(line(" m1 ").contains("partial"), "{out}");
+    assert!(line(" m2 ").contains("assumed scores"), "{out}");
+    let whole = fs::read_to_string(home.work().join("report/report.json")).unwrap();
+    let whole: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(whole["policy_scores"][0]["partial"]["i2"]["completed_rounds"], 0);
+    let neutral = &whole["policy_scores"][1]["scores_by_agent"]["D3"];
+    assert_eq!((&neutral["impact"], &neutral["provenance"]), (&5.into(), &"defaulted".into()));
+    assert!(neutral["failed"].is_string(), "{neutral}");
+    for name in ["report.md", "report.html"] {
+        let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
+        assert!(page.contains("i2 ended after 0 of 2 rounds"), "{name}");
+        assert!(page.contains("NEUTRAL, 5 for each metric"), "{name}");
+    }
+}
+
+fn five_moves() -> Reply {
+    let one = |number: u32| {
+        serde_json::json!({
+            "title": format!("Open shop {number}"), "thesis": "It grows.", "actions": ["Rent"],
+            "cost": "some", "timeline": "a year", "risks": ["none"], "citations": ["F1.1"],
+        })
+    };
+    Reply::text(serde_json::json!({"moves": (1..=5).map(one).collect::<Vec<_>>()}).to_string())
+}
+
+/// Nobody answers the critic: there is no verdict to print, and nothing that was answered is asked again.
+#[test]
+fn debate_without_a_completed_round_fails_and_is_resumed() {
+    let full = Arc::new(AtomicBool::new(true));
+    let is_full = full.clone();
+    let fake = FakeProvider::answering(Kind::Anthropic, move |number, request| {
+        match number > 0 && !is_scoring(request) && is_full.load(Ordering::SeqCst) {
+            true => rate_limited(),
+            false => answer(number, request),
+        }
+    });
+    let home: Home = with_provider(Kind::Anthropic, &fake);
+    home.write("MOVE.md", MOVE);
+    let Ran { code, out, err } = home.run(&["debate", "MOVE.md", "--rounds", "2"]);
+    assert_eq!((code, out.as_str()), (4, ""), "{err}");
+    assert!(err.contains("no conversation completed a round, so there is no verdict"), "{err}");
+    let run = only_run(&home);
+    assert_eq!(run["status"], "failed");
+    let events = told(&home, &["runs", "show", &id_of(&run), "--events", "--json"]);
+    assert!(!events["events"].to_string().contains("sandbox_scored"), "{events}");
+    full.store(false, Ordering::SeqCst);
+    let before = fake.captured().len();
+    let Ran { code, out, err } = home.run(&["debate", "--resume", &id_of(&run)]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("90 of 120") && !out.contains("PARTIAL"), "{out}");
+    // The opening was answered before; everything else is asked.
+    assert_eq!(fake.captured().len() - before, 13 - 1);
+}

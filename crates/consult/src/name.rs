@@ -1,0 +1,68 @@
+//! Names of private companies: text of a user that goes into prompts, titles and pages.
+
+use std::str::FromStr;
+
+use assize_types::text::{is_invisible, shorten};
+
+/// The most characters of a name.
+const MAX_CHARACTERS: usize = 80;
+
+/// The name of a company that has no ticker, such as `Larkspur Kettles`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompanyName(String);
+
+/// Text that cannot be the name of a company.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid company name `{name}`: {why}")]
+pub struct InvalidName {
+    name: String,
+    why: &'static str,
+}
+
+impl FromStr for CompanyName {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<CompanyName, InvalidName> {
+        let name = text.trim();
+        let invalid = |why| {
+            let shown: String =
+                name.chars().filter(|c| !c.is_control() && !is_invisible(*c)).collect();
+            Err(InvalidName { name: shorten(&shown, 40), why })
+        };
+        match () {
+            () if !name.contains(char::is_alphanumeric) => invalid("it has no letter or digit"),
+            () if name.chars().count() > MAX_CHARACTERS => {
+                invalid("it is longer than 80 characters")
+            }
+            () if name.contains(|c: char| c.is_control() || is_invisible(c)) => {
+                invalid("it has control characters or invisible characters in it")
+            }
+            () => Ok(CompanyName(name.to_owned())),
+        }
+    }
+}
+
+impl From<CompanyName> for String {
+    fn from(name: CompanyName) -> String {
+        name.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn company_name_is_plain_text_of_limited_length() {
+        for name in ["Larkspur Kettles", " Zürich Käse AG ", "7", "O'Brien & <Sons>", "../etc"] {
+            let read: String = name.parse::<CompanyName>().unwrap().into();
+            assert_eq!(read, name.trim());
+        }
+        let long = "x".repeat(81);
+        for wrong in ["", "   ", "---", "A\u{1b}[2J", "A\nB", "A\u{200b}B", "A\u{202e}B", &long] {
+            let error = wrong.parse::<CompanyName>().unwrap_err().to_string();
+            assert!(error.starts_with("invalid company name `"), "{error}");
+            assert!(!error.contains(|c: char| c.is_control() || is_invisible(c)), "{error:?}");
+        }
+    }
+}
