@@ -40,7 +40,7 @@ pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
-pub use report::{Made, Placed, REHEARSED, Report, short};
+pub use report::{Made, Placed, REHEARSED, Report, label_made_up_parts, short};
 pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
 pub use ticker::{NoTicker, Ticker};
 

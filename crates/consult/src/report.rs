@@ -136,6 +136,12 @@ impl From<&ConsultState> for Report {
 /// What stands above text that a model would have written, in a rehearsal.
 pub const REHEARSED: &str = "> **REHEARSAL: no model was asked.**\n\n";
 
+/// Puts the rehearsal's label above the made-up parts of gathered data, and leaves the rest as it is.
+pub fn label_made_up_parts(text: &str) -> String {
+    let synthetic = format!("> **{SYNTHETIC}**\n\n");
+    text.replace(&synthetic, &format!("{REHEARSED}{synthetic}"))
+}
+
 impl Report {
     fn verdict(&self, move_id: &str) -> Option<&Verdict> {
         self.policy_scores.iter().find(|one| one.move_id == move_id).map(|one| &**one)
@@ -238,7 +244,7 @@ impl Report {
                 // Filed figures and the user's own files stay as they are; a made-up part has its label above it.
                 "financial_data_raw.md" | "news_data_raw.md" => {
                     if self.spent.rehearsal {
-                        *text = text.replace(&synthetic, &format!("{REHEARSED}{synthetic}"));
+                        *text = label_made_up_parts(text);
                     }
                 }
                 _ => *text = format!("{banners}{}", text.replacen(&synthetic, "", 1)),

@@ -183,9 +183,15 @@ struct WithTheRun {
 #[async_trait]
 impl Shelf for WithTheRun {
     async fn put(&self, name: &str, text: &str) -> Result<(), NotKept> {
-        // What was filed, or is the user's own, is no text of a model.
-        let banner = if name.ends_with("_data_raw.md") { "" } else { self.banner };
-        let bytes = format!("{banner}{text}").into_bytes();
+        let text = match name {
+            _ if self.banner.is_empty() => text.to_owned(),
+            // What was filed, or is the user's own, is no text of a model.
+            "financial_data_raw.md" | "news_data_raw.md" => {
+                assize_consult::label_made_up_parts(text)
+            }
+            _ => format!("{}{text}", self.banner),
+        };
+        let bytes = text.into_bytes();
         let kept = format!("{DOCUMENTS}{name}");
         let kept = self.store.put_artifact(&self.run, &kept, bytes).await;
         kept.map(drop).map_err(|error| NotKept { name: name.to_owned(), why: error.to_string() })

@@ -18,12 +18,12 @@ use serde_json::json;
 
 use crate::choose::{self, Already, Tape};
 use crate::cluster::debates::Walls;
-use crate::cluster::elsewhere::{Seat, came_to};
+use crate::cluster::elsewhere::Seat;
 use crate::consult::ground::Ground;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
 use crate::kept::Begin;
-use crate::{Clerk, cluster, fork, kept};
+use crate::{Clerk, cluster, fork, kept, reading};
 
 pub use estimate::estimate;
 pub use plan::{Ask, Input, Plan};
@@ -128,8 +128,9 @@ impl Trial {
             Seat::Elsewhere(elsewhere) => {
                 let run = elsewhere.follow(observer, &**self.gateway.ledger(), cancel).await?;
                 let records = elsewhere.store.records(&run.id).await.map_err(Failure::from)?;
-                let mut report: DebateReport = came_to(&run)?;
-                report.verdict.conversation_logs = conversation_logs(&records);
+                let mut result = run.result.clone().unwrap_or_default();
+                result["conversation_logs"] = json!(conversation_logs(&records));
+                let report: DebateReport = reading::result(result)?;
                 self.why.clone_from(&report.isolation);
                 return Ok(Held { came_to: report, kept: Ok(()) });
             }
