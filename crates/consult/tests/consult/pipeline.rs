@@ -75,7 +75,7 @@ async fn a_consultation_is_924_calls_and_recommends_three_of_fifteen() {
     let told: Vec<String> = journal.events().iter().map(|event| event.name.clone()).collect();
     let count = |name: &str| told.iter().filter(|one| *one == name).count();
     assert_eq!((count("layer_start"), count("layer_complete")), (4, 4));
-    assert_eq!((count("agent_start"), count("agent_complete")), (7, 7));
+    assert_eq!((count("agent_start"), count("agent_complete")), (9, 9));
     // One opening and twice three words in each of ten rounds, but for the first, where the critic speaks once.
     assert_eq!((count("sandbox_round"), count("sandbox_scored")), (15 * 58, 15));
     assert_eq!(told.last().map(String::as_str), Some("pipeline_complete"));
