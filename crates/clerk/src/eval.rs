@@ -204,6 +204,7 @@ impl Trial {
         let options = Options {
             temperature: input.temperature as f32,
             max_tokens: input.max_output_tokens,
+            context_window: self.gateway.facts().map(|facts| facts.context_window),
             spec: spec(input),
         };
         let court =

@@ -229,6 +229,10 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 
+    /// Add Python packages from the allowed list, such as numpy,pandas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) packages: Vec<String>,
+
     /// Set a variable of its environment; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) env: Vec<(String, String)>,

@@ -56,8 +56,19 @@ pub(crate) async fn run(
         input::from_file("the code", LONGEST, file)?
     };
     let given = Given { file, code: &code, arguments, inputs: &inputs };
-    let spec = walls::spec(args.sandbox.image.clone(), config)?;
+    let mut spec = walls::spec(args.sandbox.image.clone(), config)?;
     let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);
+    if !args.packages.is_empty() {
+        if language != Language::Python {
+            let message = format!("`--packages` is for Python, and this is {}", language.name());
+            return Err(Failure::new(FailureKind::Usage, message));
+        }
+        let layers = assize_clerk::code::layers(&args.packages, config, around, &spec);
+        spec.layers = tokio::select! {
+            layers = layers => layers?,
+            reason = cancel.cancelled() => return Err(interrupted(reason)),
+        };
+    }
     let languages = [language];
     let made = walls::make(config, around, &languages, &spec);
     let (manager, sandbox, why) = tokio::select! {
@@ -254,6 +265,10 @@ async fn trial(
         sandbox.write_with_mode(&format!("{WORKSPACE}/{}", input.name), &bytes, 0o444).await?;
     }
     let mut command = Command::default().args(arguments.iter().cloned()).stdin(stdin);
+    let layers: Vec<&str> = sandbox.spec().layers.iter().map(|layer| layer.at.as_str()).collect();
+    if !layers.is_empty() {
+        command.env.insert("PYTHONPATH".to_owned(), layers.join(":"));
+    }
     command.env.extend(args.env.iter().cloned());
     let running = sandbox.run(language, code.as_bytes(), command).await?;
     if stdin {

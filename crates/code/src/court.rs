@@ -37,6 +37,8 @@ pub struct Options {
     pub temperature: f32,
     /// The longest answer, in tokens.
     pub max_tokens: u32,
+    /// The model's context window, in tokens, where it is known: prompts are shortened to fit it.
+    pub context_window: Option<u64>,
     /// The sandboxes: their limits, and their image if it is not the usual one.
     pub spec: Spec,
 }
@@ -46,6 +48,7 @@ impl Default for Options {
         Options {
             temperature: Request::TEMPERATURE,
             max_tokens: Request::MAX_TOKENS,
+            context_window: None,
             spec: Spec::default(),
         }
     }
@@ -344,7 +347,7 @@ impl Court {
         if wanted.is_empty() {
             return Ok(Ok(Vec::new()));
         }
-        match packages.layer(&wanted, python).await {
+        match packages.layer(&wanted, python, &self.pool, &self.options.spec).await {
             Ok(layer) => Ok(Ok(vec![layer])),
             Err(NotHad::Refused(reason)) => Ok(Err(not_had(reason))),
             Err(error @ NotHad::Trouble(_)) => Err(Trouble::Packages(error.to_string())),
@@ -355,6 +358,54 @@ impl Court {
         if let Ok(sandbox) = sandbox {
             self.pool.discard(sandbox);
         }
+    }
+}
+
+/// Why a command has no layers of packages.
+#[derive(Debug, thiserror::Error)]
+pub enum NoLayers {
+    /// What was asked for is not allowed, or not to be had.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// Nothing that another choice would change.
+    #[error("{0}")]
+    Trouble(String),
+}
+
+/// The layers with these packages for the Python of a pool's sandboxes: none where they are installed already.
+///
+/// # Errors
+/// When one of them is not on the list, cannot be had, or no sandbox can be made.
+pub async fn layers(
+    packages: &Packages,
+    names: &[String],
+    pool: &Pool,
+    spec: &Spec,
+) -> Result<Vec<Layer>, NoLayers> {
+    let sandbox = pool.take(spec).await?;
+    let facts = find_facts(&sandbox, Language::Python).await;
+    pool.discard(sandbox);
+    let facts = facts?;
+    let Some(python) = Python::of(&facts.version) else {
+        return Err(NoLayers::Trouble(format!("unknown version of Python: {}", facts.version)));
+    };
+    let allowed =
+        packages.allow(names, &python).map_err(|failure| NoLayers::Refused(failure.to_string()))?;
+    let is_there = |one: &Requirement| facts.modules.iter().any(|module| one.is_met_by(module));
+    let wanted: BTreeSet<Requirement> = allowed.into_iter().filter(|one| !is_there(one)).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    match packages.layer(&wanted, &python, pool, spec).await {
+        Ok(layer) => Ok(vec![layer]),
+        Err(NotHad::Refused(reason)) => {
+            let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+            let failure = CodeFailure::PackagesNotHad { names: names.join(", "), reason };
+            Err(NoLayers::Refused(failure.to_string()))
+        }
+        Err(error @ NotHad::Trouble(_)) => Err(NoLayers::Trouble(error.to_string())),
     }
 }
 

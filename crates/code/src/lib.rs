@@ -16,6 +16,7 @@ mod answer;
 mod court;
 pub mod eval;
 mod execution;
+mod extent;
 mod harness;
 mod live;
 mod nodes;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use assize_graph::{END, Graph, InvalidGraph};
 
 pub use answer::{Critique, GeneratedCode};
-pub use court::{CannotKeep, Court, Facts, Keep, Options, Trouble};
+pub use court::{CannotKeep, Court, Facts, Keep, NoLayers, Options, Trouble, layers};
 pub use execution::{CodeFailure, Execution, FailedTest, LeftFile, TestReport, telling_line};
 pub use live::{Live, Wrote};
 pub use record::history;

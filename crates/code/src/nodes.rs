@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_calls::Asking;
 use assize_graph::{Context, EffectError, Event, NodeError};
-use assize_llm::{AnswerError, JsonAsk, Spent};
+use assize_llm::{AnswerError, ErrorKind, JsonAsk, Response, Spent};
+use assize_sandbox::Language;
 use assize_types::{Fingerprint, trail};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -15,6 +16,7 @@ use serde_json::json;
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
 use crate::court::{Court, Facts, Program, Trouble, fingerprint};
 use crate::execution::{CodeFailure, Execution};
+use crate::packages::Python;
 use crate::prompt::Words;
 use crate::state::{Attempt, CodeState, Update};
 
@@ -111,10 +113,12 @@ impl Court {
             Ok(answer) => Attempt::proposed(place.number, answer.value),
             Err(
                 AnswerError::Unreadable { responses, .. } | AnswerError::CutOff { responses, .. },
-            ) => {
-                let found = responses.iter().rev().find_map(|one| answer::in_fences(&one.text));
-                let said = responses.last().map_or("", |last| &last.text);
-                Attempt::without_shape(place.number, found, said)
+            ) => self.without_shape(context.state(), facts, place, &responses),
+            // The first answer could not be read, and with it in the prompt there is no room for a second.
+            Err(AnswerError::SecondCall { error, responses, .. })
+                if error.kind() == ErrorKind::ContextOverflow =>
+            {
+                self.without_shape(context.state(), facts, place, &responses)
             }
             Err(AnswerError::Refused { .. }) => Attempt {
                 error: Some(CodeFailure::Declined),
@@ -129,6 +133,27 @@ impl Court {
             trail::code_generated(&context.state().task.task, code, confidence, &self.provider);
         }
         Ok((Attempt { candidate: place.candidate, ..attempt }, asking.spent()))
+    }
+
+    /// An attempt with the program that stands in an answer of another shape, if one does.
+    fn without_shape(
+        &self,
+        state: &CodeState,
+        facts: &Facts,
+        place: Place,
+        responses: &[Response],
+    ) -> Attempt {
+        let found = responses.iter().rev().find_map(|one| answer::in_fences(&one.text));
+        let said = responses.last().map_or("", |last| &last.text);
+        let imported = match (&found, self.packages(), Python::of(&facts.version)) {
+            (Some(code), Some(packages), Some(python))
+                if state.task.language == Language::Python =>
+            {
+                packages.imported_by(code, &python)
+            }
+            _ => Vec::new(),
+        };
+        Attempt { dependencies: imported, ..Attempt::without_shape(place.number, found, said) }
     }
 
     /// Has several programs written and run side by side. The first that succeeds is the last of what
@@ -273,6 +298,11 @@ impl Court {
                 | AnswerError::CutOff { .. }
                 | AnswerError::Refused { .. },
             ) => None,
+            Err(AnswerError::SecondCall { error, .. })
+                if error.kind() == ErrorKind::ContextOverflow =>
+            {
+                None
+            }
             Err(error) => return Err(error.into()),
         };
         asking.go_on().await?;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use assize_code::packages::Packages;
 use assize_code::{
-    CannotKeep, CodeState, Court, Keep, Live, Options, Session, Task, Verdict, graph,
+    CannotKeep, CodeState, Court, Keep, Live, NoLayers, Options, Session, Task, Verdict, graph,
 };
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
-use assize_sandbox::{Language, Spec};
+use assize_sandbox::{Language, Layer, Spec};
 use assize_store::{ArtifactId, Run, RunId, RunJournal, Store, StoreError};
 use assize_types::{Cancel, Fingerprint, trail};
 use async_trait::async_trait;
@@ -98,7 +98,7 @@ impl Trial {
                 (run, cluster::HELD.to_owned(), Seat::Elsewhere(elsewhere))
             }
             None => {
-                let packages = packages(&input, config, around)?;
+                let packages = packages(&input.packages, config, around)?;
                 let session = match &input.session {
                     Some(name) => Some(open_session(clerk, name)?),
                     None => None,
@@ -162,6 +162,7 @@ impl Here {
         let options = Options {
             temperature: input.temperature as f32,
             max_tokens: input.max_output_tokens,
+            context_window: gateway.facts().map(|facts| facts.context_window),
             spec: spec(input),
         };
         let court = Court::new(gateway.clone(), gateway.name().0, self.pool.pool.clone(), options);
@@ -209,13 +210,42 @@ pub fn sessions(around: &Surroundings) -> std::path::PathBuf {
     around.state_folder.join("sessions")
 }
 
+/// The layers with the packages that a command names, for a sandbox of this kind.
+///
+/// # Errors
+/// When one of them is not on the list, cannot be had, or no sandbox can be made.
+pub async fn layers(
+    names: &[String],
+    config: &Config,
+    around: &Surroundings,
+    spec: &Spec,
+) -> Result<Vec<Layer>, Failure> {
+    let allowed = assize_code::packages::allowed(config.text("packages.allow").unwrap_or_default());
+    let hint = format!(
+        "allowed are: {}; the setting `packages.allow` adds to them (`+NAME`)",
+        if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") }
+    );
+    let Some(packages) = packages(&allowed, config, around)? else {
+        let message = "no packages are allowed here".to_owned();
+        return Err(Failure::new(FailureKind::Settings, message).hint(hint));
+    };
+    let (pool, _) = walls::pool(config, around, Language::Python, spec.clone(), 0).await?;
+    let layers = assize_code::layers(&packages, names, &pool, spec).await;
+    pool.close().await;
+    layers.map_err(|error| match error {
+        NoLayers::Refused(why) => Failure::new(FailureKind::Usage, why).hint(hint),
+        NoLayers::Sandbox(error) => error.into(),
+        NoLayers::Trouble(why) => Failure::new(FailureKind::Environment, why),
+    })
+}
+
 /// Where programs get their packages, if they may have any.
 fn packages(
-    input: &Input,
+    allowed: &[String],
     config: &Config,
     around: &Surroundings,
 ) -> Result<Option<Packages>, Failure> {
-    let allowed: BTreeSet<String> = input.packages.iter().cloned().collect();
+    let allowed: BTreeSet<String> = allowed.iter().cloned().collect();
     let pip = match config.text("packages.pip") {
         Some(words) => words.split_whitespace().map(str::to_owned).collect(),
         None => {

@@ -480,3 +480,44 @@ fn an_interrupt_ends_the_sandbox() {
     assert_eq!(processes_with(&seconds), 0);
     assert_eq!(makers(&home), [] as [String; 0]);
 }
+
+/// The same list and the same layers as for generated programs.
+#[test]
+fn packages_are_added_from_the_allowed_list() {
+    let home = home();
+    let wheels = home.folder.path().join("wheels");
+    std::fs::create_dir(&wheels).unwrap();
+    let make = "
+import sys, zipfile
+info = 'assizesix-1.0.dist-info/'
+with zipfile.ZipFile(sys.argv[1] + '/assizesix-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('assizesix.py', 'def six(): return 6')
+    wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: assizesix\\nVersion: 1.0\\n')
+    wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr(info + 'RECORD', '')
+";
+    let made = std::process::Command::new("python3").args(["-c", make]).arg(&wheels).status();
+    assert!(made.unwrap().success());
+    let settings = home.folder.path().join(".config/assize/config.toml");
+    std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let text = format!("[packages]\nallow = \"assizesix\"\nwheels = \"{}\"\n", wheels.display());
+    std::fs::write(&settings, text).unwrap();
+    home.write(
+        "six.py",
+        "import os, assizesix\nprint(assizesix.six(), os.path.exists(assizesix.__cached__))",
+    );
+    let Ran { code, out, err } = home.run(&["exec", "--packages", "assizesix", "six.py"]);
+    assert_eq!((code, out.as_str()), (0, "6 True\n"), "{err}");
+    // Without them it is not there.
+    assert_eq!(home.run(&["exec", "six.py"]).code, 1);
+    let refused = home.run(&["exec", "--packages", "assizesix,requests", "six.py"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(
+        refused.err.contains("requests") && refused.err.contains("allowed are: assizesix"),
+        "{}",
+        refused.err
+    );
+    home.write("six.sh", "true");
+    let other = home.run(&["exec", "--packages", "assizesix", "six.sh"]);
+    assert!(other.code == 2 && other.err.contains("`--packages` is for Python"), "{}", other.err);
+}

@@ -2,8 +2,11 @@
 //!
 //! Names are checked against a list. What they need is resolved outside the sandbox by `pip download`,
 //! which takes wheels alone and so runs nothing of a package; the wheels are unpacked into a folder that
-//! sandboxes see read-only. The folder is known by the exact wheels in it, and used again.
+//! sandboxes see read-only, with bytecode that a sandbox compiled. The folder is known by the exact wheels in
+//! it and by the Python that compiled them, and used again.
 
+mod bytecode;
+mod imports;
 mod name;
 mod wheel;
 
@@ -14,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
-use assize_sandbox::Layer;
+use assize_sandbox::{Layer, Pool, Spec};
 use assize_types::Fingerprint;
 use tokio::process::Command;
 
@@ -134,6 +137,8 @@ impl Packages {
         &self,
         wanted: &BTreeSet<Requirement>,
         python: &Python,
+        pool: &Pool,
+        spec: &Spec,
     ) -> Result<Layer, NotHad> {
         let failed = |error: io::Error| NotHad::of_disk(&self.folder, &error);
         let question = self.folder.join("resolved").join(self.question(wanted, python));
@@ -141,7 +146,7 @@ impl Packages {
         if let Some(Known { layer, fresh: true }) = known {
             return Ok(layer);
         }
-        match (self.ask(wanted, python, &question).await, known) {
+        match (self.ask(wanted, python, &question, pool, spec).await, known) {
             (Ok(layer), _) => {
                 wheel::tidy(&self.folder, KEPT).map_err(failed)?;
                 Ok(layer)
@@ -160,16 +165,27 @@ impl Packages {
         wanted: &BTreeSet<Requirement>,
         python: &Python,
         question: &Path,
+        pool: &Pool,
+        spec: &Spec,
     ) -> Result<Layer, NotHad> {
         let failed = |error: io::Error| NotHad::of_disk(&self.folder, &error);
         for folder in ["resolved", "layers"] {
             fs::create_dir_all(self.folder.join(folder)).map_err(failed)?;
         }
         let fetched = self.fetch_all(wanted, python).await?;
-        let folder = self.folder.clone();
-        let unpacked =
-            tokio::task::spawn_blocking(move || wheel::unpack_all(fetched.path(), &folder)).await;
-        let key = unpacked.map_err(|error| NotHad::Trouble(error.to_string()))??;
+        let (folder, minor) = (self.folder.clone(), python.minor.clone());
+        let unpack = move || wheel::unpack_all(fetched.path(), &folder, &minor);
+        let unpacked = tokio::task::spawn_blocking(unpack).await;
+        let (key, unfinished) = unpacked.map_err(|error| NotHad::Trouble(error.to_string()))??;
+        if let Some(unfinished) = unfinished {
+            if let Err(error) = bytecode::add(unfinished.path(), pool, spec).await {
+                tracing::warn!(error, "packages have no bytecode, and are slower to import");
+            }
+            let folder = self.folder.clone();
+            let publish = move || wheel::publish(unfinished, &folder, key);
+            let published = tokio::task::spawn_blocking(publish).await;
+            published.map_err(|error| NotHad::Trouble(error.to_string()))??;
+        }
         // Last: whoever reads it finds all of the layer.
         wheel::write_whole(question, &key.to_string()).map_err(failed)?;
         self.known(question)
@@ -180,7 +196,7 @@ impl Packages {
     /// What identifies a question: what was wanted, for whom, from where.
     fn question(&self, wanted: &BTreeSet<Requirement>, python: &Python) -> String {
         let mut parts: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-        parts.push(format!("{} {}", python.version, std::env::consts::ARCH));
+        parts.push(format!("bytecode {} {}", python.version, std::env::consts::ARCH));
         parts.extend(self.pip.iter().cloned());
         // Which index, and how.
         let settings = self.env.iter().filter(|(name, _)| name.starts_with("PIP_"));

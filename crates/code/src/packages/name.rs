@@ -24,13 +24,16 @@ pub(crate) struct Requirement {
 pub(crate) struct NoName(String);
 
 /// The names under which some packages are imported, which models take for their names.
-const IMPORTED_AS: [(&str, &str); 6] = [
+const IMPORTED_AS: [(&str, &str); 9] = [
     ("sklearn", "scikit-learn"),
     ("pil", "pillow"),
     ("bs4", "beautifulsoup4"),
     ("yaml", "pyyaml"),
     ("dateutil", "python-dateutil"),
     ("cv2", "opencv-python-headless"),
+    ("attr", "attrs"),
+    ("mpl-toolkits", "matplotlib"),
+    ("pylab", "matplotlib"),
 ];
 
 /// The form of a name in which equal ones are equal.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use assize_sandbox::Layer;
 use assize_types::Fingerprint;
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 use zip::ZipArchive;
 
 use super::{NotHad, Python, Requirement};
@@ -138,15 +139,19 @@ fn metadata(wheel: &Path) -> Result<String, String> {
     Ok(text.replace("\r\n", "\n"))
 }
 
-/// Unpacks all wheels of a folder into a layer, and gives its key. One that is there already stays.
-pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, NotHad> {
+/// Unpacks all wheels of a folder for a version of Python, and gives the key of their layer; no folder where
+/// the layer is there already.
+pub(super) fn unpack_all(
+    fetched: &Path,
+    folder: &Path,
+    python: &str,
+) -> Result<(Fingerprint, Option<TempDir>), NotHad> {
     let failed = |error: io::Error| NotHad::of_disk(folder, &error);
     let wheels = wheels_in(fetched)?;
-    let key = key_of(&wheels).map_err(failed)?;
+    let key = key_of(&wheels, python).map_err(failed)?;
     if read(folder, key).is_some() {
-        return Ok(key);
+        return Ok((key, None));
     }
-    let layers = folder.join(LAYERS);
     let unfinished = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder).map_err(failed)?;
     let mut room = (MOST_BYTES, MOST_FILES);
     for wheel in &wheels {
@@ -167,6 +172,15 @@ pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, N
         })?;
     }
     open_to_all(unfinished.path()).map_err(failed)?;
+    Ok((key, Some(unfinished)))
+}
+
+/// Makes an unpacked folder the layer of this key.
+pub(super) fn publish(unfinished: TempDir, folder: &Path, key: Fingerprint) -> Result<(), NotHad> {
+    let failed = |error: io::Error| NotHad::of_disk(folder, &error);
+    let layers = folder.join(LAYERS);
+    // The bytecode, too.
+    open_to_all(unfinished.path()).map_err(failed)?;
     let place = layers.join(key.to_string());
     let unfinished = unfinished.keep();
     if let Err(error) = fs::rename(&unfinished, &place) {
@@ -178,8 +192,7 @@ pub(super) fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, N
     }
     let layer = Layer::of(&place).map_err(failed)?;
     let text = serde_json::to_string(&layer).map_err(|error| NotHad::Trouble(error.to_string()))?;
-    write_whole(&layers.join(format!("{key}.json")), &text).map_err(failed)?;
-    Ok(key)
+    write_whole(&layers.join(format!("{key}.json")), &text).map_err(failed)
 }
 
 /// Writes a file that others may read at any moment.
@@ -205,9 +218,10 @@ fn open_to_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What identifies these wheels, byte for byte.
-fn key_of(wheels: &[PathBuf]) -> io::Result<Fingerprint> {
+/// What identifies these wheels, byte for byte, and the Python whose bytecode is beside them.
+fn key_of(wheels: &[PathBuf], python: &str) -> io::Result<Fingerprint> {
     let mut hasher = Sha256::new();
+    hasher.update(format!("bytecode {python}\0"));
     for wheel in wheels {
         let mut content = Sha256::new();
         let mut file = File::open(wheel)?;
@@ -250,7 +264,7 @@ fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> 
 }
 
 /// Where a file of a wheel goes; `None` for what only an installation needs.
-fn place(name: &str) -> Result<Option<PathBuf>, String> {
+pub(super) fn place(name: &str) -> Result<Option<PathBuf>, String> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     if !plain || name.contains(['\\', '\0']) || name.is_empty() {
@@ -283,6 +297,13 @@ mod tests {
             writer.write_all(text.as_bytes()).unwrap();
         }
         writer.finish().unwrap();
+    }
+
+    /// Unpacks and publishes, without bytecode.
+    fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, NotHad> {
+        let (key, unfinished) = super::unpack_all(fetched, folder, "3.11")?;
+        unfinished.map_or(Ok(()), |unfinished| publish(unfinished, folder, key))?;
+        Ok(key)
     }
 
     #[test]

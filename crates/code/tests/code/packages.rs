@@ -126,6 +126,65 @@ except OSError: print('read-only')";
     assert!(error.contains("packages cannot be fetched: pip does not say why"), "{error}");
 }
 
+/// Layers carry bytecode that a sandbox compiled, the same each time.
+#[tokio::test(flavor = "multi_thread")]
+async fn layers_carry_the_same_bytecode_each_time() {
+    let bench = Bench::new().await;
+    let wheels = tempfile::tempdir().unwrap();
+    let code = "KINDS = {'a', 'b', 'c', 'd'}\ndef six(kind): return 6 if kind in {'x', 'y', 'z'} else len(KINDS)\n";
+    wheel(wheels.path(), "assizesix", code, "");
+    wheel(wheels.path(), "assizebroken", "def (:", "");
+    let program = "import os, assizesix\nbytes = open(assizesix.__cached__, 'rb').read()\n\
+                   print(assizesix.six('x'), bytes[4:8].hex())";
+    let mut digests = Vec::new();
+    for _ in 0..2 {
+        let folder = tempfile::tempdir().unwrap();
+        let allowed = ["assizesix", "assizebroken"];
+        let from = packages(folder.path(), &allowed, Some(wheels.path().to_owned()));
+        // A module that cannot be compiled does not keep the others from it.
+        let model = Script::new([needing(program, &allowed)]);
+        let verdict = try_with(&bench, from, &model).await;
+        // The flags of a file with an unchecked hash.
+        assert_eq!(verdict.answer.as_deref(), Some("6 01000000\n"), "{verdict:?}");
+        let layers = std::fs::read_dir(folder.path().join("layers")).unwrap();
+        let records = layers.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        for record in records {
+            let layer: serde_json::Value =
+                serde_json::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+            digests.push(layer["digest"].clone());
+        }
+    }
+    assert_eq!(digests.len(), 2);
+    assert_eq!(digests[0], digests[1], "the same packages are the same layer");
+}
+
+/// An answer that is only a fenced program declares nothing: what it imports counts, if it is allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn imports_of_a_fenced_program_count_as_dependencies_if_they_are_allowed() {
+    let bench = Bench::new().await;
+    let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    wheel(wheels.path(), "assizesix", "def six(): return 6", "");
+    wheel(wheels.path(), "assizeevil", "", "");
+    let from = packages(folder.path(), &["assizesix"], Some(wheels.path().to_owned()));
+    let fenced = |code: &str| Line::Text(format!("Sure, here it is:\n```python\n{code}\n```\n"));
+    let good = "import json\nfrom assizesix import six\nprint(six())";
+    let bad = "import assizeevil";
+    let model = Script::new([
+        fenced(bad),
+        fenced(bad),
+        critique("it is not there", "use another"),
+        fenced(good),
+        fenced(good),
+    ]);
+    let verdict = try_with(&bench, from, &model).await;
+    assert_eq!(verdict.answer.as_deref(), Some("6\n"), "{verdict:?}");
+    let declared: Vec<_> =
+        verdict.history.iter().map(|attempt| attempt.dependencies.clone()).collect();
+    assert_eq!(declared, [vec![], vec!["assizesix".to_owned()]]);
+    let error = &verdict.history[0].execution.as_ref().unwrap().stderr;
+    assert!(error.contains("No module named 'assizeevil'"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn extras_and_versions_are_heeded_and_several_may_fill_the_cache_at_once() {
     let bench = Bench::new().await;

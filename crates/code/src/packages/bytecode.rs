@@ -1,0 +1,156 @@
+//! Bytecode for the modules of a layer, so that an import does not have to compile them each time.
+//!
+//! A package is untrusted, so that a sandbox compiles it. The bytecode is deterministic: it holds a hash of its
+//! source instead of a time, and is not checked against the source, as nobody can change a layer.
+
+use std::fs;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use assize_sandbox::{Command, Language, Layer, Limits, Pool, SandboxError, Spec, WORKSPACE};
+use zip::ZipArchive;
+
+use super::wheel;
+
+/// The file that the compiling program leaves.
+const ARCHIVE: &str = "bytecode.zip";
+
+/// The largest archive.
+const MAX_ARCHIVE: u64 = 256 << 20;
+
+/// How long all modules of a layer may take.
+const TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Compiles all modules of the layer but their tests; what cannot be compiled is left out.
+const PROGRAM: &str = r#"
+import importlib.util, os, py_compile, sys, zipfile
+
+root, target = sys.argv[1], sys.argv[2]
+mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+with zipfile.ZipFile(target, "w") as archive:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in ("test", "tests", "__pycache__"))
+        for name in sorted(files):
+            if not name.endswith(".py"):
+                continue
+            source = os.path.join(folder, name)
+            shown = os.path.relpath(source, root)
+            try:
+                py_compile.compile(source, "/tmp/one.pyc", shown, doraise=True, invalidation_mode=mode)
+                with open("/tmp/one.pyc", "rb") as file:
+                    compiled = file.read()
+            except (py_compile.PyCompileError, OSError, ValueError, RecursionError):
+                continue
+            place = importlib.util.cache_from_source(shown, optimization="")
+            archive.writestr(zipfile.ZipInfo(place, (1980, 1, 1, 0, 0, 0)), compiled)
+"#;
+
+/// Compiles the modules of a layer that is not in use yet, and puts the bytecode beside them.
+///
+/// # Errors
+/// When no sandbox can be made, or it does not finish: the layer is complete without bytecode.
+pub(super) async fn add(folder: &Path, pool: &Pool, spec: &Spec) -> Result<(), String> {
+    let layer = Layer::of(folder).map_err(|error| error.to_string())?;
+    let archive = compile(&layer, pool, spec).await.map_err(|error| error.to_string())?;
+    let folder = folder.to_owned();
+    let unpacked = tokio::task::spawn_blocking(move || unpack(&archive, &folder)).await;
+    unpacked.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+async fn compile(layer: &Layer, pool: &Pool, spec: &Spec) -> Result<Vec<u8>, SandboxError> {
+    let limits = Limits {
+        memory: spec.limits.memory.max(1 << 30),
+        disk: spec.limits.disk.max(512 << 20),
+        wall: TIMEOUT,
+        cpu_millis: spec.limits.cpu_millis.max(1000),
+        ..spec.limits.clone()
+    };
+    let spec = Spec { limits, layers: vec![layer.clone()], ..spec.clone() };
+    let sandbox = pool.take(&spec).await?;
+    let compiled = async {
+        let target = format!("{WORKSPACE}/{ARCHIVE}");
+        let mut command = Command::default().args([layer.at.clone(), target.clone()]);
+        // Sets of constants have the same order each time.
+        command.env.insert("PYTHONHASHSEED".to_owned(), "0".to_owned());
+        let running = sandbox.run(Language::Python, PROGRAM.as_bytes(), command).await?;
+        let finished = running.finish().await?;
+        if !finished.outcome.success() {
+            let status = finished.outcome.status();
+            return Err(SandboxError::Broke(format!("compiling ended with {status}")));
+        }
+        sandbox.read(&target, MAX_ARCHIVE).await
+    };
+    let compiled = compiled.await;
+    pool.discard(sandbox);
+    compiled
+}
+
+/// Puts bytecode beside its modules. The archive comes from a sandbox: only new files in `__pycache__` folders
+/// are taken from it.
+fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
+    let mut archive = ZipArchive::new(Cursor::new(archive))?;
+    let mut room = MAX_ARCHIVE;
+    for index in 0..archive.len() {
+        let mut entry = archive.by_index(index)?;
+        let name = entry.name().to_owned();
+        let is_bytecode = name.ends_with(".pyc")
+            && Path::new(&name).parent().is_some_and(|parent| parent.ends_with("__pycache__"));
+        let Ok(Some(place)) = wheel::place(&name) else { continue };
+        if !is_bytecode || entry.is_dir() || entry.is_symlink() {
+            continue;
+        }
+        let path = folder.join(place);
+        // The package brought it itself.
+        if path.exists() {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        (&mut entry).take(room + 1).read_to_end(&mut bytes)?;
+        room = room
+            .checked_sub(bytes.len() as u64)
+            .ok_or_else(|| io::Error::other("the bytecode is too large"))?;
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        fs::write(&path, bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    use super::*;
+
+    #[test]
+    fn only_new_bytecode_is_taken_from_the_sandbox() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("__pycache__")).unwrap();
+        fs::write(folder.path().join("__pycache__/own.cpython-311.pyc"), "own").unwrap();
+        fs::write(folder.path().join("module.py"), "x = 1").unwrap();
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        for name in [
+            "__pycache__/module.cpython-311.pyc",
+            "__pycache__/own.cpython-311.pyc",
+            "module.py",
+            "module.pyc",
+            "../__pycache__/up.pyc",
+            "/__pycache__/root.pyc",
+            "sub/__pycache__/deep.cpython-311.pyc",
+        ] {
+            writer.start_file(name, SimpleFileOptions::default()).unwrap();
+            writer.write_all(b"new").unwrap();
+        }
+        unpack(&writer.finish().unwrap().into_inner(), folder.path()).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
+        assert_eq!(read("__pycache__/module.cpython-311.pyc").as_deref(), Some("new"));
+        assert_eq!(read("sub/__pycache__/deep.cpython-311.pyc").as_deref(), Some("new"));
+        assert_eq!(read("__pycache__/own.cpython-311.pyc").as_deref(), Some("own"));
+        assert_eq!(read("module.py").as_deref(), Some("x = 1"));
+        assert_eq!(read("module.pyc"), None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+}

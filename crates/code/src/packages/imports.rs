@@ -1,0 +1,77 @@
+//! Packages that a program imports without declaring them: an answer that is only a fenced program has no
+//! `dependencies`.
+
+use std::collections::BTreeSet;
+
+use super::{Packages, Python, Requirement};
+
+impl Packages {
+    /// The allowed packages that a Python program imports.
+    pub(crate) fn imported_by(&self, code: &str, python: &Python) -> Vec<String> {
+        let allowed = |name: &String| {
+            let read = Requirement::read(name, python, &[]);
+            matches!(read, Ok(Some(one)) if self.allowed.contains(one.name()))
+        };
+        imports(code).into_iter().filter(allowed).collect()
+    }
+}
+
+/// The top-level modules that a Python program imports, by a look at its lines.
+fn imports(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for statement in code.lines().flat_map(|line| line.split(';')) {
+        let statement = statement.split('#').next().unwrap_or_default().trim();
+        if let Some(modules) = statement.strip_prefix("import ") {
+            found.extend(modules.split(',').filter_map(top_level));
+        } else if let Some(rest) = statement.strip_prefix("from ")
+            && let Some((module, _)) = rest.split_once(" import")
+        {
+            found.extend(top_level(module));
+        }
+    }
+    found
+}
+
+/// `numpy` of `numpy.linalg as la`. `None` for a relative import, and for what is no module.
+fn top_level(module: &str) -> Option<String> {
+    let name = module.split_whitespace().next()?.split('.').next()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (!name.is_empty() && name.chars().all(plain)).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_of_a_program_are_its_top_level_modules() {
+        let code = "import os, numpy as np\nfrom sklearn.linear_model import Ridge  # fits\n\
+                    def f():\n    import matplotlib.pyplot as plt; from PIL import Image\n\
+                    from . import own\nfrom .near import other\nimport\nimport $x\nprint('import pandas')";
+        let found: Vec<String> = imports(code).into_iter().collect();
+        assert_eq!(found, ["PIL", "matplotlib", "numpy", "os", "sklearn"]);
+    }
+
+    #[test]
+    fn imported_packages_are_named_only_if_they_are_allowed() {
+        let packages = Packages {
+            folder: "/nowhere".into(),
+            allowed: ["pillow", "scikit-learn", "attrs"].map(str::to_owned).into(),
+            pip: Vec::new(),
+            wheels: None,
+            env: Vec::new(),
+        };
+        let python = Python::of("3.11.2").unwrap();
+        let code = "import os\nimport numpy\nfrom PIL import Image\nimport sklearn\nimport attr\nimport evil";
+        let declared = packages.imported_by(code, &python);
+        assert_eq!(declared, ["PIL", "attr", "sklearn"]);
+        // They mean the distributions.
+        let names: Vec<String> = packages
+            .allow(&declared, &python)
+            .unwrap()
+            .iter()
+            .map(|one| one.name().to_owned())
+            .collect();
+        assert_eq!(names, ["attrs", "pillow", "scikit-learn"]);
+    }
+}
