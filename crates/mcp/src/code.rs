@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::left::{LeftFile, Returned};
 use crate::{info, object};
 
 pub const RUN_CODE: &str = "run_code";
@@ -26,7 +27,7 @@ pub const RUN_CODE: &str = "run_code";
 const INSTRUCTIONS: &str = "Code is run in a fresh sandbox: no network, no files but those you give, limits on time, \
     memory and output. Nothing is kept from one call to the next.";
 
-/// What is told of each output at most: models read it.
+/// Bytes of each output that are returned at most: models read it.
 const LONGEST_OUTPUT: usize = 64 << 10;
 
 /// Programs that run at once, and those that wait for their turn; there are no more.
@@ -86,6 +87,10 @@ struct Ran {
     duration_ms: f64,
     /// Which walls stood around it.
     isolation: String,
+    /// Files that it left in /workspace: they follow as images and embedded resources, in this order.
+    files: Vec<LeftFile>,
+    /// Files that it left and that are not returned, and why.
+    files_left_out: Vec<String>,
 }
 
 /// Runs code for whoever calls.
@@ -106,7 +111,7 @@ impl CodeServer {
     }
 
     /// What is wrong with a call is for the model to read, and what to do about it.
-    async fn call(&self, arguments: Value) -> Result<Value, String> {
+    async fn call(&self, arguments: Value) -> Result<CallToolResult, String> {
         let call: RunCode = serde_json::from_value(arguments)
             .map_err(|error| format!("these arguments cannot be used: {error}"))?;
         if call.code.trim().is_empty() {
@@ -132,17 +137,19 @@ impl CodeServer {
             env: std::collections::BTreeMap::new(),
             stdin: call.stdin,
             inputs,
-            keep_files: false,
+            keep_files: true,
             image: None,
         };
         let full = "too many programs wait to be run here: call again in a moment";
         let _place = self.line.try_acquire().map_err(|_| full.to_owned())?;
         let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
-        let exec::Ran { finished, isolation, .. } = exec::run(ask, &clerk).await.map_err(told)?;
+        let ran = exec::run(ask, &clerk).await.map_err(told)?;
+        let exec::Ran { finished, isolation, files, not_taken } = ran;
+        let Returned { files, content, left_out } = Returned::of(files, not_taken);
         let outcome = &finished.outcome;
         let (stdout, cut_out) = readable(&finished.stdout);
         let (stderr, cut_err) = readable(&finished.stderr);
-        Ok(json!(Ran {
+        let mut result = CallToolResult::structured(json!(Ran {
             success: outcome.success(),
             exit_code: outcome.exit_code,
             signal: outcome.signal,
@@ -153,7 +160,11 @@ impl CodeServer {
             output_cut: outcome.output_cut || cut_out || cut_err,
             duration_ms: outcome.duration.as_secs_f64() * 1e3,
             isolation,
-        }))
+            files,
+            files_left_out: left_out,
+        }));
+        result.content.extend(content);
+        Ok(result)
     }
 }
 
@@ -175,7 +186,7 @@ impl ServerHandler for CodeServer {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let description = "Runs a program in a fresh sandbox and returns what it wrote and how it ended. Print what \
-            you want to know. A program that fails is no error of the tool: read `stderr`, mend it, and run it again.";
+            you want to know; files and images that it leaves in /workspace are returned. A program that fails is no error of the tool: read `stderr`, mend it, and run it again.";
         // It changes nothing that outlives it.
         let hints =
             ToolAnnotations::from_raw(None, Some(true), Some(false), Some(false), Some(false));
@@ -202,7 +213,7 @@ impl ServerHandler for CodeServer {
             other => Err(format!("there is no tool `{other}`: there is `{RUN_CODE}`")),
         };
         let result = match called {
-            Ok(answer) => CallToolResult::structured(answer),
+            Ok(result) => result,
             Err(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
         };
         Ok(result.into())

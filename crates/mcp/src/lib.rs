@@ -20,6 +20,7 @@ use serde_json::Value;
 
 mod code;
 mod http;
+mod left;
 mod stdio;
 
 pub use code::{CodeServer, RUN_CODE};

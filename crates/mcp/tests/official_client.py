@@ -103,6 +103,12 @@ def project(home, name):
     return folder
 
 
+# A picture of one dot.
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
 async def code(session):
     await session.initialize()
     listed = await session.list_tools()
@@ -110,6 +116,21 @@ async def code(session):
     ran = await session.call_tool("run_code", {"code": "print(6 * 7)"})
     assert ran.structured_content["stdout"] == "42\n", ran
     assert ran.structured_content["success"] is True, ran
+    # What it leaves comes back: a picture as an image, a text as a resource, and nothing beyond the bounds.
+    leaves = (
+        "import base64\n"
+        f"open('dot.png', 'wb').write(base64.b64decode('{PNG}'))\n"
+        "open('table.csv', 'w').write('x,y\\n1,2\\n')\n"
+        "open('big.bin', 'wb').write(bytes(2 << 20))\n"
+    )
+    left = await session.call_tool("run_code", {"code": leaves, "files": [{"name": "given.txt", "text": "x"}]})
+    assert left.structured_content["success"], left
+    names = [file["name"] for file in left.structured_content["files"]]
+    assert names == ["dot.png", "table.csv"], left.structured_content
+    image, table = left.content[1:]
+    assert (image.type, image.mime_type, image.data) == ("image", "image/png", PNG), image
+    assert table.resource.text == "x,y\n1,2\n" and table.resource.mime_type == "text/csv", table
+    assert "big.bin" in left.structured_content["files_left_out"][0], left.structured_content
     failed = await session.call_tool("run_code", {"code": "exit 3", "language": "bash"})
     assert not failed.is_error and failed.structured_content["exit_code"] == 3, failed
     refused = await session.call_tool("run_code", {"code": ""})

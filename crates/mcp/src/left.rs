@@ -1,0 +1,192 @@
+//! Files that a program leaves, as content that a client can show: images, texts and other bytes.
+
+use assize_types::text::{grouped, harmless};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{ContentBlock, ResourceContents};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Files that are returned at most.
+const MAX_FILES: usize = 16;
+
+/// Bytes of one file, and of all of them.
+const MAX_FILE: usize = 1 << 20;
+const MAX_ALL: usize = 4 << 20;
+
+/// Notes about what was left out.
+const MAX_NOTES: usize = 20;
+
+/// A file that is returned.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LeftFile {
+    /// Below /workspace.
+    name: String,
+    bytes: usize,
+    mime_type: &'static str,
+}
+
+/// The files of a program, as far as they are returned.
+#[derive(Debug, Default)]
+pub(crate) struct Returned {
+    pub(crate) files: Vec<LeftFile>,
+    /// One block for each file, in the same order.
+    pub(crate) content: Vec<ContentBlock>,
+    /// What was left out, and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+impl Returned {
+    /// Takes as many files as a client should get, in order of their names.
+    pub(crate) fn of(files: Vec<(String, Vec<u8>)>, not_taken: Vec<String>) -> Returned {
+        let mut returned = Returned::default();
+        let mut notes = not_taken;
+        let mut room = MAX_ALL;
+        for (name, bytes) in files {
+            let shown = harmless(&name);
+            let size = grouped(bytes.len() as u64);
+            if bytes.len() > MAX_FILE {
+                let most = grouped(MAX_FILE as u64);
+                notes.push(format!("`{shown}` has {size} bytes, and at most {most} are returned"));
+            } else if returned.files.len() == MAX_FILES {
+                notes.push(format!(
+                    "`{shown}` is one file more than the {MAX_FILES} that are returned"
+                ));
+            } else if bytes.len() > room {
+                let most = grouped(MAX_ALL as u64);
+                notes.push(format!(
+                    "`{shown}` ({size} bytes): all files together may have {most} bytes"
+                ));
+            } else {
+                room -= bytes.len();
+                let mime_type = mime_type(&name, &bytes);
+                returned.content.push(block(&name, &bytes, mime_type));
+                returned.files.push(LeftFile { name, bytes: bytes.len(), mime_type });
+            }
+        }
+        let more = notes.len().saturating_sub(MAX_NOTES);
+        notes.truncate(MAX_NOTES);
+        if more > 0 {
+            notes.push(format!("{more} more were left out"));
+        }
+        returned.left_out = notes;
+        returned
+    }
+}
+
+fn block(name: &str, bytes: &[u8], mime_type: &str) -> ContentBlock {
+    let is_picture = matches!(mime_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp");
+    if is_picture {
+        return ContentBlock::image(STANDARD.encode(bytes), mime_type);
+    }
+    let uri = format!("sandbox:///workspace/{}", escaped(name));
+    let mime_type = Some(mime_type.to_owned());
+    ContentBlock::resource(match text(bytes) {
+        Some(text) => {
+            let text = text.to_owned();
+            ResourceContents::TextResourceContents { uri, mime_type, text, meta: None }
+        }
+        None => {
+            let blob = STANDARD.encode(bytes);
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None }
+        }
+    })
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}
+
+/// The type of a file: of pictures by what they begin with, of texts by their name.
+fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => return "image/png",
+        [0xff, 0xd8, 0xff, ..] => return "image/jpeg",
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => return "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => return "image/webp",
+        [b'%', b'P', b'D', b'F', b'-', ..] => return "application/pdf",
+        _ => {}
+    }
+    if text(bytes).is_none() {
+        return "application/octet-stream";
+    }
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("svg") => "image/svg+xml",
+        Some("csv") => "text/csv",
+        Some("json") => "application/json",
+        Some("html" | "htm") => "text/html",
+        Some("md") => "text/markdown",
+        Some("xml") => "application/xml",
+        _ => "text/plain",
+    }
+}
+
+/// A path for an address: letters, digits and `-._~/` stay.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                escaped.push(char::from(byte));
+            }
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+
+    fn file(name: &str, bytes: &[u8]) -> (String, Vec<u8>) {
+        (name.to_owned(), bytes.to_vec())
+    }
+
+    #[test]
+    fn files_become_images_texts_and_blobs() {
+        let files = vec![
+            file("a b.csv", b"x,y\n1,2\n"),
+            file("plot.png", PNG),
+            // Its name says one thing, and its bytes another.
+            file("raw.png", &[0, 159, 146, 150]),
+        ];
+        let returned = Returned::of(files, vec!["`link` was not taken: it is a link".to_owned()]);
+        let json = serde_json::to_value(&returned.content).unwrap();
+        assert_eq!(json[0]["type"], "resource");
+        assert_eq!(json[0]["resource"]["uri"], "sandbox:///workspace/a%20b.csv");
+        assert_eq!(json[0]["resource"]["text"], "x,y\n1,2\n");
+        assert_eq!(
+            (&json[1]["type"], &json[1]["mimeType"]),
+            (&"image".into(), &"image/png".into())
+        );
+        assert_eq!(json[1]["data"], STANDARD.encode(PNG));
+        assert_eq!(json[2]["resource"]["mimeType"], "application/octet-stream");
+        assert_eq!(json[2]["resource"]["blob"], STANDARD.encode([0, 159, 146, 150]));
+        assert_eq!(returned.left_out, ["`link` was not taken: it is a link"]);
+    }
+
+    #[test]
+    fn files_are_bounded_in_number_and_size() {
+        let large = vec![b'x'; MAX_FILE + 1];
+        let fitting = vec![b'x'; MAX_FILE];
+        let mut files = vec![file("large", &large)];
+        files.extend((0..6).map(|number| file(&format!("big-{number}"), &fitting)));
+        let returned = Returned::of(files, Vec::new());
+        assert_eq!((returned.files.len(), returned.content.len()), (4, 4));
+        assert_eq!(returned.left_out.len(), 3, "{:?}", returned.left_out);
+        assert!(
+            returned.left_out[0].contains("`large` has 1,048,577 bytes"),
+            "{:?}",
+            returned.left_out
+        );
+
+        let many = (0..100).map(|number| file(&format!("{number}.txt"), b"x")).collect();
+        let returned = Returned::of(many, Vec::new());
+        assert_eq!((returned.files.len(), returned.left_out.len()), (MAX_FILES, MAX_NOTES + 1));
+        assert_eq!(returned.left_out[MAX_NOTES], "64 more were left out");
+    }
+}
