@@ -1,7 +1,7 @@
 //! What the rehearsal model knows to say about code: a handful of tasks of its own, by heart, so that the
 //! whole loop can be seen without a model.
 
-use assize_llm::{ErrorKind, ModelError, Request};
+use assize_llm::{ErrorKind, ModelError, Request, Turn};
 use assize_sandbox::Language;
 use serde_json::json;
 
@@ -12,8 +12,8 @@ struct Scene {
     task: &'static str,
     /// The program of each attempt, and why it is written like this.
     programs: &'static [(&'static str, &'static str, f64)],
-    /// What the critic says of those that fail: an issue and its fix.
-    critiques: &'static [(&'static str, &'static str)],
+    /// The file that it reads, if it reads one.
+    reads: Option<&'static str>,
 }
 
 static SCENES: [Scene; 5] = [
@@ -24,7 +24,7 @@ static SCENES: [Scene; 5] = [
             "A loop needs no recursion and stays exact for any n.",
             0.98,
         )],
-        critiques: &[],
+        reads: None,
     },
     Scene {
         task: "Read data from users.json and print usernames",
@@ -35,15 +35,12 @@ static SCENES: [Scene; 5] = [
                 0.7,
             ),
             (
-                "import json\nimport os\n\nSAMPLE = [{\"username\": \"ada\"}, {\"username\": \"grace\"}, {\"username\": \"linus\"}]\n\nif os.path.exists(\"users.json\"):\n    with open(\"users.json\") as file:\n        users = json.load(file)\nelse:\n    print(\"users.json is not there; these are sample data:\")\n    users = SAMPLE\nfor user in users:\n    print(user[\"username\"])\n",
-                "There is no such file in the sandbox, so sample data stand in for it, and the output says so.",
+                "import json\nimport os\nimport sys\n\nSAMPLE = [{\"username\": \"ada\"}, {\"username\": \"grace\"}, {\"username\": \"linus\"}]\nKEYS = (\"username\", \"user_name\", \"login\", \"name\")\n\nif os.path.exists(\"users.json\"):\n    with open(\"users.json\") as file:\n        users = json.load(file)\nelse:\n    print(\"users.json is not there; these are sample data:\")\n    users = SAMPLE\nfor user in users:\n    key = next((key for key in KEYS if key in user), None)\n    if key is None:\n        sys.exit(f\"no username in a record with the keys {sorted(user)}\")\n    print(user[key])\n",
+                "A file that is missing is replaced by sample data, and the output says so; a record may name the user by another key.",
                 0.9,
             ),
         ],
-        critiques: &[(
-            "The program opens `users.json`, and no such file is in the sandbox.",
-            "Look whether the file is there; where it is not, work on a few sample records and say so.",
-        )],
+        reads: Some("users.json"),
     },
     Scene {
         task: "Find the ten most common words in words.txt",
@@ -59,10 +56,7 @@ static SCENES: [Scene; 5] = [
                 0.9,
             ),
         ],
-        critiques: &[(
-            "`words.txt` was not given, so `open` fails.",
-            "Give it with `--file words.txt`, or count the words of a sample and say so.",
-        )],
+        reads: Some("words.txt"),
     },
     Scene {
         task: "Draw a sine wave as an SVG file",
@@ -71,7 +65,7 @@ static SCENES: [Scene; 5] = [
             "An SVG is text, so no drawing library is needed.",
             0.95,
         )],
-        critiques: &[],
+        reads: None,
     },
     Scene {
         task: "Count down from ten",
@@ -80,7 +74,7 @@ static SCENES: [Scene; 5] = [
             "Each number is written at once, so that whoever watches sees it.",
             0.97,
         )],
-        critiques: &[],
+        reads: None,
     },
 ];
 
@@ -119,13 +113,50 @@ pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
         let (code, reasoning, confidence) = scene.programs[tried.min(scene.programs.len() - 1)];
         json!({"code": code, "dependencies": [], "reasoning": reasoning, "confidence": confidence})
     } else {
-        let (issue, fix) = match scene.critiques.len() {
-            0 => ("The program should have worked.", "Try it once more."),
-            count => scene.critiques[tried.saturating_sub(1).min(count - 1)],
+        let told = match request.prompt.transcript.last() {
+            Some(Turn::User { text }) => &**text,
+            _ => "",
         };
+        let (issue, fix) = critique(scene, told);
         json!({"issues": [issue], "suggested_fixes": [fix]})
     };
     Some(Ok(answer.to_string()))
+}
+
+/// An issue and its fix, from what is told of the last attempt: the rehearsal model has no other knowledge.
+fn critique(scene: &Scene, told: &str) -> (String, String) {
+    let happened = told.lines().find_map(|line| {
+        line.strip_prefix("What happened: ").or_else(|| line.strip_prefix("It was not run: "))
+    });
+    let Some(happened) = happened.map(|words| words.trim_end_matches('.')) else {
+        return (
+            "Nothing is told about how the last attempt ended.".to_owned(),
+            "Run the program once more.".to_owned(),
+        );
+    };
+    if let Some(file) = scene.reads
+        && told.lines().any(|line| line.starts_with("FileNotFoundError") && line.contains(file))
+    {
+        return (
+            format!("The program opens `{file}`, and no such file is in the sandbox."),
+            "Look whether the file is there; where it is not, work on sample data and say so."
+                .to_owned(),
+        );
+    }
+    // Python's own last word, where there is one.
+    let is_error = |line: &&str| {
+        let kind = line.split(':').next().unwrap_or_default();
+        kind.ends_with("Error") && !kind.contains(' ')
+    };
+    let happened = told.lines().rfind(is_error).unwrap_or(happened);
+    let fix = if happened.starts_with("KeyError") {
+        "Look which keys the records have, and use those."
+    } else if happened.contains("JSONDecodeError") || happened.contains("UnicodeDecodeError") {
+        "Check the file's content before relying on it, and say what is wrong with it."
+    } else {
+        "Handle exactly what the message names, and say on standard error when it cannot be done."
+    };
+    (format!("The program failed: {happened}."), fix.to_owned())
 }
 
 /// That a task is none of them, and what to do about it.
@@ -149,7 +180,29 @@ mod tests {
     fn every_scene_can_be_played_to_its_end() {
         for scene in &SCENES {
             assert!(!scene.programs.is_empty());
-            assert!(scene.critiques.len() + 1 >= scene.programs.len(), "{}", scene.task);
         }
+    }
+
+    #[test]
+    fn critique_names_what_happened_and_nothing_else() {
+        let scene = scene("Read data from users.json and print usernames").unwrap();
+        let missing = "What happened: it ended with exit code 1.\n\
+                       FileNotFoundError: [Errno 2] No such file or directory: 'users.json'\n";
+        assert!(critique(scene, missing).0.contains("no such file is in the sandbox"));
+        for (error, fix) in [
+            ("KeyError: 'username'", "which keys the records have"),
+            ("json.decoder.JSONDecodeError: Expecting value", "the file's content"),
+            ("TypeError: 'int' object is not iterable", "what the message names"),
+        ] {
+            let told =
+                format!("What happened: it ended with exit code 1.\nTraceback\n{error}\nend\n");
+            let (issue, said) = critique(scene, &told);
+            assert!(
+                issue.ends_with(&format!("{error}.")) && !issue.contains("no such file"),
+                "{issue}"
+            );
+            assert!(said.contains(fix), "{said}");
+        }
+        assert!(critique(scene, "").0.contains("Nothing is told"));
     }
 }

@@ -35,6 +35,16 @@ fn without_a_model_the_loop_can_be_seen() {
     let given = home.write("users.json", r#"[{"username": "zoe"}]"#).display().to_string();
     let Ran { out, err, .. } = home.run(&["run", USERS, "--file", &given, "--quiet"]);
     assert_eq!((out.as_str(), err.as_str()), ("zoe\n", ""));
+    // The file is there and has other keys: the critic says so, and not that it is missing.
+    let other = home.write("users.json", r#"[{"login": "zoe"}]"#).display().to_string();
+    let Ran { out, err, .. } = home.run(&["run", USERS, "--file", &other]);
+    assert_eq!(out, "zoe\n", "{err}");
+    assert!(
+        err.contains("KeyError: 'username'")
+            && err.contains("critic: The program failed: KeyError: 'username'."),
+        "{err}"
+    );
+    assert!(!err.contains("no such file"), "{err}");
     assert_eq!(makers(&home), [] as [String; 0]);
 }
 
