@@ -110,3 +110,19 @@ fn without_chance(text: &str) -> String {
     };
     plain.lines().map(time).collect::<Vec<_>>().join("\n")
 }
+
+/// The binary names the tasks that the rehearsal model knows; the README lists exactly these.
+#[test]
+fn the_readme_lists_the_tasks_of_the_rehearsal_model() {
+    let home = crate::Home::new();
+    let refused =
+        home.run(&["run", "Something that no rehearsal model knows", "--provider", "rehearsal"]);
+    let named = refused.err.split_once("in Python: ").unwrap().1;
+    let known: Vec<&str> = named.lines().next().unwrap().split('"').skip(1).step_by(2).collect();
+    assert!(known.len() >= 5, "{known:?}");
+    let readme = include_str!("../../../../README.md");
+    let list = readme.split_once("knows\nthese tasks by heart:\n\n").unwrap().1;
+    let listed: Vec<&str> =
+        list.lines().map_while(|line| line.strip_prefix("- `")?.strip_suffix('`')).collect();
+    assert_eq!(listed, known);
+}
