@@ -8,7 +8,8 @@ use std::time::Duration;
 use assize_draft::work::rehearsal::Line;
 use assize_gateway::{
     Asked, Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits,
-    MemoryLedger, Options, Pace, Pacer, Provider, Recital, Rehearsal, RetryPolicy, probe,
+    MemoryLedger, ModelFacts, Options, Pace, Pacer, Provider, Recital, Rehearsal, RetryPolicy,
+    discover, probe,
 };
 use assize_llm::ModelError;
 use assize_types::Money;
@@ -23,6 +24,9 @@ use crate::{Clerk, Listener};
 
 /// How long a local Ollama may take to say that it is there.
 const OLLAMA_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a local server may take to describe itself.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Who is asked, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,10 +191,7 @@ pub async fn gateways(
             Ok((Gateway::to_rehearsal(rehearsal(config), options), BTreeMap::new()))
         }
         Choice::Provider { provider, .. } => {
-            let mut endpoint = endpoint(config, provider);
-            if let Some(model) = config.text("model") {
-                endpoint.model = model.to_owned();
-            }
+            let endpoint = endpoint(config, provider);
             if provider.needs_key() && endpoint.key.is_none() && !clerk.estimate_only {
                 let message = format!("no key for {provider}");
                 return Err(Failure::new(FailureKind::Settings, message).hint(format!(
@@ -202,11 +203,15 @@ pub async fn gateways(
             if let Some(words) = config.say_of_strangers(provider) {
                 clerk.listener.warn(&words);
             }
-            options.pacer = clerk.paces.of(clerk, provider, limits(config, provider));
             let client = HttpClient::new();
+            let (endpoint, limits) = endpoint_in_use(config, &client, provider, false).await;
+            options.pacer = clerk.paces.of(clerk, provider, limits);
             let mut others = BTreeMap::new();
             for (role, model) in roles {
-                let endpoint = Endpoint { model: model.clone(), ..endpoint.clone() };
+                let set = config.whole(&format!("{provider}.context_window"));
+                let mut endpoint =
+                    Endpoint { model: model.clone(), context_window: set, ..endpoint.clone() };
+                learn(&client, &mut endpoint).await;
                 let options = Options { price: config.price(model)?, ..options.clone() };
                 others.insert(role.clone(), Gateway::to_provider(&client, endpoint, options));
             }
@@ -230,6 +235,11 @@ fn options(clerk: &Clerk, already: Already) -> Result<Options, Failure> {
         retry: RetryPolicy {
             retries: config.whole("gateway.retries").map_or(policy.retries, |n| n as u32),
             attempt_timeout: seconds("gateway.timeout_seconds", policy.attempt_timeout),
+            local_start_timeout: if is_set(config, "gateway.timeout_seconds") {
+                seconds("gateway.timeout_seconds", policy.attempt_timeout)
+            } else {
+                seconds("gateway.deadline_seconds", policy.deadline)
+            },
             deadline: seconds("gateway.deadline_seconds", policy.deadline),
             ..policy
         },
@@ -259,11 +269,52 @@ fn recited(known: Result<Line, ModelError>) -> Result<Recital, ModelError> {
     })
 }
 
-/// How many calls a provider is asked at once and in a minute, by the settings.
+/// The endpoint that is asked, and its limits: by the settings, and by what a local server reports.
+pub(crate) async fn endpoint_in_use(
+    config: &Config,
+    client: &HttpClient,
+    provider: Provider,
+    offline: bool,
+) -> (Endpoint, Limits) {
+    let mut endpoint = endpoint(config, provider);
+    if let Some(model) = config.text("model") {
+        endpoint.model = model.to_owned();
+    }
+    let limits = limits(config, provider);
+    let slots = if offline { None } else { learn(client, &mut endpoint).await };
+    let limits = match slots.filter(|_| !is_set(config, &format!("{provider}.concurrency"))) {
+        Some(concurrency) => Limits { concurrency, ..limits },
+        None => limits,
+    };
+    (endpoint, limits)
+}
+
+/// Asks a local server for the context window of the endpoint's model, unless the settings name it, and for the
+/// number of requests that it answers in parallel.
+async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
+    if !ModelFacts::of(endpoint).local {
+        return None;
+    }
+    let found = discover(client, endpoint, DISCOVERY_TIMEOUT).await;
+    endpoint.context_window = endpoint.context_window.or(found.context_window);
+    found.slots
+}
+
+/// Whether a setting has a value other than its default.
+fn is_set(config: &Config, key: &str) -> bool {
+    config.get(key).is_some_and(|value| value.source != Source::Default)
+}
+
+/// How many calls a provider is asked at once and in a minute, by the settings. A local Ollama answers one
+/// request at a time.
 pub(crate) fn limits(config: &Config, provider: Provider) -> Limits {
     let limit = |name: &str| config.whole(&format!("{provider}.{name}"));
+    let one_by_one = provider == Provider::Ollama
+        && !is_set(config, &format!("{provider}.concurrency"))
+        && endpoint(config, provider).is_local_server();
+    let usual = if one_by_one { Some(1) } else { limit("concurrency") };
     Limits {
-        concurrency: limit("concurrency").map_or(Limits::default().concurrency, |n| n as usize),
+        concurrency: usual.map_or(Limits::default().concurrency, |n| n as usize),
         requests_per_minute: limit("requests_per_minute"),
         tokens_per_minute: limit("tokens_per_minute"),
     }

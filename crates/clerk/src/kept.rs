@@ -11,7 +11,7 @@ use assize_store::{
     Access, Claim, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
     SqliteStore, Store, StoreError,
 };
-use assize_types::Money;
+use assize_types::{Cost, Money};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -380,9 +380,10 @@ pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
     for response in own.filter_map(answer) {
         totals.calls += 1;
         totals.usage += response.usage.unwrap_or_default();
-        match response.cost.known() {
-            Some(cost) => totals.cost += cost,
-            None => totals.unpriced_calls += 1,
+        match response.cost {
+            Cost::Known(cost) => totals.cost += cost,
+            Cost::Local => totals.local_calls += 1,
+            Cost::Unknown => totals.unpriced_calls += 1,
         }
     }
     if let Some(lost) = lost {

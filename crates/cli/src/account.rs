@@ -1,24 +1,24 @@
 //! What was spent, in words and figures.
 
-use assize_gateway::{Estimate, REHEARSAL_LABEL, Totals};
+use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Totals};
 use assize_types::{Cost, Money, Usage};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
-use crate::terminal::{grouped, out_json, out_line};
+use crate::terminal::{grouped, harmless, out_json, out_line};
 
 /// What was spent, and what may have been.
 pub(crate) fn account(totals: &Totals) -> String {
     let answers = if totals.lost_calls == 1 { "an answer" } else { "answers" };
     let most = match totals.known_cost() {
-        Cost::Known(_) => format!("at most {}", totals.lost_cost),
+        Cost::Known(_) | Cost::Local => format!("at most {}", totals.lost_cost),
         Cost::Unknown => "an unknown sum".to_owned(),
     };
     let lost = format!("{most} for {answers} without an account");
     let spent = format!("{} · {}", tokens(&totals.usage), totals.known_cost());
     // What costs nothing cannot have cost anything unseen.
-    let free = totals.known_cost() == Cost::Known(Money::ZERO) && totals.lost_cost == Money::ZERO;
+    let free = totals.known_cost().known() == Some(Money::ZERO) && totals.lost_cost == Money::ZERO;
     match (totals.calls, totals.lost_calls) {
         (_, 0) => spent,
         _ if free => spent,
@@ -38,13 +38,17 @@ pub(crate) fn tokens(usage: &Usage) -> String {
 /// What a call usually takes a provider, in seconds.
 const SECONDS_A_CALL: u64 = 6;
 
-/// What something is likely to take, before anyone is asked; so many calls of it one after the other.
+/// Prints what something is likely to take; so many calls of it one after the other.
+///
+/// # Errors
+/// When the price of a model is unknown: what is known is printed all the same.
 pub(crate) fn show_estimate(
     estimate: &Estimate,
     in_a_row: u64,
-    is_rehearsal: bool,
+    gateway: &Gateway,
     json: bool,
 ) -> Result<(), Failure> {
+    let is_rehearsal = gateway.is_rehearsal();
     let Estimate { calls, input_tokens, output_tokens, cost, cached, .. } = estimate;
     let seconds = if is_rehearsal { 0 } else { in_a_row * SECONDS_A_CALL };
     if json {
@@ -56,21 +60,53 @@ pub(crate) fn show_estimate(
             "cost_usd": dollars(*cost),
             "cost_cached_usd": dollars(*cached),
         });
+        if let Some(note) = cost.note() {
+            shown["cost_note"] = json!(note);
+        }
         if is_rehearsal {
             shown["label"] = json!(REHEARSAL_LABEL);
         }
-        return out_json(&shown);
+        out_json(&shown)?;
+        return known_price(*cost, gateway);
     }
     if is_rehearsal {
         out_line(&format!("[{REHEARSAL_LABEL}]"))?;
     }
     out_line(&format!(
-        "{calls} calls, about {} tokens in and {} out: about {cost}{}; {}",
+        "{calls} calls, about {} tokens in and {} out: {}{}; {}",
         grouped(*input_tokens),
         grouped(*output_tokens),
+        about(*cost),
         less(estimate),
         how_long(in_a_row, is_rehearsal),
-    ))
+    ))?;
+    known_price(*cost, gateway)
+}
+
+/// An estimated cost in words.
+pub(crate) fn about(cost: Cost) -> String {
+    match cost {
+        Cost::Known(_) => format!("about {cost}"),
+        Cost::Local | Cost::Unknown => cost.to_string(),
+    }
+}
+
+/// Refuses to call an estimate complete that has no cost.
+pub(crate) fn known_price(cost: Cost, gateway: &Gateway) -> Result<(), Failure> {
+    if cost != Cost::Unknown {
+        return Ok(());
+    }
+    let (provider, model) = gateway.name();
+    let model = harmless(model);
+    let whose = match gateway.facts().is_some_and(|facts| facts.price.is_none()) {
+        true => format!("`{model}` ({provider})"),
+        false => "a model that a role uses".to_owned(),
+    };
+    let message = format!("no cost estimate: the price of {whose} is unknown");
+    Err(Failure::new(FailureKind::Settings, message).hint(format!(
+        "set it in dollars for a million tokens: `[prices.\"{model}\"]` with `input` and `output` in the settings \
+         file; `--max-tokens` limits what is spent without a price"
+    )))
 }
 
 /// What a provider's cache saves, in words.

@@ -11,10 +11,10 @@ use assize_llm::{
     AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
     Stop,
 };
-use assize_types::{Cancel, trail};
+use assize_types::{Cancel, Cost, trail};
 use serde_json::{Value, json};
 
-use crate::account::{account, tokens};
+use crate::account::{account, known_price, tokens};
 use crate::args::AskArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
@@ -180,20 +180,29 @@ fn show_estimate(gateway: &Gateway, request: &Request, json: bool) -> Result<(),
         return Err(Failure::new(FailureKind::Usage, "there is nothing to estimate"));
     };
     if json {
-        return out_json(&json!({
+        let mut shown = json!({
             "input_tokens": estimate.input_tokens,
             "output_tokens": estimate.output_tokens,
             "cost_usd": dollars(estimate.cost),
             "at_most_usd": dollars(estimate.at_most),
-        }));
+        });
+        if let Some(note) = estimate.cost.note() {
+            shown["cost_note"] = json!(note);
+        }
+        out_json(&shown)?;
+        return known_price(estimate.cost, gateway);
     }
+    let at_most = match estimate.cost {
+        Cost::Known(_) => format!(", at most {}", estimate.at_most),
+        Cost::Local | Cost::Unknown => String::new(),
+    };
     out_line(&format!(
-        "about {} tokens in and {} out: {}, at most {}",
+        "about {} tokens in and {} out: {}{at_most}",
         grouped(estimate.input_tokens),
         grouped(estimate.output_tokens),
         estimate.cost,
-        estimate.at_most
-    ))
+    ))?;
+    known_price(estimate.cost, gateway)
 }
 
 impl Answered {
@@ -324,6 +333,9 @@ fn show_json(answered: &Answered, last: &Response, totals: &Totals) -> Result<()
         "attempts": Response::total_attempts(&answered.responses),
         "duration_ms": Response::total_milliseconds(&answered.responses),
     });
+    if let Some(note) = Response::total_cost(&answered.responses).note() {
+        shown["cost_note"] = json!(note);
+    }
     if let Some((_, provenance)) = &answered.value {
         shown["provenance"] = json!(provenance);
     }

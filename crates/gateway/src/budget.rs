@@ -50,6 +50,8 @@ pub struct Totals {
     pub cost: Money,
     /// Calls whose price is not known.
     pub unpriced_calls: u64,
+    /// Calls that the user's own server answered for nothing.
+    pub local_calls: u64,
     /// Calls whose answer was lost.
     pub lost_calls: u64,
     /// The most that the lost calls can have cost.
@@ -66,6 +68,7 @@ impl AddAssign<&Totals> for Totals {
         self.usage += other.usage;
         self.cost += other.cost;
         self.unpriced_calls += other.unpriced_calls;
+        self.local_calls += other.local_calls;
         self.lost_calls += other.lost_calls;
         self.lost_cost += other.lost_cost;
         self.lost_tokens += other.lost_tokens;
@@ -76,7 +79,11 @@ impl AddAssign<&Totals> for Totals {
 impl Totals {
     /// The cost of all calls, if all their prices are known.
     pub fn known_cost(&self) -> Cost {
-        if self.unpriced_calls == 0 { Cost::Known(self.cost) } else { Cost::Unknown }
+        match (self.unpriced_calls, self.local_calls) {
+            (0, 0) => Cost::Known(self.cost),
+            (0, _) => Cost::Local + Cost::Known(self.cost),
+            _ => Cost::Unknown,
+        }
     }
 }
 
@@ -179,7 +186,7 @@ impl MemoryLedger {
     fn room(&self, account: &Account, worst: Worst) -> Room {
         let mut room = Room::Yes;
         if let Some(cap) = self.caps.cost.map(|cap| cap + account.more_cost) {
-            let Cost::Known(cost) = worst.cost else {
+            let Some(cost) = worst.cost.known() else {
                 return Room::No(BudgetError::NoPrice);
             };
             let spent = account.totals.cost + account.totals.lost_cost;
@@ -234,6 +241,7 @@ impl Ledger for MemoryLedger {
                 totals.usage += usage;
                 match cost {
                     Cost::Known(cost) => totals.cost += cost,
+                    Cost::Local => totals.local_calls += 1,
                     Cost::Unknown => totals.unpriced_calls += 1,
                 }
             }

@@ -1,6 +1,7 @@
 //! What is known of models: prices, context windows, and parameters they do not take.
 //!
-//! A model that is not listed has an unknown price, never a price of 0. Names match exactly or with
+//! A model that is not listed has an unknown price, never a price of 0, unless it is served from a local
+//! address: then it is free, and its cost says so ([`Cost::Local`]). Names match exactly or with
 //! a date behind them; `gpt-5-pro` is not a kind of `gpt-5`.
 
 use assize_types::{Cost, Money, Usage};
@@ -77,6 +78,8 @@ pub struct ModelFacts {
     pub native_schema: bool,
     /// Whether tools are refused unless `reasoning_effort` is set to `none`.
     pub tools_need_no_reasoning: bool,
+    /// Whether the user's own server answers: an unlisted model at a local address.
+    pub local: bool,
 }
 
 impl ModelFacts {
@@ -100,12 +103,14 @@ impl ModelFacts {
             // It depends on who serves the model that day.
             Provider::OpenRouter => false,
         };
+        let local = endpoint.is_local_server() && row.is_none();
         let price = match provider {
             // Models in Ollama's cloud run elsewhere, and are charged for.
             Provider::Ollama => {
                 let cloud = model.contains("cloud") || endpoint.base_url.contains("ollama.com");
                 (!cloud).then_some(Price::FREE)
             }
+            _ if local => Some(Price::FREE),
             _ => row.map(|row| row.price),
         };
         ModelFacts {
@@ -118,11 +123,21 @@ impl ModelFacts {
             native_schema,
             tools_need_no_reasoning: *provider == Provider::OpenAi
                 && (name.starts_with("gpt-5.6") || name.starts_with("gpt-6")),
+            local: local && price.is_some(),
         }
     }
 
     pub fn cost(&self, usage: &Usage) -> Cost {
-        self.price.map_or(Cost::Unknown, |price| Cost::Known(price.of(usage)))
+        self.price.map_or(Cost::Unknown, |price| self.priced(price.of(usage)))
+    }
+
+    /// The most a call can cost that reads at most `input` and writes at most `output` tokens.
+    pub fn cost_at_most(&self, input: u64, output: u64) -> Cost {
+        self.price.map_or(Cost::Unknown, |price| self.priced(price.at_most(input, output)))
+    }
+
+    fn priced(&self, money: Money) -> Cost {
+        if self.local && money == Money::ZERO { Cost::Local } else { Cost::Known(money) }
     }
 }
 
@@ -248,7 +263,41 @@ const ROWS: &[Row] = &[
     row(Google, "gemini-3.8-flash", 1_048_576, Refused, rates(0.75, 0.075, 0.75, 3.75)),
     row(Groq, "openai/gpt-oss-120b", 131_072, Taken, rates(0.15, 0.075, 0.15, 0.60)),
     row(Groq, "openai/gpt-oss-20b", 131_072, Taken, rates(0.075, 0.0375, 0.075, 0.30)),
+    row(Groq, "llama-3.3-70b-versatile", 131_072, Taken, rates(0.59, 0.59, 0.59, 0.79)),
+    row(Groq, "llama-3.1-8b-instant", 131_072, Taken, rates(0.05, 0.05, 0.05, 0.08)),
+    row(Groq, "qwen/qwen3-32b", 131_072, Taken, rates(0.29, 0.29, 0.29, 0.59)),
 ];
+
+/// A model that its provider no longer serves to ordinary accounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retirement {
+    /// Day of the shutdown, as `YYYY-MM-DD`.
+    pub on: &'static str,
+    /// The provider's recommended replacement.
+    pub replacement: &'static str,
+}
+
+/// Retired models. Source: console.groq.com/docs/deprecations, announced on 2026-07-14 with the shutdown
+/// on 2026-08-16; accounts with an enterprise contract keep access, so the prices stay in the table above.
+const RETIRED: &[(Provider, &str, Retirement)] = &[
+    (Groq, "llama-3.3-70b-versatile", GROQ_LLAMA_RETIREMENT),
+    (
+        Groq,
+        "llama-3.1-8b-instant",
+        Retirement { replacement: "openai/gpt-oss-20b", ..GROQ_LLAMA_RETIREMENT },
+    ),
+];
+
+const GROQ_LLAMA_RETIREMENT: Retirement =
+    Retirement { on: "2026-08-16", replacement: "openai/gpt-oss-120b" };
+
+impl Retirement {
+    /// When and by what the provider replaced the model, if it retired it.
+    pub fn of(provider: Provider, model: &str) -> Option<Retirement> {
+        let row = RETIRED.iter().find(|(by, name, _)| *by == provider && *name == model);
+        row.map(|(_, _, retirement)| *retirement)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -265,6 +314,20 @@ mod tests {
             assert!(facts.price.is_some(), "{provider}");
             assert!(facts.context_window >= 32_000, "{provider}");
         }
+    }
+
+    #[test]
+    fn groq_default_is_the_replacement_of_the_retired_llama() {
+        let retired = Retirement::of(Groq, "llama-3.3-70b-versatile").unwrap();
+        assert_eq!((retired.on, retired.replacement), ("2026-08-16", Groq.default_model()));
+        assert!(Provider::ALL.iter().all(|p| Retirement::of(*p, p.default_model()).is_none()));
+    }
+
+    #[test]
+    fn groq_llama_models_have_a_known_price() {
+        let price = facts(Groq, "llama-3.3-70b-versatile").price.unwrap();
+        assert_eq!((price.rates.input, price.rates.output), (590_000, 790_000));
+        assert!(facts(Groq, "llama-3.1-8b-instant").price.is_some());
     }
 
     #[test]
@@ -314,6 +377,26 @@ mod tests {
             ..Endpoint::new(OpenAi)
         };
         assert!(ModelFacts::of(&compatible).temperature);
+    }
+
+    #[test]
+    fn unlisted_model_at_a_local_address_is_free_and_local() {
+        let at = |provider, model: &str, url: &str| {
+            let endpoint =
+                Endpoint { model: model.into(), base_url: url.into(), ..Endpoint::new(provider) };
+            ModelFacts::of(&endpoint).cost(&Usage { input: 1000, output: 1000, ..Usage::default() })
+        };
+        for url in ["http://127.0.0.1:8080/v1", "http://192.168.1.9:8000/v1", "http://vllm:8000/v1"]
+        {
+            assert_eq!(at(OpenAi, "smollm2", url), Cost::Local, "{url}");
+        }
+        assert_eq!(at(Provider::Ollama, "qwen3", "http://127.0.0.1:11434"), Cost::Local);
+        assert_eq!(at(OpenAi, "smollm2", "https://llm.example.com/v1"), Cost::Unknown);
+        // A proxy to a listed model charges the list price, wherever it runs.
+        assert_eq!(
+            at(OpenAi, "gpt-5", "http://127.0.0.1:4000"),
+            facts(OpenAi, "gpt-5").cost(&Usage { input: 1000, output: 1000, ..Usage::default() })
+        );
     }
 
     #[test]

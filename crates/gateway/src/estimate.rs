@@ -36,6 +36,57 @@ pub(crate) fn generous_input_tokens(request: &Request) -> u64 {
     letters.div_ceil(3) + others + foreign.div_ceil(2) + 256
 }
 
+/// The shortest answer that is worth a call, in tokens.
+const SMALLEST_ANSWER: u64 = 128;
+
+/// Fewer tokens than a request's input is at all likely to have: eight bytes for a token.
+fn least_input_tokens(request: &Request) -> u64 {
+    text_bytes(request) / 8
+}
+
+/// What a server does with a prompt that is longer than its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// It cuts the prompt without a word.
+    Cuts,
+    /// It refuses the request.
+    Refuses,
+}
+
+/// A prompt that does not fit a context window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooLong {
+    pub(crate) needed: u64,
+    pub(crate) window: u64,
+}
+
+/// How long the answer may be so that prompt and answer fit `window` together.
+///
+/// Before a server that cuts, a prompt must fit by the generous estimate. One that refuses knows the exact
+/// number, so that only a prompt is turned down here that cannot fit by any count.
+pub(crate) fn answer_room(
+    request: &Request,
+    window: u64,
+    overflow: Overflow,
+) -> Result<u32, TooLong> {
+    let wanted = u64::from(request.max_tokens);
+    let smallest = wanted.min(SMALLEST_ANSWER);
+    let generous = generous_input_tokens(request);
+    let (least, room) = match overflow {
+        Overflow::Cuts => (generous, window.saturating_sub(generous)),
+        Overflow::Refuses => {
+            let likely = window.saturating_sub(likely_input_tokens(request));
+            let least = least_input_tokens(request);
+            // Rather a short answer than a request that the server turns down for its length.
+            (least, window.saturating_sub(generous).max(likely.min(window / 4)))
+        }
+    };
+    if least + smallest > window {
+        return Err(TooLong { needed: least + smallest, window });
+    }
+    Ok(wanted.min(room.max(smallest)) as u32)
+}
+
 /// The most tokens that a request's input can be: no tokenizer makes more than one of a byte.
 pub(crate) fn most_input_tokens(request: &Request) -> u64 {
     let turns = request.prompt.blocks.len() + request.prompt.transcript.len() + request.tools.len();
@@ -109,8 +160,7 @@ impl Estimate {
     }
 
     fn bounded(mut self, facts: &ModelFacts, input: u64, output: u64) -> Estimate {
-        self.at_most =
-            facts.price.map_or(Cost::Unknown, |price| Cost::Known(price.at_most(input, output)));
+        self.at_most = facts.cost_at_most(input, output);
         self
     }
 }
@@ -130,6 +180,26 @@ mod tests {
             };
             assert!(likely <= most, "{length}: {likely} > {most}");
         }
+    }
+
+    #[test]
+    fn answers_are_shortened_to_what_the_window_leaves() {
+        let asked = |bytes: usize, max_tokens: u32| Request {
+            max_tokens,
+            ..Request::question("x".repeat(bytes))
+        };
+        for overflow in [Overflow::Cuts, Overflow::Refuses] {
+            assert_eq!(answer_room(&asked(300, 500), 100_000, overflow), Ok(500));
+            assert_eq!(answer_room(&asked(300, 4096), 2048, overflow), Ok(2048 - 100 - 256));
+            assert_eq!(answer_room(&asked(300, 10), 2048, overflow), Ok(10));
+            let long = answer_room(&asked(40_000, 4096), 2048, overflow).unwrap_err();
+            assert!(long.needed > 2048 && long.window == 2048, "{long:?}");
+        }
+        // Three bytes a token would be too long, four are not: only the server knows.
+        let near = asked(6_000, 4096);
+        assert!(answer_room(&near, 2048, Overflow::Cuts).is_err());
+        let room = answer_room(&near, 2048, Overflow::Refuses).unwrap();
+        assert!((128..=512).contains(&room), "{room}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use assize_types::text::{is_invisible, shorten};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use crate::catalog::Retirement;
 use crate::provider::{Endpoint, Provider, Secret};
 
 /// What a provider said, cut to this many characters.
@@ -111,6 +112,10 @@ impl Said {
             || says("prompt is too long")
             || says("maximum context length")
             || says("context window")
+            // llama.cpp, and vLLM of some versions.
+            || label("exceed_context_size")
+            || says("available context size")
+            || says("maximum model length")
             || says("input token count")
         {
             return Some(ErrorKind::ContextOverflow);
@@ -171,13 +176,20 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
         ErrorKind::NotFound if *provider == Provider::Ollama => {
             format!("fetch the model with `ollama pull {model}`, or name another with `--model`")
         }
+        ErrorKind::NotFound | ErrorKind::BadRequest
+            if let Some(retired) = Retirement::of(*provider, model) =>
+        {
+            let Retirement { on, replacement } = retired;
+            format!("{provider} retired `{model}` on {on}: use `--model {replacement}` instead")
+        }
         ErrorKind::NotFound => format!(
             "check the model `{model}` (`--model`) and the address `{base_url}` (`{provider}.base_url`)"
         ),
         ErrorKind::SpendLimit => {
             format!("add credit or raise the limit of your {provider} account")
         }
-        ErrorKind::TooLarge | ErrorKind::ContextOverflow => {
+        ErrorKind::ContextOverflow => overflow_hint(endpoint, endpoint.context_window),
+        ErrorKind::TooLarge => {
             "shorten the input, or choose a model with a larger context window".to_owned()
         }
         ErrorKind::RateLimited => format!(
@@ -188,6 +200,29 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// What to do about a prompt that is too long for the model's window.
+pub(crate) fn overflow_hint(endpoint: &Endpoint, window: Option<u64>) -> String {
+    let provider = endpoint.provider;
+    let has = window.map(|window| format!("the window has {window} tokens; ")).unwrap_or_default();
+    let more = match provider {
+        _ if !endpoint.is_local_server() => {
+            let other = "choose a model with a larger context window";
+            return match window {
+                None => format!("shorten the input, or {other}"),
+                Some(_) => format!(
+                    "{has}shorten the input, {other}, or set `{provider}.context_window` if this one has more"
+                ),
+            };
+        }
+        Provider::Ollama => "set `ollama.context_window` to what the model and your memory allow",
+        _ => {
+            "start the server with a larger window (llama.cpp: `--ctx-size`, vLLM: `--max-model-len`) and set \
+             `openai.context_window` if it does not report it"
+        }
+    };
+    format!("{has}shorten the input, or {more}")
 }
 
 /// How long a `retry-after` header asks us to wait: milliseconds, seconds, or until a date.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_llm::{Call, Delta, ErrorKind, Message, Model, ModelError, Request, Response, Stop};
@@ -225,16 +225,20 @@ impl Gateway {
                 None => None,
             };
             let first = turn.as_ref().is_some_and(Turn::is_first);
-            let manner = self.refused.manner(wire, call.on_delta.is_some() || first);
+            // The user's own server may be slow: a stream shows whether it is still at work.
+            let stream = call.on_delta.is_some() || first || wire.facts().local;
+            let manner = self.refused.manner(wire, stream);
             let heard = AtomicBool::new(false);
             let hear = |text: &str| {
                 heard.store(true, Ordering::Relaxed);
+                clock.progress();
                 turn.iter().for_each(Turn::begun);
                 if let Some(on_delta) = call.on_delta {
                     on_delta(Delta::Text(text));
                 }
             };
             let outcome = self.attempt(wire, request, manner, clock, &hear).await;
+            clock.attempt_ended();
             if outcome.is_ok() {
                 turn.iter().for_each(Turn::begun);
             }
@@ -292,17 +296,19 @@ impl Gateway {
         let encoded = wire.encode(request, manner)?;
         let most_input = estimate::most_input_tokens(request);
         let most_output = u64::from(request.max_tokens);
-        let price = wire.facts().price;
         let worst = Worst {
             tokens: most_input + most_output,
-            cost: price
-                .map_or(Cost::Unknown, |price| Cost::Known(price.at_most(most_input, most_output))),
+            cost: wire.facts().cost_at_most(most_input, most_output),
         };
         let mut reservation = Reservation::make(&self.options.ledger, worst)
             .await
             .map_err(|error| over_budget(error, wire))?;
         let paced = estimate::likely_input_tokens(request) + most_output;
-        let tell = |wait| self.tell(Event::Paced { wait });
+        clock.queue();
+        let tell = |wait| {
+            clock.dequeue();
+            self.tell(Event::Paced { wait });
+        };
         let pacer = Arc::clone(&self.options.pacer);
         let permit =
             pacer.admit(paced, Instant::now() + clock.left(), &tell).await.map_err(|wait| {
@@ -315,11 +321,16 @@ impl Gateway {
                 )
             })?;
 
+        clock.dequeue();
         reservation.send().await.map_err(|error| over_budget(error, wire))?;
         let limit = self.options.retry.attempt_timeout;
         let sending = Sending {
             on_text: manner.stream.then_some(hear),
             learn: &|left| self.options.pacer.learn(left, paced),
+            start_timeout: match wire.facts().local {
+                true => limit.max(self.options.retry.local_start_timeout),
+                false => limit,
+            },
             patience: limit,
         };
         let send = wire.send(&encoded, request, sending);
@@ -376,7 +387,8 @@ impl Gateway {
                 None => ModelError::new(ErrorKind::Internal, "the gateway leads nowhere"),
             });
         };
-        let clock = Clock::begin(self.options.retry.deadline, &*self.options.ledger);
+        let RetryPolicy { deadline, attempt_timeout, .. } = self.options.retry;
+        let clock = Clock::begin(deadline, attempt_timeout, &*self.options.ledger);
         let last_failure = Mutex::new(None);
         let outcome = tokio::select! {
             biased;
@@ -398,28 +410,86 @@ impl Gateway {
     }
 }
 
-/// How much time a call has left. What it is held up where calls are noted does not count.
+/// Deadline of one call.
+///
+/// It does not run while the call waits in our own queue for a free slot, or where calls are noted. And it does
+/// not end an answer that is still coming in.
 struct Clock<'a> {
     begun: Instant,
     deadline: Duration,
+    /// How long a stream may be silent.
+    idle_timeout: Duration,
     ledger: &'a dyn Ledger,
     held_up_before: Duration,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Time spent in the queue.
+    queued: Duration,
+    queued_since: Option<Instant>,
+    /// When the answer last grew.
+    grew_at: Option<Instant>,
 }
 
 impl Clock<'_> {
-    fn begin(deadline: Duration, ledger: &dyn Ledger) -> Clock<'_> {
-        Clock { begun: Instant::now(), deadline, ledger, held_up_before: ledger.held_up() }
+    fn begin(deadline: Duration, idle_timeout: Duration, ledger: &dyn Ledger) -> Clock<'_> {
+        Clock {
+            begun: Instant::now(),
+            deadline,
+            idle_timeout,
+            ledger,
+            held_up_before: ledger.held_up(),
+            progress: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops the clock until the call leaves the queue.
+    fn queue(&self) {
+        self.state().queued_since.get_or_insert_with(Instant::now);
+    }
+
+    fn dequeue(&self) {
+        let mut state = self.state();
+        if let Some(since) = state.queued_since.take() {
+            state.queued += since.elapsed();
+        }
+    }
+
+    /// Notes that the answer grew.
+    fn progress(&self) {
+        self.state().grew_at = Some(Instant::now());
+    }
+
+    fn attempt_ended(&self) {
+        self.dequeue();
+        self.state().grew_at = None;
     }
 
     fn left(&self) -> Duration {
         let held_up = self.ledger.held_up().saturating_sub(self.held_up_before);
-        (self.deadline + held_up).saturating_sub(self.begun.elapsed())
+        let state = self.state();
+        let queued = state.queued + state.queued_since.map_or(Duration::ZERO, |at| at.elapsed());
+        (self.deadline + held_up + queued).saturating_sub(self.begun.elapsed())
+    }
+
+    /// How long the answer that is coming in may still be silent.
+    fn still_streaming(&self) -> Option<Duration> {
+        let grew_at = self.state().grew_at?;
+        self.idle_timeout.checked_sub(grew_at.elapsed()).filter(|left| !left.is_zero())
     }
 
     async fn is_over(&self) {
-        while !self.left().is_zero() {
-            // As long as it is held up there is always as much left.
-            sleep(self.left().max(Duration::from_millis(100))).await;
+        // What is held up or queued always has as much left.
+        while let Some(left) =
+            Some(self.left()).filter(|left| !left.is_zero()).or_else(|| self.still_streaming())
+        {
+            sleep(left.max(Duration::from_millis(100))).await;
         }
     }
 }

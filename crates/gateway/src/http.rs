@@ -1,6 +1,5 @@
 //! One attempt over HTTP, with a bound on everything that a server could draw out.
 
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::catalog::ModelFacts;
 use crate::dialect::{self, Encoded, Manner, Reply};
 use crate::failure::{self, one_line, presentable};
 use crate::frames::{BadFrame, Frames};
+use crate::local::is_loopback;
 use crate::provider::{Endpoint, Provider};
 use crate::ratelimit;
 use crate::wire::{OnText, Sending, Wire};
@@ -25,6 +25,9 @@ const LARGEST_ANSWER: usize = 32 * 1024 * 1024;
 
 /// An error page is read this far.
 const LARGEST_ERROR: usize = 64 * 1024;
+
+/// The longest description of a server or its models that is read: Ollama's holds the whole vocabulary.
+const LARGEST_DESCRIPTION: usize = 16 * 1024 * 1024;
 
 /// How long an error page is read.
 const ERROR_PATIENCE: Duration = Duration::from_secs(5);
@@ -78,15 +81,6 @@ pub fn is_usable_address(url: &str) -> bool {
     reqwest::Url::parse(url).is_ok_and(|url| url.host_str().is_some())
 }
 
-/// Whether an address is on this machine.
-fn is_loopback(url: &str) -> bool {
-    let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
-    host.is_some_and(|host| {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    })
-}
-
 /// Reaches one model of one provider.
 #[derive(Debug)]
 pub(crate) struct HttpWire {
@@ -111,7 +105,9 @@ impl HttpWire {
             .body(encoded.body.clone());
         let sent = async { request.send().await.map_err(|error| self.unreachable(error)) };
         let response = match sending.on_text {
-            Some(_) => patiently(sending.patience, sent, "the beginning of the answer").await??,
+            Some(_) => {
+                patiently(sending.start_timeout, sent, "the beginning of the answer").await??
+            }
             None => sent.await?,
         };
         (sending.learn)(ratelimit::read(response.headers()));
@@ -128,7 +124,7 @@ impl HttpWire {
         sending: Sending<'_>,
     ) -> Result<Reply, ModelError> {
         match sending.on_text {
-            Some(on_text) => self.read_stream(response, on_text, sending.patience).await,
+            Some(on_text) => self.read_stream(response, on_text, sending).await,
             None => {
                 let body = read(response, LARGEST_ANSWER, Excess::Refuse).await?;
                 dialect::decode(self.endpoint.provider, &body)
@@ -140,8 +136,9 @@ impl HttpWire {
         &self,
         response: reqwest::Response,
         on_text: OnText<'_>,
-        patience: Duration,
+        sending: Sending<'_>,
     ) -> Result<Reply, ModelError> {
+        let mut patience = sending.start_timeout;
         let (framing, mut decoder) = dialect::decoder(self.endpoint.provider);
         let mut frames = Frames::new(framing);
         let mut received = 0;
@@ -159,6 +156,7 @@ impl HttpWire {
             }
             for piece in frames.push(&chunk).map_err(bad_frame)? {
                 if let Some(text) = decoder.push(&piece)? {
+                    patience = sending.patience;
                     on_text(&text);
                 }
             }
@@ -298,6 +296,32 @@ pub async fn probe(
         .map_err(|error| error.map_message(|message| presentable(message, endpoint.key.as_ref())))
 }
 
+/// Reads a JSON document from a provider: by GET, or by POST where there is a body.
+pub(crate) async fn read_json(
+    client: &HttpClient,
+    endpoint: &Endpoint,
+    url: &str,
+    body: Option<&serde_json::Value>,
+) -> Result<serde_json::Value, ModelError> {
+    let wire = HttpWire::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
+    let client = client.to(url)?;
+    let request = match body {
+        Some(body) => {
+            client.post(url).header("content-type", "application/json").body(body.to_string())
+        }
+        None => client.get(url),
+    };
+    let headers = header_map(&dialect::auth_headers(endpoint))?;
+    let response = request.headers(headers).send().await.map_err(|e| wire.unreachable(e))?;
+    if !response.status().is_success() {
+        return Err(wire.refused(response).await);
+    }
+    let body = read(response, LARGEST_DESCRIPTION, Excess::Refuse).await?;
+    serde_json::from_slice(&body).map_err(|error| {
+        ModelError::new(ErrorKind::Malformed, "the answer is not JSON").with_source(error)
+    })
+}
+
 fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError> {
     let mut map = HeaderMap::new();
     for (name, value) in pairs {
@@ -371,23 +395,4 @@ fn innermost(error: &dyn std::error::Error) -> String {
         deepest = source;
     }
     one_line(&deepest.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_machine_is_known_by_all_its_names() {
-        for inside in
-            ["http://127.0.0.1:9/v1", "http://localhost:1", "http://[::1]:1/x", "http://127.8.9.1"]
-        {
-            assert!(is_loopback(inside), "{inside}");
-        }
-        for outside in
-            ["https://api.openai.com/v1", "http://localhost.example", "http://10.0.0.1", "nonsense"]
-        {
-            assert!(!is_loopback(outside), "{outside}");
-        }
-    }
 }

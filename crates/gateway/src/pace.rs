@@ -38,7 +38,7 @@ pub struct Left {
 #[async_trait]
 pub trait Pace: Send + Sync + fmt::Debug {
     /// Waits until a call of so many tokens may be sent, or says how long that would be if it is not
-    /// before `by`. `on_wait` is told of each wait that is due to a rate, once its length is known.
+    /// before `by`; the wait for a free slot does not count. `on_wait` is told of each wait that is due to a rate, once its length is known.
     async fn admit(
         self: Arc<Self>,
         tokens: u64,
@@ -153,11 +153,14 @@ impl Pace for Pacer {
         {
             return Ok(permit(slot, ticket));
         }
+        let queued = Instant::now();
         let turn = self.turn.lock().await;
         let slot = match Arc::clone(&self.slots).acquire_owned().await {
             Ok(slot) => slot,
             Err(_) => unreachable!("the semaphore is never closed"),
         };
+        // Only waiting for a rate counts; the calls ahead in the queue have deadlines of their own.
+        let by = by + queued.elapsed();
         loop {
             let now = Instant::now();
             let ready = self.state().ready_at(now, tokens, &self.limits);

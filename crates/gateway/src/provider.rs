@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::local::is_local_address;
+
 /// A company, or a program on this machine, that answers requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {
@@ -166,7 +168,7 @@ pub struct Endpoint {
     pub key: Option<Secret>,
     /// Where the key comes from, or should: named in the hint when the provider refuses it.
     pub key_source: String,
-    /// Overrides what the catalog knows of the model.
+    /// The window that was set or that the server reported; overrides the catalog's.
     pub context_window: Option<u64>,
 }
 
@@ -181,6 +183,13 @@ impl Endpoint {
             key_source: provider.key_variable().to_owned(),
             context_window: None,
         }
+    }
+
+    /// Whether this may be a model server of the user's own: Ollama or an OpenAI-compatible server at a local
+    /// address.
+    pub fn is_local_server(&self) -> bool {
+        matches!(self.provider, Provider::OpenAi | Provider::Ollama)
+            && is_local_address(&self.base_url)
     }
 
     /// Whether this is the provider itself, and not a proxy or a compatible server.

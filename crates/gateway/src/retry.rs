@@ -13,9 +13,12 @@ pub struct RetryPolicy {
     pub base: Duration,
     /// The longest wait of all, where the provider does not ask for a longer one.
     pub cap: Duration,
-    /// How long one attempt may take.
+    /// How long one attempt may take; of a stream, how long it may be silent.
     pub attempt_timeout: Duration,
-    /// How long the whole call may take: waiting, attempts and repetitions together.
+    /// How long a local server may take to its first token: it may be slow to read a long prompt.
+    pub local_start_timeout: Duration,
+    /// How long the whole call may take, attempts and repetitions together. The wait for a free slot does not
+    /// count, and an answer that is still coming in is not ended.
     pub deadline: Duration,
 }
 
@@ -26,6 +29,7 @@ impl Default for RetryPolicy {
             base: Duration::from_millis(500),
             cap: Duration::from_secs(30),
             attempt_timeout: Duration::from_secs(120),
+            local_start_timeout: Duration::from_secs(600),
             deadline: Duration::from_secs(600),
         }
     }

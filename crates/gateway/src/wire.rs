@@ -21,7 +21,9 @@ pub(crate) struct Sending<'a> {
     /// Set where a stream was asked for.
     pub(crate) on_text: Option<OnText<'a>>,
     pub(crate) learn: Learn<'a>,
-    /// How long a stream may be silent. What is not streamed is timed by whoever waits for it.
+    /// How long a stream may take to its first text.
+    pub(crate) start_timeout: Duration,
+    /// How long a stream may be silent from then on. What is not streamed is timed by whoever waits for it.
     pub(crate) patience: Duration,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Turnstile};
 
 /// A request as it came over the wire.
 #[derive(Debug, Clone)]
@@ -32,6 +32,8 @@ pub(crate) enum Action {
         pause: Duration,
         end: StreamEnd,
     },
+    /// Pieces of a body of unknown length, each when the turnstile lets it through.
+    Drip { headers: Vec<(String, String)>, pieces: Vec<Vec<u8>>, by: Arc<Turnstile> },
     /// Accepts the request and never answers.
     Hang,
     /// Closes the connection without an answer.
@@ -65,6 +67,11 @@ pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action
             Action::Stream { headers, pieces, pause, end } => {
                 let proper = matches!(end, StreamEnd::Proper);
                 if send_pieces(&mut stream, &headers, &pieces, pause, end).is_err() || !proper {
+                    return;
+                }
+            }
+            Action::Drip { headers, pieces, by } => {
+                if send_slowly(&mut stream, &headers, &pieces, &by).is_err() {
                     return;
                 }
             }
@@ -160,6 +167,20 @@ fn send_pieces(
             SockRef::from(&*stream).set_linger(Some(Duration::ZERO))
         }
     }
+}
+
+fn send_slowly(
+    stream: &mut TcpStream,
+    headers: &[(String, String)],
+    pieces: &[Vec<u8>],
+    by: &Turnstile,
+) -> io::Result<()> {
+    stream.write_all(head(200, headers, "transfer-encoding: chunked").as_bytes())?;
+    for piece in pieces {
+        by.pass();
+        send_chunk(stream, piece)?;
+    }
+    stream.write_all(b"0\r\n\r\n")
 }
 
 fn send_chunk(stream: &mut TcpStream, piece: &[u8]) -> io::Result<()> {

@@ -76,12 +76,15 @@ impl fmt::Display for Money {
     }
 }
 
-/// What something cost: a known amount, or honestly unknown. Never 0 for want of a price.
+/// What something cost: a known amount, nothing because the user's own server answered, or honestly unknown.
+/// Never 0 for want of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
     #[serde(rename = "nano_usd")]
     Known(Money),
+    /// Free of charge: the model runs on the user's own machine or network.
+    Local,
     Unknown,
 }
 
@@ -89,19 +92,28 @@ impl Cost {
     pub fn known(self) -> Option<Money> {
         match self {
             Cost::Known(money) => Some(money),
+            Cost::Local => Some(Money::ZERO),
             Cost::Unknown => None,
         }
+    }
+
+    /// The word that stands beside an amount of 0 in JSON.
+    pub fn note(self) -> Option<&'static str> {
+        (self == Cost::Local).then_some("local")
     }
 }
 
 impl Add for Cost {
     type Output = Cost;
 
-    /// A sum with one unknown part is unknown.
+    /// A sum with one unknown part is unknown; one of nothing but local parts is local.
     fn add(self, other: Cost) -> Cost {
         match (self, other) {
+            (Cost::Unknown, _) | (_, Cost::Unknown) => Cost::Unknown,
             (Cost::Known(a), Cost::Known(b)) => Cost::Known(a + b),
-            _ => Cost::Unknown,
+            (Cost::Local, Cost::Known(Money::ZERO) | Cost::Local)
+            | (Cost::Known(Money::ZERO), Cost::Local) => Cost::Local,
+            (Cost::Local, known) | (known, Cost::Local) => known,
         }
     }
 }
@@ -110,6 +122,7 @@ impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cost::Known(money) => money.fmt(f),
+            Cost::Local => write!(f, "{} (local)", Money::ZERO),
             Cost::Unknown => f.write_str("cost unknown"),
         }
     }
@@ -136,6 +149,20 @@ mod tests {
         let known = Cost::Known(Money::from_nanos(5));
         assert_eq!(known + Cost::Unknown, Cost::Unknown);
         assert_eq!(known + known, Cost::Known(Money::from_nanos(10)));
+    }
+
+    #[test]
+    fn local_is_free_and_says_so_unless_something_else_was_paid() {
+        let paid = Cost::Known(Money::from_nanos(5));
+        let nothing = Cost::Known(Money::ZERO);
+        assert_eq!(nothing + Cost::Local + Cost::Local, Cost::Local);
+        assert_eq!((Cost::Local + paid, paid + Cost::Local), (paid, paid));
+        assert_eq!(Cost::Local + Cost::Unknown, Cost::Unknown);
+        assert_eq!(
+            (Cost::Local.to_string().as_str(), Cost::Local.known()),
+            ("$0.00 (local)", Some(Money::ZERO))
+        );
+        assert_eq!((Cost::Local.note(), nothing.note()), (Some("local"), None));
     }
 
     #[test]

@@ -99,6 +99,7 @@ export interface Spent {
   cached_input_tokens: number;
   output_tokens: number;
   cost_usd: number | null;
+  cost_note?: string;
 }
 
 export interface Run extends RunSummary {
@@ -116,6 +117,7 @@ export interface Estimate {
   output_tokens: number;
   cost_usd: number | null;
   cost_cached_usd: number | null;
+  cost_note?: string;
   rehearsal: boolean;
 }
 

@@ -98,11 +98,12 @@ export function Head({ run, again, line, lost, rounds = 0, moves = [] }: Props) 
 
 function Took({ run: { spent } }: { run: Run }) {
   if (!spent) return null;
-  const { calls, input_tokens, cached_input_tokens, output_tokens, cost_usd } = spent;
+  const { calls, input_tokens, cached_input_tokens, output_tokens, cost_usd, cost_note } = spent;
   const cached = input_tokens > 0 ? Math.round((cached_input_tokens / input_tokens) * 100) : 0;
   return (
     <span>
       {count(calls, "call")} · {tokens(input_tokens)} tokens in ({cached} % cached), {tokens(output_tokens)} out · {dollars(cost_usd)}
+      {cost_note && <> ({cost_note})</>}
     </span>
   );
 }

@@ -256,13 +256,17 @@ pub fn all() -> Vec<Setting> {
         Setting::new("gateway.retries", whole(0, 20), "how often a failed call is repeated")
             .default("3")
             .tighten(),
-        Setting::new("gateway.timeout_seconds", whole(1, 86_400), "how long one attempt may take")
-            .default("120")
-            .trusted(),
+        Setting::new(
+            "gateway.timeout_seconds",
+            whole(1, 86_400),
+            "how long one attempt may take; of a stream, how long it may be silent",
+        )
+        .default("120")
+        .trusted(),
         Setting::new(
             "gateway.deadline_seconds",
             whole(1, 864_000),
-            "how long a call may take, repetitions included",
+            "how long a call may take, repetitions included; an answer still coming in is not ended",
         )
         .default("600")
         .tighten(),
@@ -529,9 +533,13 @@ pub fn all() -> Vec<Setting> {
             Setting::new(
                 key("context_window"),
                 whole(1024, 100_000_000),
-                "tokens that fit the model; known for most models",
+                "context window in tokens; known for most models, and reported by most local servers",
             ),
-            Setting::new(key("concurrency"), whole(1, 10_000), "calls at once")
+            Setting::new(
+                key("concurrency"),
+                whole(1, 10_000),
+                "calls at once; by default what a local server offers (Ollama: 1)",
+            )
                 .default("16")
                 .tighten(),
             Setting::new(key("requests_per_minute"), whole(1, u64::MAX), "calls a minute")

@@ -16,7 +16,7 @@ use assize_negotiation::{InProcess, Models};
 use assize_sandbox::Manager;
 use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;
-use assize_types::{Cancel, Cost, Fingerprint, Money, trail};
+use assize_types::{Cancel, Fingerprint, Money, trail};
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -128,7 +128,7 @@ impl Ready {
         let estimate = self.estimate.as_ref().filter(|_| self.is_new())?;
         let most = clerk.config.decimal("consult.ask_above").and_then(Money::from_dollars);
         let most = most.unwrap_or_default();
-        let within = matches!(estimate.cost, Cost::Known(cost) if cost <= most);
+        let within = estimate.cost.known().is_some_and(|cost| cost <= most);
         // What cannot be passed need not be asked about.
         let capped = choose::caps(&clerk.config).cost.is_some_and(|cap| cap <= most);
         (!within && !capped).then_some(estimate)

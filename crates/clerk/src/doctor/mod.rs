@@ -41,6 +41,10 @@ pub enum State {
 pub struct Examined {
     pub providers: Vec<Finding>,
     pub choice: Choice,
+    /// The endpoint in use, with the context window that a local server reports.
+    pub endpoint: Option<Endpoint>,
+    /// Calls at once.
+    pub concurrency: usize,
     pub sandboxes: Sandboxes,
     /// If one is named.
     pub cluster: Option<ClusterFound>,
@@ -88,9 +92,17 @@ pub async fn examine(
     findings.sort_by_key(|(index, _)| *index);
     let providers: Vec<Finding> = findings.into_iter().map(|(_, finding)| finding).collect();
     let choice = choice(config, &providers, offline)?;
+    let (endpoint, concurrency) = match &choice {
+        Choice::Rehearsal { .. } => (None, 0),
+        Choice::Provider { provider, .. } => {
+            let (endpoint, limits) =
+                choose::endpoint_in_use(config, &client, *provider, offline).await;
+            (Some(endpoint), limits.concurrency)
+        }
+    };
     let sandboxes = sandboxes::examine(config, around).await;
     let cluster = cluster::examine(config, around, offline).await;
-    Ok(Examined { providers, choice, sandboxes, cluster })
+    Ok(Examined { providers, choice, endpoint, concurrency, sandboxes, cluster })
 }
 
 impl Examined {
@@ -103,7 +115,7 @@ impl Examined {
     }
 
     pub fn as_json(&self, config: &Config) -> Value {
-        let Examined { providers, choice, sandboxes, cluster } = self;
+        let Examined { providers, choice, sandboxes, cluster, .. } = self;
         let mut all = as_json(config, providers, choice, sandboxes);
         all["cluster"] = json!(cluster.as_ref().map(ClusterFound::as_json));
         all

@@ -13,7 +13,7 @@ use assize_consult::sources::files;
 use assize_consult::{Chamber, Manner, Personas, Report, graph};
 use assize_gateway::{Estimate, Gateway, Rehearsal};
 use assize_negotiation::{InProcess, Models};
-use assize_types::{Cancel, Cost, Money};
+use assize_types::{Cancel, Money};
 use serde_json::Value;
 
 use crate::account::{account, how_long, less, show_estimate};
@@ -65,7 +65,7 @@ pub(crate) async fn run(
     if args.estimate {
         let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
         let estimate = ready.estimate.as_ref().ok_or_else(nothing)?;
-        return show_estimate(estimate, ready.in_a_row, ready.gateway.is_rehearsal(), args.json);
+        return show_estimate(estimate, ready.in_a_row, &ready.gateway, args.json);
     }
     ask_before(&args, &clerk, &ready)?;
     let mut trial = ready.open(&clerk, args.allow_in_process).await?;
@@ -132,13 +132,13 @@ fn ask_before(args: &ConsultArgs, clerk: &Clerk, ready: &Ready) -> Result<(), Fa
     let Estimate { calls, cost, .. } = estimate;
     let time = how_long(ready.in_a_row, false);
     let what = format!("{calls} calls and {time}, at about {cost}{}", less(estimate));
-    if let (Some(cap), Cost::Known(least)) = (choose::caps(&clerk.config).cost, estimate.cached)
+    if let (Some(cap), Some(least)) = (choose::caps(&clerk.config).cost, estimate.cached.known())
         && cap < least
     {
         terminal::warn(&format!("`--max-cost` of {cap} is less than it is likely to take: {what}"));
     }
     if args.yes || ready.to_be_asked_about(clerk).is_none() {
-        if !args.quiet && *cost != Cost::Known(Money::ZERO) {
+        if !args.quiet && cost.known() != Some(Money::ZERO) {
             note(&paint(DIM, what));
         }
         return Ok(());

@@ -60,7 +60,7 @@ pub(crate) async fn run(
         let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
         let (estimate, in_a_row) =
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
-        return show_estimate(&estimate, in_a_row, gateway.is_rehearsal(), args.json);
+        return show_estimate(&estimate, in_a_row, &gateway, args.json);
     }
     let store = kept::open_for(&mut clerk, false).await?;
     let plan = match (fresh, again, fork) {

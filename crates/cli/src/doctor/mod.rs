@@ -3,7 +3,7 @@
 mod sandboxes;
 
 use assize_clerk::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
-use assize_gateway::{Endpoint, ModelFacts, PRICES_AS_OF, REHEARSAL_LABEL};
+use assize_gateway::{ModelFacts, PRICES_AS_OF, Price, REHEARSAL_LABEL};
 
 use crate::args::DoctorArgs;
 use crate::choose::{self, Choice, ORDER};
@@ -26,7 +26,7 @@ pub(crate) async fn run(
 }
 
 fn as_text(config: &Config, found: &Examined) -> String {
-    let Examined { providers: findings, choice, sandboxes, cluster } = found;
+    let Examined { providers: findings, choice, endpoint, concurrency, sandboxes, cluster } = found;
     let mut lines = vec![
         format!(
             "assize {} on {} {}",
@@ -68,10 +68,14 @@ fn as_text(config: &Config, found: &Examined) -> String {
     lines.push(String::new());
     lines.push(match choice {
         Choice::Provider { provider, why } => {
-            let endpoint = choose::endpoint(config, *provider);
-            let model = harmless(config.text("model").unwrap_or(&endpoint.model));
-            let facts = ModelFacts::of(&Endpoint { model: model.clone(), ..endpoint });
+            let endpoint = match endpoint {
+                Some(endpoint) => endpoint.clone(),
+                None => choose::endpoint(config, *provider),
+            };
+            let model = harmless(&endpoint.model);
+            let facts = ModelFacts::of(&endpoint);
             let price = match facts.price {
+                Some(Price::FREE) if facts.local => "free (local)".to_owned(),
                 Some(price) => format!(
                     "${} in, ${} out for a million tokens",
                     price.rates.input as f64 / 1e6,
@@ -81,7 +85,7 @@ fn as_text(config: &Config, found: &Examined) -> String {
             };
             let window = grouped(facts.context_window);
             format!(
-                "{} {provider} {model}: {why}\n  context window {window} tokens; {price}",
+                "{} {provider} {model}: {why}\n  context window {window} tokens; {price}; {concurrency} calls at once",
                 paint(BOLD, "In use:")
             )
         }

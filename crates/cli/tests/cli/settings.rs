@@ -12,9 +12,35 @@ use crate::{Home, Ran};
 fn a_price_in_the_settings_makes_an_unknown_model_known() {
     let fake = FakeProvider::scripted(Kind::OpenRouter, []);
     let home = Home::with(Kind::OpenRouter, &fake);
-    let estimate =
-        |home: &Home| home.run(&["ask", "Why?", "--estimate", "--model", "some/model.v1"]).out;
-    assert!(estimate(&home).contains("cost unknown, at most cost unknown"), "{}", estimate(&home));
+    let asked = |home: &Home| home.run(&["ask", "Why?", "--estimate", "--model", "some/model.v1"]);
+    let estimate = |home: &Home| asked(home).out;
+    let unknown = asked(&home);
+    assert!(
+        unknown.out.contains("tokens in and") && unknown.out.contains(": cost unknown\n"),
+        "{}",
+        unknown.out
+    );
+    assert_eq!(unknown.code, 3, "{}", unknown.err);
+    assert!(
+        unknown.err.contains(
+            "error: no cost estimate: the price of `some/model.v1` (openrouter) is unknown"
+        ) && unknown.err.contains("`[prices.\"some/model.v1\"]` with `input` and `output`"),
+        "{}",
+        unknown.err
+    );
+    let json = home.run(&["ask", "Why?", "--estimate", "--json", "--model", "some/model.v1"]);
+    assert_eq!(json.code, 3);
+    let shown: Value = serde_json::from_str(&json.out).unwrap();
+    assert!(shown["cost_usd"].is_null() && shown["input_tokens"].is_u64(), "{shown}");
+    home.write("move.md", "# Open a second bakery\n\nRent the shop next door.\n");
+    let debate = home.run(&["debate", "move.md", "--estimate", "--model", "some/model.v1"]);
+    assert_eq!(debate.code, 3, "{}", debate.err);
+    assert!(debate.out.contains(": cost unknown; about"), "{}", debate.out);
+    assert!(
+        debate.err.contains("the price of `some/model.v1` (openrouter) is unknown"),
+        "{}",
+        debate.err
+    );
     let settings = home.folder.path().join(".config/assize/config.toml");
     fs::create_dir_all(settings.parent().unwrap()).unwrap();
     fs::write(&settings, "[prices.\"some/model.v1\"]\ninput = 1.0\noutput = 2.0\n").unwrap();

@@ -21,6 +21,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::catalog::ModelFacts;
+use crate::estimate::TooLong;
+use crate::failure;
 use crate::provider::{Endpoint, Provider, Secret};
 
 /// An HTTP request, ready to be sent.
@@ -264,6 +266,16 @@ fn arguments_from_text(text: &str) -> Value {
 fn native_schema(request: &Request, manner: Manner) -> Option<&Schema> {
     let wanted = |schema: &&Schema| manner.native_schema && schema.delivery == Delivery::Native;
     request.schema.as_ref().filter(wanted)
+}
+
+/// The error for a prompt that does not fit the model's context window, and was not sent.
+fn overflow(endpoint: &Endpoint, TooLong { needed, window }: TooLong) -> ModelError {
+    let message = format!(
+        "the call needs about {needed} tokens of context and `{}` has {window}",
+        endpoint.model
+    );
+    ModelError::new(ErrorKind::ContextOverflow, message)
+        .with_hint(failure::overflow_hint(endpoint, Some(window)))
 }
 
 /// The request with the schema's instruction at the end of its tail, where the provider does not

@@ -3,17 +3,17 @@
 
 use std::borrow::Cow;
 
-use assize_llm::{ErrorKind, Message, ModelError, Request, Stop, ToolCall};
+use assize_llm::{Message, ModelError, Request, Stop, ToolCall};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
     Decoder, Encoded, FunctionTool, Manner, Reply, arguments_object, broken_off, function_tools,
-    native_schema, parse, prompted, tool_content,
+    native_schema, overflow, parse, prompted, tool_content,
 };
 use crate::catalog::ModelFacts;
-use crate::estimate;
+use crate::estimate::{self, Overflow};
 use crate::failure;
 use crate::provider::Endpoint;
 
@@ -70,18 +70,11 @@ pub(super) fn encode(
     let schema_enforced = format.is_some();
     let request = prompted(request, schema_enforced);
 
-    let needed = estimate::generous_input_tokens(&request) + u64::from(request.max_tokens);
     let window = facts.context_window;
-    if needed > window {
-        return Err(ModelError::new(
-            ErrorKind::ContextOverflow,
-            format!(
-                "the call needs about {needed} tokens of context and `{}` has {window}",
-                endpoint.model
-            ),
-        )
-        .with_hint("set `ollama.context_window` to what the model and your memory allow"));
-    }
+    // Ollama cuts a prompt that is too long without a word.
+    let num_predict = estimate::answer_room(&request, window, Overflow::Cuts)
+        .map_err(|too_long| overflow(endpoint, too_long))?;
+    let needed = estimate::generous_input_tokens(&request) + u64::from(num_predict);
     let num_ctx = needed.next_power_of_two().max(SMALLEST_WINDOW).min(window);
 
     let messages = request.prompt.messages();
@@ -91,7 +84,7 @@ pub(super) fn encode(
         stream: manner.stream,
         options: Options {
             num_ctx,
-            num_predict: request.max_tokens,
+            num_predict,
             temperature: manner.temperature.then_some(request.temperature),
         },
         format,

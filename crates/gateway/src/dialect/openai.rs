@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 
 use super::{
     Decoder, Encoded, FunctionTool, MOST_CALLS, Manner, Reply, arguments_from_text,
-    arguments_object, broken_off, function_tools, is_false, malformed, native_schema, parse,
-    prompted, schema, too_many_calls, tool_content,
+    arguments_object, broken_off, function_tools, is_false, malformed, native_schema, overflow,
+    parse, prompted, schema, too_many_calls, tool_content,
 };
 use crate::catalog::ModelFacts;
+use crate::estimate::{self, Overflow};
 use crate::failure;
 use crate::provider::{Endpoint, Provider};
 
@@ -109,14 +110,19 @@ pub(super) fn encode(
     });
     let schema_enforced = facts.native_schema && format.is_some();
     let request = prompted(request, schema_enforced);
+    let max_tokens = match endpoint.context_window {
+        Some(window) => estimate::answer_room(&request, window, Overflow::Refuses)
+            .map_err(|too_long| overflow(endpoint, too_long))?,
+        None => request.max_tokens,
+    };
     let messages = request.prompt.messages();
     let old_limit = endpoint.provider == Provider::OpenRouter;
     let no_reasoning = facts.tools_need_no_reasoning && !request.tools.is_empty();
     let body = Wanted {
         model: &endpoint.model,
         messages: turns(&request, &messages, marks_cache(endpoint)),
-        max_completion_tokens: (!old_limit).then_some(request.max_tokens),
-        max_tokens: old_limit.then_some(request.max_tokens),
+        max_completion_tokens: (!old_limit).then_some(max_tokens),
+        max_tokens: old_limit.then_some(max_tokens),
         temperature: manner.temperature.then_some(request.temperature),
         tools: function_tools(&request),
         reasoning_effort: no_reasoning.then_some("none"),

@@ -79,6 +79,7 @@ impl RehearsalWire {
             temperature: true,
             native_schema: true,
             tools_need_no_reasoning: false,
+            local: false,
         };
         let name = match rehearsal.seed {
             0 => "rehearsal".to_owned(),

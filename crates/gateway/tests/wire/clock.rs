@@ -177,8 +177,8 @@ async fn a_budget_is_hard_with_dozens_of_calls_under_way() {
 
 #[tokio::test]
 async fn a_cost_limit_with_an_unknown_price_is_refused_before_anything_is_sent() {
-    let fake = assize_testkit::FakeProvider::scripted(assize_testkit::Kind::OpenAi, []);
-    let mut endpoint = crate::endpoint(assize_testkit::Kind::OpenAi, &fake);
+    let fake = assize_testkit::FakeProvider::scripted(assize_testkit::Kind::Groq, []);
+    let mut endpoint = crate::endpoint(assize_testkit::Kind::Groq, &fake);
     endpoint.model = "mystery".to_owned();
     let caps = Caps { cost: Money::from_dollars(1.0), tokens: None };
     let options = Options { ledger: Arc::new(MemoryLedger::new(caps)), ..Options::default() };

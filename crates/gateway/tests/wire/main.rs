@@ -6,6 +6,7 @@ mod caching;
 mod cassettes;
 mod clock;
 mod faults;
+mod local;
 mod providers;
 
 use std::sync::{Arc, mpsc};

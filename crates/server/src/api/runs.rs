@@ -73,6 +73,9 @@ pub(crate) struct Spent {
     output_tokens: u64,
     /// In dollars; null where the price is not known
     cost_usd: Option<f64>,
+    /// `local` where the user's own server answered for nothing
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_note: Option<&'static str>,
     /// Calls that whoever held it before had under way when they died: they are made again, and may have been paid for
     lost_calls: u64,
     /// What those cost at most
@@ -87,6 +90,7 @@ impl From<Totals> for Spent {
             cached_input_tokens: totals.usage.cached_input,
             output_tokens: totals.usage.output,
             cost_usd: totals.known_cost().known().map(|money| money.dollars()),
+            cost_note: totals.known_cost().note(),
             lost_calls: totals.lost_calls,
             lost_usd: totals.lost_cost.dollars(),
         }

@@ -165,6 +165,9 @@ pub(crate) struct Likely {
     cost_usd: Option<f64>,
     /// The same, where the provider caches prompts
     cost_cached_usd: Option<f64>,
+    /// `local` where the user's own server answers for nothing
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_note: Option<&'static str>,
     rehearsal: bool,
 }
 
@@ -178,6 +181,7 @@ impl Likely {
             output_tokens: estimate.output_tokens,
             cost_usd: dollars(estimate.cost),
             cost_cached_usd: dollars(estimate.cached),
+            cost_note: estimate.cost.note(),
             rehearsal,
         }
     }

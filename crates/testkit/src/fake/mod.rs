@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Turnstile};
 use crate::http::{self, Action, RawRequest, StreamEnd};
 
 pub use cache::{Billed, PromptCache, Written};
@@ -95,6 +95,8 @@ pub enum Reply {
     ResetAfter(Answer, usize),
     /// A streamed answer that falls silent after so many pieces.
     SilentAfter(Answer, usize),
+    /// A streamed answer whose pieces are sent one by one, as the test says [`FakeProvider::drip`].
+    Dripping(Answer),
     /// A streamed answer that ends, politely but too early, after so many pieces.
     EndAfter(Answer, usize),
     /// A body that never ends.
@@ -157,6 +159,8 @@ struct State {
     /// Decides what good answers say of their input, and how long they take.
     cache: Option<(PromptCache, Latency)>,
     billed: Billed,
+    /// What is answered to questions about the server itself, by path.
+    descriptions: Vec<(String, Value)>,
     /// Requests of one that caches that are being answered, and the most that ever were.
     at_once: (usize, usize),
 }
@@ -174,6 +178,7 @@ struct Shared {
     state: Mutex<State>,
     asked: Condvar,
     reset: Arc<Gate>,
+    drip: Arc<Turnstile>,
 }
 
 impl FakeProvider {
@@ -206,6 +211,13 @@ impl FakeProvider {
         let cache = Some((PromptCache::default(), latency));
         let always: Option<Arc<Respond>> = Some(Arc::new(respond));
         FakeProvider::start(Kind::Anthropic, State { always, cache, ..State::default() })
+    }
+
+    /// Answers questions about the server itself at this path: `/props`, `/v1/models` or `/api/show`.
+    #[must_use]
+    pub fn describing(self, path: &str, description: Value) -> FakeProvider {
+        self.shared.state.lock().unwrap().descriptions.push((path.to_owned(), description));
+        self
     }
 
     /// The input tokens of all good answers of one that caches.
@@ -269,6 +281,16 @@ impl FakeProvider {
         self.shared.reset.open();
     }
 
+    /// Lets the next piece of [`Reply::Dripping`] be sent.
+    pub fn drip(&self) {
+        self.shared.drip.admit(1);
+    }
+
+    /// Lets all further pieces of [`Reply::Dripping`] be sent.
+    pub fn drip_all(&self) {
+        self.shared.drip.admit(usize::MAX / 2);
+    }
+
     /// The one request that the fake was asked.
     pub fn only_request(&self) -> Captured {
         let mut captured = self.captured();
@@ -299,8 +321,15 @@ impl Drop for FakeProvider {
 
 fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
     http::serve(stream, |raw| {
-        if raw.method == "GET" {
-            return probe(kind, &raw);
+        if raw.method == "GET" || raw.path == ollama::SHOW {
+            return match describe(kind, &raw, shared) {
+                Ok(Some(description)) => respond(200, vec![], description.to_string()),
+                Ok(None) => probe(kind, &raw),
+                Err(complaint) => {
+                    shared.state.lock().unwrap().complaints.push(complaint);
+                    respond(400, vec![], String::new())
+                }
+            };
         }
         let body = serde_json::from_slice(&raw.body).unwrap_or(Value::Null);
         let captured = Captured { path: raw.path.clone(), headers: raw.headers.clone(), body };
@@ -324,6 +353,14 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
             Some(Reply::Answer(answer)) if state.cache.is_some() => {
                 drop(state);
                 answer_cached(&captured, answer, shared)
+            }
+            Some(Reply::Dripping(answer)) => {
+                let whole = action(kind, &captured, Reply::Answer(answer), &shared.reset);
+                let Action::Stream { headers, pieces, .. } = whole else {
+                    state.complaints.push("a dripping answer must be asked for as a stream".into());
+                    return respond(500, vec![], String::new());
+                };
+                Action::Drip { headers, pieces, by: Arc::clone(&shared.drip) }
             }
             Some(reply) => action(kind, &captured, reply, &shared.reset),
             None => {
@@ -387,6 +424,22 @@ fn check(kind: Kind, raw: &RawRequest, captured: &Captured) -> Result<(), Verdic
         Kind::Google => google::check(captured),
         Kind::Ollama => ollama::check(captured),
     }
+}
+
+/// What the server says about itself at this path; the error is something that we must not ask.
+fn describe(kind: Kind, raw: &RawRequest, shared: &Shared) -> Result<Option<Value>, String> {
+    if raw.path == ollama::SHOW {
+        ollama::check_show(&raw.method, &raw.body)?;
+    } else if !raw.body.is_empty() {
+        return Err(format!("GET {} with a body", raw.path));
+    }
+    let keyed = ("authorization".to_owned(), format!("Bearer {KEY}"));
+    if kind == Kind::OpenAi && raw.path == "/props" && !raw.headers.contains(&keyed) {
+        return Err("/props without the key".to_owned());
+    }
+    let state = shared.state.lock().unwrap();
+    let known = state.descriptions.iter().find(|(path, _)| *path == raw.path);
+    Ok(known.map(|(_, description)| description.clone()))
 }
 
 /// The answer to a free question about the provider itself.
@@ -473,6 +526,7 @@ fn action(kind: Kind, captured: &Captured, reply: Reply, reset: &Arc<Gate>) -> A
         }
         Reply::SilentAfter(answer, most) => broken(&answer, most, StreamEnd::Silence),
         Reply::EndAfter(answer, most) => broken(&answer, most, StreamEnd::Proper),
+        Reply::Dripping(_) => unreachable!("handled where it was asked for"),
         Reply::Endless => streamed(vec![" ".repeat(64 * 1024)], 1, StreamEnd::Never, vec![]),
         Reply::Hang => Action::Hang,
         Reply::Close => Action::Close,

@@ -60,6 +60,20 @@ struct Function {
     arguments: Value,
 }
 
+/// Where Ollama describes a model.
+pub(super) const SHOW: &str = "/api/show";
+
+/// Checks a question about a model.
+pub(super) fn check_show(method: &str, body: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Show {
+        model: String,
+    }
+    let show: Show = serde_json::from_slice(body).map_err(|error| format!("{SHOW}: {error}"))?;
+    ensure(method == "POST" && !show.model.is_empty(), format!("{method} {SHOW}"))
+}
+
 pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
     ensure(captured.path == "/api/chat", format!("path {}", captured.path))?;
     let body: Body = strict(&captured.body)?;

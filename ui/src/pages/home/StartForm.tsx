@@ -191,6 +191,7 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
   return (
     <>
       {said}: about {dollars(likely.cost_usd)}
+      {likely.cost_note && <> ({likely.cost_note})</>}
       {cached && <> ({dollars(likely.cost_cached_usd)} where prompts are cached)</>}
     </>
   );
