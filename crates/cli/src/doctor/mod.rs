@@ -84,8 +84,9 @@ fn as_text(config: &Config, found: &Examined) -> String {
                 None => "price unknown".to_owned(),
             };
             let window = grouped(facts.context_window);
+            let calls = if *concurrency == 1 { "call" } else { "calls" };
             format!(
-                "{} {provider} {model}: {why}\n  context window {window} tokens; {price}; {concurrency} calls at once",
+                "{} {provider} {model}: {why}\n  context window {window} tokens; {price}; {concurrency} {calls} at once",
                 paint(BOLD, "In use:")
             )
         }

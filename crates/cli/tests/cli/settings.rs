@@ -257,3 +257,35 @@ fn a_key_may_be_in_a_variable_of_any_name() {
     home.write(".env", &format!("MY_TOKEN={}\n", fake.key()));
     assert_eq!(home.run(&["ask", "Why?", "--provider", "groq"]).out, "yours\n");
 }
+
+#[test]
+fn doctor_shows_what_a_local_server_reports_unless_it_is_set() {
+    let props =
+        serde_json::json!({"default_generation_settings": {"n_ctx": 2048}, "total_slots": 2});
+    let fake = FakeProvider::scripted(Kind::OpenAi, []).describing("/props", props);
+    let home = Home::with(Kind::OpenAi, &fake).set("ASSIZE_OPENAI_MODEL", "smollm2");
+    let doctor = home.run(&["doctor"]).out;
+    assert!(
+        doctor.contains("context window 2,048 tokens; free (local); 2 calls at once"),
+        "{doctor}"
+    );
+    let home =
+        home.set("ASSIZE_OPENAI_CONCURRENCY", "5").set("ASSIZE_OPENAI_CONTEXT_WINDOW", "4096");
+    let doctor = home.run(&["doctor"]).out;
+    assert!(
+        doctor.contains("context window 4,096 tokens; free (local); 5 calls at once"),
+        "{doctor}"
+    );
+    // A listed model behind a local proxy keeps its price and its limits.
+    let home = Home::with(Kind::OpenAi, &fake);
+    let doctor = home.run(&["doctor"]).out;
+    assert!(doctor.contains("for a million tokens; 16 calls at once"), "{doctor}");
+
+    let shown = serde_json::json!({"model_info": {"qwen3.context_length": 40960}});
+    let fake = FakeProvider::scripted(Kind::Ollama, []).describing("/api/show", shown);
+    let doctor = Home::with(Kind::Ollama, &fake).run(&["doctor"]).out;
+    assert!(
+        doctor.contains("context window 40,960 tokens; free (local); 1 call at once"),
+        "{doctor}"
+    );
+}
