@@ -141,7 +141,9 @@ async fn stream_that_goes_on_outlives_every_limit_and_one_that_stops_does_not() 
     );
     let (heard, mut pieces) = tokio::sync::mpsc::unbounded_channel();
     let asked = tokio::spawn(async move {
-        let hear = |_: assize_llm::Delta<'_>| drop(heard.send(()));
+        let hear = |_: assize_llm::Delta<'_>| {
+            let _ = heard.send(());
+        };
         let call = Call { on_delta: Some(&hear), ..Call::default() };
         gateway.generate(&Request::question("Hi"), call).await
     });
@@ -167,7 +169,9 @@ async fn stream_that_goes_on_outlives_every_limit_and_one_that_stops_does_not() 
         Gateway::to_provider(&HttpClient::new(), local(Kind::OpenAi, &fake, "slow"), options);
     let (heard, mut pieces) = tokio::sync::mpsc::unbounded_channel();
     let asked = tokio::spawn(async move {
-        let hear = |_: assize_llm::Delta<'_>| drop(heard.send(()));
+        let hear = |_: assize_llm::Delta<'_>| {
+            let _ = heard.send(());
+        };
         let call = Call { on_delta: Some(&hear), ..Call::default() };
         gateway.generate(&Request::question("Hi"), call).await
     });
