@@ -79,7 +79,8 @@ impl Backends {
         if let Some(backend) = chosen.get(&request) {
             return Ok(backend.clone());
         }
-        let walls::Chosen { backend, why } = walls::choose(config, around, &Language::ALL).await?;
+        let walls::Chosen { backend, why, .. } =
+            walls::choose(config, around, &Language::ALL).await?;
         let same = |one: &&Arc<SharedBackend>| {
             one.manager.isolation() == backend.isolation() && one.request.1 == request.1
         };

@@ -53,6 +53,7 @@ impl Grounds {
                 manager: prepared.manager.clone(),
                 layer: prepared.layer.clone(),
                 why: format!("{} ({})", chosen.backend.isolation(), chosen.why),
+                weaker: chosen.weaker,
             }),
             None => {
                 let made = Arc::new(Prepared::make(&config, around, chosen).await?);
