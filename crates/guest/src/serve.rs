@@ -226,7 +226,7 @@ impl Server {
         Ok(())
     }
 
-    /// Does something to files as the user that programs run under.
+    /// Begins to write a file: code as the guest's own user, everything else as the user of programs.
     fn begin_write(&self, path: &str, mode: u32) -> Result<Writing, Failure> {
         let mounted = self.code.iter().find(|(at, _)| *at == path);
         match mounted {
@@ -236,6 +236,7 @@ impl Server {
         }
     }
 
+    /// Does something to files as the user that programs run under.
     fn as_program<T>(&self, act: impl FnOnce() -> T) -> T {
         match self.user {
             Some(user) => sys::as_user(user, act),

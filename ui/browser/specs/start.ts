@@ -20,11 +20,13 @@ test("the form keeps its kind and suggests another", async ({ page, serve }) => 
   await expect(page.getByRole("radio", { name: "Code" })).toBeChecked();
 });
 
-test("a consultation takes the user's own data and blind scores", async ({ page, serve }) => {
+test("a consultation of a private company takes the user's own data and blind scores", async ({ page, serve }) => {
   const serving = await serve();
   await page.setViewportSize(PHONE);
   await enter(page, serving);
-  await page.getByRole("textbox", field).fill("NVDA");
+  await page.getByRole("textbox", field).fill("Larkspur Kettles");
+  await page.getByLabel("Private company").check();
+  await expect(page.getByText("This looks like")).toBeHidden();
   const add = page.getByLabel("Add your own data");
   const file = (name: string, text: string) => ({ name, mimeType: "text/plain", buffer: Buffer.from(text) });
   await add.setInputFiles([file("figures.csv", "year,revenue\n2025,1234567\n"), file("wrong.md", "# Wrong\n")]);
@@ -40,6 +42,7 @@ test("a consultation takes the user's own data and blind scores", async ({ page,
   await stands(page, "done");
   const run = await serving.run(page.url().split("/").at(-1)!);
   expect(JSON.stringify(run.result)).toMatch(/"blind_score":\d/);
+  expect(run.input.company).toMatchObject({ name: "Larkspur Kettles" });
   await page.goto(`${serving.address}/runs/${run.id}?view=documents&document=financial_data_raw.md`);
   await expect(page.getByRole("main")).toContainText("1234567");
   await expect(page.getByRole("main")).not.toContainText("# Wrong");

@@ -24,8 +24,9 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
   const [kind, setKind] = useState<StartKind>("consult");
   const [rounds, setRounds] = useState(ROUNDS);
   const [blindScores, setBlindScores] = useState(false);
+  const [privateCompany, setPrivateCompany] = useState(false);
   const [files, setFiles] = useState<Upload[]>([]);
-  const options: Options = { rounds, blindScores, files };
+  const options: Options = { rounds, blindScores, privateCompany, files };
   const { doing, problem, perform, forget } = useDoing();
   // An earlier problem says nothing about a changed request.
   const change = <T,>(set: (value: T) => void) => (value: T) => {
@@ -82,7 +83,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
             }
           }}
         />
-        {suggested && text.trim() !== "" && suggested.kind !== kind && kind === "consult" && (
+        {suggested && text.trim() !== "" && suggested.kind !== kind && kind === "consult" && !privateCompany && (
           <p className="flex flex-wrap items-center gap-2 text-sm text-soft" role="status">
             This looks like {suggested.looks}.
             <Button className="min-h-7 px-2 py-0.5 text-xs" onClick={() => change(setKind)(suggested.kind)}>
@@ -99,6 +100,11 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
               files={files}
               onChange={change(setFiles)}
             />
+            <label className="flex flex-wrap items-center gap-x-2 text-sm">
+              <input type="checkbox" className="size-4 shrink-0 accent-accent" checked={privateCompany} onChange={(event) => change(setPrivateCompany)(event.target.checked)} />
+              Private company
+              <span className="text-xs text-soft">The text is its name, such as Larkspur Kettles, not a ticker.</span>
+            </label>
             <label className="flex flex-wrap items-center gap-x-2 text-sm">
               <input type="checkbox" className="size-4 shrink-0 accent-accent" checked={blindScores} onChange={(event) => change(setBlindScores)(event.target.checked)} />
               Blind scores
@@ -164,13 +170,14 @@ const small = (files: Upload[]) => (files.reduce((sum, file) => sum + file.bytes
 /** What a trial will cost, as far as that can be known before. */
 function Cost({ kind, text, options }: { kind: StartKind; text: string; options: Options }) {
   const [likely, setLikely] = useState<Estimate | Problem | null>(null);
-  const { rounds, blindScores, files } = options;
+  const { rounds, blindScores, privateCompany, files } = options;
+  const incomplete = kind === "consult" && !privateCompany && !isTicker(text);
   useEffect(() => {
     setLikely(null);
-    if (text.trim() === "" || kind === "run" || (kind === "consult" && !isTicker(text))) return;
+    if (text.trim() === "" || kind === "run" || incomplete) return;
     let wanted = true;
     const timer = setTimeout(() => {
-      post<Estimate>("/api/estimates", startBody(kind, text, { rounds, blindScores, files: small(files) })).then(
+      post<Estimate>("/api/estimates", startBody(kind, text, { rounds, blindScores, privateCompany, files: small(files) })).then(
         (estimate) => wanted && setLikely(estimate),
         (error: { problem?: Problem }) => wanted && setLikely(error.problem ?? null),
       );
@@ -179,10 +186,10 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
       wanted = false;
       clearTimeout(timer);
     };
-  }, [kind, text, rounds, blindScores, files]);
+  }, [kind, text, rounds, blindScores, privateCompany, incomplete, files]);
   if (text.trim() === "") return <>Enter begins it; nothing is spent before.</>;
   if (kind === "run") return <>How often it is tried is not known before: three programs at most, with a critique of each that fails.</>;
-  if (kind === "consult" && !isTicker(text)) return <>A ticker has up to ten letters and digits, such as NVDA or BRK.B.</>;
+  if (incomplete) return <>A ticker has up to ten letters and digits, such as NVDA or BRK.B.</>;
   if (likely === null) return <>…</>;
   if ("detail" in likely) return <>{likely.detail}</>;
   const said = `${count(likely.calls, "call")}, about ${tokens(likely.input_tokens + likely.output_tokens)} tokens`;

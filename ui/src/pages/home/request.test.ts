@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { looksLike, MAX_BYTES, MAX_FILES, refusal, startBody } from "./request";
 
-const plain = { rounds: 10, blindScores: false, files: [] };
+const plain = { rounds: 10, blindScores: false, privateCompany: false, files: [] };
 const file = { name: "prices.csv", bytes: 3, base64: "YSxi" };
 
 test("a text looks like a ticker, a task or a move", () => {
@@ -13,7 +13,8 @@ test("a text looks like a ticker, a task or a move", () => {
 
 test("requests carry options and files only where the kind takes them", () => {
   expect(startBody("consult", " nvda ", plain)).toEqual({ kind: "consult", ticker: "NVDA" });
-  const all = { rounds: 3, blindScores: true, files: [file] };
+  expect(startBody("consult", " Larkspur Kettles ", { ...plain, privateCompany: true })).toEqual({ kind: "consult", name: "Larkspur Kettles" });
+  const all = { ...plain, rounds: 3, blindScores: true, files: [file] };
   const files = [{ name: "prices.csv", base64: "YSxi" }];
   expect(startBody("consult", "nvda", all)).toEqual({ kind: "consult", ticker: "NVDA", rounds: 3, blind_scores: true, files });
   expect(startBody("run", "sum it", all)).toEqual({ kind: "run", task: "sum it", files });

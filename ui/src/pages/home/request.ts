@@ -20,6 +20,8 @@ export const MAX_ROUNDS = 50;
 export interface Options {
   rounds: number;
   blindScores: boolean;
+  /** The text is the name of a private company, not a ticker. */
+  privateCompany: boolean;
   files: Upload[];
 }
 
@@ -34,13 +36,14 @@ export function looksLike(text: string): StartKind {
 }
 
 /** The body of a request that starts a run. What is usual is left to the server. */
-export function startBody(kind: StartKind, text: string, { rounds, blindScores, files }: Options): Record<string, unknown> {
+export function startBody(kind: StartKind, text: string, { rounds, blindScores, privateCompany, files }: Options): Record<string, unknown> {
   const plain = text.trim();
   const uploads = files.length === 0 || kind === "debate" ? {} : { files: files.map(({ name, base64 }) => ({ name, base64 })) };
   if (kind === "run") return { kind, task: plain, ...uploads };
   const more = rounds === ROUNDS ? {} : { rounds };
   if (kind === "debate") return { kind, document: plain, ...more };
-  return { kind, ticker: plain.toUpperCase(), ...more, ...(blindScores ? { blind_scores: true } : {}), ...uploads };
+  const company = privateCompany ? { name: plain } : { ticker: plain.toUpperCase() };
+  return { kind, ...company, ...more, ...(blindScores ? { blind_scores: true } : {}), ...uploads };
 }
 
 /** Why files cannot be added to those there are, if they cannot. */

@@ -143,9 +143,9 @@ fn follow_on(serving: &Serving<'_>, run: &str, told: &mut Vec<Told>) {
 #[test]
 fn ten_consultations_survive_the_loss_of_anything() {
     let tickers: Vec<String> = ('A'..='J').map(|letter| format!("CRS{letter}")).collect();
-    // Undisturbed, on one machine.
+    // Undisturbed, on one machine, with the isolation that the workers have.
     let quick = FakeProvider::caching(Latency::default(), said);
-    let alone = with_provider(Kind::Anthropic, &quick);
+    let alone = with_provider(Kind::Anthropic, &quick).set("ASSIZE_SANDBOX_ISOLATION", "jail");
     let serving = Serving::start(&alone, &[]);
     let expected: BTreeMap<&str, Value> = tickers
         .iter()
