@@ -10,7 +10,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE};
 use rusqlite::{Connection, OpenFlags};
@@ -21,6 +22,9 @@ use worker::{Mode, Worker};
 
 /// How long a process waits for another that makes or changes the tables.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it waits before it tries to open a busy file again.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What a store survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -162,6 +166,17 @@ fn identify(path: &Path, db: &Connection) -> Result<u32, StoreError> {
 }
 
 fn open_to_write(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match try_open_to_write(path, durability) {
+            // SQLite does not wait when two connections switch a new file to WAL at once.
+            Err(StoreError::Busy { .. }) if Instant::now() < until => thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+}
+
+fn try_open_to_write(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let mut prepare = || -> rusqlite::Result<()> {
         // Room that a removed run leaves is given back; this can only be said of an empty file.
