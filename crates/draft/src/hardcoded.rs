@@ -64,6 +64,8 @@ pub struct PathScanner {
     end: Regex,
     /// Files that web pages load: `/media/logo.png` is an address.
     asset: Regex,
+    /// What stands before a web address that may begin with `/media` or `/data`.
+    page: Regex,
 }
 
 impl std::fmt::Debug for Rule {
@@ -155,12 +157,13 @@ impl PathScanner {
             address: compile("web address", r#"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>`]*"#)?,
             elsewhere: compile(
                 "web route",
-                r"(?x) \b(?i:href|routes?|router|routerlink|navigate|redirect\w*|pathname|fetch|axios|(?:\w+_)?urls?|xpath|findall)\b | \bsrc\s*=
+                r"(?x) \b(?i:href|routes?|router|routerlink|navigate|redirect\w*|pathname|fetch|axios|urls?|xpath|findall)\b
                   | \bselect\w*Nodes?\b | <Route | \b(?:app|api|client|http|requests)\.(?:get|post|put|patch|delete|use)\(
                   | @(?:Get|Post|Put|Patch|Delete|Request)Mapping | \b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+/ | [Ll]ocation: | \bto=",
             )?,
             comment: compile("comment", r"^\s*(?:#|//|/\*|\*|--|<!--|;|>|\||-\s|\d+\.\s)")?,
             end: compile("end of a path", r#"[\s"'`<>|()\[\],;]"#)?,
+            page: compile("web page", r"<\w[^>]*\bsrc\s*=|(?i:_urls?)\b")?,
             asset: compile(
                 "web asset",
                 r"^/media/\S*\.(?i:png|jpe?g|gif|svg|webp|avif|ico|css|m?js|mp[34]|webm|woff2?|ttf)$",
@@ -229,7 +232,9 @@ impl PathScanner {
             .and_then(|path| path.split('/').next())
             .is_some_and(|first| SYSTEM.contains(&first));
         let everywhere = EVERY_MACHINE.iter().any(|folder| path.starts_with(folder));
-        comment && placeholder || web || system || everywhere || self.asset.is_match(path)
+        let served = path.starts_with("/media/") || path.starts_with("/data/");
+        let page = served && (self.page.is_match(before) || self.asset.is_match(path));
+        comment && placeholder || web || system || everywhere || page
     }
 }
 

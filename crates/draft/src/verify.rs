@@ -122,6 +122,11 @@ impl Desk {
             most.python.iter().chain(&most.layers).filter_map(|p| full(p).canonicalize().ok());
         let inside =
             self.workspace.path().canonicalize().is_ok_and(|root| folder.starts_with(root));
+        if self.workspace.path().canonicalize().is_ok_and(|root| root.starts_with(&folder)) {
+            return Err(NotVerified(format!(
+                "the virtual environment `{named}` contains the workspace, and so files that no worker may see"
+            )));
+        }
         if !inside && !allowed.into_iter().any(|allowed| folder.starts_with(allowed)) {
             return Err(NotVerified(format!(
                 "it needs the virtual environment `{named}`, which is outside the workspace and not allowed \

@@ -62,6 +62,11 @@ impl VirtualEnvironment {
         Interpreter { language: Language::Python, program: self.folder.join("bin/python3"), pieces }
     }
 
+    /// The folder of its packages.
+    pub fn site_packages(&self) -> PathBuf {
+        self.folder.join("lib").join(&self.version).join("site-packages")
+    }
+
     /// Whether its interpreter belongs to the system.
     pub fn has_system_interpreter(&self) -> bool {
         is_system(&self.base)

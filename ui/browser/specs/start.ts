@@ -42,7 +42,7 @@ test("a consultation of a private company takes the user's own data and blind sc
   await stands(page, "done");
   const run = await serving.run(page.url().split("/").at(-1)!);
   expect(JSON.stringify(run.result)).toMatch(/"blind_score":\d/);
-  expect(run.input.company).toMatchObject({ name: "Larkspur Kettles" });
+  expect(JSON.stringify(run.result)).toContain("Larkspur Kettles");
   await page.goto(`${serving.address}/runs/${run.id}?view=documents&document=financial_data_raw.md`);
   await expect(page.getByRole("main")).toContainText("1234567");
   await expect(page.getByRole("main")).not.toContainText("# Wrong");

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use assize_draft::{NotVerified, Verified, Verifier, Verify};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Command, Isolation, Language, Layer, Limits, Manager, Sandbox, SandboxError, Spec,
-    VirtualEnvironment, Wanted,
+    Command, Isolation, Language, Layer, Limits, Manager, Sandbox, Spec, VirtualEnvironment, Wanted,
 };
 use async_trait::async_trait;
 
@@ -62,6 +61,13 @@ impl InSandbox {
         )))
     }
 
+    /// Whether a jail is the sandbox that the settings ask for first.
+    fn tries_jail(&self) -> Result<bool, NotVerified> {
+        let wanted = walls::wanted(&self.config);
+        let wanted = wanted.map_err(|failure| NotVerified(failure.message().to_owned()))?;
+        Ok(matches!(wanted, Wanted::Auto | Wanted::Exactly(Isolation::Jail)))
+    }
+
     /// A sandbox of the kind that the settings ask for; a jail has the interpreter of the virtual environment.
     async fn make(
         &self,
@@ -69,20 +75,15 @@ impl InSandbox {
         python: Option<&VirtualEnvironment>,
     ) -> Result<(Manager, Sandbox), NotVerified> {
         let failed = |failure: Failure| NotVerified(failure.message().to_owned());
-        let jail = matches!(
-            walls::wanted(&self.config).map_err(failed)?,
-            Wanted::Auto | Wanted::Exactly(Isolation::Jail)
-        );
-        if let Some(python) = python.filter(|_| jail) {
+        if let Some(python) = python
+            && self.tries_jail()?
+        {
             self.config.refuse_withheld().map_err(failed)?;
             let backend = Arc::new(Jail::new(vec![python.interpreter()]));
             let manager =
                 walls::manager(&self.config, &self.around, backend).await.map_err(failed)?;
-            match manager.make(spec.clone()).await {
-                Ok(sandbox) => return Ok((manager, sandbox)),
-                Err(SandboxError::Unavailable { .. }) => {}
-                Err(error) => return Err(failed(error.into())),
-            }
+            let made = manager.make(spec.clone()).await;
+            return made.map(|sandbox| (manager, sandbox)).map_err(|error| failed(error.into()));
         }
         let made = walls::make(&self.config, &self.around, &[], spec).await;
         made.map(|(manager, sandbox, _)| (manager, sandbox)).map_err(failed)
@@ -100,7 +101,11 @@ impl Verifier for InSandbox {
         };
         let workspace = layer(copy)?;
         let python = self.python(how)?;
-        let packages = python.as_ref().map(|python| layer(&python.folder)).transpose()?;
+        // A jail sees the environment where it is; the others see its packages alone.
+        let packages = match &python {
+            Some(python) if !self.tries_jail()? => Some(layer(&python.site_packages())?),
+            _ => None,
+        };
         let others: Vec<Layer> =
             how.layers.iter().map(|folder| layer(Path::new(folder))).collect::<Result<_, _>>()?;
         let memory = how.memory_mb << 20;
@@ -121,21 +126,18 @@ impl Verifier for InSandbox {
             path = format!("{}/bin:{path}", layer.at);
             command = command.env(format!("LAYER{}", index + 1), &layer.at);
         }
-        if let (Some(python), Some(packages)) = (&python, &packages) {
-            command = match sandbox.isolation() {
-                // It is where it is outside, with its interpreter.
-                Isolation::Jail => {
-                    path = format!("{}/bin:{path}", python.folder.display());
-                    command.env("VIRTUAL_ENV", python.folder.to_string_lossy())
-                }
-                // The sandbox has an interpreter of its own, which must be of the same version.
-                Isolation::Docker | Isolation::Microvm => {
-                    command.env("INTERPRETER", &python.version).env(
-                        "PYTHONPATH",
-                        format!("{}/lib/{}/site-packages", packages.at, python.version),
-                    )
-                }
-            };
+        match (&python, &packages) {
+            // The sandbox has an interpreter of its own, which must be of the same version.
+            (Some(python), Some(packages)) => {
+                command =
+                    command.env("INTERPRETER", &python.version).env("PYTHONPATH", &packages.at);
+            }
+            // It is where it is outside, with its interpreter.
+            (Some(python), None) => {
+                path = format!("{}/bin:{path}", python.folder.display());
+                command = command.env("VIRTUAL_ENV", python.folder.to_string_lossy());
+            }
+            (None, _) => {}
         }
         let begun = Instant::now();
         let ran = async { sandbox.exec(command.env("PATH", path)).await?.finish().await };

@@ -94,3 +94,17 @@ fn virtual_environment_outside_the_workspace_must_be_allowed() {
     let accepted = propose(&home, "t2");
     assert_eq!(accepted["verdict"], "accepted", "{accepted}");
 }
+
+/// A contract cannot use a virtual environment to show the sandbox files that workers may not see.
+#[test]
+fn virtual_environment_that_contains_the_workspace_is_refused() {
+    let home = with_environment();
+    for part in ["bin", "lib", "pyvenv.cfg"] {
+        std::fs::rename(home.work().join(".venv").join(part), home.work().join(part)).unwrap();
+    }
+    home.write(".env", "KEY=1");
+    contract(&home, r#"{"command": "cat /opt/layers/*/.env; exit 1", "python": "."}"#);
+    let refused = propose(&home, "t1");
+    assert_eq!(refused["verdict"], "escalated", "{refused}");
+    assert!(!refused.to_string().contains("KEY=1"), "{refused}");
+}

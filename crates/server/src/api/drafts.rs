@@ -242,10 +242,11 @@ pub(crate) async fn submissions(
     Ok(Json(Submissions { submissions: found, next }))
 }
 
-/// The submission that is meant: by its number, or as workers are told, `msg_12`.
-fn number(text: &str) -> Result<u64, Problem> {
-    let digits = text.strip_prefix("msg_").unwrap_or(text);
-    digits.parse().map_err(|_| Problem::not_found("there is no such submission"))
+/// The number of a submission, which may be named by its message (`msg_12`), as workers are.
+async fn number(desk: &Desk, name: &str) -> Result<u64, Problem> {
+    let book = desk.book().await?;
+    let found = book.submission_named(name).map(|submission| submission.id);
+    found.ok_or_else(|| Problem::not_found("there is no such submission"))
 }
 
 async fn shown(desk: &Arc<Desk>, id: u64) -> Result<Json<Value>, Problem> {
@@ -285,7 +286,8 @@ pub(crate) async fn submission(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<Value>, Problem> {
-    shown(app.desk(&name)?, number(&id)?).await
+    let desk = app.desk(&name)?;
+    shown(desk, number(desk, &id).await?).await
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -308,7 +310,8 @@ pub(crate) async fn accept(
     Path((name, id)): Path<(String, String)>,
     Sent { body, .. }: Sent<Accept>,
 ) -> Result<Json<Value>, Problem> {
-    let (desk, id) = (app.desk(&name)?, number(&id)?);
+    let desk = app.desk(&name)?;
+    let id = number(desk, &id).await?;
     find(desk, id).await?;
     let force = if body.force { Force::Yes } else { Force::No };
     let own = desk.clone();
@@ -340,7 +343,8 @@ pub(crate) async fn reject(
     Path((name, id)): Path<(String, String)>,
     Sent { body, .. }: Sent<Reject>,
 ) -> Result<Json<Value>, Problem> {
-    let (desk, id) = (app.desk(&name)?, number(&id)?);
+    let desk = app.desk(&name)?;
+    let id = number(desk, &id).await?;
     find(desk, id).await?;
     let own = desk.clone();
     let rejected = to_the_end(&app, async move { own.reject(PERSON, id, &body.reason).await });
@@ -358,7 +362,8 @@ pub(crate) async fn undo(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<Value>, Problem> {
-    let (desk, id) = (app.desk(&name)?, number(&id)?);
+    let desk = app.desk(&name)?;
+    let id = number(desk, &id).await?;
     find(desk, id).await?;
     let own = desk.clone();
     to_the_end(&app, async move { own.undo(PERSON, id).await }).await?.map_err(undecided)?;
