@@ -17,7 +17,7 @@ test("a program that fails at first is criticised, mended and run again", async 
   await expect(first.getByText("exit code 1")).toBeVisible();
   await expect(first.getByLabel("Errors")).toContainText("FileNotFoundError");
   await expect(first.getByText("no such file is in the sandbox")).toBeVisible();
-  await expect(first.getByText("work on a few sample records and say so")).toBeVisible();
+  await expect(first.getByText("work on sample data and say so")).toBeVisible();
   const second = page.getByRole("region", { name: "Attempt 2" });
   await expect(second.getByText("succeeded")).toBeVisible();
   // What is new in it is marked, and what stayed is not.
