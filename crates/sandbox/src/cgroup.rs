@@ -151,6 +151,30 @@ fn own_folder(mounts: &str, own: &str, kind: Option<&str>) -> Option<PathBuf> {
     })
 }
 
+/// Memory groups of this process, the innermost first, up to the root of what it can see.
+pub(crate) fn own_memory() -> Vec<Memory> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    own_memory_in(&mounts(), &own)
+}
+
+fn own_memory_in(mounts: &str, own: &str) -> Vec<Memory> {
+    type Version = (Option<&'static str>, fn(PathBuf) -> Memory);
+    let versions: [Version; 2] = [(Some("memory"), Memory::V1), (None, Memory::V2)];
+    let groups = versions.into_iter().flat_map(|(kind, memory)| {
+        let root = mounts.lines().find_map(|line| Some(PathBuf::from(mount(line, kind)?.1)));
+        // A container that does not have its own view of the groups sees none but the root.
+        let folder = own_folder(mounts, own, kind).or_else(|| root.clone());
+        let folders: Vec<PathBuf> = match (&folder, &root) {
+            (Some(folder), Some(root)) => {
+                folder.ancestors().take_while(|one| one.starts_with(root)).map(Into::into).collect()
+            }
+            _ => Vec::new(),
+        };
+        folders.into_iter().map(memory)
+    });
+    groups.collect()
+}
+
 fn own_root(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| Some(mount(line, None)?.1.into()))
 }
@@ -217,6 +241,21 @@ impl Memory {
         if let Memory::V1(folder) = self {
             let _ = write(folder, "memory.kmem.tcp.limit_in_bytes", limits.memory / 4);
         }
+    }
+
+    /// Bytes that the group may still use; `None` where there is no limit. Cached files that were not read for
+    /// a while count as free: the kernel drops them when memory is needed.
+    pub(crate) fn available(&self) -> Option<u64> {
+        let (limit, used, cache) = match self {
+            Memory::V1(_) => {
+                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            }
+            Memory::V2(_) => ("memory.max", "memory.current", "inactive_file"),
+        };
+        let read = |name| fs::read_to_string(self.folder().join(name)).ok();
+        let number = |name| read(name)?.trim().parse::<u64>().ok();
+        let free = number(limit)?.saturating_sub(number(used)?);
+        Some(free.saturating_add(count(&read("memory.stat").unwrap_or_default(), cache)))
     }
 
     /// What it says now; `None` when it cannot be read, or not any more.
@@ -369,6 +408,32 @@ mod tests {
         let found = Groups::find_in(mounts, "9:memory:/docker/abc/x\n", |_| true);
         let Groups::V1 { memory, .. } = found else { panic!("{found:?}") };
         assert_eq!(memory, folder("/sys/fs/cgroup/memory/x"));
+    }
+
+    #[test]
+    fn available_memory_is_read_from_the_innermost_group_up() {
+        let (root, mounts) = unified();
+        let own = "0::/user.slice/user-1000.slice\n";
+        let groups = own_memory_in(&mounts, own);
+        let folders: Vec<&Path> = groups.iter().map(Memory::folder).collect();
+        let above = root.path().join("user.slice");
+        assert_eq!(folders, [&above.join("user-1000.slice"), &above, root.path()]);
+        assert_eq!(groups[1].available(), None);
+        fs::write(above.join("memory.max"), "max\n").unwrap();
+        fs::write(above.join("memory.current"), "700\n").unwrap();
+        assert_eq!(groups[1].available(), None);
+        fs::write(above.join("memory.max"), "1000\n").unwrap();
+        assert_eq!(groups[1].available(), Some(300));
+        // Files in the cache are dropped when memory is needed.
+        let stat = "anon 100\nfile 600\nactive_file 100\ninactive_file 500\n";
+        fs::write(above.join("memory.stat"), stat).unwrap();
+        assert_eq!(groups[1].available(), Some(800));
+        let v1 = own_memory_in(V1, "9:memory:/process/1\n0::/\n");
+        let expected = ["process/1", "process", ""].map(|name| {
+            let folder = PathBuf::from("/sys/fs/cgroup/memory");
+            Memory::V1(if name.is_empty() { folder } else { folder.join(name) })
+        });
+        assert_eq!(v1[..3], expected);
     }
 
     /// A tree as systemd lays it out, in which a user's terminal runs.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, Identity, Isolation};
 use crate::error::SandboxError;
-use crate::pool::{Pool, PoolOptions};
+use crate::pool::{Pool, PoolCounters, PoolOptions};
 use crate::registry::{Gone, Key, Record, Registry, ShortPath, unix_seconds};
 use crate::sandbox::Sandbox;
 use crate::spec::Spec;
@@ -132,9 +132,24 @@ impl Manager {
         self.shared.maker.make(spec).await
     }
 
+    #[cfg(test)]
+    pub(crate) fn maker(&self) -> Arc<Maker> {
+        Arc::clone(&self.shared.maker)
+    }
+
     /// Sandboxes of this kind that wait to be used.
     pub fn pool(&self, spec: Spec, options: PoolOptions) -> Pool {
-        Pool::start(Arc::clone(&self.shared.maker), spec, options)
+        self.pool_with(spec, options, Arc::default())
+    }
+
+    /// The same, with counters that several pools share.
+    pub(crate) fn pool_with(
+        &self,
+        spec: Spec,
+        options: PoolOptions,
+        counters: Arc<PoolCounters>,
+    ) -> Pool {
+        Pool::start(Arc::clone(&self.shared.maker), spec, options, counters)
     }
 
     /// The sandbox of this name, made now if there is none.

@@ -1,9 +1,11 @@
 //! Memory of this machine, or of the container that this process runs in.
 
+use crate::cgroup;
+
 /// Bytes that can be used without swapping; `None` where the kernel does not say.
 pub fn available() -> Option<u64> {
-    let machine = meminfo("MemAvailable");
-    [machine, group_available()].into_iter().flatten().min()
+    let groups = cgroup::own_memory().into_iter().filter_map(|group| group.available());
+    groups.chain(meminfo("MemAvailable")).min()
 }
 
 /// A value of the kernel's list, in bytes, such as `MemTotal`.
@@ -16,18 +18,6 @@ fn entry(list: &str, name: &str) -> Option<u64> {
     let line = list.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
-}
-
-/// What the control group of a container leaves; `None` where there is no limit.
-fn group_available() -> Option<u64> {
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let version_2 = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"];
-    let version_1 = [
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ];
-    let left = |[limit, used]: [&str; 2]| Some(number(limit)?.saturating_sub(number(used)?));
-    left(version_2).or_else(|| left(version_1))
 }
 
 #[cfg(test)]

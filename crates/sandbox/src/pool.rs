@@ -77,17 +77,13 @@ impl PoolMetrics {
         self.refill_micros.checked_div(self.refills).map(Duration::from_micros)
     }
 
-    /// Adds the counters and idle sandboxes of another pool.
-    pub fn add(&mut self, other: &PoolMetrics) {
-        self.size += other.size;
-        self.idle += other.idle;
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.refills += other.refills;
-        self.refill_micros += other.refill_micros;
-        self.wait_micros += other.wait_micros;
+    /// Adds the idle sandboxes of a pool.
+    pub(crate) fn add_idle(&mut self, pool: &Pool) {
+        let (idle, low_memory) = pool.idle();
+        self.size += pool.shared.options.size;
+        self.idle += idle;
         self.ready = self.idle >= self.size;
-        self.low_memory |= other.low_memory;
+        self.low_memory |= low_memory;
     }
 }
 
@@ -107,11 +103,37 @@ struct Shared {
     lane: Mutex<Lane>,
     /// A sandbox was taken, or one was added.
     changed: Notify,
+    counters: Arc<PoolCounters>,
+}
+
+/// Counters of one pool, or of several that are reported together. They only grow.
+#[derive(Debug, Default)]
+pub(crate) struct PoolCounters {
     hits: AtomicU64,
     misses: AtomicU64,
     wait_micros: AtomicU64,
     refills: AtomicU64,
     refill_micros: AtomicU64,
+}
+
+impl PoolCounters {
+    /// Counts a request for which a sandbox is made outside of all pools.
+    pub(crate) fn count_miss(&self) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Metrics with these counters, and without any idle sandbox.
+    pub(crate) fn metrics(&self) -> PoolMetrics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PoolMetrics {
+            hits: read(&self.hits),
+            misses: read(&self.misses),
+            refills: read(&self.refills),
+            refill_micros: read(&self.refill_micros),
+            wait_micros: read(&self.wait_micros),
+            ..PoolMetrics::default()
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -123,6 +145,8 @@ struct Lane {
     trouble: Option<SandboxError>,
     /// Whether there should be idle sandboxes at all.
     wanted: bool,
+    /// Whether they stay however long no request comes.
+    stays: bool,
     /// The sandbox has no interpreter that could be started ahead.
     without_interpreter: bool,
     low_memory: bool,
@@ -141,31 +165,22 @@ impl Shared {
 
 impl Pool {
     /// Begins at once to make sandboxes in the background.
-    pub(crate) fn start(maker: Arc<Maker>, spec: Spec, options: PoolOptions) -> Pool {
-        let lane = Lane {
-            idle: VecDeque::new(),
-            used: Instant::now(),
-            trouble: None,
-            wanted: true,
-            without_interpreter: false,
-            low_memory: false,
-            clocks: (Instant::now(), SystemTime::now()),
-        };
-        let shared = Arc::new(Shared {
-            maker,
-            spec,
-            options,
-            lane: Mutex::new(lane),
-            changed: Notify::new(),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            wait_micros: AtomicU64::new(0),
-            refills: AtomicU64::new(0),
-            refill_micros: AtomicU64::new(0),
-        });
+    pub(crate) fn start(
+        maker: Arc<Maker>,
+        spec: Spec,
+        options: PoolOptions,
+        counters: Arc<PoolCounters>,
+    ) -> Pool {
+        let shared = Arc::new(Shared::new(maker, spec, options, counters));
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(refill::keep_filled(Arc::clone(&shared), stop.clone()));
         Pool { shared, tasks, stop }
+    }
+
+    /// Keeps the idle sandboxes from now on, however long no request comes.
+    pub(crate) fn stay(&self) {
+        self.shared.lane().stays = true;
+        self.shared.changed.notify_waiters();
     }
 
     /// A sandbox in which nothing ever ran: an idle one if its shape is what the request asks for, and else
@@ -177,12 +192,20 @@ impl Pool {
         let begun = Instant::now();
         let idle = if self.shared.fits(spec) { self.shared.take() } else { None };
         let (sandbox, counter) = match idle.and_then(|sandbox| sandbox.adapted(spec)) {
-            Some(sandbox) => (Ok(sandbox), &self.shared.hits),
-            None => (self.shared.maker.make(spec.clone()).await, &self.shared.misses),
+            Some(sandbox) => (Ok(sandbox), &self.shared.counters.hits),
+            None => (self.make(spec).await, &self.shared.counters.misses),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.shared.wait_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
+        self.shared.counters.wait_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
         sandbox
+    }
+
+    /// A new sandbox of any shape, which counts neither as a hit nor as a miss.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn make(&self, spec: &Spec) -> Result<Sandbox, SandboxError> {
+        self.shared.maker.make(spec.clone()).await
     }
 
     /// Throws a used sandbox away, in the background.
@@ -191,23 +214,15 @@ impl Pool {
     }
 
     pub fn metrics(&self) -> PoolMetrics {
-        let alive = |sandbox: &&Sandbox| !sandbox.is_gone();
-        let (idle, low_memory) = {
-            let lane = self.shared.lane();
-            (lane.idle.iter().filter(alive).count(), lane.low_memory)
-        };
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        PoolMetrics {
-            size: self.shared.options.size,
-            idle,
-            hits: read(&self.shared.hits),
-            misses: read(&self.shared.misses),
-            ready: idle >= self.shared.options.size,
-            refills: read(&self.shared.refills),
-            refill_micros: read(&self.shared.refill_micros),
-            wait_micros: read(&self.shared.wait_micros),
-            low_memory,
-        }
+        let mut metrics = self.shared.counters.metrics();
+        metrics.add_idle(self);
+        metrics
+    }
+
+    /// Number of idle sandboxes, and whether there is too little memory for more.
+    fn idle(&self) -> (usize, bool) {
+        let lane = self.shared.lane();
+        (lane.alive(), lane.low_memory)
     }
 
     /// Waits until the pool is full.
@@ -227,9 +242,6 @@ impl Pool {
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
-                if self.stop.is_cancelled() {
-                    return Err(SandboxError::Broke("the pool is closed".to_owned()));
-                }
                 let lane = self.shared.lane();
                 let wants_interpreter = lane.first_without(self.shared.interpreters()).is_some();
                 if lane.alive() >= self.shared.options.size && !wants_interpreter {
@@ -243,7 +255,12 @@ impl Pool {
                     return Err(SandboxError::failed("filling the warm pool", reason));
                 }
             }
-            changed.await;
+            tokio::select! {
+                () = changed => {}
+                () = self.stop.cancelled() => {
+                    return Err(SandboxError::Broke("the pool is closed".to_owned()));
+                }
+            }
         }
     }
 
@@ -266,6 +283,31 @@ impl Drop for Pool {
 }
 
 impl Shared {
+    fn new(
+        maker: Arc<Maker>,
+        spec: Spec,
+        options: PoolOptions,
+        counters: Arc<PoolCounters>,
+    ) -> Shared {
+        let lane = Lane {
+            idle: VecDeque::new(),
+            used: Instant::now(),
+            trouble: None,
+            wanted: true,
+            stays: false,
+            without_interpreter: false,
+            low_memory: false,
+            clocks: (Instant::now(), SystemTime::now()),
+        };
+        Shared { maker, spec, options, lane: Mutex::new(lane), changed: Notify::new(), counters }
+    }
+
+    /// When the idle sandboxes are ended, if no request comes before; `None` for never.
+    fn idle_end(&self) -> Option<Instant> {
+        let lane = self.lane();
+        if lane.stays { None } else { lane.used.checked_add(self.options.idle) }
+    }
+
     /// Whether an idle sandbox of this pool can serve the request.
     fn fits(&self, spec: &Spec) -> bool {
         let wall = spec.limits.wall == self.spec.limits.wall;
@@ -388,6 +430,47 @@ fn micros_since(begun: Instant) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jail::Jail;
+    use crate::manager::Manager;
+
+    /// State of a pool without the task that refills it, and what it depends on.
+    async fn unfilled(options: PoolOptions) -> (Arc<Shared>, Manager, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let backend = Arc::new(Jail::new(Vec::new()));
+        let manager = Manager::open(folder.path().join("makers"), backend, &[]).await.unwrap();
+        let counters = Arc::default();
+        let shared = Shared::new(manager.maker(), Spec::default(), options, counters);
+        (Arc::new(shared), manager, folder)
+    }
+
+    #[tokio::test]
+    async fn dead_idle_sandbox_is_not_handed_out() {
+        let (shared, manager, _folder) = unfilled(PoolOptions::default()).await;
+        let [dead, alive] = [manager.make(Spec::default()), manager.make(Spec::default())];
+        let (dead, alive) = (dead.await.unwrap(), alive.await.unwrap());
+        let id = alive.id().to_owned();
+        dead.end().await;
+        dead.gone().await;
+        shared.lane().idle.extend([dead, alive]);
+        assert_eq!(shared.take().map(|sandbox| sandbox.id().to_owned()), Some(id));
+        assert!(shared.take().is_none());
+    }
+
+    #[tokio::test]
+    async fn idle_sandboxes_end_in_time_even_when_memory_is_low() {
+        let idle = Duration::from_millis(10);
+        let (shared, manager, _folder) =
+            unfilled(PoolOptions { size: 2, idle, memory_reserve: u64::MAX }).await;
+        let sandbox = manager.make(Spec::default()).await.unwrap();
+        let gone = sandbox.gone();
+        shared.lane().idle.push_back(sandbox);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(refill::keep_filled(Arc::clone(&shared), stop.clone()));
+        gone.await;
+        stop.cancel();
+        task.await.unwrap();
+        assert!(shared.lane().low_memory && !shared.lane().wanted);
+    }
 
     #[test]
     fn a_clock_that_moved_is_noticed() {

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Isolation;
 use crate::error::SandboxError;
 use crate::manager::Manager;
-use crate::pool::{Pool, PoolMetrics, PoolOptions};
+use crate::pool::{Pool, PoolCounters, PoolMetrics, PoolOptions};
 use crate::sandbox::Sandbox;
 use crate::spec::Spec;
 
@@ -48,8 +48,8 @@ pub struct WarmPools {
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<Entry>,
-    /// Counters of pools that are closed, and of requests that had none.
-    before: BTreeMap<Isolation, PoolMetrics>,
+    /// Counters of all pools of a backend, open or closed, and of requests that had none.
+    counters: BTreeMap<Isolation, Arc<PoolCounters>>,
     closed: bool,
 }
 
@@ -79,15 +79,17 @@ impl WarmPools {
 
     /// Opens the pool of the default shape, which keeps its idle sandboxes however long no request comes.
     pub fn start(&self, manager: &Arc<Manager>) -> Arc<Pool> {
-        self.open(manager, &self.options.spec, Duration::MAX)
+        let pool = self.open(manager, &self.options.spec);
+        pool.stay();
+        pool
     }
 
     /// The pool for a run that takes sandboxes of this spec.
     pub fn for_run(&self, manager: &Arc<Manager>, spec: &Spec) -> Arc<Pool> {
-        self.open(manager, spec, self.options.idle)
+        self.open(manager, spec)
     }
 
-    fn open(&self, manager: &Arc<Manager>, spec: &Spec, idle: Duration) -> Arc<Pool> {
+    fn open(&self, manager: &Arc<Manager>, spec: &Spec) -> Arc<Pool> {
         let mut state = self.state();
         if let Some(entry) = state.entries.iter_mut().find(|entry| entry.is_of(manager, spec)) {
             entry.used = Instant::now();
@@ -100,12 +102,13 @@ impl WarmPools {
             (false, false) => self.options.size.min(OTHER_SHAPE_SIZE),
         };
         let size = manager.backend().pool_size(size);
-        let memory_reserve = self.options.memory_reserve;
+        let WarmPoolOptions { idle, memory_reserve, .. } = self.options;
         // Labels are of a request, and not of a shape.
         let spec =
             Spec { labels: BTreeMap::new(), region: None, time_to_live: None, ..spec.clone() };
         let options = PoolOptions { size, idle, memory_reserve };
-        let pool = Arc::new(manager.pool(spec.clone(), options));
+        let counters = Arc::clone(state.counters.entry(manager.isolation()).or_default());
+        let pool = Arc::new(manager.pool_with(spec.clone(), options, counters));
         let (manager, used) = (Arc::clone(manager), Instant::now());
         if !is_default {
             self.make_room(&mut state);
@@ -124,10 +127,6 @@ impl WarmPools {
         let others = state.entries.iter().enumerate().filter(|(_, entry)| !entry.is_default);
         if let Some((index, _)) = others.min_by_key(|(_, entry)| entry.used) {
             let entry = state.entries.swap_remove(index);
-            let isolation = entry.manager.isolation();
-            let counted =
-                PoolMetrics { size: 0, idle: 0, low_memory: false, ..entry.pool.metrics() };
-            state.before.entry(isolation).or_default().add(&counted);
             self.tasks.spawn(async move { entry.pool.close().await });
         }
     }
@@ -135,7 +134,7 @@ impl WarmPools {
     /// The pool that serves requests of this spec, if there is one.
     pub fn for_request(&self, manager: &Arc<Manager>, spec: &Spec) -> Option<Arc<Pool>> {
         if spec.shape() == self.options.spec.shape() {
-            return Some(self.open(manager, &self.options.spec, self.options.idle));
+            return Some(self.open(manager, &self.options.spec));
         }
         let mut state = self.state();
         let entry = state.entries.iter_mut().find(|entry| entry.is_of(manager, spec))?;
@@ -145,7 +144,7 @@ impl WarmPools {
 
     /// Counts a request whose sandbox is made outside of all pools.
     pub fn count_miss(&self, isolation: Isolation) {
-        self.state().before.entry(isolation).or_default().misses += 1;
+        self.state().counters.entry(isolation).or_default().count_miss();
     }
 
     /// A sandbox for one request: idle until now, or made for it.
@@ -170,9 +169,11 @@ impl WarmPools {
     /// The pools of each backend together.
     pub fn metrics(&self) -> BTreeMap<Isolation, PoolMetrics> {
         let state = self.state();
-        let mut all = state.before.clone();
+        let counted = state.counters.iter();
+        let mut all: BTreeMap<Isolation, PoolMetrics> =
+            counted.map(|(isolation, counters)| (*isolation, counters.metrics())).collect();
         for entry in &state.entries {
-            all.entry(entry.manager.isolation()).or_default().add(&entry.pool.metrics());
+            all.entry(entry.manager.isolation()).or_default().add_idle(&entry.pool);
         }
         all
     }

@@ -67,7 +67,7 @@ async fn compile(layer: &Layer, pool: &Pool, spec: &Spec) -> Result<Vec<u8>, San
         ..spec.limits.clone()
     };
     let spec = Spec { limits, layers: vec![layer.clone()], ..spec.clone() };
-    let sandbox = pool.take(&spec).await?;
+    let sandbox = pool.make(&spec).await?;
     let compiled = async {
         let target = format!("{WORKSPACE}/{ARCHIVE}");
         let mut command = Command::default().args([layer.at.clone(), target.clone()]);

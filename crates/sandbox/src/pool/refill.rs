@@ -28,19 +28,13 @@ pub(super) async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
             tracing::warn!(id = sandbox.id(), "an idle sandbox died and is replaced");
             sandbox.end().await;
         }
-        let used = shared.lane().used;
-        if shared.lacks() {
-            if !shared.has_memory() {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(MEMORY_POLL) => {}
-                }
-                continue;
-            }
+        let lacks = shared.lacks();
+        if lacks && shared.has_memory() {
+            // The request that just came goes first.
+            let start = shared.lane().used + YIELD;
             tokio::select! {
                 () = stop.cancelled() => return,
-                // The request that just came goes first.
-                () = tokio::time::sleep_until((used + YIELD).into()) => {}
+                () = tokio::time::sleep_until(start.into()) => {}
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -48,14 +42,22 @@ pub(super) async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
             }
             continue;
         }
+        let memory_poll = async {
+            if lacks {
+                tokio::time::sleep(MEMORY_POLL).await;
+            } else {
+                std::future::pending().await
+            }
+        };
         let idle = async {
-            match used.checked_add(shared.options.idle) {
+            match shared.idle_end() {
                 Some(end) => tokio::time::sleep_until(end.into()).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             () = stop.cancelled() => return,
+            () = memory_poll => {}
             () = changed => {}
             () = death(&shared) => {}
             () = idle => shrink(&shared, &stop).await,
@@ -81,9 +83,9 @@ async fn refill(shared: &Shared) {
         Next::Nothing => return,
     };
     if made.is_ok() {
-        shared.refill_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
+        shared.counters.refill_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
         // An interpreter that is started later belongs to a refill that was counted.
-        shared.refills.fetch_add(u64::from(!to_the_front), Ordering::Relaxed);
+        shared.counters.refills.fetch_add(u64::from(!to_the_front), Ordering::Relaxed);
     }
     add(shared, made, to_the_front);
 }
@@ -138,7 +140,7 @@ fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool)
 async fn shrink(shared: &Shared, stop: &CancellationToken) {
     let idle = {
         let mut lane = shared.lane();
-        if lane.used.elapsed() < shared.options.idle {
+        if lane.stays || lane.used.elapsed() < shared.options.idle {
             return;
         }
         lane.wanted = false;

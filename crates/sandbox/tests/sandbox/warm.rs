@@ -64,9 +64,31 @@ async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
         assert!(pools.for_request(&manager, &with_processes(21)).is_some());
         let metrics = pools.metrics()[&Isolation::Jail];
         assert_eq!((metrics.hits, metrics.misses, metrics.size), (1, 0, 4));
-        // A run that still has the closed pool gets sandboxes all the same.
+        // A run that still has the closed pool gets sandboxes all the same, and they are counted.
         first.take(&with_processes(20)).await.unwrap();
+        assert_eq!(pools.metrics()[&Isolation::Jail].misses, 1);
         pools.close().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn started_pool_stays_full_even_if_a_request_opened_it() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let manager: Arc<Manager> = Arc::new(bench.manager);
+        let (spec, idle) = (Spec::default(), Duration::from_millis(200));
+        let options = WarmPoolOptions { spec, size: 1, idle, memory_reserve: 0 };
+        let (pools, other) = (WarmPools::new(options.clone()), WarmPools::new(options));
+        pools.for_request(&manager, &Spec::default());
+        let stays = pools.start(&manager);
+        stays.ready().await.unwrap();
+        // A pool that opened later and is not started shrinks meanwhile.
+        let shrinks = other.for_run(&manager, &Spec::default());
+        shrinks.ready().await.unwrap();
+        while shrinks.metrics().idle > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!((stays.metrics().idle, stays.metrics().refills), (1, 1));
     })
     .await;
 }

@@ -106,7 +106,9 @@ print('first')";
 
 pub(super) async fn a_signal_can_be_sent(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let code = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(5))\nprint('set')\nsignal.pause()";
+    // Blocked before it is asked for, it cannot arrive too early to be seen.
+    let code = "import signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [15])\nprint('set')\n\
+                sys.exit(5 if signal.sigwait([15]) == 15 else 1)";
     let mut running =
         sandbox.run(Language::Python, code.as_bytes(), Command::default()).await.unwrap();
     assert!(matches!(running.next().await.unwrap(), Event::Wrote(..)));
