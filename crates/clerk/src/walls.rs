@@ -301,13 +301,16 @@ fn most_cpus(config: &Config) -> f64 {
     f64::from(processors)
 }
 
-/// A warning if a flag asks for more processors than this machine has.
+/// A warning if more processors are asked for than this machine has.
 pub fn clamped_cpus(config: &Config) -> Option<String> {
     let value = config.get("sandbox.cpus")?;
-    let Source::Flag(flag) = &value.source else { return None };
     let (asked, most) = (config.decimal("sandbox.cpus")?, most_cpus(config));
+    let setting = match &value.source {
+        Source::Flag(flag) => format!("`{flag} {asked}`"),
+        source => format!("`sandbox.cpus = {asked}` ({source})"),
+    };
     (asked > most).then(|| {
-        format!("`{flag} {asked}` is more than the {most} processors of this machine: using {most}")
+        format!("{setting} is more than the {most} processors of this machine: using {most}")
     })
 }
 

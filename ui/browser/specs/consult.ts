@@ -26,7 +26,7 @@ test("a consultation is begun, watched and read", async ({ page, serve }) => {
 
   await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("nvda");
   await expect(page.getByRole("radio", { name: "Consult" })).toBeChecked();
-  await expect(page.getByText(/^[\d,]+ calls, about [\d.]+[kM]? tokens, asked of nobody: this is a rehearsal/)).toBeVisible();
+  await expect(page.getByText(/^Rehearsal: [\d,]+ simulated calls, no model is asked/)).toBeVisible();
   await page.getByRole("button", { name: "Begin" }).click();
   await expect(page).toHaveURL(/\/runs\/consult-\w+/);
   const id = new URL(page.url()).pathname.split("/").at(-1)!;

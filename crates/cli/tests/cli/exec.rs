@@ -364,6 +364,11 @@ fn more_cpus_than_the_machine_has_are_clamped_with_a_warning() {
     assert!(err.contains(&warning), "{err}");
     let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert!(out.contains(&format!("\"cpus\": {processors}.0")), "{shown}");
+    let home = home.set("ASSIZE_SANDBOX_CPUS", "99");
+    let Ran { code, err, .. } = home.run_with_input(&["exec", "-"], b"print(1)");
+    assert_eq!(code, 0, "{err}");
+    let warning = "warning: `sandbox.cpus = 99` (environment, ASSIZE_SANDBOX_CPUS) is more than";
+    assert!(err.contains(warning), "{err}");
 }
 
 /// Found before a model is asked.

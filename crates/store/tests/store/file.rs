@@ -235,19 +235,6 @@ async fn a_store_opened_to_read_is_not_written_to() {
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
 }
 
-#[test]
-fn new_file_can_be_opened_by_many_at_once() {
-    for _ in 0..25 {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().join("store.db");
-        let threads = [0, 1, 2, 3, 4, 5].map(|_| {
-            let path = path.clone();
-            std::thread::spawn(move || open(&path).map(drop))
-        });
-        threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
-    }
-}
-
 #[tokio::test]
 async fn two_stores_on_one_file_see_each_others_work() {
     let folder = TempDir::new().unwrap();

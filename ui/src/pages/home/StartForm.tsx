@@ -193,7 +193,7 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
   if (likely === null) return <>…</>;
   if ("detail" in likely) return <>{likely.detail}</>;
   const said = `${count(likely.calls, "call")}, about ${tokens(likely.input_tokens + likely.output_tokens)} tokens`;
-  if (likely.rehearsal) return <>{said}, asked of nobody: this is a rehearsal.</>;
+  if (likely.rehearsal) return <>Rehearsal: {count(likely.calls, "simulated call")}, no model is asked.</>;
   const cached = likely.cost_cached_usd !== null && likely.cost_cached_usd !== likely.cost_usd;
   return (
     <>
