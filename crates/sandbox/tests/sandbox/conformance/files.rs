@@ -91,7 +91,7 @@ pub(super) async fn a_folder_is_listed(bench: Bench) {
     assert_eq!(sandbox.list("/workspace/b.txt").await.unwrap_err().cause(), Some(Cause::WrongKind));
     shell(&sandbox, "mkdir /tmp/many; cd /tmp/many; for i in $(seq 4001); do : > $i; done").await;
     assert_eq!(sandbox.list("/tmp/many").await.unwrap_err().cause(), Some(Cause::TooLarge));
-    let long = "mkdir /tmp/long; cd /tmp/long; for i in $(seq 1000 4990); do : > $i$(printf %0240d 0); done";
+    let long = "mkdir /tmp/long; cd /tmp/long; zeros=$(printf %0240d 0); for i in $(seq 1000 4990); do : > $i$zeros; done";
     assert!(shell(&sandbox, long).await.outcome.success());
     assert_eq!(sandbox.list("/tmp/long").await.unwrap_err().cause(), Some(Cause::TooLarge));
 }

@@ -80,15 +80,19 @@ if os.fork() == 0:
     def work():
         while True:
             open('/workspace/alive', 'w').close()
+            if ' Z ' in open(f'/proc/self/task/{os.getpid()}/stat').read():
+                os.write(1, b'.')
             time.sleep(0.01)
     threading.Thread(target=work).start()
     ctypes.CDLL(None).pthread_exit(None)
 time.sleep(1000)";
     sandbox.write("/workspace/code.py", code.as_bytes()).await.unwrap();
     let command = Command::new("python3").args(["/workspace/code.py"]);
-    let done =
-        sandbox.exec(command.wall(Duration::from_secs(1))).await.unwrap().finish().await.unwrap();
-    assert!(done.outcome.timed_out && sandbox.remove("/workspace/alive").await.is_ok());
+    let mut running = sandbox.exec(command).await.unwrap();
+    assert!(matches!(running.next().await.unwrap(), Event::Wrote(..)));
+    running.kill();
+    assert_eq!(running.finish().await.unwrap().outcome.signal, Some(9));
+    sandbox.remove("/workspace/alive").await.unwrap();
     let gone =
         "while cat /proc/[0-9]*/comm | grep -q python; do :; done; test -e alive || echo gone";
     assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
