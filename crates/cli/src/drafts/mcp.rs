@@ -1,7 +1,10 @@
 //! `assize mcp`: our tools for whoever speaks the protocol.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 
+use assize_clerk::Clerk;
+use assize_clerk::backends::Backends;
 use assize_draft::{GATE, Options};
 use assize_mcp::{CodeServer, DraftServer, Ended, serve_stdio};
 use assize_types::Cancel;
@@ -13,6 +16,9 @@ use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, DIM, note, paint};
 use crate::voice::clerk;
 use crate::{kept, until_cancelled, walls};
+
+/// Idle sandboxes that wait for the next call, from the first call on.
+const POOL: usize = 2;
 
 pub(crate) async fn run(
     args: McpArgs,
@@ -70,7 +76,11 @@ async fn code(
     if std::io::stdin().is_terminal() {
         note("this speaks MCP, and is started by a program that does; Ctrl-C ends it");
     }
-    told(serve_stdio(CodeServer::new(clerk(config, around, true)), cancel).await)
+    let backends = Arc::new(Backends::new(config, POOL)?);
+    let clerk = Clerk { backends: Some(Arc::clone(&backends)), ..clerk(config, around, true) };
+    let ended = serve_stdio(CodeServer::new(clerk), cancel).await;
+    backends.close().await;
+    told(ended)
 }
 
 fn told(ended: Ended) -> Result<(), Failure> {
