@@ -17,6 +17,7 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use futures_util::{StreamExt, TryStreamExt};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -132,6 +133,8 @@ pub struct Taken {
     /// How many have begun it, with this one.
     pub tries: u64,
     message: Arc<Received>,
+    /// Why the message cannot be decoded; kind and subject of `work` are then those it was published under.
+    undecodable: Option<String>,
     dead_letters: DeadLetters,
     acker: Arc<Acker>,
     lease: Lease,
@@ -381,24 +384,38 @@ impl Queue {
             let acker = Arc::new(acker);
             let (subject, payload) = (message.subject.to_string(), message.payload);
             let message = Arc::new(Received { subject, payload, place });
-            let work = match serde_json::from_slice(&message.payload) {
-                Ok(work) => work,
+            let (work, undecodable) = match serde_json::from_slice(&message.payload) {
+                Ok(work) => (work, None),
                 Err(error) => {
                     let reason = format!("cannot decode the message: {error}");
-                    move_to_dead_letters(&self.dead_letters, &message, &acker, &reason, tries)
-                        .await;
-                    continue;
+                    (work_of(&message.subject), Some(reason))
                 }
             };
             let lease = Lease::begin(asked);
             let going_on = tokio::spawn(go_on(Arc::clone(&acker), lease.clone()));
             let _going_on = AbortOnDropHandle::new(going_on);
             let dead_letters = self.dead_letters.clone();
-            let taken = Taken { work, tries, message, dead_letters, acker, lease, _going_on };
-            return Ok(Some(taken));
+            return Ok(Some(Taken {
+                work,
+                tries,
+                message,
+                undecodable,
+                dead_letters,
+                acker,
+                lease,
+                _going_on,
+            }));
         }
         Ok(None)
     }
+}
+
+/// The job that was published under a subject: the last two parts are its kind and its name.
+fn work_of(subject: &str) -> Work {
+    let mut parts = subject.rsplitn(3, '.');
+    let mut next = || parts.next().unwrap_or_default().to_owned();
+    let (about, kind) = (next(), next());
+    Work { kind, about, turn: 0, body: Value::Null }
 }
 
 /// Adds a message to the dead-letter list and removes it from the queue. It stays in the queue, and is
@@ -441,6 +458,17 @@ async fn go_on(acker: Arc<Acker>, lease: Lease) {
 impl Taken {
     pub fn lease(&self) -> Lease {
         self.lease.clone()
+    }
+
+    /// Decodes what the job is about.
+    ///
+    /// # Errors
+    /// The reason, when the message or its body cannot be decoded.
+    pub fn body<T: DeserializeOwned>(&self) -> Result<T, String> {
+        if let Some(reason) = &self.undecodable {
+            return Err(reason.clone());
+        }
+        T::deserialize(&self.work.body).map_err(|error| format!("cannot decode the job: {error}"))
     }
 
     /// It is done, and is never to come back.

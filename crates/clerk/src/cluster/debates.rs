@@ -108,6 +108,11 @@ pub(crate) enum NotHeld {
         "{MOST_TRIES} workers have begun the debate, and none of them has ended it or said why"
     )]
     GivenUp,
+    #[error(
+        "no worker could begin the debate: its job was removed from the queue {MOST_TRIES} times; \
+         `assize cluster status` lists the dead letters and why"
+    )]
+    NotBegun,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -174,10 +179,13 @@ impl Debates for InCluster {
             image: self.spec.image.clone(),
             limits: self.spec.limits.clone(),
         });
+        // Jobs that were put on the queue since a worker last began the debate.
+        let mut unbegun = 0;
         let (mut turn, mut remade) = (0, Vec::new());
         let (mut tried, mut answers) = (Tried::default(), proxy.begin());
         loop {
             turn += 1;
+            unbegun += 1;
             let (kind, about, body) = (DEBATE.to_owned(), desk.clone(), body.clone());
             let work = Work { kind, about, turn, body };
             self.member.queue.put(&self.needs, &work).await.map_err(NotHeld::from)?;
@@ -219,6 +227,7 @@ impl Debates for InCluster {
                         tried.silent.remove(&attempt);
                     }
                     Some(Told::Begun { attempt }) => {
+                        unbegun = 0;
                         tried.silent.insert(attempt);
                         if tried.silent.len() as u64 > MOST_TRIES {
                             return Err(NotHeld::GivenUp.into());
@@ -230,6 +239,9 @@ impl Debates for InCluster {
                 }
             }
             self.check().await?;
+            if unbegun >= MOST_TRIES {
+                return Err(NotHeld::NotBegun.into());
+            }
         }
     }
 }

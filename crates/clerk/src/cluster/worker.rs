@@ -95,10 +95,6 @@ pub(super) enum Outcome {
     DeadLetter { why: String },
 }
 
-fn undecodable(error: &serde_json::Error) -> String {
-    format!("cannot decode the job: {error}")
-}
-
 /// A sandbox that is in use, as others see it.
 struct Busy<'a>(&'a watch::Sender<Node>);
 
@@ -242,11 +238,11 @@ impl Worker {
         let (what, tries) = (taken.work.to_string(), taken.tries);
         tracing::info!(work = what, tries, "taken");
         let outcome = match taken.work.kind.as_str() {
-            RUN => match serde_json::from_value(taken.work.body.clone()) {
-                Ok(RunWork { run }) => self.hold_run(&run, tries).await,
-                Err(error) => Outcome::DeadLetter { why: undecodable(&error) },
+            RUN => match taken.body() {
+                Ok(RunWork { run }) => self.hold_run(&run, tries, None).await,
+                Err(why) => self.refuse_undecodable(&taken, why).await,
             },
-            DEBATE => match serde_json::from_value::<DebateWork>(taken.work.body.clone()) {
+            DEBATE => match taken.body::<DebateWork>() {
                 Ok(work) => {
                     let (lease, stop) = (taken.lease(), self.stop.child());
                     let held = debates::hold(&self.host, work, &stop);
@@ -260,7 +256,8 @@ impl Worker {
                         }
                     }
                 }
-                Err(error) => Outcome::DeadLetter { why: undecodable(&error) },
+                // The lease holder of the run counts its jobs that are removed from the queue.
+                Err(why) => Outcome::DeadLetter { why },
             },
             LIMITS => {
                 let lease = taken.lease();
@@ -270,7 +267,15 @@ impl Worker {
                 self.node.send_modify(|node| node.keeps.retain(|one| *one != about));
                 kept
             }
-            other => Outcome::DeadLetter { why: format!("unknown kind of job `{other}`") },
+            other => {
+                let why = format!("unknown kind of job `{other}`");
+                if tries < MOST_TRIES {
+                    // A newer worker may know it.
+                    Outcome::NotHere { why, after: ELSEWHERE }
+                } else {
+                    Outcome::DeadLetter { why }
+                }
+            }
         };
         match outcome {
             Outcome::Done => taken.done().await,
@@ -299,9 +304,22 @@ impl Worker {
         drop(permit);
     }
 
-    /// Holds a run to its end, if nobody else does.
-    async fn hold_run(&self, id: &RunId, tries: u64) -> Outcome {
-        match self.try_to_hold(id, tries).await {
+    /// Refuses a run whose job cannot be decoded here: another worker may decode it. The run fails once it was
+    /// tried often and no other worker is there. The job then becomes a dead letter, and so does the job of a run
+    /// that is over or unknown.
+    async fn refuse_undecodable(&self, taken: &Taken, why: String) -> Outcome {
+        let Ok(id) = taken.work.about.parse::<RunId>() else { return Outcome::DeadLetter { why } };
+        let failure = Failure::new(FailureKind::Environment, why.clone())
+            .hint("run the same version of assize on all machines of the cluster");
+        match self.hold_run(&id, taken.tries, Some(failure)).await {
+            Outcome::Done => Outcome::DeadLetter { why },
+            outcome => outcome,
+        }
+    }
+
+    /// Holds a run to its end, if nobody else does; or notes why it cannot be begun here.
+    async fn hold_run(&self, id: &RunId, tries: u64, cannot: Option<Failure>) -> Outcome {
+        match self.try_to_hold(id, tries, cannot).await {
             Ok(outcome) => outcome,
             Err(StoreError::NoSuchRun(_) | StoreError::Done(_)) => Outcome::Done,
             Err(StoreError::Fenced(_)) => Outcome::Lost,
@@ -309,7 +327,12 @@ impl Worker {
         }
     }
 
-    async fn try_to_hold(&self, id: &RunId, tries: u64) -> Result<Outcome, StoreError> {
+    async fn try_to_hold(
+        &self,
+        id: &RunId,
+        tries: u64,
+        cannot: Option<Failure>,
+    ) -> Result<Outcome, StoreError> {
         let Host { clerk, member, store, .. } = &*self.host;
         let run = store.run(id).await?;
         if run.status != RunStatus::Running {
@@ -357,6 +380,9 @@ impl Worker {
         } else {
             Account::new(&member.store, id)
         };
+        if let Some(failure) = cannot {
+            return self.refuse(id, failure, tries).await;
+        }
         clerk.account = Some(Arc::new(account));
         let more = self.more_places(&run);
         let parallel = u32::try_from(1 + more.len()).unwrap_or(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use assize_cluster::{Abilities, Cluster, LEASE, Needs, Place, Queue, Work};
 use assize_store::StoreError;
 use futures_util::TryStreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::servers::{Servers, Used};
 
@@ -111,7 +111,7 @@ async fn publish_raw(servers: &Servers, queue: &Queue, needs: &Needs, payload: V
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn undecodable_message_becomes_a_dead_letter_at_once() {
+async fn undecodable_message_is_delivered_with_the_reason_and_becomes_a_dead_letter() {
     let servers = Servers::start(1);
     let queue = queue(&servers).await;
     assert_eq!(queue.dead_letters(10).await.unwrap(), []);
@@ -120,8 +120,13 @@ async fn undecodable_message_becomes_a_dead_letter_at_once() {
     let all = able(&["jail"], 512);
     let taken = queue.take(&all, Place::Sandbox).await.unwrap();
     assert_eq!(taken.work, work("ordinary"));
+    assert_eq!(taken.body::<Value>(), Ok(taken.work.body.clone()));
     taken.done().await;
-    // What is behind it is not held up.
+    let taken = queue.take(&all, Place::Sandbox).await.unwrap();
+    assert_eq!((taken.work.kind.as_str(), taken.work.about.as_str()), ("run", "garbage"));
+    let reason = taken.body::<Value>().unwrap_err();
+    taken.dead_letter(&reason).await;
+    // The jobs behind it are delivered.
     queue.put(&needs("jail", 1), &work("next")).await.unwrap();
     let taken = queue.take(&all, Place::Sandbox).await.unwrap();
     assert_eq!(taken.work, work("next"));
