@@ -120,6 +120,7 @@ async fn ask(
         if trouble.is_none() {
             let written = match delta {
                 Delta::Text(text) => try_out_untrusted(text),
+                Delta::Working => Ok(()),
                 Delta::Restart => {
                     try_out_untrusted("\n[the stream broke off; the answer starts again]\n")
                 }

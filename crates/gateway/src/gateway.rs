@@ -22,7 +22,7 @@ use crate::prime::{Primer, Turn};
 use crate::provider::{Endpoint, Provider};
 use crate::rehearsal::{Rehearsal, RehearsalWire, Script};
 use crate::retry::RetryPolicy;
-use crate::wire::{OnText, Sending, Wire};
+use crate::wire::{OnProgress, OnText, Sending, Wire};
 
 /// Hears what happens to calls while they are under way.
 pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -229,15 +229,24 @@ impl Gateway {
             let stream = call.on_delta.is_some() || first || wire.facts().local;
             let manner = self.refused.manner(wire, stream);
             let heard = AtomicBool::new(false);
-            let hear = |text: &str| {
-                heard.store(true, Ordering::Relaxed);
+            let progress = || {
                 clock.progress();
                 turn.iter().for_each(Turn::begun);
+            };
+            let work = || {
+                progress();
+                if let Some(on_delta) = call.on_delta {
+                    on_delta(Delta::Working);
+                }
+            };
+            let hear = |text: &str| {
+                heard.store(true, Ordering::Relaxed);
+                progress();
                 if let Some(on_delta) = call.on_delta {
                     on_delta(Delta::Text(text));
                 }
             };
-            let outcome = self.attempt(wire, request, manner, clock, &hear).await;
+            let outcome = self.attempt(wire, request, manner, clock, &hear, &work).await;
             clock.attempt_ended();
             if outcome.is_ok() {
                 turn.iter().for_each(Turn::begun);
@@ -292,6 +301,7 @@ impl Gateway {
         manner: Manner,
         clock: &Clock<'_>,
         hear: OnText<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<(Reply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
         let most_input = estimate::most_input_tokens(request);
@@ -326,6 +336,7 @@ impl Gateway {
         let limit = self.options.retry.attempt_timeout;
         let sending = Sending {
             on_text: manner.stream.then_some(hear),
+            on_progress,
             learn: &|left| self.options.pacer.learn(left, paced),
             start_timeout: match wire.facts().local {
                 true => limit.max(self.options.retry.local_start_timeout),

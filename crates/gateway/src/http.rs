@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::catalog::ModelFacts;
-use crate::dialect::{self, Encoded, Manner, Reply};
+use crate::dialect::{self, Encoded, Growth, Manner, Reply};
 use crate::failure::{self, one_line, presentable};
 use crate::frames::{BadFrame, Frames};
 use crate::local::is_loopback;
@@ -155,14 +155,16 @@ impl HttpWire {
                 return Err(too_large());
             }
             for piece in frames.push(&chunk).map_err(bad_frame)? {
-                if let Some(text) = decoder.push(&piece)? {
-                    patience = sending.patience;
-                    on_text(&text);
+                match decoder.push(&piece)? {
+                    Growth::Nothing => continue,
+                    Growth::Hidden => (sending.on_progress)(),
+                    Growth::Text(text) => on_text(&text),
                 }
+                patience = sending.patience;
             }
         }
         if let Some(piece) = frames.finish().map_err(bad_frame)?
-            && let Some(text) = decoder.push(&piece)?
+            && let Growth::Text(text) = decoder.push(&piece)?
         {
             on_text(&text);
         }

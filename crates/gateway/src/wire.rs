@@ -12,6 +12,9 @@ use crate::pace::Left;
 /// Takes an answer piece by piece.
 pub(crate) type OnText<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
+/// Notes that an answer grows without text to show.
+pub(crate) type OnProgress<'a> = &'a (dyn Fn() + Send + Sync);
+
 /// Takes what a provider says is left of its limits, as soon as it says so.
 pub(crate) type Learn<'a> = &'a (dyn Fn(Left) + Send + Sync);
 
@@ -20,8 +23,10 @@ pub(crate) type Learn<'a> = &'a (dyn Fn(Left) + Send + Sync);
 pub(crate) struct Sending<'a> {
     /// Set where a stream was asked for.
     pub(crate) on_text: Option<OnText<'a>>,
+    /// Called when a stream goes on without text: reasoning, or a part of a tool call.
+    pub(crate) on_progress: OnProgress<'a>,
     pub(crate) learn: Learn<'a>,
-    /// How long a stream may take to its first text.
+    /// How long a stream may take to its first text or other progress.
     pub(crate) start_timeout: Duration,
     /// How long a stream may be silent from then on. What is not streamed is timed by whoever waits for it.
     pub(crate) patience: Duration,

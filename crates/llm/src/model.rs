@@ -41,6 +41,8 @@ impl fmt::Debug for Call<'_> {
 pub enum Delta<'a> {
     /// More text.
     Text(&'a str),
+    /// The answer grows without text to show: reasoning, or a part of a tool call.
+    Working,
     /// The stream broke and the call is sent again: what came so far does not count.
     Restart,
 }

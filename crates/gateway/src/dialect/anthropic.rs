@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, MOST_CALLS, Manner, Reply, arguments_from_text, arguments_object, broken_off,
-    is_false, native_schema, parse, prompted, schema, too_many_calls,
+    Decoder, Encoded, Growth, MOST_CALLS, Manner, Reply, arguments_from_text, arguments_object,
+    broken_off, is_false, native_schema, parse, prompted, schema, too_many_calls,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -309,6 +309,7 @@ enum Piece {
     InputJsonDelta {
         partial_json: String,
     },
+    ThinkingDelta,
     #[serde(other)]
     Other,
 }
@@ -325,7 +326,7 @@ pub(super) struct Stream {
 }
 
 impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
         match parse(data.as_bytes())? {
             Event::MessageStart { message } => {
                 self.model = message.model;
@@ -343,12 +344,16 @@ impl Decoder for Stream {
             }
             Event::ContentBlockDelta { delta: Piece::TextDelta { text }, .. } => {
                 self.text.push_str(&text);
-                return Ok(Some(text));
+                return Ok(Growth::of(text, false));
             }
             Event::ContentBlockDelta { index, delta: Piece::InputJsonDelta { partial_json } } => {
                 if let Some((_, _, json)) = self.calls.iter_mut().find(|(i, ..)| *i == index) {
                     json.push_str(&partial_json);
                 }
+                return Ok(Growth::Hidden);
+            }
+            Event::ContentBlockDelta { delta: Piece::ThinkingDelta, .. } => {
+                return Ok(Growth::Hidden);
             }
             Event::MessageDelta { delta, usage } => {
                 self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
@@ -358,7 +363,7 @@ impl Decoder for Stream {
             Event::Error { error } => return Err(failure::in_stream(&error)),
             Event::ContentBlockStart { .. } | Event::ContentBlockDelta { .. } | Event::Other => {}
         }
-        Ok(None)
+        Ok(Growth::Nothing)
     }
 
     fn finish(self: Box<Self>) -> Result<Reply, ModelError> {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Manner, Reply, arguments_object, broken_off, malformed, native_schema, parse,
-    prompted, schema,
+    Decoder, Encoded, Growth, Manner, Reply, arguments_object, broken_off, malformed,
+    native_schema, parse, prompted, schema,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -243,7 +243,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    fn take(&mut self, body: Body) -> Result<Option<String>, ModelError> {
+    fn take(&mut self, body: Body) -> Result<Growth, ModelError> {
         if let Some(error) = body.error {
             return Err(failure::in_stream(&error));
         }
@@ -252,11 +252,12 @@ impl Stream {
         self.model = body.model_version.or(self.model.take());
         self.tokens = body.usage_metadata.or(self.tokens);
         let Some(candidate) = body.candidates.into_iter().next() else {
-            return Ok(None);
+            return Ok(Growth::Nothing);
         };
         self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
-        let mut added = String::new();
+        let (mut added, mut hidden) = (String::new(), false);
         for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
+            hidden |= part.thought || part.function_call.is_some();
             if let Some(call) = part.function_call {
                 let id = call.id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
                 let signature = part.thought_signature;
@@ -266,12 +267,12 @@ impl Stream {
             }
         }
         self.text.push_str(&added);
-        Ok((!added.is_empty()).then_some(added))
+        Ok(Growth::of(added, hidden))
     }
 }
 
 impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
         self.take(parse(data.as_bytes())?)
     }
 

@@ -108,10 +108,31 @@ pub(crate) enum Framing {
     Lines,
 }
 
+/// What one piece of a stream adds to the answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Nothing: a keep-alive, an opening or a figure.
+    Nothing,
+    /// Reasoning or a part of a tool call: the model is at work, and there is nothing to show.
+    Hidden,
+    Text(String),
+}
+
+impl Growth {
+    /// The growth by this text, which may be empty.
+    fn of(text: String, hidden: bool) -> Growth {
+        match (text.is_empty(), hidden) {
+            (false, _) => Growth::Text(text),
+            (true, true) => Growth::Hidden,
+            (true, false) => Growth::Nothing,
+        }
+    }
+}
+
 /// Puts a streamed answer together.
 pub(crate) trait Decoder: Send {
-    /// Takes the next piece and gives the text that it adds.
-    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError>;
+    /// Takes the next piece.
+    fn push(&mut self, data: &str) -> Result<Growth, ModelError>;
 
     /// The whole answer, once the stream has ended; an error if it broke off before its end.
     fn finish(self: Box<Self>) -> Result<Reply, ModelError>;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, Manner, Reply, arguments_object, broken_off, function_tools,
-    native_schema, overflow, parse, prompted, tool_content,
+    Decoder, Encoded, FunctionTool, Growth, Manner, Reply, arguments_object, broken_off,
+    function_tools, native_schema, overflow, parse, prompted, tool_content,
 };
 use crate::catalog::ModelFacts;
 use crate::estimate::{self, Overflow};
@@ -141,6 +141,9 @@ struct Said {
     content: String,
     #[serde(default)]
     tool_calls: Vec<Call>,
+    /// Reasoning.
+    #[serde(default)]
+    thinking: String,
 }
 
 #[derive(Deserialize)]
@@ -173,7 +176,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    fn take(&mut self, body: Body) -> Result<Option<String>, ModelError> {
+    fn take(&mut self, body: Body) -> Result<Growth, ModelError> {
         if let Some(error) = body.error {
             return Err(failure::in_stream(&error));
         }
@@ -188,20 +191,21 @@ impl Stream {
             };
         }
         let Some(said) = body.message else {
-            return Ok(None);
+            return Ok(Growth::Nothing);
         };
+        let hidden = !said.thinking.is_empty() || !said.tool_calls.is_empty();
         for call in said.tool_calls {
             let id = call.id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
             let Function { name, arguments } = call.function;
             self.calls.push(ToolCall { id, name, arguments, signature: None });
         }
         self.text.push_str(&said.content);
-        Ok((!said.content.is_empty()).then_some(said.content))
+        Ok(Growth::of(said.content, hidden))
     }
 }
 
 impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
         self.take(parse(data.as_bytes())?)
     }
 

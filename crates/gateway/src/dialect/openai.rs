@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, MOST_CALLS, Manner, Reply, arguments_from_text,
+    Decoder, Encoded, FunctionTool, Growth, MOST_CALLS, Manner, Reply, arguments_from_text,
     arguments_object, broken_off, function_tools, is_false, malformed, native_schema, overflow,
     parse, prompted, schema, too_many_calls, tool_content,
 };
@@ -211,6 +211,10 @@ struct Said {
     content: Option<String>,
     refusal: Option<String>,
     tool_calls: Option<Vec<CallPart>>,
+    /// As llama.cpp, vLLM and DeepSeek call it.
+    reasoning_content: Option<String>,
+    /// As Groq, OpenRouter and later versions of vLLM call it.
+    reasoning: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -353,10 +357,10 @@ impl Stream {
 }
 
 impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
         if data == "[DONE]" {
             self.done = true;
-            return Ok(None);
+            return Ok(Growth::Nothing);
         }
         let chunk: Chunk = parse(data.as_bytes())?;
         let groq_error = chunk.x_groq.as_ref().and_then(|part| part.error.as_ref());
@@ -366,11 +370,14 @@ impl Decoder for Stream {
         self.model = chunk.model.or(self.model.take());
         self.tokens = chunk.usage.or(chunk.x_groq.and_then(|part| part.usage)).or(self.tokens);
         let Some(choice) = chunk.choices.into_iter().next() else {
-            return Ok(None);
+            return Ok(Growth::Nothing);
         };
         self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         let said = choice.message.unwrap_or_default();
+        let reasoning = said.reasoning_content.or(said.reasoning);
+        let mut hidden = reasoning.is_some_and(|words| !words.is_empty());
         for part in said.tool_calls.unwrap_or_default() {
+            hidden = true;
             self.take_call(part);
             if self.calls.len() > MOST_CALLS {
                 return Err(too_many_calls());
@@ -378,11 +385,9 @@ impl Decoder for Stream {
         }
         let refusal = said.refusal.filter(|words| !words.is_empty());
         self.refused |= refusal.is_some();
-        let text = refusal.or(said.content).filter(|text| !text.is_empty());
-        if let Some(text) = &text {
-            self.text.push_str(text);
-        }
-        Ok(text)
+        let text = refusal.or(said.content).unwrap_or_default();
+        self.text.push_str(&text);
+        Ok(Growth::of(text, hidden))
     }
 
     fn finish(self: Box<Self>) -> Result<Reply, ModelError> {

@@ -226,6 +226,7 @@ async fn rehearsed_faults_are_repeated_like_real_ones_and_streams_restart() {
             let (text, restarts) = &mut *heard.lock().unwrap();
             match delta {
                 Delta::Text(more) => text.push_str(more),
+                Delta::Working => panic!("the answer is text"),
                 Delta::Restart => {
                     text.clear();
                     *restarts += 1;

@@ -200,6 +200,7 @@ async fn a_stream_that_breaks_is_started_anew_and_says_so() {
             fake.reset_now();
             heard.lock().unwrap().push(match delta {
                 Delta::Text(text) => text.to_owned(),
+                Delta::Working => "WORKING".to_owned(),
                 Delta::Restart => "RESTART".to_owned(),
             });
         };

@@ -7,7 +7,7 @@ use assize_gateway::{
     Endpoint, Gateway, HttpClient, Limits, Options, Pacer, Rehearsal, RetryPolicy, ServerFacts,
     discover,
 };
-use assize_llm::{Call, ErrorKind, Model, Request};
+use assize_llm::{Call, Delta, ErrorKind, Model, Request, Tool};
 use assize_testkit::{Answer, FakeProvider, Kind, Reply};
 use assize_types::Cost;
 use serde_json::json;
@@ -179,6 +179,56 @@ async fn stream_that_goes_on_outlives_every_limit_and_one_that_stops_does_not() 
     pass(Duration::from_secs(21)).await;
     let error = asked.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    drop(clock);
+}
+
+/// Reasoning and tool calls are streamed for longer than the deadline, and no text comes.
+#[tokio::test]
+async fn reasoning_and_tool_arguments_count_as_progress() {
+    let clock = HeldClock::hold();
+    let reasoned = Answer { reasoning: "one two three".into(), ..Answer::text("four") };
+    let called = Answer::calling("add", json!({"left": 17, "right": 25}));
+    // How many pieces come before the model is at work.
+    for (kind, answer, openings) in [
+        (Kind::OpenAi, reasoned.clone(), 1),
+        (Kind::OpenRouter, reasoned.clone(), 2),
+        (Kind::Anthropic, reasoned.clone(), 3),
+        (Kind::Google, reasoned.clone(), 0),
+        (Kind::Ollama, reasoned, 0),
+        (Kind::OpenAi, called.clone(), 1),
+        (Kind::Anthropic, called, 5),
+    ] {
+        let fake = FakeProvider::scripted(kind, [Reply::Dripping(answer.clone())]);
+        let retry = RetryPolicy {
+            retries: 0,
+            attempt_timeout: Duration::from_secs(20),
+            deadline: Duration::from_secs(30),
+            ..RetryPolicy::default()
+        };
+        let options = Options { retry, ..Options::default() };
+        let gateway = Gateway::to_provider(&HttpClient::new(), endpoint(kind, &fake), options);
+        let (heard, mut pieces) = tokio::sync::mpsc::unbounded_channel();
+        let asked = tokio::spawn(async move {
+            let hear = |delta: Delta<'_>| {
+                let _ = heard.send(delta == Delta::Working);
+            };
+            let call = Call { on_delta: Some(&hear), ..Call::default() };
+            let parameters = json!({"type": "object", "properties": {}});
+            let (name, description) = ("add".to_owned(), "Adds.".to_owned());
+            let tools = vec![Tool { name, description, parameters }];
+            gateway.generate(&Request { tools, ..Request::question("Hi") }, call).await
+        });
+        (0..openings).for_each(|_| fake.drip());
+        for _ in 0..3 {
+            fake.drip();
+            assert_eq!(pieces.recv().await, Some(true), "{kind:?}");
+            pass(Duration::from_secs(15)).await;
+        }
+        fake.drip_all();
+        let response = asked.await.unwrap().unwrap();
+        assert_eq!(response.text, answer.text, "{kind:?}");
+        assert_eq!(response.tool_calls.len(), answer.tool_calls.len(), "{kind:?}");
+    }
     drop(clock);
 }
 

@@ -75,6 +75,7 @@ async fn every_provider_streams() {
         let heard = Mutex::new(Vec::new());
         let on_delta = |delta: Delta<'_>| match delta {
             Delta::Text(text) => heard.lock().unwrap().push(text.to_owned()),
+            Delta::Working => panic!("the answer is text"),
             Delta::Restart => panic!("nothing broke"),
         };
         let call = Call { on_delta: Some(&on_delta), ..Call::default() };

@@ -216,6 +216,9 @@ pub(super) fn pieces(answer: &Answer) -> Vec<String> {
         ),
         named(json!({"type": "ping"})),
     ];
+    pieces.extend(thirds(&answer.reasoning).into_iter().map(|words| {
+        named(json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": words}}))
+    }));
     pieces.extend(thirds(&answer.text).into_iter().map(|text| {
         named(json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}))
     }));

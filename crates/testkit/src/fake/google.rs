@@ -209,10 +209,10 @@ pub(super) fn pieces(answer: &Answer) -> Vec<String> {
     if answer.stop == AnswerStop::Refusal {
         return vec![event(&blocked(answer))];
     }
-    let mut pieces: Vec<String> = thirds(&answer.text)
-        .into_iter()
-        .map(|text| event(&body(vec![json!({"text": text})], None, answer)))
-        .collect();
+    let part = |part: Value| event(&body(vec![part], None, answer));
+    let thought = |words: String| part(json!({"text": words, "thought": true}));
+    let mut pieces: Vec<String> = thirds(&answer.reasoning).into_iter().map(thought).collect();
+    pieces.extend(thirds(&answer.text).into_iter().map(|text| part(json!({"text": text}))));
     let last = call_parts(answer).collect();
     pieces.push(event(&body(last, Some(finish_reason(answer)), answer)));
     pieces

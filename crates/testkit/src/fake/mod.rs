@@ -35,6 +35,8 @@ pub enum Kind {
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub text: String,
+    /// Reasoning that is streamed before the text.
+    pub reasoning: String,
     /// Name and arguments of tool calls.
     pub tool_calls: Vec<(String, Value)>,
     pub stop: AnswerStop,
@@ -58,6 +60,7 @@ impl Answer {
     pub fn text(text: impl Into<String>) -> Answer {
         Answer {
             text: text.into(),
+            reasoning: String::new(),
             tool_calls: Vec::new(),
             stop: AnswerStop::Done,
             input: 1000,

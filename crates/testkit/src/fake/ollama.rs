@@ -140,10 +140,14 @@ pub(super) fn whole(answer: &Answer) -> Value {
 }
 
 pub(super) fn pieces(answer: &Answer) -> Vec<String> {
-    let mut pieces: Vec<String> = thirds(&answer.text)
-        .into_iter()
-        .map(|text| json!({"model": "qwen3", "message": {"role": "assistant", "content": text}, "done": false}).to_string() + "\n")
-        .collect();
+    let line = |key: &str, words: String| {
+        let mut message = json!({"role": "assistant", "content": ""});
+        message[key] = json!(words);
+        json!({"model": "qwen3", "message": message, "done": false}).to_string() + "\n"
+    };
+    let reasoning = thirds(&answer.reasoning).into_iter().map(|words| line("thinking", words));
+    let text = thirds(&answer.text).into_iter().map(|text| line("content", text));
+    let mut pieces: Vec<String> = reasoning.chain(text).collect();
     pieces.push(last(answer, "").to_string() + "\n");
     pieces
 }

@@ -290,6 +290,9 @@ pub(super) fn pieces(kind: Kind, answer: &Answer) -> Vec<String> {
     if kind == Kind::OpenRouter {
         pieces.push(": OPENROUTER PROCESSING\n\n".to_owned());
     }
+    let key = if kind == Kind::OpenAi { "reasoning_content" } else { "reasoning" };
+    let reasoning = thirds(&answer.reasoning).into_iter();
+    pieces.extend(reasoning.map(|words| chunk(json!({key: words}), None)));
     let key = if answer.stop == AnswerStop::Refusal { "refusal" } else { "content" };
     pieces.extend(thirds(&answer.text).into_iter().map(|text| chunk(json!({key: text}), None)));
     for call in calls(answer) {
