@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_debate::{Job, Verdict};
-use assize_graph::NodeError;
+use assize_graph::{NodeError, RunError};
 use assize_llm::Request;
 use assize_sandbox::{
     Answers, Command, Finished, KILL_AFTER, Key, Layer, Manager, Sandbox, SandboxError, Spec, Work,
@@ -222,6 +222,9 @@ impl Debates for InSandboxes {
         let mut answered = 0;
         let mut remade = Vec::new();
         loop {
+            if cancel.is_cancelled() {
+                return Err(RunError::Cancelled { reason: cancel.reason() }.into());
+            }
             // Whoever gets on may break as often as it likes.
             let answers = proxy.begin();
             if answers > answered {

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use assize_consult::{Chamber, Company, ConsultState, FlagKind, graph};
-use assize_graph::{RunError, RunOptions};
-use assize_negotiation::{InSandboxes, install};
+use assize_debate::{Job, MoveDocument};
+use assize_graph::{NodeError, RunError, RunOptions};
+use assize_llm::{ErrorKind, ModelError, Request, Response};
+use assize_negotiation::{Debates, InSandboxes, ModelProxy, ModelSource, install};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Backend, Command, Enforcement, Event, Identity, Isolation, Key, Language, Limits, Manager,
     Sandbox, SandboxError, Spec, Started,
 };
+use assize_types::Cancel;
 use async_trait::async_trait;
 
 use crate::script::{Part, Script, chamber};
@@ -319,6 +322,47 @@ async fn a_program_that_is_killed_in_its_sandbox_is_started_again() {
     let keys = asked(&model);
     let once: std::collections::BTreeSet<&String> = keys.iter().collect();
     assert_eq!((once.len(), state.policy_scores.len()), (keys.len(), 2));
+}
+
+/// Cancels the debate and ends its sandbox, instead of an answer.
+struct Breaking {
+    manager: Arc<Manager>,
+    cancel: Cancel,
+}
+
+#[async_trait]
+impl ModelSource for Breaking {
+    async fn ask(&self, _: &str, _: &Request) -> Result<Response, ModelError> {
+        self.cancel.cancel("enough");
+        in_the_first(&self.manager, async |sandbox| sandbox.end().await);
+        Err(ModelError::new(ErrorKind::Connection, "it broke"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_debate_is_not_retried_in_another_sandbox() {
+    let house = House::new().await;
+    let (move_id, content) = ("m1".to_owned(), "Open it.".to_owned());
+    let job = Job {
+        move_document: MoveDocument { move_id, content },
+        company: assize_debate::Company {
+            ticker: Some("BRK.B".to_owned()),
+            ..assize_debate::Company::default()
+        },
+        personas: assize_debate::Personas::default(),
+        max_rounds: 3,
+        options: assize_debate::Options::default(),
+        changes: Vec::new(),
+    };
+    let cancel = Cancel::new();
+    let source = Breaking { manager: house.manager.clone(), cancel: cancel.clone() };
+    let proxy = Arc::new(ModelProxy::new(Arc::new(source), &job));
+    let error = house.debates(false).hold(&job, proxy, &cancel).await.unwrap_err();
+    assert!(
+        matches!(&error, NodeError::Stop(RunError::Cancelled { reason }) if reason == "enough"),
+        "{error:?}"
+    );
+    assert_eq!(house.backend.made.load(Ordering::SeqCst), 1);
 }
 
 fn broken(kind: assize_llm::ErrorKind) -> Option<Result<String, assize_llm::ModelError>> {

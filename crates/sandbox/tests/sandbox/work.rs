@@ -213,6 +213,54 @@ async fn cancelled_work_that_does_not_end_is_killed() {
     .await;
 }
 
+/// The process whose command line has this word, and its ancestors inside the jail: the guest agent, but not the
+/// keeper, which is a child of this process.
+fn process_and_guest_agent(word: &str) -> Vec<String> {
+    let processes = || std::fs::read_dir("/proc").unwrap().flatten();
+    let found = processes().find(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())
+    });
+    let mut pid = found.expect("the program runs").file_name().into_string().unwrap();
+    let mut pids = Vec::new();
+    while pid != std::process::id().to_string() {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let parent = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap();
+        pids.push(std::mem::replace(&mut pid, parent.to_owned()));
+    }
+    pids.pop();
+    pids
+}
+
+/// The guest agent is stopped, so that it neither kills the program nor reports anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn sandbox_whose_guest_agent_does_not_report_a_kill_is_ended() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(3600)).await;
+        let host = Arc::new(Host::default());
+        let code = format!("{CALLS}import time\ncall(1, 'm3/begun', 1)\ntime.sleep(3600)");
+        sandbox.write("/tmp/work.py", code.as_bytes()).await.unwrap();
+        let cancel = Cancel::new();
+        let word = format!("unreported-kill-{}", std::process::id());
+        let command = Command::new("python3").args(["/tmp/work.py", &word]);
+        let answers = Arc::clone(&host) as Arc<dyn Answers>;
+        let work = Work { kill_after: Duration::from_millis(50), ..binding() };
+        let stop = async {
+            host.begun.notified().await;
+            let pids = process_and_guest_agent(&word);
+            let stopped = std::process::Command::new("kill").arg("-STOP").args(pids).status();
+            assert!(stopped.unwrap().success());
+            cancel.cancel("stop");
+        };
+        let (done, ()) = tokio::join!(sandbox.work(command, work, answers, &cancel), stop);
+        let error = done.unwrap_err().to_string();
+        assert!(error.contains("the guest agent did not end a cancelled program"), "{error}");
+        let gone = sandbox.exec(Command::new("true")).await;
+        assert!(gone.is_err(), "the sandbox was not ended");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn code_under_trial_has_no_such_door() {
     run(Isolation::Jail, |bench: Bench| async move {
