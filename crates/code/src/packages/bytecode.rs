@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assize_sandbox::{Command, Language, Layer, Limits, Pool, SandboxError, Spec, WORKSPACE};
@@ -16,8 +16,12 @@ use super::wheel;
 /// The file that the compiling program leaves.
 const ARCHIVE: &str = "bytecode.zip";
 
-/// The largest archive.
+/// The largest archive, and the most files in it.
 const MAX_ARCHIVE: u64 = 256 << 20;
+const MAX_FILES: usize = wheel::MOST_FILES;
+
+/// How often the bytecode of one layer is tried to be compiled.
+pub(super) const MAX_COMPILATIONS: u32 = 3;
 
 /// How long all modules of a layer may take.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -54,7 +58,7 @@ pub(super) async fn add(folder: &Path, pool: &Pool, spec: &Spec) -> Result<(), S
     let layer = Layer::of(folder).map_err(|error| error.to_string())?;
     let archive = compile(&layer, pool, spec).await.map_err(|error| error.to_string())?;
     let folder = folder.to_owned();
-    let unpacked = tokio::task::spawn_blocking(move || unpack(&archive, &folder)).await;
+    let unpacked = tokio::task::spawn_blocking(move || unpack(&archive, &folder, MAX_FILES)).await;
     unpacked.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
@@ -87,17 +91,19 @@ async fn compile(layer: &Layer, pool: &Pool, spec: &Spec) -> Result<Vec<u8>, San
 }
 
 /// Puts bytecode beside its modules. The archive comes from a sandbox: only new files in `__pycache__` folders
-/// are taken from it.
-fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
+/// are taken from it, and only for modules that are there.
+fn unpack(archive: &[u8], folder: &Path, most: usize) -> io::Result<()> {
+    // Counted before the list of files is read: each entry of that list begins like this.
+    if archive.windows(4).filter(|bytes| *bytes == b"PK\x01\x02").nth(most).is_some() {
+        return Err(io::Error::other("the bytecode has too many files"));
+    }
     let mut archive = ZipArchive::new(Cursor::new(archive))?;
     let mut room = MAX_ARCHIVE;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
-        let name = entry.name().to_owned();
-        let is_bytecode = name.ends_with(".pyc")
-            && Path::new(&name).parent().is_some_and(|parent| parent.ends_with("__pycache__"));
-        let Ok(Some(place)) = wheel::place(&name) else { continue };
-        if !is_bytecode || entry.is_dir() || entry.is_symlink() {
+        let Ok(Some(place)) = wheel::place(entry.name()) else { continue };
+        let module = module_of(&place).map(|module| folder.join(module));
+        if !module.is_some_and(|module| module.is_file()) || entry.is_dir() || entry.is_symlink() {
             continue;
         }
         let path = folder.join(place);
@@ -116,6 +122,14 @@ fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The module of a file of bytecode: `sub/module.py` of `sub/__pycache__/module.cpython-311.pyc`.
+fn module_of(bytecode: &Path) -> Option<PathBuf> {
+    let folder = bytecode.parent().filter(|folder| folder.ends_with("__pycache__"))?.parent()?;
+    let name = bytecode.file_name()?.to_str()?.strip_suffix(".pyc")?;
+    let (module, _) = name.rsplit_once('.')?;
+    Some(folder.join(format!("{module}.py")))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -131,6 +145,9 @@ mod tests {
         fs::create_dir(folder.path().join("__pycache__")).unwrap();
         fs::write(folder.path().join("__pycache__/own.cpython-311.pyc"), "own").unwrap();
         fs::write(folder.path().join("module.py"), "x = 1").unwrap();
+        fs::write(folder.path().join("own.py"), "").unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        fs::write(folder.path().join("sub/deep.py"), "").unwrap();
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for name in [
             "__pycache__/module.cpython-311.pyc",
@@ -140,17 +157,25 @@ mod tests {
             "../__pycache__/up.pyc",
             "/__pycache__/root.pyc",
             "sub/__pycache__/deep.cpython-311.pyc",
+            "__pycache__/no-module.cpython-311.pyc",
+            "__pycache__/module.pyc",
+            "new/__pycache__/module.cpython-311.pyc",
         ] {
             writer.start_file(name, SimpleFileOptions::default()).unwrap();
             writer.write_all(b"new").unwrap();
         }
-        unpack(&writer.finish().unwrap().into_inner(), folder.path()).unwrap();
+        let archive = writer.finish().unwrap().into_inner();
+        let error = unpack(&archive, folder.path(), 9).unwrap_err().to_string();
+        assert_eq!(error, "the bytecode has too many files");
+        assert!(!folder.path().join("sub/__pycache__").exists());
+        unpack(&archive, folder.path(), 10).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
         assert_eq!(read("__pycache__/module.cpython-311.pyc").as_deref(), Some("new"));
         assert_eq!(read("sub/__pycache__/deep.cpython-311.pyc").as_deref(), Some("new"));
         assert_eq!(read("__pycache__/own.cpython-311.pyc").as_deref(), Some("own"));
         assert_eq!(read("module.py").as_deref(), Some("x = 1"));
         assert_eq!(read("module.pyc"), None);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+        assert_eq!(fs::read_dir(folder.path().join("__pycache__")).unwrap().count(), 2);
     }
 }

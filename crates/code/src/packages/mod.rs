@@ -44,6 +44,8 @@ const KEPT: Duration = Duration::from_secs(60 * DAY);
 
 const DAY: u64 = 24 * 60 * 60;
 
+const NO_BYTECODE: &str = "packages have no bytecode, and are slower to import";
+
 /// The platforms that wheels may be made for, without the processor: all that a system of the last
 /// years can run.
 const PLATFORMS: [&str; 8] = [
@@ -142,19 +144,19 @@ impl Packages {
     ) -> Result<Layer, NotHad> {
         let failed = |error: io::Error| NotHad::of_disk(&self.folder, &error);
         let question = self.folder.join("resolved").join(self.question(wanted, python));
-        let known = self.known(&question);
-        if let Some(Known { layer, fresh: true }) = known {
-            return Ok(layer);
-        }
+        let known = match self.known(&question) {
+            Some(known) if known.fresh => return Ok(self.with_bytecode(known, pool, spec).await),
+            known => known,
+        };
         match (self.ask(wanted, python, &question, pool, spec).await, known) {
             (Ok(layer), _) => {
                 wheel::tidy(&self.folder, KEPT).map_err(failed)?;
                 Ok(layer)
             }
             // Nobody can be asked, as without a network: what was right last week will do.
-            (Err(error), Some(Known { layer, .. })) => {
+            (Err(error), Some(Known { record, .. })) => {
                 tracing::warn!(%error, "packages cannot be looked for anew; using those of before");
-                Ok(layer)
+                Ok(record.layer)
             }
             (Err(error), None) => Err(error),
         }
@@ -178,19 +180,60 @@ impl Packages {
         let unpacked = tokio::task::spawn_blocking(unpack).await;
         let (key, unfinished) = unpacked.map_err(|error| NotHad::Trouble(error.to_string()))??;
         if let Some(unfinished) = unfinished {
-            if let Err(error) = bytecode::add(unfinished.path(), pool, spec).await {
-                tracing::warn!(error, "packages have no bytecode, and are slower to import");
+            let compiled = bytecode::add(unfinished.path(), pool, spec).await;
+            if let Err(error) = &compiled {
+                tracing::warn!(error, "{NO_BYTECODE}");
             }
-            let folder = self.folder.clone();
-            let publish = move || wheel::publish(unfinished, &folder, key);
+            let (folder, failures) = (self.folder.clone(), u32::from(compiled.is_err()));
+            let publish = move || wheel::publish(unfinished, &folder, key, failures);
             let published = tokio::task::spawn_blocking(publish).await;
             published.map_err(|error| NotHad::Trouble(error.to_string()))??;
         }
         // Last: whoever reads it finds all of the layer.
         wheel::write_whole(question, &key.to_string()).map_err(failed)?;
         self.known(question)
-            .map(|known| known.layer)
+            .map(|known| known.record.layer)
             .ok_or_else(|| NotHad::Trouble("they were removed meanwhile".to_owned()))
+    }
+
+    /// The layer of an answer, with bytecode: compiled now if that failed before, though not for ever.
+    async fn with_bytecode(&self, known: Known, pool: &Pool, spec: &Spec) -> Layer {
+        let Known { key, record, .. } = known;
+        if !(1..bytecode::MAX_COMPILATIONS).contains(&record.failed_compilations) {
+            return record.layer;
+        }
+        match self.compile(key, &record.layer, pool, spec).await {
+            Ok(layer) => layer,
+            Err(error) => {
+                tracing::warn!(error, "{NO_BYTECODE}");
+                let failed_compilations = record.failed_compilations + 1;
+                let failed = wheel::Record { failed_compilations, ..record };
+                if let Err(error) = wheel::write(&self.folder, key, &failed) {
+                    tracing::warn!(%error, "cannot note that packages have no bytecode");
+                }
+                failed.layer
+            }
+        }
+    }
+
+    /// Compiles the bytecode of a layer that was published without.
+    async fn compile(
+        &self,
+        key: Fingerprint,
+        layer: &Layer,
+        pool: &Pool,
+        spec: &Spec,
+    ) -> Result<Layer, String> {
+        let (from, folder) = (layer.clone(), self.folder.clone());
+        let copied = tokio::task::spawn_blocking(move || wheel::copy(&from, &folder)).await;
+        let copy = copied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        bytecode::add(copy.path(), pool, spec).await?;
+        let folder = self.folder.clone();
+        let publish = move || wheel::publish_compiled(copy, &folder, key);
+        let published = tokio::task::spawn_blocking(publish).await;
+        published.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let record = wheel::read(&self.folder, key);
+        record.map(|record| record.layer).ok_or_else(|| "they were removed meanwhile".to_owned())
     }
 
     /// What identifies a question: what was wanted, for whom, from where.
@@ -214,11 +257,11 @@ impl Packages {
 
     /// The layer that was the answer before, if it is still there.
     fn known(&self, question: &Path) -> Option<Known> {
-        let key = fs::read_to_string(question).ok()?;
-        let layer = wheel::read(&self.folder, key.parse().ok()?)?;
+        let key = fs::read_to_string(question).ok()?.parse().ok()?;
+        let record = wheel::read(&self.folder, key)?;
         let asked = fs::metadata(question).and_then(|metadata| metadata.modified()).ok()?;
         let age = SystemTime::now().duration_since(asked).unwrap_or_default();
-        Some(Known { layer, fresh: age < FRESH })
+        Some(Known { key, record, fresh: age < FRESH })
     }
 
     /// Fetches what is wanted and all that it needs, round by round: `pip` is never let loose on what a
@@ -314,7 +357,8 @@ impl Packages {
 
 /// An answer of before.
 struct Known {
-    layer: Layer,
+    key: Fingerprint,
+    record: wheel::Record,
     /// Whether it need not be asked for anew.
     fresh: bool,
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use assize_sandbox::Layer;
 use assize_types::Fingerprint;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use zip::ZipArchive;
@@ -23,16 +24,39 @@ const LONGEST_BEGUN: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The most that all wheels of a layer may hold.
 const MOST_BYTES: u64 = 2 << 30;
-const MOST_FILES: usize = 100_000;
+pub(super) const MOST_FILES: usize = 100_000;
+
+/// What the name of a layer's folder ends with whose bytecode was compiled after it was published.
+const COMPILED_LATER: &str = "-compiled";
+
+/// A layer as it is published.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Record {
+    #[serde(flatten)]
+    pub(super) layer: Layer,
+    /// How often its bytecode could not be compiled; 0 if it has bytecode.
+    #[serde(default)]
+    pub(super) failed_compilations: u32,
+}
 
 /// The layer of this key, if it is there. From now on it counts as used.
-pub(super) fn read(folder: &Path, key: Fingerprint) -> Option<Layer> {
-    let record = folder.join(LAYERS).join(format!("{key}.json"));
-    let text = fs::read_to_string(&record).ok()?;
-    let layer: Layer = serde_json::from_str(&text).ok()?;
+pub(super) fn read(folder: &Path, key: Fingerprint) -> Option<Record> {
+    let path = record_of(folder, key);
+    let text = fs::read_to_string(&path).ok()?;
+    let record: Record = serde_json::from_str(&text).ok()?;
     // Where it cannot be noted, as on a disk that is read-only, it can be used all the same.
-    let _ = File::options().write(true).open(&record).and_then(|file| file.set_modified(now()));
-    layer.from.is_dir().then_some(layer)
+    let _ = File::options().write(true).open(&path).and_then(|file| file.set_modified(now()));
+    record.layer.from.is_dir().then_some(record)
+}
+
+fn record_of(folder: &Path, key: Fingerprint) -> PathBuf {
+    folder.join(LAYERS).join(format!("{key}.json"))
+}
+
+pub(super) fn write(folder: &Path, key: Fingerprint, record: &Record) -> Result<(), NotHad> {
+    let text = serde_json::to_string(record).map_err(|error| NotHad::Trouble(error.to_string()))?;
+    let written = write_whole(&record_of(folder, key), &text);
+    written.map_err(|error| NotHad::of_disk(folder, &error))
 }
 
 fn now() -> SystemTime {
@@ -61,7 +85,9 @@ pub(super) fn tidy(folder: &Path, kept: Duration) -> io::Result<()> {
             fs::remove_file(&record)?;
             // At once: half a layer must not be taken for a whole one.
             let grave = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder)?;
-            let _ = fs::rename(folder.join(LAYERS).join(key), grave.path().join(key));
+            for name in [key.to_owned(), format!("{key}{COMPILED_LATER}")] {
+                let _ = fs::rename(folder.join(LAYERS).join(&name), grave.path().join(&name));
+            }
         }
     }
     Ok(())
@@ -175,13 +201,57 @@ pub(super) fn unpack_all(
     Ok((key, Some(unfinished)))
 }
 
+/// Copies a published layer, to add bytecode to the copy: sandboxes may be using the layer.
+pub(super) fn copy(layer: &Layer, folder: &Path) -> io::Result<TempDir> {
+    fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            let place = to.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                fs::create_dir(&place)?;
+                copy_all(&entry.path(), &place)?;
+            } else if fs::hard_link(entry.path(), &place).is_err() {
+                fs::copy(entry.path(), &place)?;
+            }
+        }
+        Ok(())
+    }
+    let copy = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder)?;
+    copy_all(&layer.from, copy.path())?;
+    open_to_all(copy.path())?;
+    Ok(copy)
+}
+
+/// Makes the copy of a layer, which has bytecode now, the layer of this key.
+pub(super) fn publish_compiled(
+    compiled: TempDir,
+    folder: &Path,
+    key: Fingerprint,
+) -> Result<(), NotHad> {
+    publish_as(&format!("{key}{COMPILED_LATER}"), compiled, folder, key, 0)
+}
+
 /// Makes an unpacked folder the layer of this key.
-pub(super) fn publish(unfinished: TempDir, folder: &Path, key: Fingerprint) -> Result<(), NotHad> {
+pub(super) fn publish(
+    unfinished: TempDir,
+    folder: &Path,
+    key: Fingerprint,
+    failed_compilations: u32,
+) -> Result<(), NotHad> {
+    publish_as(&key.to_string(), unfinished, folder, key, failed_compilations)
+}
+
+fn publish_as(
+    name: &str,
+    unfinished: TempDir,
+    folder: &Path,
+    key: Fingerprint,
+    failed_compilations: u32,
+) -> Result<(), NotHad> {
     let failed = |error: io::Error| NotHad::of_disk(folder, &error);
-    let layers = folder.join(LAYERS);
     // The bytecode, too.
     open_to_all(unfinished.path()).map_err(failed)?;
-    let place = layers.join(key.to_string());
+    let place = folder.join(LAYERS).join(name);
     let unfinished = unfinished.keep();
     if let Err(error) = fs::rename(&unfinished, &place) {
         let _ = fs::remove_dir_all(&unfinished);
@@ -191,8 +261,7 @@ pub(super) fn publish(unfinished: TempDir, folder: &Path, key: Fingerprint) -> R
         }
     }
     let layer = Layer::of(&place).map_err(failed)?;
-    let text = serde_json::to_string(&layer).map_err(|error| NotHad::Trouble(error.to_string()))?;
-    write_whole(&layers.join(format!("{key}.json")), &text).map_err(failed)
+    write(folder, key, &Record { layer, failed_compilations })
 }
 
 /// Writes a file that others may read at any moment.
@@ -302,7 +371,7 @@ mod tests {
     /// Unpacks and publishes, without bytecode.
     fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, NotHad> {
         let (key, unfinished) = super::unpack_all(fetched, folder, "3.11")?;
-        unfinished.map_or(Ok(()), |unfinished| publish(unfinished, folder, key))?;
+        unfinished.map_or(Ok(()), |unfinished| publish(unfinished, folder, key, 0))?;
         Ok(key)
     }
 
@@ -318,7 +387,7 @@ mod tests {
         ];
         wheel(fetched.path(), "six-1-py3-none-any.whl", &files);
         let key = unpack_all(fetched.path(), folder.path()).unwrap();
-        let layer = read(folder.path(), key).unwrap();
+        let layer = read(folder.path(), key).unwrap().layer;
         assert_eq!(fs::read_to_string(layer.from.join("six.py")).unwrap(), "x = 6");
         assert_eq!(fs::read_to_string(layer.from.join("more.py")).unwrap(), "y = 7");
         assert!(!layer.from.join("six-1.data").exists());

@@ -1,7 +1,7 @@
 //! A court with real sandboxes and a model that reads its answers off.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -95,7 +95,13 @@ impl Model for Script {
 pub(crate) struct Brittle {
     jail: Jail,
     breaks: AtomicU32,
+    compiling_breaks: AtomicBool,
+    /// How many sandboxes were asked for to compile packages.
+    compilations: AtomicU32,
 }
+
+/// Only compiling packages may take so long.
+const COMPILING: Duration = Duration::from_secs(180);
 
 #[async_trait]
 impl Backend for Brittle {
@@ -108,6 +114,12 @@ impl Backend for Brittle {
             self.breaks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         if left.is_ok() {
             return Err(SandboxError::Broke("it was told to".to_owned()));
+        }
+        if spec.limits.wall == COMPILING {
+            self.compilations.fetch_add(1, Ordering::SeqCst);
+            if self.compiling_breaks.load(Ordering::SeqCst) {
+                return Err(SandboxError::Broke("it was told to".to_owned()));
+            }
         }
         self.jail.start(identity, spec).await
     }
@@ -146,7 +158,12 @@ impl Bench {
         let path = std::env::var_os("PATH");
         let find = |language| Interpreter::find(language, None, path.as_deref()).ok();
         let jail = Jail::new(Language::ALL.into_iter().filter_map(find).collect());
-        let brittle = Arc::new(Brittle { jail, breaks: AtomicU32::new(0) });
+        let brittle = Arc::new(Brittle {
+            jail,
+            breaks: AtomicU32::new(0),
+            compiling_breaks: AtomicBool::new(false),
+            compilations: AtomicU32::new(0),
+        });
         let backend: Arc<dyn Backend> = brittle.clone();
         let manager = Manager::open(folder.path().to_owned(), backend, &[]).await.unwrap();
         let limits =
@@ -162,6 +179,16 @@ impl Bench {
     /// Has so many sandboxes break before they are made.
     pub(crate) fn breaks(&self, times: u32) {
         self.brittle.breaks.store(times, Ordering::SeqCst);
+    }
+
+    /// Has sandboxes that compile packages break, or not any more.
+    pub(crate) fn break_compiling(&self, breaks: bool) {
+        self.brittle.compiling_breaks.store(breaks, Ordering::SeqCst);
+    }
+
+    /// How many sandboxes were asked for to compile packages.
+    pub(crate) fn compilations(&self) -> u32 {
+        self.brittle.compilations.load(Ordering::SeqCst)
     }
 
     pub(crate) fn court(&self, model: Arc<Script>) -> Court {

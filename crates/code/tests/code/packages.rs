@@ -158,6 +158,38 @@ async fn layers_carry_the_same_bytecode_each_time() {
     assert_eq!(digests[0], digests[1], "the same packages are the same layer");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_bytecode_is_compiled_on_a_later_use_and_not_for_ever() {
+    let bench = Bench::new().await;
+    let wheels = tempfile::tempdir().unwrap();
+    wheel(wheels.path(), "assizesix", "SIX = 6", "");
+    let code = "import os, assizesix\nprint(assizesix.SIX, os.path.exists(assizesix.__cached__))";
+    let has_bytecode = async |folder: &Path| {
+        let from = packages(folder, &["assizesix"], Some(wheels.path().to_owned()));
+        let model = Script::new([needing(code, &["assizesix"])]);
+        let verdict = try_with(&bench, from, &model).await;
+        match verdict.answer.as_deref() {
+            Some("6 True\n") => true,
+            Some("6 False\n") => false,
+            _ => panic!("{verdict:?}"),
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    bench.break_compiling(true);
+    assert!(!has_bytecode(folder.path()).await);
+    assert!(!has_bytecode(folder.path()).await);
+    bench.break_compiling(false);
+    assert!(has_bytecode(folder.path()).await);
+    assert!(has_bytecode(folder.path()).await);
+    assert_eq!(bench.compilations(), 3);
+    let folder = tempfile::tempdir().unwrap();
+    bench.break_compiling(true);
+    for _ in 0..5 {
+        assert!(!has_bytecode(folder.path()).await);
+    }
+    assert_eq!(bench.compilations(), 6);
+}
+
 /// An answer that is only a fenced program declares nothing: what it imports counts, if it is allowed.
 #[tokio::test(flavor = "multi_thread")]
 async fn imports_of_a_fenced_program_count_as_dependencies_if_they_are_allowed() {
