@@ -9,6 +9,9 @@ use crate::code::check_inputs;
 use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, walls};
 
+/// Bytes of all files that a program leaves and that are collected. They are held in memory.
+const MAX_COLLECTED: u64 = 64 << 20;
+
 /// What can be asked for.
 #[derive(Debug, Clone)]
 pub struct Ask {
@@ -68,7 +71,8 @@ pub async fn run(ask: Ask, clerk: &Clerk) -> Result<Ran, Failure> {
         let mut ran = Ran { finished, isolation, files: Vec::new(), not_taken: Vec::new() };
         if ask.keep_files {
             let given: BTreeSet<String> = ask.inputs.iter().map(|one| one.name.clone()).collect();
-            let mut harvest = sandbox.harvest(WORKSPACE, &given).await?;
+            // The output counts, whatever becomes of the files.
+            let mut harvest = sandbox.harvest_at_most(WORKSPACE, &given, MAX_COLLECTED).await;
             ran.files = std::mem::take(&mut harvest.files);
             ran.not_taken = harvest.left();
         }

@@ -72,7 +72,33 @@ impl Sandbox {
         except: &BTreeSet<String>,
     ) -> Result<Harvest, SandboxError> {
         let mut harvest = Harvest::default();
-        let mut room = self.spec().limits.disk;
+        self.harvest_into(&mut harvest, from, except, u64::MAX).await?;
+        Ok(harvest)
+    }
+
+    /// Takes files as [`Sandbox::harvest`] does, at most so many bytes of them. When the sandbox is gone, the files
+    /// that were read before are kept, and a line says why the others were not taken.
+    pub async fn harvest_at_most(
+        &self,
+        from: &str,
+        except: &BTreeSet<String>,
+        bytes: u64,
+    ) -> Harvest {
+        let mut harvest = Harvest::default();
+        if let Err(error) = self.harvest_into(&mut harvest, from, except, bytes).await {
+            harvest.leave(from, format!("its files cannot be read: {error}"));
+        }
+        harvest
+    }
+
+    async fn harvest_into(
+        &self,
+        harvest: &mut Harvest,
+        from: &str,
+        except: &BTreeSet<String>,
+        bytes: u64,
+    ) -> Result<(), SandboxError> {
+        let mut room = self.spec().limits.disk.min(bytes);
         let mut folders = VecDeque::from([String::new()]);
         let begun = Instant::now();
         let mut seen = 0;
@@ -112,7 +138,7 @@ impl Sandbox {
             }
         }
         harvest.files.sort();
-        Ok(harvest)
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 mod bench;
 mod conformance;
 mod docker;
+mod harvest;
 mod manager;
 mod microvm;
 mod pool;

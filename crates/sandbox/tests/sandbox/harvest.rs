@@ -1,0 +1,41 @@
+//! Files that a program left, collected after it ended.
+
+use std::collections::BTreeSet;
+
+use assize_sandbox::{Isolation, WORKSPACE};
+
+use crate::bench::{Bench, run};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn collected_files_are_bounded_and_the_others_are_named() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let sandbox = bench.sandbox().await;
+        for (name, size) in [("small.txt", 10), ("large.bin", 5000)] {
+            let path = format!("{WORKSPACE}/{name}");
+            sandbox.write(&path, &vec![b'x'; size]).await.unwrap();
+        }
+        let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), 1000).await;
+        assert_eq!(harvest.files, [("small.txt".to_owned(), vec![b'x'; 10])]);
+        assert_eq!(harvest.left(), ["`large.bin` was not taken: it is too large"]);
+        let whole = sandbox.harvest(WORKSPACE, &BTreeSet::new()).await.unwrap();
+        assert_eq!(whole.files.len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sandbox_that_is_gone_is_named_instead_of_its_files() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let sandbox = bench.sandbox().await;
+        sandbox.write(&format!("{WORKSPACE}/small.txt"), b"x").await.unwrap();
+        sandbox.end().await;
+        let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), 1000).await;
+        assert!(harvest.files.is_empty());
+        let left = harvest.left().join("\n");
+        assert!(
+            left.starts_with("`/workspace` was not taken: its files cannot be read: "),
+            "{left}"
+        );
+    })
+    .await;
+}
