@@ -2,13 +2,14 @@
 //! process, so that a choice is made once and a sandbox is idle when a request comes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use assize_sandbox::{
     Isolation, Language, Manager, Pool, PoolMetrics, Sandbox, Spec, WarmPoolOptions, WarmPools,
 };
-use tokio::sync::Mutex;
+use tokio::sync::OnceCell;
 
 use crate::config::{Config, Surroundings};
 use crate::failure::Failure;
@@ -20,14 +21,41 @@ const MEMORY_RESERVE: u64 = 512 << 20;
 /// Settings that decide what a backend is made of.
 const SETTINGS: [&str; 4] = ["sandbox.python", "sandbox.bash", "sandbox.node", "docker.host"];
 
-/// The isolation that is asked for, with the values of [`SETTINGS`].
-type Request = (String, Vec<Option<String>>);
+/// The values of [`SETTINGS`].
+type Settings = Vec<Option<String>>;
+
+/// The isolation that is asked for, with the settings.
+type Request = (String, Settings);
+
+/// Values that take time to make, each made once. While one is made, only requests for that one wait; a failure is
+/// not kept.
+#[derive(Debug)]
+struct Once<K, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
+
+impl<K: Eq + Hash, V: Clone> Once<K, V> {
+    fn new() -> Once<K, V> {
+        Once(Mutex::default())
+    }
+
+    fn cell(&self, key: K) -> Arc<OnceCell<V>> {
+        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.entry(key).or_default().clone()
+    }
+
+    /// The values that were made.
+    fn values(&self) -> Vec<V> {
+        let cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.values().filter_map(|cell| cell.get().cloned()).collect()
+    }
+}
 
 /// Backends and warm pools of a long-running process.
 #[derive(Debug)]
 pub struct Backends {
     pools: WarmPools,
-    chosen: Mutex<HashMap<Request, Arc<SharedBackend>>>,
+    chosen: Once<Request, Arc<SharedBackend>>,
+    /// Choices of the same backend share one manager.
+    managers: Once<(Isolation, Settings), Arc<Manager>>,
 }
 
 /// A backend that was chosen, and why.
@@ -35,7 +63,6 @@ pub struct Backends {
 pub struct SharedBackend {
     pub manager: Arc<Manager>,
     pub why: String,
-    request: Request,
 }
 
 impl SharedBackend {
@@ -59,7 +86,7 @@ impl Backends {
             idle: idle.unwrap_or(Duration::from_secs(300)),
             memory_reserve: MEMORY_RESERVE,
         });
-        Ok(Backends { pools, chosen: Mutex::default() })
+        Ok(Backends { pools, chosen: Once::new(), managers: Once::new() })
     }
 
     /// The backend that the settings ask for.
@@ -73,24 +100,18 @@ impl Backends {
     ) -> Result<Arc<SharedBackend>, Failure> {
         config.refuse_withheld()?;
         let wanted = walls::wanted(config)?.to_string();
-        let settings = SETTINGS.iter().map(|key| config.text(key).map(str::to_owned)).collect();
-        let request: Request = (wanted, settings);
-        let mut chosen = self.chosen.lock().await;
-        if let Some(backend) = chosen.get(&request) {
-            return Ok(backend.clone());
-        }
-        let walls::Chosen { backend, why, .. } =
-            walls::choose(config, around, &Language::ALL).await?;
-        let same = |one: &&Arc<SharedBackend>| {
-            one.manager.isolation() == backend.isolation() && one.request.1 == request.1
+        let settings: Settings =
+            SETTINGS.iter().map(|key| config.text(key).map(str::to_owned)).collect();
+        let choose = || async {
+            let walls::Chosen { backend, why, .. } =
+                walls::choose(config, around, &Language::ALL).await?;
+            let manager = self.managers.cell((backend.isolation(), settings.clone()));
+            let open = || async { walls::manager(config, around, backend).await.map(Arc::new) };
+            let manager = manager.get_or_try_init(open).await?.clone();
+            Ok::<_, Failure>(Arc::new(SharedBackend { manager, why }))
         };
-        let manager = match chosen.values().find(same) {
-            Some(known) => known.manager.clone(),
-            None => Arc::new(walls::manager(config, around, backend).await?),
-        };
-        let backend = Arc::new(SharedBackend { manager, why, request: request.clone() });
-        chosen.insert(request, backend.clone());
-        Ok(backend)
+        let chosen = self.chosen.cell((wanted, settings.clone()));
+        chosen.get_or_try_init(choose).await.cloned()
     }
 
     /// Fills the pool of the default backend before the first request.
@@ -152,8 +173,63 @@ impl Backends {
     /// Ends all sandboxes of this process.
     pub async fn close(&self) {
         self.pools.close().await;
-        for backend in self.chosen.lock().await.values() {
-            backend.manager.close().await;
+        for manager in self.managers.values() {
+            manager.close().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn around(folder: &std::path::Path) -> Surroundings {
+        let path = std::env::var("PATH").unwrap_or_default();
+        Surroundings {
+            environment: BTreeMap::from([("PATH".to_owned(), path)]),
+            working_folder: folder.to_owned(),
+            home: folder.to_owned(),
+            user_file: folder.join("settings.toml"),
+            state_folder: folder.join("state"),
+            cache_folder: folder.join("cache"),
+            say: |_| {},
+        }
+    }
+
+    /// A Docker engine that takes connections and never answers keeps the choice of Docker waiting.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn slow_choice_delays_no_other_and_a_failure_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let around = around(folder.path());
+        let socket = folder.path().join("docker.sock");
+        let config = Config::load(&around, &[]).unwrap();
+        let with = |isolation: &str| {
+            let host = format!("unix://{}", socket.display());
+            let set = [("sandbox.isolation", isolation.to_owned()), ("docker.host", host)];
+            config.asked_for(&set).unwrap()
+        };
+        let (docker, jail) = (with("docker"), with("jail"));
+        let backends = Arc::new(Backends::new(&config, 0).unwrap());
+        let choose_docker = || {
+            let (backends, around, docker) = (backends.clone(), around.clone(), docker.clone());
+            tokio::spawn(async move { backends.get(&docker, &around).await.map(drop) })
+        };
+        assert!(choose_docker().await.unwrap().is_err(), "no engine is there yet");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let waiting = choose_docker();
+        let connection = tokio::task::spawn_blocking(move || listener.accept()).await.unwrap();
+        let chosen = backends.get(&jail, &around).await.unwrap();
+        assert_eq!(chosen.manager.isolation(), Isolation::Jail);
+        assert!(!waiting.is_finished(), "the jail was chosen after Docker");
+        let again = backends.get(&jail, &around).await.unwrap();
+        assert!(Arc::ptr_eq(&chosen, &again), "a choice was repeated");
+        let at_least = backends.get(&with("at-least=jail"), &around).await.unwrap();
+        assert!(Arc::ptr_eq(&chosen.manager, &at_least.manager), "a backend was opened twice");
+        drop(connection);
+        waiting.abort();
+        backends.close().await;
     }
 }
