@@ -307,7 +307,7 @@ fn is_set(config: &Config, key: &str) -> bool {
 
 /// How many calls a provider is asked at once and in a minute, by the settings. A local Ollama answers one
 /// request at a time.
-pub(crate) fn limits(config: &Config, provider: Provider) -> Limits {
+fn limits(config: &Config, provider: Provider) -> Limits {
     let limit = |name: &str| config.whole(&format!("{provider}.{name}"));
     let one_by_one = provider == Provider::Ollama
         && !is_set(config, &format!("{provider}.concurrency"))
@@ -339,7 +339,7 @@ impl Paces {
         let mut paces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || -> Arc<dyn Pace> {
             match &clerk.member {
-                Some(member) => Arc::new(FarPacer::new(member, provider)),
+                Some(member) => Arc::new(FarPacer::new(member, provider, limits.concurrency)),
                 None => Pacer::new(limits),
             }
         };

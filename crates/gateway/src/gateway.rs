@@ -193,6 +193,11 @@ impl Gateway {
         self.wire.as_ref().is_some_and(|wire| wire.is_rehearsal())
     }
 
+    /// Calls to its provider that may be under way at once.
+    pub fn concurrency(&self) -> usize {
+        self.options.pacer.concurrency()
+    }
+
     pub fn ledger(&self) -> &Arc<dyn Ledger> {
         &self.options.ledger
     }

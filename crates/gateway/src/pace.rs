@@ -51,6 +51,9 @@ pub trait Pace: Send + Sync + fmt::Debug {
 
     /// Holds every call back for a while: the provider asked for it.
     fn cool_down(&self, wait: Duration);
+
+    /// Calls that may be under way at once.
+    fn concurrency(&self) -> usize;
 }
 
 /// A call that was let through; dropping it makes room for another.
@@ -195,6 +198,10 @@ impl Pace for Pacer {
         let until = Instant::now() + wait;
         let mut state = self.state();
         state.cool_until = Some(state.cool_until.map_or(until, |before| before.max(until)));
+    }
+
+    fn concurrency(&self) -> usize {
+        self.limits.concurrency.max(1)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_cluster::{Answering, LEASE, Lease, Needs, Place, Unanswered, Work};
-use assize_gateway::{Admitted, Left, Pace, Pacer, Provider};
+use assize_gateway::{Admitted, HttpClient, Left, Pace, Pacer, Provider};
 use assize_store::StoreError;
 use assize_types::Cancel;
 use async_trait::async_trait;
@@ -81,6 +81,8 @@ fn millis(duration: Duration) -> u64 {
 #[derive(Debug)]
 pub(crate) struct FarPacer {
     shared: Arc<Shared>,
+    /// By what is known here; the keeper decides.
+    concurrency: usize,
     next: AtomicU64,
     /// Says what is under way, as long as anything is.
     _reporting: AbortOnDropHandle<()>,
@@ -131,7 +133,7 @@ impl Shared {
 }
 
 impl FarPacer {
-    pub(crate) fn new(member: &Arc<Member>, provider: Provider) -> FarPacer {
+    pub(crate) fn new(member: &Arc<Member>, provider: Provider, concurrency: usize) -> FarPacer {
         let shared = Shared {
             member: member.clone(),
             provider,
@@ -142,7 +144,7 @@ impl FarPacer {
         let reporting = shared.clone();
         let reporting = tokio::spawn(async move { reporting.report().await });
         let _reporting = AbortOnDropHandle::new(reporting);
-        FarPacer { shared, next: AtomicU64::new(1), _reporting }
+        FarPacer { shared, concurrency, next: AtomicU64::new(1), _reporting }
     }
 
     /// Says something that needs no answer.
@@ -235,6 +237,10 @@ impl Pace for FarPacer {
     fn cool_down(&self, wait: Duration) {
         self.tell(Said::Cool { wait: millis(wait) });
     }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
 }
 
 /// Keeps the limits of a provider, until this process is told to stop or has lost the work.
@@ -246,7 +252,9 @@ pub(super) async fn keep(
     stop: &Cancel,
 ) -> Outcome {
     let Ok(provider) = work.about.parse::<Provider>() else { return Outcome::Done };
-    let limits = choose::limits(&host.clerk.config, provider);
+    let client = HttpClient::new();
+    let in_use = choose::endpoint_in_use(&host.clerk.config, &client, provider, false);
+    let (_, limits) = in_use.await;
     let keeper = Keeper { pacer: Pacer::new(limits), lease, nodes: Mutex::default() };
     if tries > 1 {
         let rated = limits.requests_per_minute.or(limits.tokens_per_minute).is_some();

@@ -32,9 +32,7 @@ pub(super) fn at_once(asked: Option<u32>, clerk: &Clerk, gateway: &Gateway) -> u
     if gateway.is_rehearsal() {
         return most;
     }
-    let calls = clerk.config.whole(&format!("{}.concurrency", gateway.name().0));
-    let calls = calls.map_or(assize_gateway::Limits::default().concurrency, |calls| calls as usize);
-    (calls / AT_ONCE).clamp(1, most)
+    (gateway.concurrency() / AT_ONCE).clamp(1, most)
 }
 
 /// How many sandboxes that debate there is memory for: what they use, and not what they may.

@@ -164,8 +164,18 @@ struct State {
     billed: Billed,
     /// What is answered to questions about the server itself, by path.
     descriptions: Vec<(String, Value)>,
-    /// Requests of one that caches that are being answered, and the most that ever were.
+    /// How long each good answer takes.
+    latency: Option<Duration>,
+    /// Requests that one with a latency is answering, and the most that it ever was.
     at_once: (usize, usize),
+}
+
+impl State {
+    /// Counts a request as being answered.
+    fn count(&mut self) {
+        self.at_once.0 += 1;
+        self.at_once.1 = self.at_once.1.max(self.at_once.0);
+    }
 }
 
 /// A provider on loopback, served by threads of its own so that a test's paused clock cannot touch
@@ -206,6 +216,16 @@ impl FakeProvider {
         FakeProvider::start(kind, State { always: Some(Arc::new(respond)), ..State::default() })
     }
 
+    /// A provider that answers as it is asked, and takes so long for each good answer.
+    pub fn slow(
+        kind: Kind,
+        latency: Duration,
+        respond: impl Fn(usize, &Captured) -> Reply + Send + Sync + 'static,
+    ) -> FakeProvider {
+        let always: Option<Arc<Respond>> = Some(Arc::new(respond));
+        FakeProvider::start(kind, State { always, latency: Some(latency), ..State::default() })
+    }
+
     /// Anthropic with a cache of prompts, which answers as it is asked and says what it has charged.
     pub fn caching(
         latency: Latency,
@@ -228,7 +248,7 @@ impl FakeProvider {
         self.shared.state.lock().unwrap().billed
     }
 
-    /// The most requests that one that caches was answering at once.
+    /// The most requests that one with a latency was answering at once.
     pub fn most_at_once(&self) -> usize {
         self.shared.state.lock().unwrap().at_once.1
     }
@@ -357,6 +377,14 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
                 drop(state);
                 answer_cached(&captured, answer, shared)
             }
+            Some(Reply::Answer(answer)) if state.latency.is_some() => {
+                let latency = state.latency.unwrap_or_default();
+                state.count();
+                drop(state);
+                thread::sleep(latency);
+                shared.state.lock().unwrap().at_once.0 -= 1;
+                action(kind, &captured, Reply::Answer(answer), &shared.reset)
+            }
             Some(Reply::Dripping(answer)) => {
                 let whole = action(kind, &captured, Reply::Answer(answer), &shared.reset);
                 let Action::Stream { headers, pieces, .. } = whole else {
@@ -382,8 +410,7 @@ fn answer_cached(captured: &Captured, mut answer: Answer, shared: &Shared) -> Ac
         let (bill, written) = cache.bill(&captured.body, Instant::now());
         let latency = *latency;
         state.billed += bill;
-        state.at_once.0 += 1;
-        state.at_once.1 = state.at_once.1.max(state.at_once.0);
+        state.count();
         Billed { input: answer.input, cached: answer.cached, written: answer.written } = bill;
         (latency, written)
     };

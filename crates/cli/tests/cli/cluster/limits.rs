@@ -45,6 +45,30 @@ fn a_provider_is_asked_no_more_at_once_than_it_bears() {
     assert_eq!(fake.most_at_once(), 3);
 }
 
+/// A local server offers two slots and no setting says otherwise: no debate has room beside another.
+#[test]
+fn slots_of_a_local_server_bound_calls_and_debates_in_a_cluster() {
+    let props = json!({"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 2});
+    let fake = FakeProvider::slow(Kind::OpenAi, Duration::from_millis(10), said)
+        .describing("/props", props);
+    let servers = Servers::start(1);
+    let home = joined(with_provider(Kind::OpenAi, &fake), &servers);
+    let home = home.set("ASSIZE_OPENAI_MODEL", "smollm2");
+    let serving = Serving::start(&home, &[]);
+    let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
+    let run = serving.begin(asked("CRSA"));
+    let told = serving.told(&run, None);
+    assert_eq!(serving.end_of(&run)["status"], "done");
+    assert_eq!(fake.most_at_once(), 2);
+    let rounds = told.iter().filter(|told| told.name == "sandbox_round");
+    let mut moves: Vec<&str> = rounds.map(|told| told.data["move"].as_str().unwrap()).collect();
+    moves.dedup();
+    let debated = moves.len();
+    moves.sort_unstable();
+    moves.dedup();
+    assert_eq!((debated, moves.len()), (5, 5), "debates were mixed: {moves:?}");
+}
+
 #[test]
 fn a_provider_is_asked_no_more_in_a_minute_than_it_bears() {
     let fake = FakeProvider::caching(Latency::default(), said);
