@@ -221,7 +221,7 @@ fn process_and_guest_agent(word: &str) -> Vec<String> {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())
     });
-    let mut pid = found.expect("the program runs").file_name().into_string().unwrap();
+    let mut pid = found.unwrap().file_name().into_string().unwrap();
     let mut pids = Vec::new();
     while pid != std::process::id().to_string() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -297,20 +297,15 @@ fn debate_whose_jobs_become_dead_letters_is_given_up() {
     let consult = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1});
     let run = serving.begin(consult);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let unable = runtime.block_on(async {
-        let queue = connect(&servers).await.queue().await.unwrap();
-        let abilities = Abilities {
-            isolations: vec!["jail".to_owned()],
-            memory: 1 << 20,
-            ..Abilities::default()
-        };
-        tokio::spawn(async move {
-            loop {
-                let taken = queue.take(&abilities, Place::Sandbox).await.unwrap();
-                assert_eq!(taken.work.kind, "debate");
-                taken.dead_letter("cannot decode the job").await;
-            }
-        })
+    let queue = runtime.block_on(async { connect(&servers).await.queue().await.unwrap() });
+    let isolations = vec!["jail".to_owned()];
+    let abilities = Abilities { isolations, memory: 1 << 20, ..Abilities::default() };
+    let unable = runtime.spawn(async move {
+        loop {
+            let taken = queue.take(&abilities, Place::Sandbox).await.unwrap();
+            assert_eq!(taken.work.kind, "debate");
+            taken.dead_letter("cannot decode the job").await;
+        }
     });
     let run = serving.end_of(&run);
     unable.abort();
