@@ -190,8 +190,8 @@ impl Trial {
     ) -> Result<Held<Worked>, Broke> {
         trail::workflow_started(&self.input.work.task, self.gateway.name().0);
         let name = self.gateway.called();
-        let by = format!("{name} in {}", self.run.id);
-        let graph = graph(Worker::new(self.desk.clone(), self.gateway.clone(), &by))?;
+        let run = self.run.id.as_str();
+        let graph = graph(Worker::new(self.desk.clone(), self.gateway.clone(), &name, run))?;
         let options = RunOptions {
             journal: Some(self.journal.clone()),
             observer,

@@ -25,13 +25,16 @@ pub enum Step {
         before: Option<Fingerprint>,
         policy: Fingerprint,
     },
-    /// A worker submits its changes: `DRAFT_READY`. Submissions of a workspace are numbered from 1.
+    /// A worker submits its changes: `DRAFT_READY`. Submissions of a workspace are numbered from 1, in the order of
+    /// their entries; the entry itself has no number, as another may be written before it.
     Submitted {
-        submission: u64,
         task: TaskId,
         summary: String,
         files: Vec<Proposed>,
         policy: Fingerprint,
+        /// Idempotency key: a second entry with the same key is the same submission.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// What becomes of it. Where it is to be applied, this is written down before it is; else it is
     /// `DRAFT_REJECTED` or `DRAFT_ESCALATED`.
@@ -179,6 +182,9 @@ pub struct Submission {
     pub at: u64,
     /// When it came to where it is.
     pub settled: u64,
+    /// Idempotency key of the request that submitted it.
+    #[serde(skip)]
+    pub key: Option<String>,
     pub task: TaskId,
     pub summary: String,
     pub worker: String,
@@ -291,6 +297,13 @@ pub struct Book {
 }
 
 impl Book {
+    /// The state after all entries of a workspace.
+    pub fn of(entries: &[AuditEntry]) -> Book {
+        let mut book = Book::default();
+        entries.iter().for_each(|entry| book.take(entry));
+        book
+    }
+
     /// Takes the next entry in. What a later version wrote, and this one does not know, changes nothing.
     pub(crate) fn take(&mut self, entry: &AuditEntry) {
         self.last = entry.id;
@@ -304,17 +317,20 @@ impl Book {
                     OpenDraft { name, task, path, before, since: entry.at, submission: None };
                 self.drafts.insert(draft.clone(), open);
             }
-            Step::Submitted { submission: id, task, summary, files, policy } => {
+            Step::Submitted { key: Some(key), .. } if self.submission_with_key(key).is_some() => {}
+            Step::Submitted { task, summary, files, policy, key } => {
+                let id = self.next_submission();
                 for name in files.iter().filter_map(|file| file.draft.as_ref()) {
                     if let Some(draft) = self.drafts.get_mut(name) {
-                        draft.submission = Some(*id);
+                        draft.submission = Some(id);
                     }
                 }
                 let submission = Submission {
-                    id: *id,
+                    id,
                     entry: entry.id,
                     at: entry.at,
                     settled: entry.at,
+                    key: key.clone(),
                     task: task.clone(),
                     summary: summary.clone(),
                     worker: entry.actor.clone(),
@@ -327,7 +343,7 @@ impl Book {
                     replaced: Vec::new(),
                     swept: false,
                 };
-                self.submissions.insert(*id, submission);
+                self.submissions.insert(id, submission);
             }
             Step::Decided { submission, verdict, reasons, files, verified, .. } => {
                 let stage = match verdict {
@@ -431,17 +447,24 @@ impl Book {
     }
 
     /// The number of the next submission.
-    pub(crate) fn next_submission(&self) -> u64 {
+    fn next_submission(&self) -> u64 {
         self.submissions.last_key_value().map_or(1, |(last, _)| last + 1)
+    }
+
+    /// The submission that was recorded by a log entry.
+    pub(crate) fn submission_of_entry(&self, entry: u64) -> Option<&Submission> {
+        self.submissions.values().rev().find(|submission| submission.entry == entry)
+    }
+
+    /// The submission with an idempotency key.
+    pub(crate) fn submission_with_key(&self, key: &str) -> Option<&Submission> {
+        self.submissions.values().rev().find(|submission| submission.key.as_deref() == Some(key))
     }
 
     /// The submission that a person or a worker names: by its number (`3`) or by its message (`msg_12`).
     pub fn submission_named(&self, text: &str) -> Option<&Submission> {
         match text.strip_prefix("msg_") {
-            Some(entry) => {
-                let entry: u64 = entry.parse().ok()?;
-                self.submissions.values().find(|submission| submission.entry == entry)
-            }
+            Some(entry) => self.submission_of_entry(entry.parse().ok()?),
             None => self.submissions.get(&text.parse().ok()?),
         }
     }

@@ -388,7 +388,7 @@ impl Held<'_> {
                 "the draft changes nothing in `{names}`; write the change to it first"
             )));
         }
-        self.note_submission(by, task, summary, files).await
+        self.note_submission(by, task, (summary, None), files).await
     }
 
     /// A summary of at most so many characters, without a secret in it.
@@ -405,21 +405,29 @@ impl Held<'_> {
         }
     }
 
-    /// Records a submission, which the gate decides on next.
+    /// Records a submission, which the gate decides on next; returns its number. The entry of a caller that was
+    /// cancelled may be written first, so the number is known only once both are read back.
     pub(crate) async fn note_submission(
         &mut self,
         by: &str,
         task: &TaskId,
-        summary: String,
+        (summary, key): (String, Option<&str>),
         files: Vec<Proposed>,
     ) -> Result<u64, DeskError> {
         let (policy, _) = self.policy()?;
         let policy = self.desk.copies.keep(&policy.to_bytes()).map_err(file("copies"))?;
-        let submission = self.book().next_submission();
-        let step = Step::Submitted { submission, task: task.clone(), summary, files, policy };
-        self.note(by, step).await?;
-        self.write_submission(self.submission(submission)?);
-        Ok(submission)
+        let (task, owned) = (task.clone(), key.map(str::to_owned));
+        let step = Step::Submitted { task, summary, files, policy, key: owned };
+        let entry = self.note(by, step).await?;
+        let recorded = match key {
+            Some(key) => self.book().submission_with_key(key),
+            None => self.book().submission_of_entry(entry),
+        };
+        let lost =
+            || DeskError::Wrong("the submission was not recorded; submit it again".to_owned());
+        let submission = recorded.ok_or_else(lost)?;
+        self.write_submission(submission);
+        Ok(submission.id)
     }
 
     /// The draft that is meant by a path.

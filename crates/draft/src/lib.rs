@@ -56,7 +56,7 @@ pub use inside::{Inside, Outside};
 pub use ledger::{Mirror, TRANSITIONS};
 pub use pattern::BadPattern;
 pub use policy::{Policy, Review, VerifyMost};
-pub use propose::NewContent;
+pub use propose::{NewContent, Proposal, Seen};
 pub use sweep::{Cleared, Emptied};
 pub use task::{BadTaskId, TaskId};
 pub use verify::{NotVerified, Verified, Verifier};

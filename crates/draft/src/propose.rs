@@ -22,8 +22,27 @@ use crate::task::TaskId;
 pub struct NewContent<'a> {
     pub path: &'a str,
     pub content: &'a str,
-    /// The file as the worker saw it; `None` if the worker was not shown it.
-    pub seen: Option<&'a str>,
+    pub seen: Seen<'a>,
+}
+
+/// A file as the worker saw it. A file that differs from that when it is submitted is a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen<'a> {
+    /// The worker was not shown the file: the proposal is compared with the file of now.
+    NotShown,
+    /// The worker was told that there is no such file.
+    Absent,
+    Text(&'a str),
+}
+
+/// Whole files that a worker submits together.
+#[derive(Debug, Clone, Copy)]
+pub struct Proposal<'a> {
+    /// Idempotency key. A second proposal with the same key, as after a crash, is the same submission.
+    pub key: &'a str,
+    pub task_id: &'a str,
+    pub summary: &'a str,
+    pub contents: &'a [NewContent<'a>],
 }
 
 impl Desk {
@@ -34,43 +53,13 @@ impl Desk {
     pub async fn propose(
         self: &Arc<Self>,
         by: &str,
-        task_id: &str,
-        summary: &str,
-        contents: &[NewContent<'_>],
+        proposal: Proposal<'_>,
     ) -> Result<Submitted, DeskError> {
         let mut held = self.hold().await?;
-        let task = held.task(by, "propose", task_id).await?;
-        let summary = held.summary(summary)?;
-        let (policy, places) = held.policy()?;
-        let (mut files, mut wrong) = (Vec::new(), Vec::new());
-        for new in contents {
-            match held.proposed(&task, new, &policy, &places) {
-                Ok(proposed) => files.push(proposed),
-                Err(DeskError::Refused(why)) => {
-                    let refused = held.refuse(by, "propose", Some(task_id), new.path, why).await;
-                    wrong.push(format!("{}: {refused}", new.path));
-                }
-                Err(DeskError::Wrong(why)) => wrong.push(format!("{}: {why}", new.path)),
-                Err(error) => return Err(error),
-            }
-        }
-        let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        if paths.len() < files.len() {
-            wrong.push("a file is proposed twice; propose it once".to_owned());
-        }
-        if !wrong.is_empty() {
-            return Err(DeskError::Wrong(wrong.join("\n- ")));
-        }
-        // Asked again after a crash, it is the same submission.
-        let known = held.proposed_before(&task, &files);
-        files.retain(|file| file.before != Some(file.after));
-        let id = match known {
+        let task = held.task(by, "propose", proposal.task_id).await?;
+        let id = match held.book().submission_with_key(proposal.key).map(|s| s.id) {
             Some(id) => id,
-            None if files.is_empty() => {
-                let why = "the proposal changes nothing; write the change into the file first";
-                return Err(DeskError::Wrong(why.to_owned()));
-            }
-            None => held.note_submission(by, &task, summary, files).await?,
+            None => held.take_proposal(by, &task, proposal).await?,
         };
         drop(held);
         self.verdict(id, &task).await
@@ -99,6 +88,47 @@ impl Desk {
 }
 
 impl Held<'_> {
+    /// Records a proposal, or finds the waiting submission with the same changes; returns its number.
+    async fn take_proposal(
+        &mut self,
+        by: &str,
+        task: &TaskId,
+        proposal: Proposal<'_>,
+    ) -> Result<u64, DeskError> {
+        let summary = self.summary(proposal.summary)?;
+        let (policy, places) = self.policy()?;
+        let (mut files, mut wrong) = (Vec::new(), Vec::new());
+        for new in proposal.contents {
+            match self.proposed(task, new, &policy, &places) {
+                Ok(proposed) => files.push(proposed),
+                Err(DeskError::Refused(why)) => {
+                    let refused =
+                        self.refuse(by, "propose", Some(task.as_str()), new.path, why).await;
+                    wrong.push(format!("{}: {refused}", new.path));
+                }
+                Err(DeskError::Wrong(why)) => wrong.push(format!("{}: {why}", new.path)),
+                Err(error) => return Err(error),
+            }
+        }
+        let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        if paths.len() < files.len() {
+            wrong.push("a file is proposed twice; propose it once".to_owned());
+        }
+        if !wrong.is_empty() {
+            return Err(DeskError::Wrong(wrong.join("\n- ")));
+        }
+        files.retain(|file| file.before != Some(file.after));
+        if files.is_empty() {
+            let why = "the proposal changes nothing; write the change into the file first";
+            return Err(DeskError::Wrong(why.to_owned()));
+        }
+        match self.waiting_for_a_file_of(task, &files) {
+            Some(waiting) if contents(&waiting.files) == contents(&files) => Ok(waiting.id),
+            Some(waiting) => Err(waits(waiting.id)),
+            None => self.note_submission(by, task, (summary, Some(proposal.key)), files).await,
+        }
+    }
+
     /// One file of a proposal, with copies of both sides that stay as they are.
     fn proposed(
         &self,
@@ -108,17 +138,11 @@ impl Held<'_> {
         places: &Places,
     ) -> Result<Proposed, DeskError> {
         let (path, original) = self.draftable(new.path, task, policy, places)?;
-        let path = path.to_string();
-        let waiting = |s: &&Submission| {
-            let open = matches!(s.stage, Stage::Submitted | Stage::Escalated);
-            open && s.task == *task && s.files.iter().any(|file| file.path == path)
-        };
-        let content_of =
-            |s: &Submission| s.files.iter().find(|file| file.path == path).map(|f| f.after);
-        // What the worker saw is what it changed: a file that has changed since is a conflict.
-        let base = match (new.seen.filter(|seen| !seen.is_empty()), &original) {
-            (Some(seen), Some(_)) => Some(seen.as_bytes().to_vec()),
-            (_, original) => original.as_ref().map(|original| original.bytes.clone()),
+        // The worker changed the file as it saw it: the gate reports a conflict if that is not the file of now.
+        let base = match new.seen {
+            Seen::Text(seen) => Some(seen.as_bytes().to_vec()),
+            Seen::Absent => None,
+            Seen::NotShown => original.map(|original| original.bytes),
         };
         let text = String::from_utf8_lossy(base.as_deref().unwrap_or_default()).into_owned();
         let (content, _) = as_the_original(&text, new.content);
@@ -130,14 +154,9 @@ impl Held<'_> {
         let keep = |bytes: &[u8]| self.desk.copies.keep(bytes).map_err(file("copies"));
         let before: Option<Fingerprint> = base.as_deref().map(keep).transpose()?;
         let after = keep(content.as_bytes())?;
-        if let Some(other) = self.book().submissions.values().find(waiting)
-            && content_of(other) != Some(after)
-        {
-            return Err(waits(other.id));
-        }
         let diff = Diff::between(&text, &content);
         Ok(Proposed {
-            path,
+            path: path.to_string(),
             draft: None,
             before,
             after,
@@ -147,13 +166,19 @@ impl Held<'_> {
         })
     }
 
-    /// The last submission of a task, if it has the same contents and was neither rejected nor undone.
-    fn proposed_before(&self, task: &TaskId, files: &[Proposed]) -> Option<u64> {
-        let last = self.book().submissions.values().rev().find(|s| s.task == *task)?;
-        let contents = |files: &[Proposed]| -> BTreeSet<(String, Fingerprint)> {
-            files.iter().map(|file| (file.path.clone(), file.after)).collect()
+    /// The last submission of a task that changes one of these files and waits for a decision.
+    fn waiting_for_a_file_of(&self, task: &TaskId, files: &[Proposed]) -> Option<&Submission> {
+        let shares = |s: &Submission| {
+            s.files.iter().any(|file| files.iter().any(|other| other.path == file.path))
         };
-        let stands = !matches!(last.stage, Stage::Rejected | Stage::Undone | Stage::Undoing);
-        (stands && contents(&last.files) == contents(files)).then_some(last.id)
+        self.book().submissions.values().rev().find(|s| {
+            let waits = matches!(s.stage, Stage::Submitted | Stage::Escalated);
+            waits && s.task == *task && shares(s)
+        })
     }
+}
+
+/// The files of a submission, by path and new content.
+fn contents(files: &[Proposed]) -> BTreeSet<(&str, Fingerprint)> {
+    files.iter().map(|file| (file.path.as_str(), file.after)).collect()
 }

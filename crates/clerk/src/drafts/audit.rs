@@ -1,6 +1,6 @@
 //! The log of a workspace: whether it is whole, and what in it is about something.
 
-use assize_draft::{Desk, Mirror, Step};
+use assize_draft::{Book, Desk, Mirror, Step};
 use assize_store::{AuditEntry, AuditQuery, AuditVerdict, Store};
 use serde::Serialize;
 
@@ -80,12 +80,16 @@ fn completed(entry: &AuditEntry) -> Option<Completed> {
     }
 }
 
-/// Those entries that are about a task or one of its submissions, or about paths that were refused.
+/// Entries about a task or one of its submissions, or about refused paths. `entries` are all entries of a workspace.
 pub fn about(mut entries: Vec<AuditEntry>, task: Option<&str>, refused: bool) -> Vec<AuditEntry> {
     let of_task = |entry: &AuditEntry| task.is_none_or(|task| entry.detail["task"] == task);
-    let submitted = entries.iter().filter(|entry| entry.action == "submitted" && of_task(entry));
-    let submissions: Vec<u64> =
-        submitted.filter_map(|entry| entry.detail["submission"].as_u64()).collect();
+    let book = Book::of(&entries);
+    let submissions: Vec<u64> = book
+        .submissions
+        .values()
+        .filter(|submission| task.is_none_or(|task| submission.task.as_str() == task))
+        .map(|submission| submission.id)
+        .collect();
     entries.retain(|entry| {
         let of_submission = entry.detail["submission"].as_u64();
         let concerns = of_task(entry) || of_submission.is_some_and(|id| submissions.contains(&id));

@@ -80,6 +80,8 @@ pub struct Worker {
     pub(crate) model: Arc<dyn Model>,
     /// As it stands in the log.
     pub(crate) name: String,
+    /// The run that it works for, which idempotency keys begin with.
+    pub(crate) run: String,
 }
 
 impl std::fmt::Debug for Worker {
@@ -89,8 +91,10 @@ impl std::fmt::Debug for Worker {
 }
 
 impl Worker {
-    pub fn new(desk: Arc<Desk>, model: Arc<dyn Model>, name: &str) -> Arc<Worker> {
-        Arc::new(Worker { desk, model, name: format!("worker {name}") })
+    /// A worker for one run; `model_name` is what the log calls its model.
+    pub fn new(desk: Arc<Desk>, model: Arc<dyn Model>, model_name: &str, run: &str) -> Arc<Worker> {
+        let name = format!("worker {model_name} in {run}");
+        Arc::new(Worker { desk, model, name, run: run.to_owned() })
     }
 }
 

@@ -13,7 +13,7 @@ use super::blocks::{FileBlock, file_blocks};
 use super::state::{Handed, Said, Update, WorkState};
 use super::{Mode, Worker, prompt, reading};
 use crate::desk::DeskError;
-use crate::propose::NewContent;
+use crate::propose::{NewContent, Proposal, Seen};
 use crate::tools::{self, CallError};
 
 /// Answers that are cut off, until it is given up: the next will be, too.
@@ -44,12 +44,9 @@ impl Worker {
         for path in &state.work.files {
             let key = format!("file-{}", files.len() + 1);
             let read = async {
-                match self.desk.file(&self.name, path).await {
-                    Ok(Some(text)) => Ok((path.clone(), text)),
-                    // One that is not there yet can be written all the same.
-                    Ok(None) => Ok((path.clone(), String::new())),
-                    Err(error) => Err(Broke(error.to_string())),
-                }
+                // A file that does not exist yet can be proposed all the same.
+                let text = self.desk.file(&self.name, path).await;
+                text.map(|text| (path.clone(), text)).map_err(|error| Broke(error.to_string()))
             };
             files.push(context.effect(&key, || Fingerprint::of(path), read, |_| Vec::new()).await?);
         }
@@ -233,9 +230,14 @@ impl Worker {
         let task = state.work.task_id.as_str();
         let words = state.said.text.split("FILE:").next().unwrap_or_default();
         let summary = assize_types::text::shorten(words.trim(), 300);
+        let plain = |path: &str| path.trim_start_matches("./").to_owned();
         let seen = |path: &str| {
-            let shown = state.files.as_deref()?.iter().find(|(shown, _)| shown == path)?;
-            Some(shown.1.as_str())
+            let files = state.files.as_deref().map(Vec::as_slice).unwrap_or_default();
+            match files.iter().find(|(shown, _)| plain(shown) == plain(path)) {
+                None => Seen::NotShown,
+                Some((_, None)) => Seen::Absent,
+                Some((_, Some(text))) => Seen::Text(text),
+            }
         };
         let contents: Vec<NewContent<'_>> = blocks
             .iter()
@@ -245,8 +247,15 @@ impl Worker {
                 seen: seen(&block.path),
             })
             .collect();
+        let key = format!("step-{}/propose", state.steps);
+        let proposal = Proposal {
+            key: &format!("{}/{key}", self.run),
+            task_id: task,
+            summary: &summary,
+            contents: &contents,
+        };
         let act = async {
-            match self.desk.propose(&self.name, task, &summary, &contents).await {
+            match self.desk.propose(&self.name, proposal).await {
                 Ok(submitted) => Ok(Answered { content: json!(submitted), failed: false }),
                 Err(error @ (DeskError::Store(_) | DeskError::Contract(_))) => {
                     Err(Broke(error.to_string()))
@@ -259,7 +268,6 @@ impl Worker {
             true => Vec::new(),
             false => messages(&answered.content, task),
         };
-        let key = format!("step-{}/propose", state.steps);
         Ok(context.effect(&key, print, act, events).await?)
     }
 }

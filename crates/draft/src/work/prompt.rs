@@ -52,6 +52,7 @@ pub(crate) fn request(state: &WorkState) -> Request {
     if let Some(files) = state.files.as_ref().filter(|_| text) {
         let mut shown = String::from("The files:");
         for (path, content) in files.iter() {
+            let content = content.as_deref().unwrap_or_default();
             let _ = write!(shown, "\n\n{}", fenced(&format!("`{path}`"), content));
         }
         prompt = prompt.block("files", shown);

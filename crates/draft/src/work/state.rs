@@ -20,14 +20,17 @@ pub struct Handed {
     pub reasons: Vec<Reason>,
 }
 
+/// Files as a worker without tools is shown them, by path; `None` for a file that does not exist.
+pub(crate) type ShownFiles = Arc<Vec<(String, Option<String>)>>;
+
 /// Where a worker is.
 #[derive(Debug, Clone)]
 pub struct WorkState {
     pub work: Arc<Work>,
     /// How it works now.
     pub mode: Mode,
-    /// The files that a worker without tools is shown, once somebody looked.
-    pub files: Option<Arc<Vec<(String, String)>>>,
+    /// `None` until they are read.
+    pub files: Option<ShownFiles>,
     pub transcript: Vec<Turn>,
     pub steps: u32,
     pub handed: Vec<Handed>,
@@ -98,7 +101,7 @@ impl WorkState {
 /// How it changes.
 #[derive(Debug, Clone)]
 pub enum Update {
-    Looked(Arc<Vec<(String, String)>>),
+    Looked(ShownFiles),
     Said(Said),
     Turns(Vec<Turn>),
     Handed(Handed),

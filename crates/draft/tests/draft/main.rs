@@ -11,6 +11,7 @@ mod log;
 mod office;
 mod paths;
 mod people;
+mod propose;
 mod refusals;
 mod secrets;
 mod verified;
