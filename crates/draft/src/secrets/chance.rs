@@ -14,11 +14,25 @@ const WORDS: &str = r"(?ix) examples? | sample | dummy | placeholder | change | 
     | production | develop(?:ment)? | local(?:host)? | not | real | access | client | jwt | private | hunter2
     | letmein | qwerty | minio | none | null | undefined | with | goes | please | some | auth | bearer | basic";
 
-/// Stand-ins for a secret: a variable, a field of a template, a part of a program.
-const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | ^[$%{:),;\]] | \$[({] | \{\{ | \}\} | ^\{?[\w.]*\}$ | EXAMPLE(?:KEY)?$
+/// Stand-ins for a secret: a field of a template, a part of a program.
+const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | \$[({] | \$[A-Z][A-Z_]{3} | \{\{ | \}\} | ^\{?[\w.]*\}$ | EXAMPLE(?:KEY)?$
     | ^(?:[srp]k_test|pk_live)_ | \(\? | \[\^ | \\[dwsrnt] | :// | %3A%2F%2F | \bsha(?:1|256|384|512)[:-]
-    | ^\.{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$ | ^[A-Za-z_]\w*\(
+    | ^\.{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
     | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w";
+
+/// What else a longer value that stands in for a secret begins with.
+const STAND_IN_START: &str = r"^[$%{:),;\]] | ^[A-Za-z_]\w*\(";
+
+/// References that a literal may be instead of a password: a variable (`$NAME`, `$this->name`, `:name`), a directive of
+/// a format (`%s`, `%(name)s`, `%NAME%`), a template (`{name}`, `<name>`), a call or an item (`env(NAME)`, `env[NAME]`),
+/// alternatives (`string|null`), the hash of a password (`$2y$…`).
+const REFERENCE: &str = r"^\$[A-Za-z_]\w*(?:(?:->|::|\.)\w+)*$ | ^:[A-Za-z_]\w*$
+    | ^%(?:\(|\{|\S+%$|[\d.-]*[sdvqr]$) | \{[A-Za-z_][\w.!:]*\} | ^\{ | <[^<>]*> | ^[A-Za-z_][\w.:]*!?(?:\(.*\)|\[.*\])$
+    | ^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$ | ^\$[\w-]+\$";
+
+/// The shortest literal that is a password, and the shortest without a digit.
+const SHORTEST: usize = 3;
+const SHORTEST_WORD: usize = 4;
 
 /// Words that make the value of a password a placeholder, the name of another field, or a setting of a form. A value
 /// is a password if letters or digits are left without these words.
@@ -42,6 +56,7 @@ pub(super) const SERVICE_DEFAULTS: [&str; 9] =
 pub(super) struct Chance {
     words: Regex,
     stand_in: Regex,
+    reference: Regex,
     no_password: Regex,
     fixture: Regex,
 }
@@ -50,7 +65,8 @@ impl Chance {
     pub(super) fn compile() -> Result<Chance, BadPattern> {
         Ok(Chance {
             words: compile("placeholder words", WORDS)?,
-            stand_in: compile("stand-ins", STAND_IN)?,
+            stand_in: compile("stand-ins", &format!("{STAND_IN} | {STAND_IN_START}"))?,
+            reference: compile("references", &format!("{STAND_IN} | {REFERENCE}"))?,
             no_password: compile("password placeholders", NO_PASSWORD)?,
             fixture: compile("test data", FIXTURE)?,
         })
@@ -104,8 +120,8 @@ impl Chance {
         !self.stands_in(text) && self.rest(text).len() >= 6 && order(text) < 0.5
     }
 
-    /// Whether a literal that is assigned to a password is one, however short or well known: neither a placeholder nor
-    /// a reference to another value.
+    /// Whether a literal that is assigned to a password is one, however well known: neither a placeholder nor a reference
+    /// to another value. It has four characters, or three with a digit.
     pub(super) fn is_literal_password(&self, text: &str) -> bool {
         let spaced = text.replace(['_', '-', '.'], " ");
         let rest = self.no_password.replace_all(&spaced, "");
@@ -113,12 +129,14 @@ impl Chance {
             true => char.is_alphabetic(),
             false => char.is_alphanumeric(),
         };
-        let reference = self.stands_in(text)
+        let reference = self.reference.is_match(text)
+            // A selector, an alias, a tag or a path; at the end, a label or a folder.
             || text.starts_with(['#', '.', '@', '&', '*', '!', '/', '\\', '|'])
-            || text.contains(['{', '}', '<', '>', '(', '[', '$', '|'])
             || text.ends_with([':', '?', '…', '/']);
+        let digit = text.bytes().any(|byte| byte.is_ascii_digit());
+        let long_enough = text.len() >= if digit { SHORTEST } else { SHORTEST_WORD };
         // A word in another alphabet is a label of a form.
-        !reference && text.is_ascii() && rest.chars().any(counts)
+        !reference && long_enough && text.is_ascii() && rest.chars().any(counts)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Secrets without a form of their own, found by the name beside them: `db_password = "…"`, `--token …`.
 //!
 //! A value right behind a name may be one that a person chose; further along it must be random. A literal that is
-//! assigned to a password counts however short it is, unless it is a placeholder or the file is a test.
+//! assigned to a password counts from four characters on, or three with a digit, unless it is a placeholder or a
+//! reference, or the file is a test.
 
 use regex::Regex;
 
@@ -16,8 +17,6 @@ const NAMES: usize = 1000;
 const NAME: usize = 64;
 const NEAR: usize = 60;
 const REACH: usize = 300;
-/// How much of the statement before a name is read, in bytes.
-const STATEMENT: usize = 120;
 
 /// What a name says about its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,10 +86,10 @@ impl Patterns {
               | ^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$ | ^[A-Za-z]+(?:[_.-](?:[A-Za-z]+|\d{1,4}))+$")?,
             literal: new(
                 r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | :
-                 | ,?\s*["']?value["']?\s*[:=] ) \s* [bBruUL@]{0,2} ["'`]([^"'`\s]{4,})["'`] (?:[^.\w]|$)"#,
+                 | ,?\s*["']?value["']?\s*[:=] ) \s* [bBruUL@]{0,2} ["'`]([^"'`\s]{3,})["'`] (?:[^.\w]|$)"#,
             )?,
-            call: new(r#"^\(\s*["']([^"'\s]{4,})["']\s*\)"#)?,
-            setting: new(r#"^["']?\s*(?:=|:\s)\s*([^\s"'`,;]{4,})\s*(?:\#.*)?$"#)?,
+            call: new(r#"^\(\s*["']([^"'\s]{3,})["']\s*\)"#)?,
+            setting: new(r#"^["']?\s*(?:=|:\s)\s*([^\s"'`,;]{3,})\s*(?:\#.*)?$"#)?,
         })
     }
 
@@ -161,7 +160,7 @@ impl Patterns {
         (!other && chance.drawn(alone(near.as_str()))).then(|| value(near, QUOTED))
     }
 
-    /// A literal that is assigned to a password, however short it is.
+    /// A literal that is assigned to a password, also a short one.
     fn password_of(
         &self,
         line: &str,
@@ -216,12 +215,23 @@ fn names_a_password(name: &str, before: &str) -> bool {
     let before_pass = own.iter().rev().nth(1);
     let pass = own.last().is_some_and(|word| word == "pass")
         && !before_pass.is_some_and(|word| among(word, ACCOUNTS));
-    let mut start = before.len().saturating_sub(STATEMENT);
-    while !before.is_char_boundary(start) {
-        start += 1;
-    }
-    let statement = before[start..].rsplit([';', '{']).next().unwrap_or_default();
-    !pass && !own.iter().chain(&words(statement)).any(|word| among(word, OTHER))
+    !pass && !own.iter().chain(&words(belongs_to(before))).any(|word| among(word, OTHER))
+}
+
+/// The word that a name belongs to, by the text before it: the owner (`errors["password"]`, `errors->password`), the
+/// attribute that it is the value of (`type="password"`), or the keyword of a type (`type Password =`).
+fn belongs_to(before: &str) -> &str {
+    const QUOTES: [char; 3] = ['"', '\'', '`'];
+    let unquoted = before.trim_end_matches(QUOTES);
+    let quoted = unquoted.len() < before.len();
+    let owner = ["[", "->", "?", "!"].iter().find_map(|end| unquoted.strip_suffix(end));
+    let attribute = || unquoted.trim_end().strip_suffix([':', '=']).filter(|_| quoted);
+    let keyword = || unquoted.strip_suffix("type ").map(|_| unquoted);
+    let Some(rest) = owner.or_else(attribute).or_else(keyword) else { return "" };
+    let rest = rest.trim_end().trim_end_matches(QUOTES);
+    let part = |char: char| char.is_ascii_alphanumeric() || "_-.$".contains(char);
+    let longest = rest.char_indices().rev().take(NAME).take_while(|(_, char)| part(*char));
+    longest.last().map_or("", |(start, _)| &rest[start..])
 }
 
 /// Whether a method of this name sets a password.

@@ -87,6 +87,34 @@ fn precision_and_recall_on_the_labelled_corpus() {
     assert!(all.recall() >= 0.95, "recall {:.3}", all.recall());
 }
 
+#[test]
+fn password_is_found_beside_other_words_of_its_statement() {
+    let has_password = |line: &str| !in_line(line, FileKind::Code).is_empty();
+    for line in [
+        r#"create_user(is_admin=True, password="hunter2")"#,
+        r#"login(type=BASIC, check=False, password="orange")"#,
+        r#"if has_mail and password == "hunter2":"#,
+        r#"password = "123""#,
+        r#"password = "super$ecret""#,
+        r#"password = "hunter2(""#,
+    ] {
+        assert!(has_password(line), "{line}");
+    }
+    // The word that the name belongs to makes it something else.
+    for line in [
+        r#"errors["password"] = "weak""#,
+        r#"{ type: "password", value: "Anmelden" }"#,
+        r#"export type Password = "weak" | "strong";"#,
+        r#"password = "${PASSWORD}""#,
+        r#"password = "$PASSWORD""#,
+        r#"password = "getenv(PASSWORD)""#,
+        r#"password = getenv("PASSWORD")"#,
+        r#"password = "pw""#,
+    ] {
+        assert!(!has_password(line), "{line}");
+    }
+}
+
 /// Otherwise a scanner that looks over this repository finds what this one is tried on.
 #[test]
 fn the_corpus_itself_holds_no_key_of_a_providers_form() {
