@@ -9,8 +9,10 @@ pub enum FileKind {
     Test,
     /// Documents for people, who take an example for one.
     Prose,
-    /// A container's description, whose folders and services are its own.
+    /// A Dockerfile, whose folders are the image's own.
     Container,
+    /// A Compose file, whose folders are the containers' own, except for the host's side of a volume.
+    Compose,
 }
 
 impl FileKind {
@@ -19,11 +21,8 @@ impl FileKind {
         let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
         let starts = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
         match () {
-            () if starts(&["dockerfile", "containerfile", "docker-compose", "compose."])
-                || ends(&[".dockerfile"]) =>
-            {
-                FileKind::Container
-            }
+            () if is_dockerfile(&name) => FileKind::Container,
+            () if is_compose(&name) => FileKind::Compose,
             () if ends(&[".md", ".mdx", ".rst", ".adoc", ".txt"]) => FileKind::Prose,
             () if is_test_path(path) => FileKind::Test,
             () if ends(&[".yml", ".yaml", ".ini", ".cfg", ".conf", ".env", ".properties"])
@@ -34,6 +33,31 @@ impl FileKind {
             () => FileKind::Code,
         }
     }
+}
+
+/// Whether a file describes an image: `Dockerfile`, `Dockerfile.prod`, `api.Dockerfile`, but not `dockerfile.py`.
+fn is_dockerfile(name: &str) -> bool {
+    const OTHER: [&str; 22] = [
+        "py", "pyi", "rs", "go", "js", "mjs", "cjs", "ts", "tsx", "jsx", "rb", "java", "kt", "php",
+        "c", "h", "cc", "cpp", "cs", "sh", "md", "txt",
+    ];
+    ["dockerfile", "containerfile"].iter().any(|kind| {
+        let suffix = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('.'));
+        let named = suffix
+            .is_some_and(|suffix| !OTHER.contains(&suffix.rsplit('.').next().unwrap_or_default()));
+        name == *kind || named || name.strip_suffix(kind).is_some_and(|stem| stem.ends_with('.'))
+    })
+}
+
+/// Whether a file describes services: `compose.yaml`, `compose.override.yml`, `docker-compose.prod.yml`.
+fn is_compose(name: &str) -> bool {
+    let stem = name.strip_suffix(".yml").or_else(|| name.strip_suffix(".yaml"));
+    stem.is_some_and(|stem| {
+        ["compose", "docker-compose", "podman-compose"].iter().any(|kind| {
+            let rest = stem.strip_prefix(kind);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_']))
+        })
+    })
 }
 
 /// Whether a file is a test, by where it lies and what it is called.
@@ -116,7 +140,21 @@ mod tests {
             ("README.md", FileKind::Prose),
             ("docs/guide.rst", FileKind::Prose),
             ("deploy/Dockerfile.prod", FileKind::Container),
-            ("docker-compose.yml", FileKind::Container),
+            ("Dockerfile", FileKind::Container),
+            ("deploy/api.Dockerfile", FileKind::Container),
+            ("Containerfile", FileKind::Container),
+            ("docker-compose.yml", FileKind::Compose),
+            ("deploy/docker-compose.prod.yaml", FileKind::Compose),
+            ("docker-compose-dev.yml", FileKind::Compose),
+            ("compose.yaml", FileKind::Compose),
+            ("compose.override.yml", FileKind::Compose),
+            ("src/compose.py", FileKind::Code),
+            ("src/compose.ts", FileKind::Code),
+            ("src/dockerfile_parser.py", FileKind::Code),
+            ("src/dockerfile.rs", FileKind::Code),
+            ("src/docker-compose.go", FileKind::Code),
+            ("composer.yml", FileKind::Config),
+            ("Dockerfile.md", FileKind::Prose),
             ("tests/test_a.py", FileKind::Test),
             ("src/a.py", FileKind::Code),
             ("config/app.yaml", FileKind::Config),

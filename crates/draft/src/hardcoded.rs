@@ -10,7 +10,8 @@
 //!
 //! Accepted are paths that every system has (`/etc`, `/usr/bin/env`, `/dev/null`, `/proc/self`, package databases
 //! below `/var/lib`), paths that a program looks up (`$HOME`, `~/`, `%TEMP%`) and paths that a template fills in
-//! (`/home/<user>/`, `/home/{name}/`). A container's description has folders of its own.
+//! (`/home/<user>/`, `/home/{name}/`). The folders of an image in a Dockerfile, and those of the containers in a Compose
+//! file, are their own; the host's side of a volume in a Compose file is not.
 //!
 //! Placeholder names, such as `/home/user/` or `/mnt/disk/`, are fine in a comment; in a program they are opened.
 
@@ -66,6 +67,9 @@ pub struct PathScanner {
     asset: Regex,
     /// What stands before a web address that may begin with `/media` or `/data`.
     page: Regex,
+    /// What stands before a path of the host in a Compose file: the beginning of an item, or a key.
+    item: Regex,
+    host_key: Regex,
 }
 
 impl std::fmt::Debug for Rule {
@@ -132,7 +136,7 @@ fn may_have(kind: FileKind, rule: &str) -> bool {
     match kind {
         FileKind::Code | FileKind::Config => false,
         FileKind::Test | FileKind::Prose => matches!(rule, "temp-folder" | SERVER_FOLDER),
-        FileKind::Container => {
+        FileKind::Container | FileKind::Compose => {
             matches!(rule, "temp-folder" | "home-folder" | "mount-point" | SERVER_FOLDER)
         }
     }
@@ -164,6 +168,11 @@ impl PathScanner {
             comment: compile("comment", r"^\s*(?:#|//|/\*|\*|--|<!--|;|>|\||-\s|\d+\.\s)")?,
             end: compile("end of a path", r#"[\s"'`<>|()\[\],;]"#)?,
             page: compile("web page", r"<\w[^>]*\bsrc\s*=|(?i:_urls?)\b")?,
+            item: compile("item of a list", r#"(?:^|[\[,])\s*(?:-\s+)?["']?$"#)?,
+            host_key: compile(
+                "key of a host path",
+                r#"\b(?:source|src|device|context|build|env_file|file|path)["']?\s*[:=]\s*["']?$"#,
+            )?,
             asset: compile(
                 "web asset",
                 r"^/media/\S*\.(?i:png|jpe?g|gif|svg|webp|avif|ico|css|m?js|mp[34]|webm|woff2?|ttf)$",
@@ -179,7 +188,12 @@ impl PathScanner {
             .filter(|address| !address.as_str().starts_with("file:"))
             .map(|address| address.range())
             .collect();
-        let comment = kind == FileKind::Prose || self.comment.is_match(line);
+        let comment = match kind {
+            FileKind::Prose => true,
+            // A dash begins an item there.
+            FileKind::Compose => line.trim_start().starts_with('#'),
+            _ => self.comment.is_match(line),
+        };
         let allowed = line.contains(ALLOWED);
         let mut found: Vec<HardCoded> = Vec::new();
         let mut seen: Vec<std::ops::Range<usize>> = Vec::new();
@@ -200,7 +214,9 @@ impl PathScanner {
                 let path = &line[start..end];
                 seen.push(start..end);
                 let before = before_path(line, start);
-                if self.is_fine(before, path, name, comment) || may_have(kind, id) {
+                let own = may_have(kind, id)
+                    && !(kind == FileKind::Compose && self.is_of_host(id, &line[..start], path));
+                if self.is_fine(before, path, name, comment) || own {
                     continue;
                 }
                 found.push(HardCoded {
@@ -213,6 +229,14 @@ impl PathScanner {
             }
         }
         found
+    }
+
+    /// Whether a home folder or mount point in a Compose file is the host's: the first part of a volume
+    /// (`- /home/ann/data:/data`), or the value of a key such as `source`.
+    fn is_of_host(&self, rule: &str, before: &str, path: &str) -> bool {
+        let volume = path.get(2..).is_some_and(|rest| rest.contains(':'));
+        matches!(rule, "home-folder" | "mount-point")
+            && (volume && self.item.is_match(before) || self.host_key.is_match(before))
     }
 
     /// Whether a path is fine where it stands: an example in a comment, a web address, or on every machine.

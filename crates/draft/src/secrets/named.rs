@@ -178,12 +178,12 @@ impl Patterns {
         }
         let rest = within_reach(line, name.end);
         let group = |pattern: &Regex| pattern.captures(rest).and_then(|captures| captures.get(1));
-        let settings = matches!(kind, FileKind::Config | FileKind::Container);
+        let services = matches!(kind, FileKind::Container | FileKind::Compose);
         let called = || group(&self.call).filter(|_| sets(own));
-        let set = || group(&self.setting).filter(|_| settings);
+        let set = || group(&self.setting).filter(|_| services || kind == FileKind::Config);
         let found = group(&self.literal).or_else(called).or_else(set)?;
         let text = found.as_str();
-        let is_default = kind == FileKind::Container && SERVICE_DEFAULTS.contains(&text);
+        let is_default = services && SERVICE_DEFAULTS.contains(&text);
         // `PWD` is the working folder, too.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
         (chance.is_literal_password(text) && !is_default && !vague).then(|| Value {
