@@ -1,31 +1,34 @@
 //! Tools that a verification did not find in its sandbox. Their absence is not the worker's mistake.
 
+/// How many of the last lines of output may name a missing command; a shell that stops at one prints little after it.
+const LAST_LINES: usize = 10;
+
 /// The command or module that a failed verification misses, by what it printed; `None` if the change itself may be at
 /// fault. `added` are the lines that the change adds: a module that they import is the change's own.
 pub(crate) fn missing_tool(output: &str, added: &str) -> Option<String> {
-    output.lines().find_map(|line| {
-        let line = line.trim();
-        command(line).or_else(|| module(line, added))
-    })
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    let command = last.iter().find_map(|line| command(line));
+    command.or_else(|| lines.iter().find_map(|line| module(line, added)))
 }
 
-/// A command that a shell, `env` or `make` did not find.
+/// A command that a shell, `env`, `make` or `cargo` did not find.
 fn command(line: &str) -> Option<String> {
     let named = |text: &str| {
         let name = text.rsplit(": ").next()?.trim_matches(['\'', '"', '‘', '’', '`']);
         let plain = !name.is_empty() && !name.contains(char::is_whitespace) && !name.contains('/');
         plain.then(|| name.to_owned())
     };
-    let shell = |line: &str| {
-        let first = line.split(':').next().unwrap_or_default();
-        let name = first.rsplit('/').next().unwrap_or_default();
-        matches!(name, "sh" | "bash" | "dash" | "env" | "make" | "npm" | "xargs" | "time")
-            || name.starts_with("make[")
-    };
-    let ends = [": not found", ": command not found", ": No such file or directory"];
-    if let Some(rest) = ends.iter().find_map(|end| line.strip_suffix(end))
-        && (shell(line) || line.ends_with(": command not found"))
-    {
+    let program = line.split(':').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    let shell = matches!(program, "sh" | "bash" | "dash");
+    // A shell says the same of a file that a command reads.
+    let runner =
+        matches!(program, "env" | "make" | "xargs" | "time") || program.starts_with("make[");
+    let rest = line
+        .strip_suffix(": command not found")
+        .or_else(|| line.strip_suffix(": not found").filter(|_| shell || runner))
+        .or_else(|| line.strip_suffix(": No such file or directory").filter(|_| runner));
+    if let Some(rest) = rest {
         return named(rest);
     }
     let rest = line.strip_prefix("error: no such command: `")?;
@@ -41,13 +44,67 @@ fn module(line: &str, added: &str) -> Option<String> {
             return Some(name.trim_matches(['\'', '"']).to_owned());
         }
     }
-    let python = line.strip_prefix("ModuleNotFoundError: No module named ");
-    let python = python.or_else(|| line.strip_prefix("E   ModuleNotFoundError: No module named "));
-    let node = || line.strip_prefix("Error: Cannot find module ");
-    let quoted = python.or_else(node)?;
-    let name = quoted.trim_start_matches(['\'', '"']).split(['\'', '"']).next()?;
-    let top = name.split('.').next().filter(|top| !top.is_empty())?;
-    (!added.contains(top)).then(|| name.to_owned())
+    let quoted = |rest: &str| {
+        let name = rest.trim_start_matches(['\'', '"']).split(['\'', '"']).next()?;
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let python = line.strip_prefix("E   ").unwrap_or(line);
+    if let Some(rest) = python.strip_prefix("ModuleNotFoundError: No module named ") {
+        let name = quoted(rest)?;
+        let own = imports(added).iter().any(|import| match import.trim_start_matches('.') {
+            relative if relative.len() < import.len() => {
+                !relative.is_empty() && name.ends_with(&format!(".{relative}"))
+            }
+            absolute => absolute.split('.').next() == name.split('.').next(),
+        });
+        return (!own).then_some(name);
+    }
+    let name = quoted(line.strip_prefix("Error: Cannot find module ")?)?;
+    // A file of the project, not a package.
+    let file = name.starts_with(['.', '/']);
+    let own = || imports(added).iter().any(|import| package(import) == package(&name));
+    (!file && !own()).then_some(name)
+}
+
+/// The package of a module that Node loads: `@scope/name/file` is in `@scope/name`.
+fn package(module: &str) -> &str {
+    let slashes = if module.starts_with('@') { 1 } else { 0 };
+    module.match_indices('/').nth(slashes).map_or(module, |(end, _)| &module[..end])
+}
+
+/// The modules that lines of Python and JavaScript import.
+fn imports(added: &str) -> Vec<String> {
+    let comment = |line: &&str| !line.starts_with('#') && !line.starts_with("//");
+    added.lines().map(str::trim_start).filter(comment).flat_map(imports_of_line).collect()
+}
+
+fn imports_of_line(line: &str) -> Vec<String> {
+    const QUOTES: [char; 3] = ['"', '\'', '`'];
+    let part = |char: char| char.is_alphanumeric() || char == '_';
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some(start) = rest.find(part) {
+        let end = rest[start..].find(|char| !part(char)).map_or(rest.len(), |end| start + end);
+        let word = &rest[start..end];
+        rest = &rest[end..];
+        if !["import", "from", "require", "__import__", "import_module"].contains(&word) {
+            continue;
+        }
+        let after = rest.trim_start().trim_start_matches('(').trim_start();
+        if let Some(text) = after.strip_prefix(QUOTES) {
+            found.extend(text.split(QUOTES).next().map(str::to_owned));
+        } else if word == "from" {
+            // `from a.b import c`: what follows are names in it.
+            let Some((module, _)) = after.split_once(" import ") else { continue };
+            found.push(module.trim().to_owned());
+            break;
+        } else if word == "import" {
+            let names = after.split([';', '#']).next().unwrap_or_default().split(',');
+            let first = |name: &str| name.split_whitespace().next().map(str::to_owned);
+            found.extend(names.filter_map(first));
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -64,6 +121,7 @@ mod tests {
             ("bash: line 1: cargo: command not found", "cargo"),
             ("zsh: ruff: command not found", "ruff"),
             ("env: ‘node’: No such file or directory", "node"),
+            ("./build.sh: line 3: cargo: command not found\nmake: *** [test] Error 127", "cargo"),
             ("make: pytest: No such file or directory", "pytest"),
             ("make[1]: tox: No such file or directory\nmake: *** [test] Error 127", "tox"),
             ("error: no such command: `nextest`", "cargo nextest"),
@@ -83,6 +141,9 @@ mod tests {
             "FAILED (failures=1)",
             "FileNotFoundError: [Errno 2] No such file or directory: 'a.txt'",
             "cat: data.txt: No such file or directory",
+            "sh: 1: data.txt: No such file or directory",
+            "bash: line 1: data.txt: No such file or directory",
+            "dash: 1: cannot open data.txt: No such file or directory",
             "error: key not found",
             "the page was not found",
             // The change imports it.
@@ -91,5 +152,45 @@ mod tests {
         ] {
             assert_eq!(missing_tool(output, "import requestz\nrequire('./b')"), None, "{output}");
         }
+    }
+
+    /// Only what the change imports is its own, not every word in it.
+    #[test]
+    fn module_is_the_changes_own_only_if_it_imports_it() {
+        let python = |name: &str| format!("ModuleNotFoundError: No module named '{name}'");
+        let node = |name: &str| format!("Error: Cannot find module '{name}'");
+        for (output, added) in [
+            (python("yaml"), "data = load_yaml(path)  # yaml"),
+            (python("yaml"), "# import yaml"),
+            (python("yaml"), "import pyyaml, ruamel.yaml"),
+            (python("yaml"), "from loaders import yaml"),
+            (python("yaml"), "important = yaml"),
+            (node("jest"), "// require('jest')"),
+            (node("jest"), "const jest = run('jest');"),
+            (node("jest"), "import jester from 'jest-extended';"),
+        ] {
+            assert!(missing_tool(&output, added).is_some(), "{output} {added}");
+        }
+        for (output, added) in [
+            (python("yaml"), "import os, yaml as y"),
+            (python("yaml.loader"), "    from yaml import loader"),
+            (python("app.helpers"), "from .helpers import x"),
+            (python("yaml"), "m = importlib.import_module('yaml')"),
+            (node("lodash/fp"), "const _ = require(\"lodash\");"),
+            (node("@acme/ui"), "import { Button } from '@acme/ui/button';"),
+            (node("left-pad"), "import 'left-pad';"),
+            (node("/tmp/workspace/run.js"), ""),
+        ] {
+            assert_eq!(missing_tool(&output, added), None, "{output} {added}");
+        }
+    }
+
+    #[test]
+    fn missing_command_is_read_from_the_last_lines() {
+        let early = format!("sh: 1: gizmo: not found\n{}", "ok\n".repeat(20));
+        assert_eq!(missing_tool(&early, ""), None);
+        let late =
+            format!("{}sh: 1: gizmo: not found\n\nmake: *** [test] Error 127\n", "ok\n".repeat(20));
+        assert_eq!(missing_tool(&late, "").as_deref(), Some("gizmo"));
     }
 }
