@@ -59,5 +59,5 @@ pub use policy::{Policy, Review, VerifyMost};
 pub use propose::{NewContent, Proposal, Seen};
 pub use sweep::{Cleared, Emptied};
 pub use task::{BadTaskId, TaskId};
-pub use verify::{NotVerified, Verified, Verifier};
+pub use verify::{NamedEnvironment, NotVerified, Verified, Verifier};
 pub use workspace::{FileError, Kind, Original, Walk, Workspace};

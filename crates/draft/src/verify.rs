@@ -37,14 +37,28 @@ pub struct Verified {
 #[error("{0}")]
 pub struct NotVerified(pub String);
 
-/// Whoever can run a command in a sandbox.
+/// A virtual environment that the contract or the settings name for a verification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedEnvironment {
+    /// As a full path.
+    pub path: PathBuf,
+    /// The settings name it, which a repository cannot.
+    pub by_settings: bool,
+}
+
+/// Runs commands in a sandbox.
 #[async_trait]
 pub trait Verifier: Send + Sync {
-    /// Runs the command on a copy of the workspace.
+    /// Runs the command on a copy of the workspace, with the virtual environment if one is named.
     ///
     /// # Errors
     /// When it could not be run.
-    async fn verify(&self, how: &Verify, copy: &Path) -> Result<Verified, NotVerified>;
+    async fn verify(
+        &self,
+        how: &Verify,
+        python: Option<&NamedEnvironment>,
+        copy: &Path,
+    ) -> Result<Verified, NotVerified>;
 }
 
 /// Files of a workspace that are copied at most.
@@ -79,7 +93,7 @@ impl Desk {
         if let Some(layer) = how.layers.iter().find(|layer| !Path::new(layer).is_dir()) {
             return Err(NotVerified(format!("it needs the folder `{layer}`, which is not there")));
         }
-        let how = &Verify { python: self.python(how, policy)?, ..how.clone() };
+        let python = self.python(how, policy)?;
         let verifier = self.options.verifier.clone();
         let verifier =
             verifier.ok_or_else(|| NotVerified("there is no sandbox here".to_owned()))?;
@@ -104,17 +118,23 @@ impl Desk {
         // Many files may have to be copied.
         let copied = tokio::task::spawn_blocking(move || copying.copy()).await;
         let copy = copied.map_err(|error| failed(&error))??;
-        verifier.verify(how, copy.path()).await
+        verifier.verify(how, python.as_ref(), copy.path()).await
     }
 }
 
 impl Desk {
-    /// The virtual environment of a verification, as a full path. A contract may name one in the workspace, or one that
-    /// the settings name.
-    fn python(&self, how: &Verify, policy: &Policy) -> Result<Option<String>, NotVerified> {
+    /// The virtual environment of a verification. A contract may name one in the workspace, or one that the settings
+    /// name. The settings hold for all workspaces: a relative path in them means nothing in one without such a folder.
+    fn python(
+        &self,
+        how: &Verify,
+        policy: &Policy,
+    ) -> Result<Option<NamedEnvironment>, NotVerified> {
         let most = &policy.verify_most;
-        let Some(named) = how.python.as_ref().or(most.python.as_ref()) else { return Ok(None) };
         let full = |path: &str| self.workspace.path().join(path);
+        let applies = |path: &&String| Path::new(path).is_absolute() || full(path).exists();
+        let setting = most.python.as_ref().filter(applies);
+        let Some(named) = how.python.as_ref().or(setting) else { return Ok(None) };
         let folder = full(named).canonicalize().map_err(|error| {
             NotVerified(format!("it needs the virtual environment `{named}`: {error}"))
         })?;
@@ -133,7 +153,10 @@ impl Desk {
                  (setting `draft.verify_python`)"
             )));
         }
-        Ok(Some(folder.to_string_lossy().into_owned()))
+        let by_settings = setting
+            .and_then(|path| full(path).canonicalize().ok())
+            .is_some_and(|path| path == folder);
+        Ok(Some(NamedEnvironment { path: folder, by_settings }))
     }
 }
 

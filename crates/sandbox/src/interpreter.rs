@@ -1,6 +1,6 @@
 //! The interpreters that code can be written for, and where they are on this machine.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,8 @@ pub struct Interpreter {
     pub program: PathBuf,
     /// Folders and files it needs besides the system's own.
     pub pieces: Vec<PathBuf>,
+    /// Links on the way from the program to the file that is run, each with its target.
+    pub links: Vec<(PathBuf, PathBuf)>,
 }
 
 /// The folders of the system that every jail sees anyway.
@@ -144,7 +146,8 @@ impl Interpreter {
         pieces.retain(|piece| !is_system(piece));
         pieces.sort();
         pieces.dedup();
-        Ok(Interpreter { language, program, pieces })
+        let links = links_to(&program);
+        Ok(Interpreter { language, program, pieces, links })
     }
 }
 
@@ -164,6 +167,33 @@ pub(crate) fn pieces_of(program: &Path) -> Vec<PathBuf> {
     let mut pieces: Vec<PathBuf> = parts.into_iter().filter(|part| part.exists()).collect();
     pieces.push(if pieces.is_empty() { program.to_owned() } else { home.join("bin") });
     pieces
+}
+
+/// The links that are followed from a full path to the file behind it, also those to folders on the way.
+pub(crate) fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
+    const MOST_LINKS: usize = 40;
+    let reversed = |path: &Path| -> Vec<OsString> {
+        path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let mut links = Vec::new();
+    let mut at = PathBuf::from("/");
+    let mut rest = reversed(path);
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        // A full path, as the target of a link may be, starts again from the root.
+        let next = at.join(part);
+        match std::fs::read_link(&next) {
+            Ok(to) if links.len() < MOST_LINKS => {
+                rest.extend(reversed(&to));
+                links.push((next, to));
+            }
+            _ => at = next,
+        }
+    }
+    links
 }
 
 pub(crate) fn is_system(folder: &Path) -> bool {

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::interpreter::{Interpreter, Language, is_program, is_script, is_system, pieces_of};
+use crate::interpreter::{
+    Interpreter, Language, is_program, is_script, is_system, links_to, pieces_of,
+};
 
 /// A Python virtual environment. It is read, never run: it may come with an untrusted repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,12 +61,25 @@ impl VirtualEnvironment {
         pieces.retain(|piece| !is_system(piece));
         pieces.sort();
         pieces.dedup();
-        Interpreter { language: Language::Python, program: self.folder.join("bin/python3"), pieces }
+        let program = self.folder.join("bin/python3");
+        let links = links_to(&program);
+        Interpreter { language: Language::Python, program, pieces, links }
     }
 
     /// The folder of its packages.
     pub fn site_packages(&self) -> PathBuf {
         self.folder.join("lib").join(&self.version).join("site-packages")
+    }
+
+    /// Whether its interpreter is a Python beside its own library, and not any other program.
+    pub fn has_python_installation(&self) -> bool {
+        let named = self
+            .base
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"python"));
+        let home = self.base.parent().and_then(Path::parent);
+        let library = |home: &Path| home.join("lib").join(&self.version).join("os.py");
+        named && home.is_some_and(|home| library(home).is_file())
     }
 
     /// Whether its interpreter belongs to the system.
@@ -112,6 +127,33 @@ mod tests {
             .map(|piece| piece.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
         assert_eq!(pieces, ["bin", "lib", "lib64", "pyvenv.cfg"]);
+        assert!(!read.has_python_installation());
+    }
+
+    #[test]
+    fn every_link_to_the_interpreter_is_known() {
+        let folder = environment();
+        let root = folder.path().canonicalize().unwrap();
+        let installed = root.join("pythons/3.11.7");
+        std::fs::create_dir_all(installed.join("bin")).unwrap();
+        std::fs::create_dir_all(installed.join("lib/python3.11")).unwrap();
+        std::fs::write(installed.join("lib/python3.11/os.py"), "").unwrap();
+        std::fs::copy("/bin/sh", installed.join("bin/python3.11")).unwrap();
+        symlink("python3.11", installed.join("bin/python3")).unwrap();
+        symlink("../pythons/3.11.7", root.join("pythons/3.11")).unwrap();
+        let program = root.join(".venv/bin/python3");
+        std::fs::remove_file(&program).unwrap();
+        symlink(root.join("pythons/3.11/bin/python3"), &program).unwrap();
+        let read = VirtualEnvironment::read(&root.join(".venv")).unwrap();
+        assert!(read.has_python_installation() && !read.has_system_interpreter());
+        let interpreter = read.interpreter();
+        let links: Vec<&Path> = interpreter.links.iter().map(|(at, _)| at.as_path()).collect();
+        let expected = [program, root.join("pythons/3.11"), installed.join("bin/python3")];
+        assert_eq!(links, expected);
+        assert!(interpreter.pieces.contains(&installed.join("lib")));
+        // A loop of links ends.
+        symlink("loop", root.join("loop")).unwrap();
+        assert!(links_to(&root.join("loop")).len() <= 40);
     }
 
     #[test]

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::walls;
 
 /// What was said in one setting, as a list.
 fn listed(config: &Config, key: &str) -> Vec<String> {
@@ -84,13 +83,12 @@ pub fn desk(
     Ok(Desk::open(folder, &around.state_folder.join("drafts"), store, how)?)
 }
 
-/// Whoever runs the project's own tests.
+/// The verifier that runs the project's own tests in a sandbox.
 ///
 /// # Errors
 /// When no such sandbox is known.
 pub fn verifier(config: &Config, around: &Surroundings) -> Result<Arc<dyn Verifier>, Failure> {
-    walls::wanted(config)?;
-    Ok(verifier::InSandbox::new(config, around))
+    Ok(Arc::new(verifier::InSandbox::new(config, around)?))
 }
 
 impl From<DeskError> for Failure {

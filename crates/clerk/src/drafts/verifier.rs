@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_draft::{NotVerified, Verified, Verifier, Verify};
+use assize_draft::{NamedEnvironment, NotVerified, Verified, Verifier, Verify};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Command, Isolation, Language, Layer, Limits, Manager, Sandbox, Spec, VirtualEnvironment, Wanted,
+    Command, Isolation, Language, Layer, Limits, Manager, Sandbox, SandboxError, Spec,
+    VirtualEnvironment, Wanted,
 };
 use async_trait::async_trait;
 
@@ -22,102 +23,148 @@ const KEPT: usize = 8 << 10;
 /// What a shell ends with that cannot find a command, or cannot run it.
 const NOT_THERE: [i32; 2] = [126, 127];
 
+/// Checks that the sandbox has the interpreter that packages are for; without it, an optional environment is not used.
+const CHECK: &str = "if [ -n \"$INTERPRETER\" ] && ! command -v \"$INTERPRETER\" >/dev/null; then \
+    if [ -n \"$OPTIONAL\" ]; then unset PYTHONPATH; else \
+    echo \"$INTERPRETER of the virtual environment is not in this sandbox; use --isolation jail\"; exit 127; fi; fi; ";
+
 /// Copies the workspace to where it can be written to, and runs the command there.
-const SCRIPT: &str = "if [ -n \"$INTERPRETER\" ] && ! command -v \"$INTERPRETER\" >/dev/null; then \
-    echo \"$INTERPRETER of the virtual environment is not in this sandbox; use --isolation jail\"; exit 127; fi; \
-    mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/workspace/ && \
+const RUN: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/workspace/ && \
     cd /tmp/workspace && exec /bin/sh -c \"$VERIFY\" 2>&1";
 
 /// Runs commands in the sandbox that the settings ask for.
 pub(super) struct InSandbox {
     config: Config,
     around: Surroundings,
+    wanted: Wanted,
+}
+
+/// The virtual environment of a verification.
+struct Python {
+    environment: VirtualEnvironment,
+    /// Nothing names it: it is the active one, and the project may not be a Python project.
+    optional: bool,
+}
+
+/// A sandbox for a verification.
+struct Made {
+    /// Keeps the sandbox alive.
+    _manager: Manager,
+    sandbox: Sandbox,
+    /// Where the packages of the virtual environment are, if the environment itself is not inside.
+    packages: Option<Layer>,
 }
 
 impl InSandbox {
-    pub(super) fn new(config: &Config, around: &Surroundings) -> Arc<InSandbox> {
-        Arc::new(InSandbox { config: config.clone(), around: around.clone() })
+    /// # Errors
+    /// When no such sandbox is known.
+    pub(super) fn new(config: &Config, around: &Surroundings) -> Result<InSandbox, Failure> {
+        let wanted = walls::wanted(config)?;
+        Ok(InSandbox { config: config.clone(), around: around.clone(), wanted })
     }
-}
 
-impl InSandbox {
-    /// The virtual environment that is asked for, or the active one.
-    fn python(&self, how: &Verify) -> Result<Option<VirtualEnvironment>, NotVerified> {
+    /// The virtual environment that is named, or the active one as far as it can be used.
+    fn python(&self, named: Option<&NamedEnvironment>) -> Result<Option<Python>, NotVerified> {
+        if let Some(named) = named {
+            let environment = self.environment(&named.path, named.by_settings)?;
+            return Ok(Some(Python { environment, optional: false }));
+        }
         let active = self.around.environment.get("VIRTUAL_ENV").filter(|path| !path.is_empty());
-        let Some(path) = how.python.as_ref().or(active) else { return Ok(None) };
-        let python = VirtualEnvironment::read(Path::new(path)).map_err(NotVerified)?;
-        // A repository may bring an environment that leads to any program and the folders around it.
+        let Some(path) = active else { return Ok(None) };
+        match self.environment(Path::new(path), true) {
+            Ok(environment) => Ok(Some(Python { environment, optional: true })),
+            Err(NotVerified(why)) => {
+                tracing::warn!(why, "the active virtual environment is not used");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads a virtual environment. Unless the user named it, a repository may have brought one that leads to any
+    /// program and the folders around it.
+    fn environment(&self, path: &Path, by_user: bool) -> Result<VirtualEnvironment, NotVerified> {
+        let python = VirtualEnvironment::read(path).map_err(NotVerified)?;
         let own = || {
             let found = walls::interpreter(Language::Python, &self.config, &self.around).ok();
             found.and_then(|found| found.program.canonicalize().ok())
         };
-        if python.has_system_interpreter() || own().as_ref() == Some(&python.base) {
-            return Ok(Some(python));
-        }
-        Err(NotVerified(format!(
-            "the virtual environment `{path}` was made with `{}`, which is neither the system's Python nor the one in \
-             PATH (setting `sandbox.python` names another)",
-            python.base.display()
-        )))
-    }
-
-    /// Whether a jail is the sandbox that the settings ask for first.
-    fn tries_jail(&self) -> Result<bool, NotVerified> {
-        let wanted = walls::wanted(&self.config);
-        let wanted = wanted.map_err(|failure| NotVerified(failure.message().to_owned()))?;
-        Ok(matches!(wanted, Wanted::Auto | Wanted::Exactly(Isolation::Jail)))
-    }
-
-    /// A sandbox of the kind that the settings ask for; a jail has the interpreter of the virtual environment.
-    async fn make(
-        &self,
-        spec: &Spec,
-        python: Option<&VirtualEnvironment>,
-    ) -> Result<(Manager, Sandbox), NotVerified> {
-        let failed = |failure: Failure| NotVerified(failure.message().to_owned());
-        if let Some(python) = python
-            && self.tries_jail()?
+        if python.has_system_interpreter()
+            || by_user && python.has_python_installation()
+            || own().as_ref() == Some(&python.base)
         {
+            return Ok(python);
+        }
+        let (path, base) = (path.display(), python.base.display());
+        Err(NotVerified(match by_user {
+            true => format!(
+                "the virtual environment `{path}` was made with `{base}`, which is not a Python with its library"
+            ),
+            false => format!(
+                "the virtual environment `{path}` was made with `{base}`, which is neither the system's Python nor \
+                 the one in PATH; name the environment in the setting `draft.verify_python` to allow it"
+            ),
+        }))
+    }
+
+    /// Makes a sandbox of the kind that the settings ask for. A jail sees the virtual environment where it is, with its
+    /// interpreter; the others see its packages.
+    async fn make(&self, mut spec: Spec, python: Option<&Python>) -> Result<Made, NotVerified> {
+        let failed = |failure: Failure| NotVerified(failure.message().to_owned());
+        let jail_first = match self.wanted {
+            Wanted::Auto => true,
+            Wanted::Exactly(isolation) | Wanted::AtLeast(isolation) => isolation == Isolation::Jail,
+        };
+        if let Some(python) = python.filter(|_| jail_first) {
             self.config.refuse_withheld().map_err(failed)?;
-            let backend = Arc::new(Jail::new(vec![python.interpreter()]));
+            let backend = Arc::new(Jail::new(vec![python.environment.interpreter()]));
             let manager =
                 walls::manager(&self.config, &self.around, backend).await.map_err(failed)?;
-            let made = manager.make(spec.clone()).await;
-            return made.map(|sandbox| (manager, sandbox)).map_err(|error| failed(error.into()));
+            match manager.make(spec.clone()).await {
+                Ok(sandbox) => return Ok(Made { _manager: manager, sandbox, packages: None }),
+                Err(SandboxError::Unavailable { .. })
+                    if self.wanted != Wanted::Exactly(Isolation::Jail) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
         }
-        let made = walls::make(&self.config, &self.around, &[], spec).await;
-        made.map(|(manager, sandbox, _)| (manager, sandbox)).map_err(failed)
+        let packages = python.map(|python| layer(&python.environment.site_packages()));
+        let packages = packages.transpose()?;
+        spec.layers.extend(packages.clone());
+        let made = walls::make(&self.config, &self.around, &[], &spec).await;
+        let (manager, sandbox, _) = made.map_err(failed)?;
+        Ok(Made { _manager: manager, sandbox, packages })
     }
+}
+
+/// A folder of this machine that the sandbox sees.
+fn layer(folder: &Path) -> Result<Layer, NotVerified> {
+    Layer::of(folder)
+        .map_err(|error| NotVerified(format!("`{}` cannot be used: {error}", folder.display())))
 }
 
 #[async_trait]
 impl Verifier for InSandbox {
-    async fn verify(&self, how: &Verify, copy: &Path) -> Result<Verified, NotVerified> {
+    async fn verify(
+        &self,
+        how: &Verify,
+        python: Option<&NamedEnvironment>,
+        copy: &Path,
+    ) -> Result<Verified, NotVerified> {
         let failed = |error: &dyn std::fmt::Display| NotVerified(error.to_string());
-        let layer = |folder: &Path| {
-            Layer::of(folder).map_err(|error| {
-                NotVerified(format!("`{}` cannot be used: {error}", folder.display()))
-            })
-        };
         let workspace = layer(copy)?;
-        let python = self.python(how)?;
-        // A jail sees the environment where it is; the others see its packages alone.
-        let packages = match &python {
-            Some(python) if !self.tries_jail()? => Some(layer(&python.site_packages())?),
-            _ => None,
-        };
+        let python = self.python(python)?;
         let others: Vec<Layer> =
             how.layers.iter().map(|folder| layer(Path::new(folder))).collect::<Result<_, _>>()?;
         let memory = how.memory_mb << 20;
         let wall = Duration::from_secs(how.seconds);
         let limits =
             Limits { memory, wall, disk: memory, output: OUTPUT, ..walls::limits(&self.config) };
-        let layers = std::iter::once(&workspace).chain(&others).chain(&packages).cloned().collect();
+        let layers = std::iter::once(&workspace).chain(&others).cloned().collect();
         let spec = Spec { limits, layers, ..Spec::default() };
-        let (_manager, sandbox) = self.make(&spec, python.as_ref()).await?;
+        let made = self.make(spec, python.as_ref()).await?;
+        let sandbox = &made.sandbox;
         let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
         let mut command = Command::new("/bin/sh")
-            .args(["-c", SCRIPT])
+            .args(["-c", &format!("{CHECK}{RUN}")])
             .env("WORKSPACE", &workspace.at)
             .env("VERIFY", &how.command)
             .env("HOME", "/tmp")
@@ -126,16 +173,18 @@ impl Verifier for InSandbox {
             path = format!("{}/bin:{path}", layer.at);
             command = command.env(format!("LAYER{}", index + 1), &layer.at);
         }
-        match (&python, &packages) {
+        match (&python, &made.packages) {
             // The sandbox has an interpreter of its own, which must be of the same version.
-            (Some(python), Some(packages)) => {
-                command =
-                    command.env("INTERPRETER", &python.version).env("PYTHONPATH", &packages.at);
+            (Some(Python { environment, optional }), Some(packages)) => {
+                command = command
+                    .env("INTERPRETER", &environment.version)
+                    .env("OPTIONAL", if *optional { "1" } else { "" })
+                    .env("PYTHONPATH", &packages.at);
             }
             // It is where it is outside, with its interpreter.
-            (Some(python), None) => {
-                path = format!("{}/bin:{path}", python.folder.display());
-                command = command.env("VIRTUAL_ENV", python.folder.to_string_lossy());
+            (Some(Python { environment, .. }), None) => {
+                path = format!("{}/bin:{path}", environment.folder.display());
+                command = command.env("VIRTUAL_ENV", environment.folder.to_string_lossy());
             }
             (None, _) => {}
         }
@@ -172,5 +221,31 @@ impl Verifier for InSandbox {
             isolation: sandbox.isolation().to_string(),
             seconds: begun.elapsed().as_secs(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the check in a shell, with packages for an interpreter.
+    fn check(interpreter: &str, optional: &str) -> (bool, String) {
+        let ran = std::process::Command::new("/bin/sh")
+            .args(["-c", &format!("{CHECK} echo \"packages: $PYTHONPATH\"")])
+            .env("INTERPRETER", interpreter)
+            .env("OPTIONAL", optional)
+            .env("PYTHONPATH", "layer")
+            .output()
+            .unwrap();
+        (ran.status.success(), String::from_utf8(ran.stdout).unwrap().trim().to_owned())
+    }
+
+    #[test]
+    fn packages_for_a_missing_interpreter_are_an_error_only_if_they_are_named() {
+        assert_eq!(check("sh", ""), (true, "packages: layer".to_owned()));
+        assert_eq!(check("sh", "1"), (true, "packages: layer".to_owned()));
+        assert_eq!(check("python3.99", "1"), (true, "packages:".to_owned()));
+        let (passed, said) = check("python3.99", "");
+        assert!(!passed && said.starts_with("python3.99 of the virtual environment"), "{said}");
     }
 }

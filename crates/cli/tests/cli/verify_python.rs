@@ -108,3 +108,80 @@ fn virtual_environment_that_contains_the_workspace_is_refused() {
     assert_eq!(refused["verdict"], "escalated", "{refused}");
     assert!(!refused.to_string().contains("KEY=1"), "{refused}");
 }
+
+/// The contract of a project without Python.
+const PLAIN: &str = r#"{"command": "test -f src/watchdog.py"}"#;
+
+#[test]
+fn active_environment_that_cannot_be_used_is_ignored() {
+    for active in ["/nonexistent/venv", "/usr"] {
+        let home = project().set("VIRTUAL_ENV", active);
+        contract(&home, PLAIN);
+        let submitted = propose(&home, "t1");
+        assert_eq!(submitted["verdict"], "accepted", "{active}: {submitted}");
+    }
+}
+
+#[test]
+fn relative_setting_is_ignored_in_a_workspace_without_the_folder() {
+    let home = project().set("ASSIZE_DRAFT_VERIFY_PYTHON", ".venv");
+    contract(&home, PLAIN);
+    let submitted = propose(&home, "t1");
+    assert_eq!(submitted["verdict"], "accepted", "{submitted}");
+    // A contract that names it needs it.
+    contract(&home, r#"{"command": "true", "python": ".venv"}"#);
+    let submitted = propose(&home, "t2");
+    assert_eq!(submitted["verdict"], "escalated", "{submitted}");
+}
+
+/// A virtual environment of a Python that is not in `PATH`, as `uv` and `pyenv` make them: its interpreter is a chain of
+/// links, one of them to a folder.
+#[test]
+fn environment_of_a_python_outside_path_needs_the_setting() {
+    use std::os::unix::fs::symlink;
+    let home = project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let python = |program: &std::path::Path, args: &[&str]| {
+        let ran = Command::new(program).args(args).current_dir(home.work()).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    let system = std::path::Path::new("/usr/bin/python3");
+    let library = python(system, &["-c", "import os; print(os.path.dirname(os.__file__))"]);
+    let version = library.rsplit('/').next().unwrap();
+    let pythons = home.folder.path().join("pythons");
+    let installed = pythons.join("full-version");
+    std::fs::create_dir_all(installed.join("bin")).unwrap();
+    std::fs::create_dir_all(installed.join("lib")).unwrap();
+    std::fs::copy(system.canonicalize().unwrap(), installed.join("bin").join(version)).unwrap();
+    symlink(version, installed.join("bin/python3")).unwrap();
+    symlink(&library, installed.join("lib").join(version)).unwrap();
+    symlink("full-version", pythons.join("minor-version")).unwrap();
+    let base = pythons.join("minor-version/bin/python3");
+    python(&base, &["-m", "venv", "--without-pip", ".venv"]);
+    let link = std::fs::read_link(home.work().join(".venv/bin/python3")).unwrap();
+    assert!(link.starts_with(pythons.join("minor-version")), "{link:?}");
+    let packages = home.work().join(".venv/lib").join(version).join("site-packages");
+    std::fs::write(packages.join("projecttool.py"), "print('checked by the tool')\n").unwrap();
+
+    contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
+    let refused = propose(&home, "t1");
+    assert_eq!(refused["verdict"], "escalated", "{refused}");
+    let message = refused["reasons"][0]["message"].as_str().unwrap();
+    assert!(message.contains("draft.verify_python"), "{message}");
+    assert_eq!(home.run(&["gate", "reject", "1"]).code, 0);
+    let home = home.set("ASSIZE_DRAFT_VERIFY_PYTHON", ".venv");
+    let accepted = propose(&home, "t2");
+    assert_eq!(accepted["verdict"], "accepted", "{accepted}");
+    assert_eq!(accepted["verified"]["output"], "checked by the tool\n");
+}
+
+#[test]
+fn environment_is_used_by_a_jail_that_is_the_least_isolation() {
+    let home = with_environment();
+    let command = r#"test -n \"$VIRTUAL_ENV\" && python3 -m projecttool"#;
+    contract(&home, &format!(r#"{{"command": "{command}", "python": ".venv"}}"#));
+    let mut client = Client::start(&home, &["--isolation", "at-least=jail"]);
+    let submitted = client.propose("src/watchdog.py", "t1", &format!("{WATCHDOG}# end\n"));
+    client.end();
+    assert_eq!(submitted["verdict"], "accepted", "{submitted}");
+}

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assize_draft::{
-    Answer, Desk, Force, MessageKind, NotVerified, Options, Policy, Stage, Verified, Verifier,
-    Verify,
+    Answer, Desk, Force, MessageKind, NamedEnvironment, NotVerified, Options, Policy, Stage,
+    Verified, Verifier, Verify,
 };
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
@@ -42,7 +42,12 @@ fn names(folder: &Path, below: &str, names_of: &mut Vec<String>) {
 
 #[async_trait]
 impl Verifier for Says {
-    async fn verify(&self, how: &Verify, copy: &Path) -> Result<Verified, NotVerified> {
+    async fn verify(
+        &self,
+        how: &Verify,
+        _python: Option<&NamedEnvironment>,
+        copy: &Path,
+    ) -> Result<Verified, NotVerified> {
         let mut found = Vec::new();
         names(copy, "", &mut found);
         self.seen.lock().unwrap().push((how.command.clone(), found));

@@ -6,6 +6,7 @@
 
 pub(crate) mod keeper;
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -17,7 +18,7 @@ use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Isolation, S
 use crate::cgroup::{self, Group, Groups};
 use crate::channel::Channel;
 use crate::error::SandboxError;
-use crate::interpreter::{Interpreter, Language, SYSTEM};
+use crate::interpreter::{Interpreter, Language, SYSTEM, is_system};
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
 use crate::spec::{Limits, Spec};
 use keeper::{Built, Keeper, Others};
@@ -75,6 +76,18 @@ impl Jail {
             let piece = piece.display().to_string();
             if !setup.pieces.iter().any(|each| each.to == piece) {
                 setup.piece(&piece, &piece, false);
+            }
+        }
+        for (at, to) in self.interpreters.iter().flat_map(|interpreter| &interpreter.links) {
+            // Inside a piece the link is there, and a folder that has a piece in it cannot be one.
+            let placed =
+                |piece: &Piece| at.starts_with(&piece.to) || Path::new(&piece.to).starts_with(at);
+            let at_text = at.display().to_string();
+            let known = is_system(at)
+                || setup.pieces.iter().any(placed)
+                || setup.links.iter().any(|link| link.at == at_text);
+            if !known {
+                setup.link(&at_text, &to.display().to_string());
             }
         }
         for layer in &spec.layers {
