@@ -174,7 +174,8 @@ impl Folder {
         if self.discard(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
     }
 
-    /// Takes a file away that would do no harm if it were there again; whether there was one.
+    /// Takes a file away that would do no harm if it were there again; whether there was one. A folder in its place is
+    /// left alone.
     ///
     /// # Errors
     /// When it cannot be taken away.
@@ -182,7 +183,7 @@ impl Folder {
         check(name)?;
         match unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
+            Err(Errno::NOENT | Errno::ISDIR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

@@ -54,7 +54,7 @@ impl Desk {
 }
 
 /// What emptying the drafts folder deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Emptied {
     /// Submissions that waited for a decision and are rejected now.
     pub rejected: usize,
@@ -62,6 +62,8 @@ pub struct Emptied {
     pub drafts: usize,
     /// Other files in the folder.
     pub files: usize,
+    /// Folders in it, which are left: drafts are files, so they belong to another program.
+    pub left: Vec<String>,
 }
 
 impl Desk {
@@ -98,11 +100,15 @@ impl Desk {
             held.note(by, Step::Expired { draft: name.clone(), task: task.clone() }).await?;
             held.drafts.remove(name).map_err(file(name))?;
         }
-        let left = held.drafts.names().map_err(file(DRAFTS))?;
-        for name in &left {
-            held.drafts.discard(name).map_err(file(name))?;
+        held.drafts.discard_unfinished().map_err(file(DRAFTS))?;
+        let (mut files, mut left) = (0, Vec::new());
+        for name in held.drafts.names().map_err(file(DRAFTS))? {
+            match held.drafts.discard(&name).map_err(file(&name))? {
+                true => files += 1,
+                false => left.push(name),
+            }
         }
-        Ok(Emptied { rejected: waiting.len(), drafts: open.len(), files: left.len() })
+        Ok(Emptied { rejected: waiting.len(), drafts: open.len(), files, left })
     }
 }
 

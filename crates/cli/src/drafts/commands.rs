@@ -104,7 +104,14 @@ async fn empty(desk: &Desk, by: &str, yes: bool, json: bool) -> Result<(), Failu
     out_line(&format!(
         "emptied the drafts folder: {} waiting submissions rejected, {} open drafts and {} other files deleted",
         emptied.rejected, emptied.drafts, emptied.files
-    ))
+    ))?;
+    if !emptied.left.is_empty() {
+        let names = terminal::harmless(&emptied.left.join("`, `"));
+        note(&format!(
+            "left in the drafts folder: `{names}`, as folders are no drafts; delete them yourself"
+        ));
+    }
+    Ok(())
 }
 
 async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Failure> {

@@ -86,12 +86,14 @@ fn clean_all_empties_the_drafts_folder() {
     client.call("ollama_request_draft", open).unwrap();
     client.end();
     home.write("_handoff/drafts/left-behind.txt", "x");
+    home.write("_handoff/drafts/.new-0123", "unfinished");
+    home.write("_handoff/drafts/folder/notes.txt", "mine");
 
     let unconfirmed = home.run(&["drafts", "clean", "--all"]);
     assert_eq!(unconfirmed.code, 2, "{}", unconfirmed.err);
     assert!(unconfirmed.err.contains("`assize drafts clean --all --yes`"), "{}", unconfirmed.err);
     let drafts = home.work().join("_handoff/drafts");
-    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 4);
+    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 6);
 
     let emptied = home.run(&["drafts", "clean", "--all", "--yes"]);
     assert_eq!(emptied.code, 0, "{}", emptied.err);
@@ -99,7 +101,9 @@ fn clean_all_empties_the_drafts_folder() {
         emptied.out,
         "emptied the drafts folder: 1 waiting submissions rejected, 1 open drafts and 1 other files deleted\n"
     );
-    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 0);
+    assert!(emptied.err.contains("left in the drafts folder: `folder`"), "{}", emptied.err);
+    assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 1);
+    assert_eq!(home.text("_handoff/drafts/folder/notes.txt"), "mine");
     assert!(home.run(&["gate", "ls", "--all"]).out.contains("rejected"));
     assert!(!home.work().join(".github").exists());
     assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));

@@ -254,9 +254,15 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     let text = &line[start..end];
     let words = words(text);
     let Some((kind, plain)) = kind(&words) else { return Some(None) };
-    let command = line[..start].split_whitespace().next_back().unwrap_or_default();
+    // Without a look at all that stands before it: a line may have a megabyte, and a thousand names.
+    let before = line[..start].trim_end();
+    let follows = |command: &str| {
+        let rest = before.strip_suffix(command);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(char::is_whitespace))
+    };
     let spaced = text.starts_with("--")
-        || matches!(command, "ENV" | "setx")
+        || follows("ENV")
+        || follows("setx")
         || text == "requirepass"
         || line.trim_start().starts_with("machine ");
     // Whoever passes something writes this, too.

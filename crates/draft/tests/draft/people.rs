@@ -119,3 +119,24 @@ async fn the_tools_can_be_switched_off() {
     assert!(other.switch("ann", true).await.unwrap());
     assert!(office.request("src/watchdog.py").await.is_ok());
 }
+
+#[tokio::test]
+async fn drafts_folder_with_folders_in_it_is_emptied() {
+    let office = Office::new();
+    office.put("Cargo.lock", "a\n");
+    let waiting = office.propose("Cargo.lock", "b\n").await;
+    let open = office.request("src/watchdog.py").await.unwrap().draft_path;
+    // One folder stands in the place of an open draft.
+    std::fs::remove_file(office.repo(&open)).unwrap();
+    office.put(&format!("{open}/mine.txt"), "mine");
+    office.put("_handoff/drafts/a-folder/mine.txt", "mine");
+    office.put("_handoff/drafts/.new-0123", "unfinished");
+    office.put("_handoff/drafts/left-behind.txt", "x");
+    let emptied = office.desk.empty("ann").await.unwrap();
+    assert_eq!((emptied.rejected, emptied.drafts, emptied.files), (1, 1, 1));
+    assert_eq!(emptied.left.len(), 2);
+    assert_eq!(office.drafts(), emptied.left);
+    let book = office.desk.book().await.unwrap();
+    assert_eq!(book.submissions[&number(&waiting)].stage, Stage::Rejected);
+    assert!(book.drafts.is_empty());
+}

@@ -150,7 +150,8 @@ fn a_line_may_say_that_it_stays() {
 fn a_line_of_a_megabyte_is_looked_through() {
     let size = 1 << 20;
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
-    for piece in ["A1", "password=", "é\"", "a://b:"] {
+    let far_apart = format!("{}password=", "x1".repeat(500));
+    for piece in ["A1", "password=", "é\"", "a://b:", &far_apart] {
         let line = piece.repeat(size / piece.len());
         let found = in_line(&format!("{line} {key} "), FileKind::Code);
         assert!(found.iter().any(|secret| secret.rule == "github-token"), "{piece}");
