@@ -1,16 +1,23 @@
 //! Whatever happens in between: a submission is applied, or it is not.
 
+#![expect(clippy::print_stdout, reason = "the process that is killed says that it works")]
+
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use assize_draft::hardcoded::PathScanner;
+use assize_draft::secrets::SecretScanner;
 use assize_draft::{Answer, Desk, Mirror, Options, Stage, Step, Submit};
 use assize_store::{Access, Durability, NewAuditEntry, SqliteStore};
 
 use crate::office::{Office, WATCHDOG, WORKER, number, rules, small_files};
 
 const CHILD: &str = "ASSIZE_TEST_DRAFT_CHILD";
+/// What the process that is killed prints once it works.
+const WORKS: &str = "the process works";
 
 /// Not a test of its own: the process that is killed. It changes two files, over and over.
 #[tokio::test(flavor = "multi_thread")]
@@ -24,6 +31,10 @@ async fn the_process_that_is_killed() {
     let options = Options { policy: small_files(), ..Options::default() };
     let desk = Desk::open(&folder.join("repo"), &state, store, options).unwrap();
     let life = fs::read_to_string(folder.join("life")).unwrap();
+    // Most of its start is the gate's patterns.
+    SecretScanner::get().unwrap();
+    PathScanner::get().unwrap();
+    println!("{WORKS}");
     for round in 0.. {
         let task = format!("t{life}-{round}");
         let mut drafts = Vec::new();
@@ -49,7 +60,19 @@ async fn the_process_that_is_killed() {
 /// sees a conflict, and the log is whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_moment_it_is_applied_or_not() {
-    let kills = std::env::var("ASSIZE_TEST_KILLS").map_or(15, |count| count.parse().unwrap());
+    let kills: usize =
+        std::env::var("ASSIZE_TEST_KILLS").map_or(15, |kills| kills.parse().unwrap());
+    // Most of the time is the wait for the moment, so three workspaces share it.
+    let workspaces = [(); 3].map(|()| tokio::spawn(kill_repeatedly(kills.div_ceil(3))));
+    let mut applied = 0;
+    for workspace in workspaces {
+        applied += workspace.await.unwrap();
+    }
+    assert!(applied > 0, "nothing was ever applied");
+}
+
+/// Kills so many processes at work in a new workspace; gives how many submissions were applied.
+async fn kill_repeatedly(kills: usize) -> usize {
     let office = Office::new();
     for name in ["one.py", "two.py"] {
         office.put(name, "x = 0\n".repeat(200));
@@ -58,14 +81,16 @@ async fn killed_at_any_moment_it_is_applied_or_not() {
     for life in 0..kills {
         fs::write(office.folder.path().join("life"), life.to_string()).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "faults::the_process_that_is_killed"])
+            .args(["--exact", "faults::the_process_that_is_killed", "--nocapture"])
             .env(CHILD, office.folder.path())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains(WORKS)));
         // At no moment in particular.
-        std::thread::sleep(Duration::from_micros(fastrand::u64(100_000..400_000)));
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(1_000..200_000))).await;
         child.kill().unwrap();
         child.wait().unwrap();
         let desk = office.another();
@@ -90,7 +115,7 @@ async fn killed_at_any_moment_it_is_applied_or_not() {
         assert_eq!(left.iter().filter(|name| name.ends_with(".submission.json")).count(), 0);
         assert!(left.len() <= 2 * kills, "{left:?}");
     }
-    assert!(applied > 0, "nothing was ever applied");
+    applied
 }
 
 /// An intent after which nothing was done, everything was done, or half of it, and after which somebody even
