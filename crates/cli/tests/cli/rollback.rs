@@ -77,6 +77,36 @@ fn file_changed_since_it_was_shown_is_a_conflict() {
 }
 
 #[test]
+fn file_created_or_deleted_since_it_was_shown_is_a_conflict() {
+    use assize_testkit::{FakeProvider, Kind, Reply};
+    let folder = std::sync::Arc::new(std::sync::OnceLock::<std::path::PathBuf>::new());
+    let seen = folder.clone();
+    let fake = FakeProvider::answering(Kind::Ollama, move |_, _| {
+        // The user deletes one file and creates the other while the model answers.
+        let folder = seen.get().unwrap();
+        std::fs::remove_file(folder.join("src/watchdog.py")).unwrap();
+        std::fs::write(folder.join("new.py"), "mine = 1\n").unwrap();
+        Reply::text(format!(
+            "Here.\n\nFILE: ./src/watchdog.py\n```python\n{WATCHDOG}# end\n```\n\n\
+             FILE: new.py\n```python\nx = 1\n```\n"
+        ))
+    });
+    let home = crate::Home::with(Kind::Ollama, &fake);
+    home.write("src/watchdog.py", WATCHDOG);
+    folder.set(home.work()).unwrap();
+    let mut args = vec!["work", "Change it", "--provider", "ollama", "--mode", "text", "--json"];
+    args.extend(["--file", "src/watchdog.py", "--file", "new.py"]);
+    let ran = home.run(&args);
+    assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
+    let worked: Value = serde_json::from_str(&ran.out).unwrap();
+    let reasons = worked["submissions"][0]["reasons"].as_array().unwrap().clone();
+    let conflicts = reasons.iter().filter(|reason| reason["rule"] == "conflict");
+    assert_eq!(conflicts.count(), 2, "{reasons:?}");
+    assert!(!home.work().join("src/watchdog.py").exists());
+    assert_eq!(home.text("new.py"), "mine = 1\n");
+}
+
+#[test]
 fn clean_all_empties_the_drafts_folder() {
     let home = project();
     let mut client = Client::start(&home, &[]);
