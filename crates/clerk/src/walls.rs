@@ -85,6 +85,9 @@ async fn choose_of(
             first_of(&enough.collect::<Vec<_>>(), config, around, spec, &asked).await?
         }
     };
+    if isolation == Isolation::Jail {
+        check_named(languages, config, around)?;
+    }
     let backend = backend_for(languages, isolation, config, around)?;
     let how = backend.settle().await?;
     let why = how.into_iter().fold(why, |why, how| format!("{why}; {how}"));
@@ -104,6 +107,7 @@ pub async fn make(
     config.refuse_withheld()?;
     let chosen = match wanted(config)? {
         Wanted::Auto => {
+            check_named(languages, config, around)?;
             let backend = backend_for(languages, Isolation::Jail, config, around)?;
             let manager = manager(config, around, backend).await?;
             match manager.make(spec.clone()).await {
@@ -250,17 +254,37 @@ pub fn docker(config: &Config, around: &Surroundings) -> Docker {
     Docker::new(Options { hosts })
 }
 
+/// Fails if a setting names an interpreter that cannot be used, and a program needs that one.
+fn check_named(
+    languages: &[Language],
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    let [language] = languages else { return Ok(()) };
+    let setting = interpreter_setting(*language);
+    let Some(value) = config.get(setting) else { return Ok(()) };
+    interpreter(*language, config, around).map(drop).map_err(|why| {
+        let message = format!("invalid setting `{setting}` ({}): {why}", value.source);
+        Failure::new(FailureKind::Settings, message)
+            .hint("name the program itself, such as `/usr/bin/python3`, or remove the setting")
+    })
+}
+
+fn interpreter_setting(language: Language) -> &'static str {
+    match language {
+        Language::Python => "sandbox.python",
+        Language::Bash => "sandbox.bash",
+        Language::JavaScript => "sandbox.node",
+    }
+}
+
 /// The interpreter of a language on this machine.
 pub fn interpreter(
     language: Language,
     config: &Config,
     around: &Surroundings,
 ) -> Result<Interpreter, String> {
-    let setting = match language {
-        Language::Python => "sandbox.python",
-        Language::Bash => "sandbox.bash",
-        Language::JavaScript => "sandbox.node",
-    };
+    let setting = interpreter_setting(language);
     let named = config.text(setting).map(|path| around.working_folder.join(path));
     let search = around.environment.get("PATH").map(AsRef::as_ref);
     Interpreter::find(language, named.as_deref(), search)

@@ -354,6 +354,13 @@ fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// Parses the time that a sandbox lives: at least a second, at most a week.
+fn time_to_live(text: &str) -> Result<Duration, String> {
+    const RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(604_800);
+    let time = duration(text)?;
+    RANGE.contains(&time).then_some(time).ok_or_else(|| "wants a time from `1s` to `7d`".to_owned())
+}
+
 /// `NAME=VALUE`.
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

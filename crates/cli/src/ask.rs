@@ -51,7 +51,7 @@ pub(crate) async fn run(
     let mut outcome = ask(&args, &gateway, &request, cancel).await;
     let unwritten = outcome.as_mut().ok().and_then(|answered| answered.unwritten.take());
     if let Some(error) = unwritten {
-        return Err(terminal::write_failed(error));
+        terminal::written(Err(error))?;
     }
     let verdict = match &outcome {
         Ok(answered) => show(&args, answered, &gateway).and_then(|()| answered.verdict(&request)),

@@ -8,7 +8,6 @@ use serde_json::{Map, Value as Json, json};
 use crate::args::{ConfigCommand, Which};
 use crate::config::trust::TrustStore;
 use crate::config::{Config, Source, Surroundings};
-use crate::config_edit;
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
 
@@ -22,8 +21,9 @@ pub(crate) fn run(
             let rows = rows(config, only);
             if json { show_json(config, &rows) } else { show_text(config, &rows) }
         }
-        ConfigCommand::Set { key, value } => config_edit::set(&key, &value, around),
-        ConfigCommand::Unset { key } => config_edit::unset(&key, around),
+        ConfigCommand::Set { .. } | ConfigCommand::Unset { .. } => {
+            unreachable!("answered before the settings are read")
+        }
         ConfigCommand::Trust { folder } => {
             let inside =
                 Surroundings { working_folder: resolve(folder, config)?, ..around.clone() };

@@ -36,7 +36,14 @@ pub(crate) fn set(key: &str, text: &str, around: &Surroundings) -> Result<(), Fa
     })?;
     note(&harmless(&format!("set `{key}` in `{}`", around.user_file.display())));
     // What is stronger here still wins.
-    let config = Config::load(around, &[])?;
+    let config = match Config::load(around, &[]) {
+        Ok(config) => config,
+        // It was wrong before, too.
+        Err(failure) => {
+            warn(failure.message());
+            return Ok(());
+        }
+    };
     let source = config.get(key).map(|value| value.source.clone());
     if let Some(source) = source.filter(|source| !matches!(source, Source::User { .. })) {
         warn(&format!("`{key}` is overridden here: {source}"));
@@ -47,8 +54,19 @@ pub(crate) fn set(key: &str, text: &str, around: &Surroundings) -> Result<(), Fa
 /// Removes a setting from the user's file.
 pub(crate) fn unset(key: &str, around: &Surroundings) -> Result<(), Failure> {
     let settings = settings::all();
-    let (names, _) = find(key, &settings)?;
+    let known = find(key, &settings);
+    if !around.user_file.exists() {
+        known.as_ref().map_err(Clone::clone)?;
+    }
+    let names = match &known {
+        Ok((names, _)) => names.clone(),
+        Err(_) => key.split('.').map(str::to_owned).collect(),
+    };
     let removed = edit(around, &settings, |document| Ok(remove(document.as_table_mut(), &names)))?;
+    if !removed {
+        // An unknown setting can only be removed where it is.
+        known?;
+    }
     let path = around.user_file.display();
     note(&harmless(&match removed {
         true => format!("removed `{key}` from `{path}`"),
@@ -77,9 +95,10 @@ fn find(key: &str, settings: &[Setting]) -> Result<(Vec<String>, Kind), Failure>
         return Ok((key.split('.').map(str::to_owned).collect(), setting.kind.clone()));
     }
     if let Some(price) = key.strip_prefix("prices.") {
-        let named = price.rsplit_once('.').filter(|(model, field)| {
+        let split = price.rsplit_once('.').map(|(model, field)| (unquoted(model), field));
+        let named = split.filter(|(model, field)| {
             !model.is_empty()
-                && !model.chars().any(char::is_control)
+                && !model.chars().any(|char| char.is_control() || "\"'".contains(char))
                 && PRICE_FIELDS.contains(field)
         });
         return match named {
@@ -98,6 +117,12 @@ fn find(key: &str, settings: &[Setting]) -> Result<(Vec<String>, Kind), Failure>
         Some(near) => failure.hint(format!("the nearest setting is `{near}`")),
         None => failure.hint("`assize config show` lists all settings"),
     })
+}
+
+/// A name without the quotes that it has in a file.
+fn unquoted(name: &str) -> &str {
+    let within = |quote| name.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    within('"').or_else(|| within('\'')).unwrap_or(name)
 }
 
 /// A checked value as it is written in the file.
@@ -184,8 +209,13 @@ fn edit(
     if !change(&mut document)? {
         return Ok(false);
     }
+    let was_valid = parse(&path, &text, settings).is_ok();
     let text = document.to_string();
-    parse(&path, &text, settings)?;
+    match parse(&path, &text, settings) {
+        Err(failure) if was_valid => return Err(failure),
+        // A change of a file with several wrong values mends one of them.
+        _ => {}
+    }
     let write = || -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(&folder)?;
         file.write_all(text.as_bytes())?;
@@ -220,7 +250,7 @@ mod tests {
         let text = changed(text, "provider", "anthropic");
         let text = changed(&text, "gateway.retries", "5");
         let text = changed(&text, "prices.my.model.input", "0.5");
-        let text = changed(&text, "prices.my.model.output", "2");
+        let text = changed(&text, "prices.\"my.model\".output", "2");
         let text = changed(&text, "sandbox.memory", "512M");
         insta::assert_snapshot!(text, @r#"
         # mine

@@ -41,7 +41,7 @@ use assize_types::Cancel;
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
-use crate::args::{Cli, Command, RunsCommand, SandboxCommand};
+use crate::args::{Cli, Command, ConfigCommand, RunsCommand, SandboxCommand};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{DIM, paint};
@@ -72,8 +72,19 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     if cli.command.prints_answer() {
         // Before anything is spent on an answer that would be lost.
         terminal::check_open()?;
+        terminal::keep_outcome();
     }
     let around = surroundings(cli.command.is_quiet())?;
+    match &cli.command {
+        // Before the settings are read: they may be invalid, and these commands repair them.
+        Command::Config(ConfigCommand::Set { key, value }) => {
+            return config_edit::set(key, value, &around).map(|()| 0);
+        }
+        Command::Config(ConfigCommand::Unset { key }) => {
+            return config_edit::unset(key, &around).map(|()| 0);
+        }
+        _ => {}
+    }
     let config = Config::load(&around, &flags(&cli)?)?;
     logging::start(&config);
     for warning in config.warnings.iter().chain(&assize_clerk::walls::clamped_cpus(&config)) {

@@ -29,6 +29,14 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
 /// Whether standard output was closed when the process started.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the command has an outcome to report, besides what it prints.
+static HAS_OUTCOME: AtomicBool = AtomicBool::new(false);
+
+/// Keeps the exit code of the command's outcome when the reader of its output goes away.
+pub(crate) fn keep_outcome() {
+    HAS_OUTCOME.store(true, Ordering::Relaxed);
+}
+
 /// Looks at standard output before `main`: the runtime of Rust then opens `/dev/null` in place of a closed one, where all
 /// output would be lost without an error.
 #[ctor::ctor(unsafe)]
@@ -52,7 +60,7 @@ pub(crate) fn check_open() -> Result<(), Failure> {
 pub(crate) fn out(text: &str) -> Result<(), Failure> {
     check_open()?;
     let mut stdout = anstream::stdout();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(write_failed)
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
 pub(crate) fn out_line(text: &str) -> Result<(), Failure> {
@@ -73,7 +81,7 @@ pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
 
 pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
     check_open()?;
-    try_out_untrusted(text).map_err(write_failed)
+    written(try_out_untrusted(text))
 }
 
 pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
@@ -200,11 +208,21 @@ pub(crate) fn fail(failure: &Failure) {
     note(&format!("{} {}", paint(BAD.bold(), "error:"), harmless(&failure.render())));
 }
 
-/// A reader that has seen enough closes the pipe; that is its right.
-pub(crate) fn write_failed(error: io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        std::process::exit(0);
+/// A reader that has seen enough closes the pipe, which is no error: a command that only prints ends, and one with an
+/// outcome goes on to its exit code.
+pub(crate) fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            if !HAS_OUTCOME.load(Ordering::Relaxed) {
+                std::process::exit(0);
+            }
+            Ok(())
+        }
+        result => result.map_err(write_failed),
     }
+}
+
+pub(crate) fn write_failed(error: io::Error) -> Failure {
     Failure::new(FailureKind::Environment, format!("cannot write to standard output: {error}"))
 }
 

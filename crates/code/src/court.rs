@@ -349,7 +349,9 @@ impl Court {
         }
         match packages.layer(&wanted, python, &self.pool, &self.options.spec).await {
             Ok(layer) => Ok(Ok(vec![layer])),
-            Err(NotHad::Refused(reason)) => Ok(Err(not_had(reason))),
+            Err(error @ (NotHad::Refused(_) | NotHad::Unreachable)) => {
+                Ok(Err(not_had(error.to_string())))
+            }
             Err(error @ NotHad::Trouble(_)) => Err(Trouble::Packages(error.to_string())),
         }
     }
@@ -405,7 +407,7 @@ pub async fn layers(
             let failure = CodeFailure::PackagesNotHad { names: names.join(", "), reason };
             Err(NoLayers::Refused(failure.to_string()))
         }
-        Err(error @ NotHad::Trouble(_)) => Err(NoLayers::Trouble(error.to_string())),
+        Err(error) => Err(NoLayers::Trouble(error.to_string())),
     }
 }
 

@@ -35,7 +35,7 @@ static SCENES: [Scene; 5] = [
                 0.7,
             ),
             (
-                "import json\nimport os\nimport sys\n\nSAMPLE = [{\"username\": \"ada\"}, {\"username\": \"grace\"}, {\"username\": \"linus\"}]\nKEYS = (\"username\", \"user_name\", \"login\", \"name\")\n\nif os.path.exists(\"users.json\"):\n    with open(\"users.json\") as file:\n        users = json.load(file)\nelse:\n    print(\"users.json is not there; these are sample data:\")\n    users = SAMPLE\nfor user in users:\n    key = next((key for key in KEYS if key in user), None)\n    if key is None:\n        sys.exit(f\"no username in a record with the keys {sorted(user)}\")\n    print(user[key])\n",
+                "import json\nimport os\nimport sys\n\nSAMPLE = [{\"username\": \"ada\"}, {\"username\": \"grace\"}, {\"username\": \"linus\"}]\nKEYS = (\"username\", \"user_name\", \"login\", \"name\")\n\nif os.path.exists(\"users.json\"):\n    with open(\"users.json\") as file:\n        users = json.load(file)\nelse:\n    print(\"users.json is not there; these are sample data:\")\n    users = SAMPLE\nif isinstance(users, dict):\n    users = next((value for value in users.values() if isinstance(value, list)), [users])\nfor user in users:\n    if not isinstance(user, dict):\n        print(user)\n        continue\n    key = next((key for key in KEYS if key in user), None)\n    if key is None:\n        sys.exit(f\"no username in a record with the keys {sorted(user)}\")\n    print(user[key])\n",
                 "A file that is missing is replaced by sample data, and the output says so; a record may name the user by another key.",
                 0.9,
             ),

@@ -7,19 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{Inference, Move};
 use crate::figures::{Grounded, Known};
-use crate::sources::Gathered;
+use crate::sources::{Document, Gathered};
 
 /// What stands over everything that nobody measured.
 pub const SYNTHETIC: &str = "SYNTHETIC: input data is made up, not from filings or files. No figure in it was measured or filed.";
 
-/// The same without its first word, as a flag says it.
-pub(crate) fn synthetic_statement() -> &'static str {
-    SYNTHETIC.strip_prefix("SYNTHETIC: ").unwrap_or(SYNTHETIC).trim_end_matches('.')
+/// The label where some of the input data is made up, and the rest is filed or the user's own.
+pub(crate) const PARTLY_SYNTHETIC: &str = "SYNTHETIC: part of the input data is made up, not from filings or files. No figure in that part was measured or filed.";
+
+/// The label of conclusions from this data, if any of it is made up.
+pub(crate) fn synthetic_label(gathered: &Gathered) -> Option<&'static str> {
+    let own = |document: &Document| !document.text.starts_with(&labelled(Some(SYNTHETIC), ""));
+    let mixed = gathered.documents().any(own);
+    gathered.synthetic.then_some(if mixed { PARTLY_SYNTHETIC } else { SYNTHETIC })
 }
 
-/// What a model made up, with that said on every page of it.
-pub(crate) fn labelled(synthetic: bool, text: &str) -> String {
-    if synthetic { format!("> **{SYNTHETIC}**\n\n{text}") } else { text.to_owned() }
+/// A label as the message of a flag.
+pub(crate) fn as_message(label: &str) -> &str {
+    label.strip_prefix("SYNTHETIC: ").unwrap_or(label).trim_end_matches('.')
+}
+
+/// A text with its label above it.
+pub(crate) fn labelled(label: Option<&str>, text: &str) -> String {
+    label.map_or_else(|| text.to_owned(), |label| format!("> **{label}**\n\n{text}"))
 }
 
 /// All of one side of what was gathered, as one document.

@@ -100,15 +100,15 @@ impl Chamber {
             };
             into.push(Document {
                 title: title.to_owned(),
-                text: documents::labelled(true, &documents::clean(&text)),
+                text: documents::labelled(Some(documents::SYNTHETIC), &documents::clean(&text)),
             });
             gathered.synthetic = true;
         }
         for note in &gathered.notes {
             updates.push(flag(FlagKind::Source, None, note.clone()));
         }
-        if gathered.synthetic {
-            updates.push(flag(FlagKind::Synthetic, None, documents::synthetic_statement()));
+        if let Some(label) = documents::synthetic_label(&gathered) {
+            updates.push(flag(FlagKind::Synthetic, None, documents::as_message(label)));
         }
         let raw = |financial: bool| {
             let text = documents::raw(&gathered, financial);
@@ -171,7 +171,8 @@ impl Chamber {
         let known = Known::in_sources(&state.gathered);
         let title = format!("{title} of {}", state.company.called());
         let (document, unsupported) = documents::inference(name, &title, &inference, &known);
-        let document = documents::labelled(state.gathered.synthetic, &documents::short(document));
+        let label = documents::synthetic_label(&state.gathered);
+        let document = documents::labelled(label, &documents::short(document));
         self.shelve(&format!("{name}.md"), &document).await?;
         context.emit(agent_complete(1, agent, &[format!("{name}.md")], &[title]));
         let (inference, document) = (Arc::new(inference), Arc::from(document));
@@ -252,13 +253,14 @@ impl Chamber {
             return Err(Trouble::NoItem.into());
         };
         let library = Library { inferences: [("F1", f1), ("F2", f2)], known: &known };
+        let label = documents::synthetic_label(&state.gathered);
         let (mut outputs, mut titles) = (Vec::new(), Vec::new());
         for (place, proposed) in moves.into_iter().enumerate() {
             // Its number is its place, whoever else gives fewer.
             let move_id = format!("m{}", index * self.moves + place + 1);
             let mut suggestion = library.check((move_id.clone(), &agent, persona), proposed);
             let content = documents::short(std::mem::take(&mut suggestion.content));
-            suggestion.content = documents::labelled(state.gathered.synthetic, &content);
+            suggestion.content = documents::labelled(label, &content);
             self.shelve(&format!("moves/{move_id}.md"), &suggestion.content).await?;
             updates.extend(complaints(&suggestion));
             outputs.push(format!("{move_id}.md"));

@@ -9,7 +9,7 @@ use assize_llm::Spent;
 use assize_types::text::{one_line, shorten};
 use serde::{Deserialize, Serialize};
 
-use crate::documents::{Cited, SYNTHETIC, Suggestion, clean, inline, plain};
+use crate::documents::{Cited, PARTLY_SYNTHETIC, SYNTHETIC, Suggestion, clean, inline, plain};
 use crate::drift::{Round, drift};
 use crate::figures::Grounded;
 use crate::rank::TIE_RULE;
@@ -178,13 +178,13 @@ impl Report {
 
     /// Whether no model was asked, and whether what is known was made up: that stands on every page.
     fn banners(&self) -> String {
-        let has = |kind: FlagKind| self.flags.iter().any(|flag| flag.kind == kind);
+        let find = |kind: FlagKind| self.flags.iter().find(|flag| flag.kind == kind);
         let mut text = String::new();
-        if has(FlagKind::Rehearsal) {
+        if find(FlagKind::Rehearsal).is_some() {
             text.push_str(REHEARSED);
         }
-        if has(FlagKind::Synthetic) {
-            let _ = write!(text, "> **{SYNTHETIC}**\n\n");
+        if let Some(flag) = find(FlagKind::Synthetic) {
+            let _ = write!(text, "> **SYNTHETIC: {}.**\n\n", flag.message);
         }
         text
     }
@@ -237,7 +237,7 @@ impl Report {
         }
         // Each page by itself says what must be known of it.
         let banners = self.banners();
-        let synthetic = format!("> **{SYNTHETIC}**\n\n");
+        let labels = [SYNTHETIC, PARTLY_SYNTHETIC].map(|label| format!("> **{label}**\n\n"));
         for (name, text) in &mut documents {
             match name.as_str() {
                 "report.md" | "report.html" => {}
@@ -247,7 +247,12 @@ impl Report {
                         *text = label_made_up_parts(text);
                     }
                 }
-                _ => *text = format!("{banners}{}", text.replacen(&synthetic, "", 1)),
+                _ => {
+                    let label = labels.iter().find(|label| text.contains(*label));
+                    let plain =
+                        label.map_or_else(|| text.clone(), |label| text.replacen(label, "", 1));
+                    *text = format!("{banners}{plain}");
+                }
             }
         }
         documents
@@ -258,7 +263,7 @@ impl Report {
         let mut text = format!("# {}: recommendations\n", inline(&self.company.called()));
         for flag in self.common_flags() {
             let words = match flag.kind {
-                FlagKind::Synthetic => SYNTHETIC.to_owned(),
+                FlagKind::Synthetic => format!("SYNTHETIC: {}.", flag.message),
                 FlagKind::Rehearsal => "REHEARSAL: no model was asked.".to_owned(),
                 FlagKind::CompanyNotVerified => format!("COMPANY NOT VERIFIED: {}.", flag.message),
                 FlagKind::Tie => format!("Tie: {}.", flag.message),

@@ -58,7 +58,7 @@ pub struct ContractLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_files: Option<usize>,
-    /// The largest share of a file's lines that may go with nothing in their place, from 0 to 1.
+    /// The largest share of a file's lines that may be removed or replaced, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub max_deletion: Option<f64>,

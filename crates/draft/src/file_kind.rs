@@ -25,7 +25,9 @@ impl FileKind {
             () if is_compose(&name) => FileKind::Compose,
             () if ends(&[".md", ".mdx", ".rst", ".adoc", ".txt"]) => FileKind::Prose,
             () if is_test_path(path) => FileKind::Test,
+            // A shell script assigns words without quotes, as settings do.
             () if ends(&[".yml", ".yaml", ".ini", ".cfg", ".conf", ".env", ".properties"])
+                || ends(&[".sh", ".bash", ".zsh", ".ksh"])
                 || starts(&[".env"]) =>
             {
                 FileKind::Config
@@ -159,6 +161,7 @@ mod tests {
             ("src/a.py", FileKind::Code),
             ("config/app.yaml", FileKind::Config),
             (".env.local", FileKind::Config),
+            ("scripts/deploy.sh", FileKind::Config),
             ("tests/data/app.yaml", FileKind::Test),
         ] {
             assert_eq!(FileKind::of(path), kind, "{path}");

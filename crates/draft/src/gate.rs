@@ -168,7 +168,7 @@ pub fn look(
         let reason = about(Effect::Escalate, "deletion");
         reasons.push(reason.saying(
             format!(
-                "{} of {} lines are removed or replaced ({:.0} %, at most {:.0} %)",
+                "{} of {} lines are removed or replaced ({:.1} %, at most {:.1} %)",
                 diff.lost,
                 diff.original,
                 diff.deletion_ratio() * 100.0,

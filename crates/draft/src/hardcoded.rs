@@ -67,6 +67,8 @@ pub struct PathScanner {
     asset: Regex,
     /// What stands before a web address that may begin with `/media` or `/data`.
     page: Regex,
+    /// A call that opens or changes a file, up to its path.
+    opened: Regex,
     /// What stands before a path of the host in a Compose file: the beginning of an item, or a key.
     item: Regex,
     host_key: Regex,
@@ -79,7 +81,8 @@ impl std::fmt::Debug for Rule {
 }
 
 /// What may stand before a path; after anything else it is the rest of one.
-const BEFORE: &str = r#"(?:^|[\s"'`=(\[,:;<>|@!]|-[ILo])"#;
+/// `:///` begins the path of a database (`sqlite:////srv/app.db`), `:-` the default of a variable.
+const BEFORE: &str = r#"(?:^|[\s"'`=(\[,:;<>|@!]|-[ILo]|:-|:///)"#;
 
 const SERVER_FOLDER: &str = "server-folder";
 
@@ -97,7 +100,7 @@ const RULES: &[(&str, &str, &str)] = &[
     ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/(?:var/)?tmp/[\w.$%{*-]"),
     ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/var/folders/\w"),
     ("file-url", "an address of a file on one machine", r"file:///(?:[A-Za-z]:|[\w.-]+/)[\w./-]"),
-    ("home-folder", HOME, r"(?:/export|/usr)?/(?:home|Users)/([A-Za-z0-9_][\w.-]*)"),
+    ("home-folder", HOME, r"(?:/export|/usr|/var|/System/Volumes/Data)?/(?:home|Users)/([A-Za-z0-9_][\w.-]*)"),
     ("home-folder", "the home folder of root", r"/root/[\w.]"),
     ("home-folder", HOME, r"(?:/mnt|/cygdrive)?/[a-z]/Users/([A-Za-z0-9_][\w.-]*)"),
     ("home-folder", "the runtime folder of one user", r"(?:/var)?/run/user/\d"),
@@ -110,7 +113,7 @@ const RULES: &[(&str, &str, &str)] = &[
     ("windows-drive", DRIVE, r"[C-Ec-e]:\\[\w-]{2,}[\\.]\w"),
     ("network-share", SHARE, r"\\\\([A-Za-z0-9][\w.$-]+)\\[\w$][\w$.-]+"),
     ("network-share", SHARE, r"\\{4}([A-Za-z0-9][\w.$-]+)\\{2}[\w$][\w$.-]+"),
-    ("mount-point", MOUNT, r"/(?:mnt|media|Volumes|run/media)/([A-Za-z0-9_][\w.-]*)"),
+    ("mount-point", MOUNT, r"/(?:mnt|media|Volumes|run/media)/+(\.?[A-Za-z0-9_][\w.-]*)"),
     (SERVER_FOLDER, "a folder that not every machine has", r"/(?:srv|data|var/lib|nix/store)/([A-Za-z0-9_][\w.-]*)"),
     (SERVER_FOLDER, "a folder that not every machine has", r"/opt/([A-Za-z0-9_][\w.-]*)/\w"),
 ];
@@ -163,11 +166,16 @@ impl PathScanner {
                 "web route",
                 r"(?x) \b(?i:href|routes?|router|routerlink|navigate|redirect\w*|pathname|fetch|axios|urls?|xpath|findall)\b
                   | \bselect\w*Nodes?\b | <Route | \b(?:app|api|client|http|requests)\.(?:get|post|put|patch|delete|use)\(
-                  | @(?:Get|Post|Put|Patch|Delete|Request)Mapping | \b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+/ | [Ll]ocation: | \bto=",
+                  | @(?:Get|Post|Put|Patch|Delete|Request)Mapping | \b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+/ | [Ll]ocation: | <\w[^>]*\bto=",
             )?,
             comment: compile("comment", r"^\s*(?:#|//|/\*|\*|--|<!--|;|>|\||-\s|\d+\.\s)")?,
             end: compile("end of a path", r#"[\s"'`<>|()\[\],;]"#)?,
             page: compile("web page", r"<\w[^>]*\bsrc\s*=|(?i:_urls?)\b")?,
+            opened: compile(
+                "call with a path",
+                r#"(?x) \b(?i:open|path|file|copy\w*|move|rename|read\w*|write\w*|load\w*|save\w*|dump|chdir|listdir|glob|walk
+                  |mkdirs?|makedirs|exists|stat|remove|unlink|rm\w*|join) \( [^()]{0,80} ["'`] / $"#,
+            )?,
             item: compile("item of a list", r#"(?:^|[\[,])\s*(?:-\s+)?["']?$"#)?,
             host_key: compile(
                 "key of a host path",
@@ -185,7 +193,9 @@ impl PathScanner {
         let addresses: Vec<_> = self
             .address
             .find_iter(line)
-            .filter(|address| !address.as_str().starts_with("file:"))
+            .filter(|address| {
+                !address.as_str().starts_with("file:") && !address.as_str().contains(":////")
+            })
             .map(|address| address.range())
             .collect();
         let comment = match kind {
@@ -250,13 +260,16 @@ impl PathScanner {
         const SYSTEM: [&str; 8] = ["etc", "usr", "dev", "proc", "sys", "bin", "run", "path"];
         let placeholder =
             name.is_some_and(|name| PLACEHOLDERS.contains(&name.to_lowercase().as_str()));
-        let web = path.starts_with('/') && self.elsewhere.is_match(before);
+        // No web address begins like these.
+        let disk = ["/mnt/", "/Volumes/", "/run/media/"].iter().any(|disk| path.starts_with(disk));
+        let opened = self.opened.is_match(before);
+        let web = path.starts_with('/') && !disk && !opened && self.elsewhere.is_match(before);
         let system = path
             .strip_prefix("file:///")
             .and_then(|path| path.split('/').next())
             .is_some_and(|first| SYSTEM.contains(&first));
         let everywhere = EVERY_MACHINE.iter().any(|folder| path.starts_with(folder));
-        let served = path.starts_with("/media/") || path.starts_with("/data/");
+        let served = !opened && (path.starts_with("/media/") || path.starts_with("/data/"));
         let page = served && (self.page.is_match(before) || self.asset.is_match(path));
         comment && placeholder || web || system || everywhere || page
     }

@@ -58,7 +58,7 @@ pub struct Policy {
     pub max_lines: usize,
     /// The most files of one task.
     pub max_files: usize,
-    /// The largest share of a file's lines that may go with nothing in their place.
+    /// The largest share of a file's lines that may be removed or replaced.
     pub max_deletion: f64,
     /// The largest file and draft, in bytes.
     pub max_bytes: u64,

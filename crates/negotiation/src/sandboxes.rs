@@ -251,6 +251,10 @@ impl Debates for InSandboxes {
                     let weaker = self.weaker.clone();
                     return Ok(DebateOutcome { verdict, not_isolated: None, weaker, remade });
                 }
+                // However it ended: by itself, or with its sandbox.
+                Err(_) if cancel.is_cancelled() => {
+                    return Err(RunError::Cancelled { reason: cancel.reason() }.into());
+                }
                 // What was answered is answered at once the next time.
                 Err(error) if error.is_infrastructure() && tried < TRIES => {
                     tracing::info!(%error, tried, "a sandbox broke; the debate goes on in another");

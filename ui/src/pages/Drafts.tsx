@@ -247,10 +247,14 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
   if (!value) return null;
   const decide = (what: string, body: unknown = {}) =>
     perform(async () => {
-      await post(`${at}/${what}`, body);
-      // It stays in view, though it waits no more.
-      go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
-      again();
+      try {
+        await post(`${at}/${what}`, body);
+        // It stays in view, though it waits no more.
+        go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
+      } finally {
+        // Refused, it may have become a conflict, of which both sides are shown.
+        again();
+      }
     });
   const conflicts = value.diffs?.filter((one) => one.changed_meanwhile !== null) ?? [];
   const changed = conflicts.length > 0;

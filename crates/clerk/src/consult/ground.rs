@@ -67,7 +67,9 @@ impl Ground {
         if let Some(member) = &clerk.member {
             return Ok(Ground::Cluster(member.clone()));
         }
-        let named = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
+        // What is asked for and cannot be had is an error, never something weaker.
+        let named = spec.image.is_some()
+            || config.text("sandbox.isolation").is_some_and(|name| name != "auto");
         let may_do_without = !named || allow_in_process;
         let chosen = match walls::choose_for_debates(config, around, spec).await {
             Ok(chosen) => chosen,

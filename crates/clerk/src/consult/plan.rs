@@ -107,7 +107,9 @@ pub struct Plan {
 
 impl From<NoTicker> for Failure {
     fn from(error: NoTicker) -> Failure {
-        Failure::from_error(FailureKind::Usage, &error)
+        let hint = "a company without a ticker goes by its name: `--name \"Larkspur Kettles\"` \
+                    (`name` in the API)";
+        Failure::from_error(FailureKind::Usage, &error).hint(hint)
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) enum DraftsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Switch the tools off in a workspace: workers can do nothing until they are on again
+    /// Switch the tools off in a workspace; `assize work --mode text` still proposes patches
     Off {
         #[command(flatten)]
         workspace: WorkspaceArgs,

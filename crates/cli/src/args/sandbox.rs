@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{duration, given, pair};
+use super::{given, pair, time_to_live};
 
 /// The flags of every command that makes a sandbox.
 #[derive(Debug, Args)]
@@ -137,7 +137,7 @@ pub(crate) struct CreateArgs {
     pub(crate) labels: Vec<(String, String)>,
 
     /// How long it lives, such as 30m or 2h
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time_to_live)]
     pub(crate) ttl: std::time::Duration,
 
     /// Where it should be, for those who have more than one place

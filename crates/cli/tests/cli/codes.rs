@@ -31,6 +31,9 @@ fn wrong_flags_exit_2_and_say_what_to_do() {
         (&["work", "x", "--max-steps", "none"], &["wants a whole number from 1 to 500"]),
         (&["sandbox", "create", "x", "--ttl", "5"], &["wants a unit: `5s`, `5m`, `5h` or `5d`"]),
         (&["sandbox", "create", "x", "--ttl", "soon"], &["such as `90s`, `30m`, `2h`"]),
+        (&["sandbox", "create", "x", "--ttl", "0s"], &["wants a time from `1s` to `7d`"]),
+        (&["sandbox", "create", "x", "--ttl", "8d"], &["wants a time from `1s` to `7d`"]),
+        (&["consult", "Larkspur Kettles"], &["goes by its name: `--name"]),
         (&["drafts", "clean", "--older-than", "7"], &["wants a unit: `7s`"]),
         (&["serve", "--port", "8080"], &["`--listen 127.0.0.1:8080` sets address and port"]),
         (&["serve", "--listen", "8080x"], &["such as `127.0.0.1:8080`"]),
@@ -117,6 +120,20 @@ fn wrong_settings_exit_3_and_name_their_source() {
         assert_eq!(code, 3, "{key}: {err}");
         assert!(err.contains(&format!("assize.toml:1: `{key}` wants ")), "{err}");
     }
+    for python in ["/nonexistent", "/etc/passwd", "."] {
+        let home = home().set("ASSIZE_SANDBOX_PYTHON", python);
+        home.write("x.py", "print(1)");
+        for args in [
+            &["exec", "x.py"][..],
+            &["exec", "--isolation", "jail", "x.py"],
+            &["run", "Calculate fibonacci(10)"],
+        ] {
+            let Ran { code, err, .. } = home.run(args);
+            assert_eq!(code, 3, "{args:?} {err}");
+            let named = "invalid setting `sandbox.python` (environment, ASSIZE_SANDBOX_PYTHON): ";
+            assert!(err.contains(named) && err.contains("is not a program"), "{args:?} {err}");
+        }
+    }
     let Ran { code, err, .. } = Home::new()
         .set("ASSIZE_CLUSTER_SERVERS", "nats://127.0.0.1:9")
         .set("ASSIZE_CLUSTER_CA_FILE", "nowhere.pem")
@@ -151,6 +168,28 @@ fn config_set_writes_the_users_file_and_keeps_its_comments() {
     let Ran { code, err, .. } = home.run(&["config", "unset", "rehearsal.seed"]);
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("is not set in"), "{err}");
+}
+
+#[test]
+fn config_set_and_unset_repair_an_invalid_file() {
+    let home = home();
+    let file = home.folder.path().join(".config/assize/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "nosuch = 1\n[sandbox]\ncpus = -5\n").unwrap();
+    assert_eq!(home.run(&["exec", "x.py"]).code, 3);
+    let Ran { code, err, .. } = home.run(&["config", "set", "sandbox.cpus", "1"]);
+    assert_eq!(code, 0, "{err}");
+    // The other wrong value is still there, and named.
+    assert!(err.contains("warning: ") && err.contains("nosuch"), "{err}");
+    assert_eq!(home.run(&["config", "unset", "nosuch"]).code, 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "[sandbox]\ncpus = 1\n");
+    assert_eq!(home.run(&["config", "unset", "sandbox.cpus"]).code, 0);
+    assert_eq!(home.run(&["config", "show"]).code, 0);
+    // A model is named as it is in the file, and a valid file stays valid.
+    assert_eq!(home.run(&["config", "set", "prices.\"my-own.model\".input", "0.5"]).code, 0);
+    assert_eq!(home.run(&["config", "set", "prices.my-own.model.output", "2"]).code, 0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("[prices.\"my-own.model\"]\ninput = 0.5\noutput = 2\n"), "{text}");
 }
 
 /// Files of assize itself that cannot be read or written.
@@ -212,4 +251,16 @@ assize run 'Calculate fibonacci(10)' --quiet";
     assert_eq!((code, out.as_str()), (4, ""), "{err}");
     assert!(err.contains("hint: make room on the disk and try again"), "{err}");
     assert!(!err.contains("resume") && !err.contains("take the run up"), "{err}");
+}
+
+/// A reader that goes away takes nothing of the outcome with it.
+#[test]
+fn closed_pipe_keeps_the_exit_code_of_the_outcome() {
+    let home = home();
+    for (expected, code) in [("55", 0), ("99", 1)] {
+        let args = ["run", "Calculate fibonacci(10)", "--expect", expected, "--json", "--quiet"];
+        let mut child = home.command(&args).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{expected}");
+    }
 }

@@ -290,6 +290,25 @@ fn made_up_data_is_described_in_the_same_words_everywhere() {
 }
 
 #[test]
+fn label_of_partly_made_up_data_is_true_of_the_users_own_files() {
+    let home = home();
+    home.write("data/income.csv", "year,revenue\n2025,1200000\n");
+    let args = ["consult", "--name", "Larkspur Kettles", "--data", "data", "--source", "files"];
+    let more = ["--source", "synthetic", "--moves", "1", "--rounds", "1", "--out", "report"];
+    let Ran { code, out, err } = home.run(&[&args[..], &more].concat());
+    assert_eq!(code, 0, "{err}");
+    let words = "part of the input data is made up, not from filings or files";
+    assert!(out.contains(&format!("synthetic: {words}")), "{out}");
+    for name in ["report.md", "report.html", "report.json", "F1.md", "moves/m1.md"] {
+        let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
+        assert!(page.contains(words), "{name}: {page}");
+        // The pages with all documents have the label of the made-up part, too.
+        let whole = name.starts_with("report.") && name != "report.md";
+        assert!(whole || !page.contains("SYNTHETIC: input data"), "{name}: {page}");
+    }
+}
+
+#[test]
 fn private_company_goes_by_its_name() {
     let home = home();
     home.write("data/notes.md", "# Notes\nWe sell kettles.");

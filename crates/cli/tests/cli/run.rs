@@ -36,6 +36,11 @@ fn without_a_model_the_loop_can_be_seen() {
     let Ran { out, err, .. } = home.run(&["run", USERS, "--file", &given, "--quiet"]);
     assert_eq!((out.as_str(), err.as_str()), ("zoe\n", ""));
     // The file is there and has other keys: the critic says so, and not that it is missing.
+    for nested in [r#"{"users": ["zoe"]}"#, r#"{"users": [{"username": "zoe"}]}"#] {
+        let nested = home.write("users.json", nested).display().to_string();
+        let Ran { code, out, err } = home.run(&["run", USERS, "--file", &nested, "--quiet"]);
+        assert_eq!((code, out.as_str()), (0, "zoe\n"), "{err}");
+    }
     let other = home.write("users.json", r#"[{"login": "zoe"}]"#).display().to_string();
     let Ran { out, err, .. } = home.run(&["run", USERS, "--file", &other]);
     assert_eq!(out, "zoe\n", "{err}");

@@ -80,6 +80,14 @@ fn debates_are_held_in_containers_too() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("Recommended to CRST") && err.contains("debates in: docker"), "{err}");
     assert!(!out.contains("no isolation"), "{out}");
+    // An image that is asked for and missing is an error, never something weaker.
+    home.write("move.md", "# Open a second bakery");
+    let missing = ["--image", "no/such:1", "--rounds", "1"];
+    for args in [&["debate", "move.md"][..], &["consult", "CRST", "--moves", "1"]] {
+        let Ran { code, out, err } = home.run(&[args, &missing].concat());
+        assert_eq!((code, out.as_str()), (125, ""), "{err}");
+        assert!(err.contains("the engine has no image `no/such:1`"), "{err}");
+    }
 }
 
 #[test]

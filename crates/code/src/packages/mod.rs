@@ -100,6 +100,9 @@ pub(crate) enum NotHad {
     /// There are none like that, or they cannot be used: another choice may help.
     #[error("{0}")]
     Refused(String),
+    /// A program may do without them.
+    #[error("the index of packages cannot be reached")]
+    Unreachable,
     /// Nothing that another choice would change.
     #[error("packages cannot be fetched: {0}")]
     Trouble(String),
@@ -345,9 +348,7 @@ impl Packages {
         match said {
             Some("Exception:") => Err(NotHad::Trouble(shown(last.unwrap_or_default()))),
             Some(said) if said.contains("[Errno ") => Err(NotHad::Trouble(shown(said))),
-            Some(_) if text.contains("WARNING: Retrying") => {
-                Err(NotHad::Refused("the index of packages cannot be reached".to_owned()))
-            }
+            Some(_) if text.contains("WARNING: Retrying") => Err(NotHad::Unreachable),
             Some(said) => Err(NotHad::Refused(shown(said))),
             // It did not even begin, as where there is no pip.
             None => Err(NotHad::Trouble(shown(last.unwrap_or("pip does not say why")))),

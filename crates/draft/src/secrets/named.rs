@@ -63,6 +63,10 @@ pub(super) struct Patterns {
     literal: Regex,
     call: Regex,
     setting: Regex,
+    /// The default of a variable of a shell: `${PASSWORD:-…}`.
+    fallback: Regex,
+    /// The value of a variable of an image: `ENV PASSWORD …`.
+    image: Regex,
 }
 
 impl Patterns {
@@ -86,10 +90,12 @@ impl Patterns {
               | ^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$ | ^[A-Za-z]+(?:[_.-](?:[A-Za-z]+|\d{1,4}))+$")?,
             literal: new(
                 r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | :
-                 | ,?\s*["']?value["']?\s*[:=] ) \s* [bBruUL@]{0,2} ["'`]([^"'`\s]{3,})["'`] (?:[^.\w]|$)"#,
+                 | ,?\s*["']?value["']?\s*[:=] ) \s* \(? [bBruUfFL@]{0,2} (?:"{3}|'{3}|["'`]) ([^"'`\s]{3,})["'`] (?:[^.\w]|$)"#,
             )?,
             call: new(r#"^\(\s*["']([^"'\s]{3,})["']\s*\)"#)?,
             setting: new(r#"^["']?\s*(?:=|:\s)\s*([^\s"'`,;]{3,})\s*(?:\#.*)?$"#)?,
+            fallback: new(r#"^:[-=]["']?([^\s"'`}]{3,})["']?\}"#)?,
+            image: new(r"^\s+(\S{3,})\s*$")?,
         })
     }
 
@@ -181,7 +187,9 @@ impl Patterns {
         let services = matches!(kind, FileKind::Container | FileKind::Compose);
         let called = || group(&self.call).filter(|_| sets(own));
         let set = || group(&self.setting).filter(|_| services || kind == FileKind::Config);
-        let found = group(&self.literal).or_else(called).or_else(set)?;
+        let image = || group(&self.image).filter(|_| kind == FileKind::Container && name.spaced);
+        let found = group(&self.literal).or_else(called).or_else(set);
+        let found = found.or_else(|| group(&self.fallback)).or_else(image)?;
         let text = found.as_str();
         let is_default = services && SERVICE_DEFAULTS.contains(&text);
         // `PWD` is the working folder, too.

@@ -202,7 +202,7 @@ async fn deletions_rewrites_and_large_changes_escalate() {
     let escalated = office.propose("many.txt", &rewritten).await;
     assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["deletion"]));
     let message = &escalated.reasons[0].message;
-    assert_eq!(message, "200 of 200 lines are removed or replaced (100 %, at most 50 %)");
+    assert_eq!(message, "200 of 200 lines are removed or replaced (100.0 %, at most 50.0 %)");
     assert_eq!(office.text("many.txt"), many);
     assert_eq!(office.propose("ten.txt", &half).await.verdict, Answer::Accepted);
     let long: String = (0..501).map(|number| format!("line {number}\n")).collect();

@@ -97,8 +97,19 @@ fn password_is_found_beside_other_words_of_its_statement() {
         r#"password = "123""#,
         r#"password = "super$ecret""#,
         r#"password = "hunter2(""#,
+        r#"password = """hunter2""""#,
+        r#"password = f"hunter2""#,
+        r#"password = ("hunter2")"#,
+        "DB_PASSWORD=${DB_PASSWORD:-hunter2}",
     ] {
         assert!(has_password(line), "{line}");
+    }
+    for (line, path) in [
+        ("DB_PASSWORD=hunter2", "run.sh"),
+        ("export PGPASSWORD=hunter2", "run.sh"),
+        ("ENV DB_PASSWORD hunter2", "Dockerfile"),
+    ] {
+        assert!(!in_line(line, FileKind::of(path)).is_empty(), "{line}");
     }
     // The word that the name belongs to makes it something else.
     for line in [
@@ -110,6 +121,10 @@ fn password_is_found_beside_other_words_of_its_statement() {
         r#"password = "getenv(PASSWORD)""#,
         r#"password = getenv("PASSWORD")"#,
         r#"password = "pw""#,
+        r#"password = f"{user.password}""#,
+        r#"password = (input("Password: "))"#,
+        "DB_PASSWORD=${DB_PASSWORD:-}",
+        "DB_PASSWORD=${DB_PASSWORD:-changeme}",
     ] {
         assert!(!has_password(line), "{line}");
     }

@@ -146,9 +146,12 @@ async fn open(app: &App, start: Start, mut clerk: Clerk) -> Result<Box<dyn Trial
 pub(super) fn refuse_dear(ready: &consult::Ready, clerk: &Clerk, yes: bool) -> Result<(), Problem> {
     let Some(estimate) = ready.to_be_asked_about(clerk).filter(|_| !yes) else { return Ok(()) };
     let Estimate { calls, cost, .. } = estimate;
-    let detail = format!(
-        "this would take {calls} calls, at about {cost}, which is more than may be spent unasked"
-    );
+    let price = match cost.known() {
+        Some(_) => format!("at about {cost}"),
+        None => "at an unknown cost".to_owned(),
+    };
+    let detail =
+        format!("this would take {calls} calls, {price}, which is more than may be spent unasked");
     let hint = "say so with `\"yes\": true`, or set a `max_cost`";
     Err(Problem::new(StatusCode::PAYMENT_REQUIRED, detail).hint(hint))
 }

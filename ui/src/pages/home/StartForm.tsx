@@ -197,7 +197,7 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
   const cached = likely.cost_cached_usd !== null && likely.cost_cached_usd !== likely.cost_usd;
   return (
     <>
-      {said}: about {dollars(likely.cost_usd)}
+      {said}: {likely.cost_usd === null ? "the price is not known" : `about ${dollars(likely.cost_usd)}`}
       {likely.cost_note && <> ({likely.cost_note})</>}
       {cached && <> ({dollars(likely.cost_cached_usd)} where prompts are cached)</>}
     </>
