@@ -186,7 +186,9 @@ impl From<StoreError> for Failure {
             | StoreError::Failed { .. } => FailureKind::Environment,
         };
         let hint = match &error {
-            StoreError::Done(id) => Some(format!("`assize runs show {id}` shows what it came to")),
+            StoreError::Done(id) => Some(format!(
+                "`assize runs show {id}` shows its result, `assize runs fork {id}` makes calls again that failed"
+            )),
             error => error.hint().map(str::to_owned),
         };
         Failure { hint, ..Failure::new(kind, error.to_string()) }
