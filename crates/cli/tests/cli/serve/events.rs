@@ -1,6 +1,7 @@
 //! Every event there is, by the names in `docs/events.md`, as somebody hears it who follows.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use assize_testkit::{Captured, FakeProvider, Kind, Reply};
 use serde_json::{Value, json};
@@ -51,8 +52,13 @@ fn every_event_is_heard() {
     let criticised = "Read data from users.json and print usernames";
     follow(json!({"kind": "run", "task": criticised, "settings": rehearsed}), "done");
     follow(consult(json!({"settings": rehearsed})), "done");
-    // A jail has no images: it is debated without one, which must be known.
-    follow(consult(json!({"settings": rehearsed, "image": "none"})), "done");
+    follow(consult(json!({"settings": rehearsed, "image": "none"})), "failed");
+    // The program of debates cannot be installed: the run warns that it debates without a sandbox.
+    let programs = home.folder.path().join(".cache/assize/programs");
+    fs::remove_dir_all(&programs).unwrap();
+    fs::write(&programs, "").unwrap();
+    follow(consult(json!({"settings": rehearsed})), "done");
+    fs::remove_file(&programs).unwrap();
     let poor = json!({"provider": "rehearsal", "max_tokens": 20_000});
     follow(consult(json!({"settings": poor})), "failed");
     let text = json!({"mode": "auto", "task": "Give watchdog.py a version"});
