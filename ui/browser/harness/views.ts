@@ -44,7 +44,7 @@ export const VIEWS: View[] = [
     path: () => "/",
     ready: async (page) => {
       await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("NVDA");
-      await shows(/calls, about/)(page);
+      await shows(/simulated calls/)(page);
     },
   },
   {
@@ -57,7 +57,7 @@ export const VIEWS: View[] = [
         { name: "a-very-long-name-of-a-note-about-the-company-and-its-markets.md", mimeType: "text/markdown", buffer: Buffer.from("# Note\n") },
       ]);
       await page.getByLabel("Blind scores").check();
-      await shows(/calls, about/)(page);
+      await shows(/simulated calls/)(page);
     },
   },
   {

@@ -21,7 +21,7 @@ test("a consultation, from its beginning to a debate that is read", async ({ pag
   const serving = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
   await enter(page, serving);
   await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("NVDA");
-  await expect(page.getByText(/calls, about/)).toBeVisible();
+  await expect(page.getByText(/simulated calls/)).toBeVisible();
   const begin = page.getByRole("button", { name: "Begin" });
   await reach(page, begin);
   await begin.tap();
