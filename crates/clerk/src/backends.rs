@@ -181,29 +181,15 @@ impl Backends {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::os::unix::net::UnixListener;
 
     use super::*;
-
-    fn around(folder: &std::path::Path) -> Surroundings {
-        let path = std::env::var("PATH").unwrap_or_default();
-        Surroundings {
-            environment: BTreeMap::from([("PATH".to_owned(), path)]),
-            working_folder: folder.to_owned(),
-            home: folder.to_owned(),
-            user_file: folder.join("settings.toml"),
-            state_folder: folder.join("state"),
-            cache_folder: folder.join("cache"),
-            say: |_| {},
-        }
-    }
 
     /// A Docker engine that takes connections and never answers keeps the choice of Docker waiting.
     #[tokio::test(flavor = "multi_thread")]
     async fn slow_choice_delays_no_other_and_a_failure_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let around = around(folder.path());
+        let around = Surroundings::in_folder(folder.path());
         let socket = folder.path().join("docker.sock");
         let config = Config::load(&around, &[]).unwrap();
         let with = |isolation: &str| {

@@ -38,7 +38,7 @@ pub(crate) fn set(key: &str, text: &str, around: &Surroundings) -> Result<(), Fa
     // What is stronger here still wins.
     let config = match Config::load(around, &[]) {
         Ok(config) => config,
-        // It was wrong before, too.
+        // Another value in the file is still invalid.
         Err(failure) => {
             warn(failure.message());
             return Ok(());
@@ -64,7 +64,7 @@ pub(crate) fn unset(key: &str, around: &Surroundings) -> Result<(), Failure> {
     };
     let removed = edit(around, &settings, |document| Ok(remove(document.as_table_mut(), &names)))?;
     if !removed {
-        // An unknown setting can only be removed where it is.
+        // An unknown setting is an error unless the file contains it.
         known?;
     }
     let path = around.user_file.display();
@@ -213,7 +213,7 @@ fn edit(
     let text = document.to_string();
     match parse(&path, &text, settings) {
         Err(failure) if was_valid => return Err(failure),
-        // A change of a file with several wrong values mends one of them.
+        // The file had invalid values before: this edit may repair one of several.
         _ => {}
     }
     let write = || -> std::io::Result<()> {

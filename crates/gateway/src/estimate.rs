@@ -131,6 +131,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The cost in words that follow a number of calls: `at about $1.20`, or `at an unknown cost`.
+    pub fn cost_phrase(&self) -> String {
+        match self.cost.known() {
+            Some(_) => format!("at about {}", self.cost),
+            None => "at an unknown cost".to_owned(),
+        }
+    }
+
     /// The estimate for one request: output is likely to be a quarter of what is allowed.
     pub fn of_request(facts: &ModelFacts, request: &Request) -> Estimate {
         let output = u64::from(request.max_tokens);

@@ -251,7 +251,7 @@ impl Debates for InSandboxes {
                     let weaker = self.weaker.clone();
                     return Ok(DebateOutcome { verdict, not_isolated: None, weaker, remade });
                 }
-                // However it ended: by itself, or with its sandbox.
+                // A cancelled debate counts as cancelled, even if its guest agent or its sandbox failed first.
                 Err(_) if cancel.is_cancelled() => {
                     return Err(RunError::Cancelled { reason: cancel.reason() }.into());
                 }

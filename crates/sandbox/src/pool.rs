@@ -145,7 +145,7 @@ struct Lane {
     trouble: Option<SandboxError>,
     /// Whether there should be idle sandboxes at all.
     wanted: bool,
-    /// Whether they stay however long no request comes.
+    /// Whether idle sandboxes are kept without a time limit.
     stays: bool,
     /// The sandbox has no interpreter that could be started ahead.
     without_interpreter: bool,
@@ -177,7 +177,7 @@ impl Pool {
         Pool { shared, tasks, stop }
     }
 
-    /// Keeps the idle sandboxes from now on, however long no request comes.
+    /// Keeps the idle sandboxes without a time limit from now on.
     pub(crate) fn stay(&self) {
         self.shared.lane().stays = true;
         self.shared.changed.notify_waiters();

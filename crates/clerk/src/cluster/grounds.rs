@@ -80,31 +80,16 @@ impl Grounds {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use assize_sandbox::Isolation;
 
     use super::*;
-
-    fn around(folder: &std::path::Path) -> Surroundings {
-        let path = std::env::var("PATH").unwrap_or_default();
-        Surroundings {
-            environment: BTreeMap::from([("PATH".to_owned(), path)]),
-            working_folder: folder.to_owned(),
-            home: folder.to_owned(),
-            user_file: folder.join("settings.toml"),
-            state_folder: folder.join("state"),
-            cache_folder: folder.join("cache"),
-            say: |_| {},
-        }
-    }
 
     /// Only containers have images, and the jail is the first choice of all others here: without an image of
     /// its own there is no microVM.
     #[tokio::test(flavor = "multi_thread")]
     async fn jobs_with_another_image_or_limit_get_their_own_choice() {
         let folder = tempfile::tempdir().unwrap();
-        let around = around(folder.path());
+        let around = Surroundings::in_folder(folder.path());
         let config = Config::load(&around, &[]).unwrap();
         let grounds = Grounds::default();
         let get = async |spec: &Spec| grounds.get(&config, &around, None, spec).await;

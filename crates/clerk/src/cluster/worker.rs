@@ -317,7 +317,7 @@ impl Worker {
         }
     }
 
-    /// Holds a run to its end, if nobody else does; or notes why it cannot be begun here.
+    /// Runs a run to its end, unless another worker holds its lease; or records why this worker cannot begin it.
     async fn hold_run(&self, id: &RunId, tries: u64, cannot: Option<Failure>) -> Outcome {
         match self.try_to_hold(id, tries, cannot).await {
             Ok(outcome) => outcome,

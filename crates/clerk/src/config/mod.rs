@@ -31,6 +31,23 @@ pub struct Surroundings {
     pub say: fn(&str),
 }
 
+#[cfg(test)]
+impl Surroundings {
+    /// With everything in one folder, and the programs of this machine.
+    pub(crate) fn in_folder(folder: &std::path::Path) -> Surroundings {
+        let path = std::env::var("PATH").unwrap_or_default();
+        Surroundings {
+            environment: BTreeMap::from([("PATH".to_owned(), path)]),
+            working_folder: folder.to_owned(),
+            home: folder.to_owned(),
+            user_file: folder.join("settings.toml"),
+            state_folder: folder.join("state"),
+            cache_folder: folder.join("cache"),
+            say: |_| {},
+        }
+    }
+}
+
 /// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {

@@ -131,11 +131,7 @@ fn ask_before(args: &ConsultArgs, clerk: &Clerk, ready: &Ready) -> Result<(), Fa
     };
     let Estimate { calls, cost, .. } = estimate;
     let time = how_long(ready.in_a_row, false);
-    let price = match cost.known() {
-        Some(_) => format!("at about {cost}{}", less(estimate)),
-        None => "at an unknown cost".to_owned(),
-    };
-    let what = format!("{calls} calls and {time}, {price}");
+    let what = format!("{calls} calls and {time}, {}{}", estimate.cost_phrase(), less(estimate));
     if let (Some(cap), Some(least)) = (choose::caps(&clerk.config).cost, estimate.cached.known())
         && cap < least
     {

@@ -253,7 +253,7 @@ assize run 'Calculate fibonacci(10)' --quiet";
     assert!(!err.contains("resume") && !err.contains("take the run up"), "{err}");
 }
 
-/// A reader that goes away takes nothing of the outcome with it.
+/// The exit code reports the outcome even if the reader closes the pipe.
 #[test]
 fn closed_pipe_keeps_the_exit_code_of_the_outcome() {
     let home = home();

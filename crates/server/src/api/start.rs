@@ -145,13 +145,9 @@ async fn open(app: &App, start: Start, mut clerk: Clerk) -> Result<Box<dyn Trial
 /// Refuses what costs more than may be spent unasked.
 pub(super) fn refuse_dear(ready: &consult::Ready, clerk: &Clerk, yes: bool) -> Result<(), Problem> {
     let Some(estimate) = ready.to_be_asked_about(clerk).filter(|_| !yes) else { return Ok(()) };
-    let Estimate { calls, cost, .. } = estimate;
-    let price = match cost.known() {
-        Some(_) => format!("at about {cost}"),
-        None => "at an unknown cost".to_owned(),
-    };
+    let (calls, cost) = (estimate.calls, estimate.cost_phrase());
     let detail =
-        format!("this would take {calls} calls, {price}, which is more than may be spent unasked");
+        format!("this would take {calls} calls, {cost}, which is more than may be spent unasked");
     let hint = "say so with `\"yes\": true`, or set a `max_cost`";
     Err(Problem::new(StatusCode::PAYMENT_REQUIRED, detail).hint(hint))
 }

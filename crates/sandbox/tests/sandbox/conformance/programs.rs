@@ -110,7 +110,7 @@ print('first')";
 
 pub(super) async fn a_signal_can_be_sent(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    // Blocked before it is asked for, it cannot arrive too early to be seen.
+    // The signal is blocked before the output, so it is not lost if it arrives before `sigwait`.
     let code = "import signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [15])\nprint('set')\n\
                 sys.exit(5 if signal.sigwait([15]) == 15 else 1)";
     let mut running =

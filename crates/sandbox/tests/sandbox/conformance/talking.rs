@@ -183,7 +183,7 @@ pub(super) async fn output_comes_as_it_is_written(bench: Bench) {
 }
 
 pub(super) async fn much_output_comes_whole(bench: Bench) {
-    // Many times what may be under way at once; an emulated processor takes a minute for more.
+    // More than the window of a stream; an emulated processor needs a minute for 700,000 lines.
     let lines = match bench.manager.isolation() {
         Isolation::Microvm => 100_000,
         Isolation::Jail | Isolation::Docker => many(700_000),
