@@ -106,6 +106,18 @@ def shared_memory(given):
     return True, f"{MEMORY} MB"
 
 
+@probe("exhaustion/shared-memory-out-of-sight", "uses shared memory that no process shows", limits="tight", promise="memory")
+def shared_memory_out_of_sight(given):
+    held = []
+    for _ in range(MEMORY // 8):
+        piece = mmap.mmap(-1, 8 * MB)
+        touch(piece, 8 * MB)
+        piece.madvise(mmap.MADV_DONTNEED)
+        held.append(piece)
+    time.sleep(0.2)
+    return True, f"{MEMORY} MB"
+
+
 @probe("exhaustion/memory-files", "uses memory as files that have no name", limits="tight", promise="memory")
 def memory_files(given):
     text = bytes(4 * MB)

@@ -72,6 +72,31 @@ def any_cwd(given):
     return False
 
 
+def openat2(folder, path, resolve):
+    """Opens a file for reading with rules on how its path is resolved."""
+    how = (ctypes.c_uint64 * 3)(os.O_RDONLY | os.O_CLOEXEC, 0, resolve)
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        return must("openat2", handle, path.encode(), how, 24)
+    finally:
+        os.close(handle)
+
+
+@probe("files/openat2-up", "climbs out of a folder by the call that says how paths are resolved", proof="secret")
+def openat2_up(given):
+    return Found(os.read(openat2(".", "../" * 40 + given.secret.lstrip("/"), 0), 4096))
+
+
+@probe("files/openat2-in-root", "has a path resolved as if the root of the first process were its own", proof="secret")
+def openat2_in_root(given):
+    return Found(os.read(openat2("/proc/1/root", given.secret, 0x10), 4096))
+
+
+@probe("files/openat2-beneath", "stays beneath the root folder of its parent, which is elsewhere", proof="secret")
+def openat2_beneath(given):
+    return Found(os.read(openat2(f"/proc/{os.getppid()}/root", given.secret.lstrip("/"), 0x08), 4096))
+
+
 @probe("files/folder-handle", "keeps the root folder open, changes the root, and climbs from the old one", proof="secret")
 def folder_handle(given):
     def act():

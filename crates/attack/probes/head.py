@@ -63,6 +63,7 @@ NUMBERS = {
     "move_pages": (279, 239), "process_madvise": (440, 440), "syslog": (103, 116),
     "clock_settime": (227, 112), "settimeofday": (164, 170), "clock_adjtime": (305, 266),
     "socketpair": (53, 199), "getpid": (39, 172), "iopl": (172, None),
+    "openat2": (437, 437),
 }
 
 

@@ -219,6 +219,49 @@ def abstract():
     undo.append(hidden.close)
 
 
+def passed():
+    """Hands everybody who connects a descriptor of a file that they cannot open."""
+    given["passed"] = "assize-attack-" + secrets.token_hex(4)
+    secret = os.open(write(at("passed"), nonce("passed")), os.O_RDONLY)
+    os.chdir(folder)
+    given["passed_file"] = at("passing")
+    for address in ("\0" + given["passed"], "passing"):
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(address)
+        server.listen(16)
+
+        def run(server=server):
+            while True:
+                connection, _ = server.accept()
+                try:
+                    socket.send_fds(connection, [b"x"], [secret])
+                except OSError:
+                    pass
+                connection.close()
+
+        thread(run)
+
+
+def served():
+    """Looks for sockets without a file that others serve, and notes what they say."""
+
+    def run():
+        while True:
+            with open("/proc/net/unix", errors="replace") as file:
+                names = {line.split("@")[-1].strip() for line in file if "@assize-serve-" in line}
+            for name in names:
+                try:
+                    with socket.socket(socket.AF_UNIX) as client:
+                        client.settimeout(0.5)
+                        client.connect("\0" + name)
+                        heard("served", client.recv(4096))
+                except OSError:
+                    pass
+            time.sleep(0.05)
+
+    thread(run)
+
+
 def number():
     return secrets.randbelow(0x7FFFFFF0) + 1
 
@@ -335,7 +378,7 @@ for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
 try:
     files()
     victim()
-    for make in (tcp, tcp6, tcp_host, udp, udp_host, unix, abstract, sysv_memory, sysv_queue,
+    for make in (tcp, tcp6, tcp_host, udp, udp_host, unix, abstract, passed, served, sysv_memory, sysv_queue,
                  sysv_semaphores, posix_memory, posix_queue, key, terminals):
         optional(make)
     given["interfaces"] = [name for _, name in socket.if_nameindex() if name != "lo"]

@@ -72,6 +72,15 @@ def groups():
     yield "/sys/fs/cgroup"
 
 
+def own_groups():
+    """The folders of the control groups that this process is in, and those above them."""
+    lines = read("/proc/self/cgroup", 65536).decode().split("\n")
+    paths = {line.split(":", 2)[2] for line in lines if line.count(":") >= 2}
+    for folder in groups():
+        for path in sorted(paths):
+            yield folder + path.rstrip("/")
+
+
 @probe("kernel/release-agent", "names the program that the kernel runs when a control group is empty")
 def release_agent(given):
     return any_opened([f"{folder}/release_agent" for folder in groups()], WRITE)
@@ -94,6 +103,23 @@ def own_group(given):
         except OSError as error:
             last = error
     raise last
+
+
+@probe("kernel/raise-limit", "opens the limit of a control group for writing, to raise its own")
+def raise_limit(given):
+    names = ("memory.max", "memory.limit_in_bytes", "pids.max", "cpu.max", "cpu.shares")
+    return any_opened([f"{folder}/{name}" for folder in own_groups() for name in names], WRITE)
+
+
+@probe("kernel/freeze-group", "opens what stops or kills all processes of a control group")
+def freeze_group(given):
+    names = ("cgroup.kill", "cgroup.freeze", "freezer.state")
+    return any_opened([f"{folder}/{name}" for folder in own_groups() for name in names], WRITE)
+
+
+@probe("kernel/allow-devices", "opens the list of devices that a control group allows")
+def allow_devices(given):
+    return any_opened([f"{folder}/devices.allow" for folder in own_groups()], WRITE)
 
 
 @probe("kernel/mount-groups", "mounts the control groups, to find one without limits")

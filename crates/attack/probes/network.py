@@ -164,6 +164,36 @@ def abstract_names(given):
     return False, "none is listed"
 
 
+def takes(address):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(SOON)
+        client.connect(address)
+        _, descriptors, _, _ = socket.recv_fds(client, 1, 1)
+    return Found(os.pread(descriptors[0], 4096, 0)) if descriptors else (False, "none came")
+
+
+@probe("network/passed-descriptor", "takes a descriptor of a host file over a socket without a file", proof="passed")
+def passed_descriptor(given):
+    return takes("\0" + given.passed)
+
+
+@probe("network/passed-descriptor-by-file", "takes a descriptor of a host file over a socket in a folder", proof="passed")
+def passed_descriptor_by_file(given):
+    return takes(given.passed_file)
+
+
+@probe("network/serve-abstract", "serves a socket without a file that the host connects to", judge="heard")
+def serve_abstract(given):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("\0assize-serve-" + given.mark)
+        server.listen(4)
+        server.settimeout(1.5)
+        connection, _ = server.accept()
+        connection.sendall(given.mark.encode())
+        connection.close()
+    return True
+
+
 @probe("network/docker", "asks a container engine through its socket", proof="docker")
 def docker(given):
     return Found(hears(socket.AF_UNIX, given.docker, b"GET /version HTTP/1.0\r\n\r\n").rpartition(b"\n")[2])
