@@ -128,6 +128,17 @@ const KINDS: i32 = libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | 
 /// What is asked of bridges and virtual networks, for which the kernel looks for a module.
 const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983];
 
+/// Mappings that the watch over memory sees: private ones, and those of files. A page of a shared anonymous mapping stays in
+/// memory when no process shows it any more (`MADV_DONTNEED`, or all but one page unmapped).
+fn visible_mappings() -> Verdict {
+    let without = |flag: i32| Check::Without(3, flag.cast_unsigned());
+    let ordinary_pages = || without(libc::MAP_HUGETLB);
+    Verdict::If(vec![
+        vec![ordinary_pages(), without(libc::MAP_SHARED)],
+        vec![ordinary_pages(), without(libc::MAP_ANONYMOUS)],
+    ])
+}
+
 /// Those that depend on what they are asked to do.
 pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
     use Check::{Is, IsNot, UpperIs, Without};
@@ -148,6 +159,7 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
         [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD].map(|request| IsNot(1, request as u32));
     let loading = LOADS_MODULES.map(|request| IsNot(1, request));
     let core = libc::RLIMIT_CORE;
+    let ordinary_pages = Without(3, number(libc::MAP_HUGETLB));
     let mut calls = vec![
         // New processes and threads, not new namespaces; of the newer call a filter cannot read the
         // flags, and libraries use this one when it is not there.
@@ -167,7 +179,7 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
         // Asking for the execution domain, or setting the plain one.
         (libc::SYS_personality, Verdict::If(vec![vec![Is(0, 0)], vec![Is(0, u32::MAX)]])),
         // Memory, but none of the pages that the host has put aside.
-        (libc::SYS_mmap, all(vec![Without(3, number(libc::MAP_HUGETLB))])),
+        (libc::SYS_mmap, if all_in_sight { visible_mappings() } else { all(vec![ordinary_pages]) }),
         (libc::SYS_memfd_create, all(vec![Without(1, libc::MFD_HUGETLB)])),
         // What is written is in memory; waiting for the host's disks is of no use to anyone.
         (libc::SYS_sync, Verdict::Nothing),

@@ -58,6 +58,50 @@ pub(super) async fn memory_runs_out(bench: Bench) {
     assert!(!done.outcome.timed_out);
 }
 
+/// Pages of a shared mapping stay in memory although no process shows them any more. They count, or cannot be had.
+pub(super) async fn shared_memory_out_of_sight_is_limited(bench: Bench) {
+    let code = r"
+import mmap
+CHUNK = 16 << 20
+def hold(make):
+    held = []
+    for _ in range(16):
+        shared = make()
+        for page in range(0, CHUNK, 4096): shared[page] = 1
+        shared.madvise(mmap.MADV_DONTNEED)
+        held.append(shared)
+    return held
+def zero():
+    with open('/dev/zero', 'r+b') as file: return mmap.mmap(file.fileno(), CHUNK)
+try:
+    held = hold(lambda: mmap.mmap(-1, CHUNK)) if WAY == 'anonymous' else hold(zero)
+except OSError as error:
+    print('refused', error.errno)
+else:
+    print('held', len(held))
+";
+    for way in ["anonymous", "zero"] {
+        let sandbox = bench.with(|limits| {
+            limits.memory = 96 << 20;
+            limits.disk = 8 << 20;
+        });
+        let done = python(&sandbox.await, &format!("WAY = '{way}'\n{code}")).await;
+        let printed = text(&done.stdout).to_owned();
+        assert!(
+            done.outcome.out_of_memory || printed.starts_with("refused"),
+            "{way}: {printed}{}: {:?}",
+            text(&done.stderr),
+            done.outcome
+        );
+    }
+}
+
+/// Where `/dev/zero` cannot be mapped it still reads as zeros.
+pub(super) async fn zeros_can_be_read(bench: Bench) {
+    let done = bench.python("print(open('/dev/zero', 'rb').read(3))").await;
+    assert_eq!(text(&done.stdout), "b'\\x00\\x00\\x00'\n");
+}
+
 pub(super) async fn a_crash_is_not_for_want_of_memory(bench: Bench) {
     let done = bench.python("import ctypes; ctypes.string_at(0)").await;
     assert_eq!((done.outcome.signal, done.outcome.out_of_memory), (Some(11), false));

@@ -60,6 +60,8 @@ for_every_backend! {
         time_runs_out_for_what_ignores_signals_and_leaves_the_tree,
         a_shorter_time_can_be_asked_for_and_no_longer_one,
         memory_runs_out,
+        shared_memory_out_of_sight_is_limited,
+        zeros_can_be_read,
         a_crash_is_not_for_want_of_memory,
         memory_is_counted_for_all_processes_together,
         processes_are_limited,
