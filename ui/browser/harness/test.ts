@@ -15,6 +15,8 @@ export { expect, type Run, Serving, Worker };
 export interface Faults {
   /** Lets go by what is wrong on purpose. */
   forgive(pattern: RegExp): void;
+  /** What went wrong so far. */
+  seen(): string[];
 }
 
 /** A server in which much has happened. It is shared: whoever changes something in it leaves the rest as it was. */
@@ -94,6 +96,14 @@ export const test = base.extend<Own, { kept: Kept }>({
       context.on("console", (message) => {
         if (message.type() === "error") wrong.push(`console: ${message.text()} (${message.location().url})`);
       });
+      // Whatever the content security policy had to stop is wrong, too: nothing should have tried it.
+      await context.exposeBinding("__violation", (_, what: string) => wrong.push(`content security policy: ${what}`));
+      await context.addInitScript(() => {
+        document.addEventListener("securitypolicyviolation", (event) => {
+          const { __violation } = window as unknown as { __violation: (what: string) => void };
+          __violation(`${event.effectiveDirective} stopped ${event.blockedURI} ${event.sample}`);
+        });
+      });
       context.on("weberror", (error) => wrong.push(`page: ${error.error().stack ?? error.error().message}`));
       context.on("dialog", (dialog) => {
         wrong.push(`a dialog: ${dialog.message()}`);
@@ -104,7 +114,7 @@ export const test = base.extend<Own, { kept: Kept }>({
         const known = [...servers].some((serving) => serving.address === origin);
         if (/^(http|ws)s?:$/.test(protocol) && !known) wrong.push(`a request elsewhere: ${request.url()}`);
       });
-      await use({ forgive: (pattern) => forgiven.push(pattern) });
+      await use({ forgive: (pattern) => forgiven.push(pattern), seen: () => [...wrong] });
       const left = wrong.filter((one) => !forgiven.some((pattern) => pattern.test(one)));
       if (left.length > 0 || info.errors.length > 0) {
         for (const { address, log } of servers) await info.attach(`the log of ${address}`, { body: log || "(it said nothing)", contentType: "text/plain" });

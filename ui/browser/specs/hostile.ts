@@ -56,6 +56,8 @@ print(words, file=sys.stderr)
 for name in ["<img src=x onerror=${owns(16)}>.png", "\\u202egnp.exe", "${"n".repeat(200)}.txt"]:
     open(name, "w").write(words)
 open("evil.svg", "w").write(${JSON.stringify(SVG)})
+open("evil.html", "w").write(${JSON.stringify(`<!doctype html>${TAGS.join("")}`)})
+open("evil.md", "w").write(${JSON.stringify(MARKDOWN.join("\n\n"))})
 `;
 
 /** Says nothing but the like, in whatever shape it is asked for; its first program fails. */
@@ -130,6 +132,41 @@ test("where it is taken for markup it does run", async ({ page, faults }) => {
   await expect.poll(() => page.evaluate(() => (window as { __owned?: unknown }).__owned)).toBeDefined();
 });
 
+test("markup that gets into the page is stopped by its content security policy, and reported", async ({ page, serve, faults }) => {
+  faults.forgive(/content security policy|Content Security Policy|evil\.example/i);
+  const serving = await serve();
+  await enter(page, serving);
+  await page.evaluate((tags) => {
+    const place = document.createElement("div");
+    document.body.append(place);
+    place.innerHTML = tags.join("");
+    const script = document.createElement("script");
+    script.textContent = "window.__owned = 20";
+    place.append(script);
+  }, TAGS);
+  const stopped = (directive: string) => faults.seen().some((one) => one.startsWith(`content security policy: ${directive}`));
+  for (const directive of ["script-src-attr", "script-src-elem", "img-src", "frame-src"]) {
+    await expect.poll(() => stopped(directive), directive).toBe(true);
+  }
+  expect(await page.evaluate(() => (window as { __owned?: unknown }).__owned)).toBeUndefined();
+});
+
+test("a company's name that is an attack", async ({ page, serve, provider }) => {
+  const models = await provider(evil());
+  const serving = await serve({ env: models.env });
+  const name = `<img src=x onerror=${owns(21)}> [link](javascript:${owns(22)})`;
+  const run = await serving.through({ kind: "consult", name, rounds: 1, moves: 1, yes: true });
+  await enter(page, serving);
+  await expect(page.getByRole("link", { name: /onerror=window/ }).first()).toBeVisible();
+  await harmless(page);
+  await page.goto(`${serving.address}/runs/${run.id}`);
+  await expect(page.getByRole("heading", { level: 1 })).toContainText("<img src=x");
+  await harmless(page);
+  // A ticker is refused before it is shown anywhere.
+  const ticker = `<script>${owns(23)}</script>`;
+  await expect(serving.ask("POST", "/api/runs", { kind: "consult", ticker, yes: true })).rejects.toThrow(/ticker/);
+});
+
 test("a consultation whose every word is an attack", async ({ page, serve, provider }) => {
   const models = await provider(evil());
   const serving = await serve({ env: models.env });
@@ -186,6 +223,13 @@ test("a program, its output, its files and its critic", async ({ page, serve, pr
   await expect(page.getByRole("link", { name: "<img src=x onerror=window.__owned=16>.png" })).toBeVisible();
   const picture = page.getByRole("img", { name: "evil.svg" });
   await expect.poll(() => picture.evaluate((one: HTMLImageElement) => one.naturalWidth)).toBe(40);
+  await harmless(page);
+  // Opened by themselves, files are downloaded and never shown as pages of the server.
+  for (const file of ["evil.svg", "evil.html", "evil.md"]) {
+    const address = await page.getByRole("link", { name: file }).first().evaluate((one: HTMLAnchorElement) => one.href);
+    const [download] = await Promise.all([page.waitForEvent("download"), page.evaluate((to) => { location.href = to; }, address)]);
+    expect(download.suggestedFilename()).toBe(file);
+  }
   await harmless(page);
 });
 
