@@ -34,6 +34,8 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
             draft_mode: 0o600,
             now: Ok(Some(Fingerprint::of(&before))),
             twin: None,
+            mode: Some(mode(commit, path)?),
+            ignored_by: None,
         };
         let reasons = look(&change, &policy, &places, scanners);
         let verdict = Verdict::of(&reasons, policy.review);
@@ -58,6 +60,13 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
         println!("    {verdict:<10} {rule:<28} {count:>5}");
     }
     Ok(())
+}
+
+/// The permissions of a file before a commit.
+fn mode(commit: &str, path: &str) -> anyhow::Result<u32> {
+    let listed = String::from_utf8(git(&["ls-tree", &format!("{commit}^"), "--", path])?)?;
+    let mode = listed.split(' ').next().unwrap_or_default();
+    Ok(u32::from_str_radix(mode, 8).context("the mode of a file")? & 0o777)
 }
 
 fn git(args: &[&str]) -> anyhow::Result<Vec<u8>> {

@@ -14,8 +14,9 @@ use crate::file_kind::FileKind;
 use crate::folder::{DRAFTS, HANDOFF, Wait};
 use crate::inside::Inside;
 use crate::names::{draft_name, draft_path, free_name};
-use crate::policy::{Places, Policy};
-use crate::secrets::SecretScanner;
+use crate::places::Places;
+use crate::policy::Policy;
+use crate::secrets::{Secret, SecretScanner};
 use crate::task::TaskId;
 use crate::workspace::{FileError, Original};
 
@@ -257,7 +258,7 @@ impl Held<'_> {
         match places.is_hidden(&path) {
             false => Ok(path),
             true => Err(DeskError::Refused(format!(
-                "`{path}` may hold secrets, and no worker may see it; leave it alone"
+                "`{path}` may hold secrets, and no worker may see it; {ALLOW}"
             ))),
         }
     }
@@ -283,12 +284,22 @@ impl Held<'_> {
             Err(error) => return Err(file(path.to_string())(error)),
         };
         if places.is_key(path, &original.bytes) {
-            let why = format!("`{path}` is a private key, and no worker may see it");
+            let why = format!(
+                "`{path}` contains a private key (rule `secret/private-key`), and no worker may see it; {ALLOW}"
+            );
             return Err(DeskError::Refused(why));
         }
         if original.bytes.contains(&0) || std::str::from_utf8(&original.bytes).is_err() {
             return Err(DeskError::Wrong(format!(
                 "`{path}` is no UTF-8 text, and cannot be used here; ask a person to change it"
+            )));
+        }
+        if let Some((line, secret)) = secret_in(path, &original.bytes)?
+            && !places.is_readable(path)
+        {
+            return Err(DeskError::Refused(format!(
+                "line {line} of `{path}` contains a secret (rule `secret/{}`), and no worker may see it; {ALLOW}",
+                secret.rule
             )));
         }
         Ok(Some(original))
@@ -432,7 +443,7 @@ impl Held<'_> {
 
     /// The draft that is meant by a path.
     async fn draft(&mut self, by: &str, tool: &str, path: &str) -> Result<OpenDraft, DeskError> {
-        let name = draft_name(path, self.desk.workspace.path());
+        let name = draft_name(path, &self.desk.workspace.roots());
         let Some(name) = name else {
             let why = format!(
                 "`{}` is no draft in `{HANDOFF}/{DRAFTS}`, the only place that drafts are in; use the \
@@ -519,7 +530,7 @@ impl Held<'_> {
     /// The submission that a draft was handed in with before, where it has not been asked for anew since: whoever
     /// asks again, as after a crash, has the same answer.
     fn handed_in_before(&self, submit: &Submit<'_>, task: &TaskId) -> Option<u64> {
-        let name = draft_name(submit.draft_path, self.desk.workspace.path())?;
+        let name = draft_name(submit.draft_path, &self.desk.workspace.roots())?;
         if self.book().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
             return None;
         }
@@ -528,6 +539,21 @@ impl Held<'_> {
         };
         self.book().submissions.values().rev().find(is_of).map(|submission| submission.id)
     }
+}
+
+/// What a user does about a file that is refused for its content.
+const ALLOW: &str = "leave it alone, or have a user add it to the setting `draft.readable`";
+
+/// The first secret in a file, with its line. A line whose comment lets a secret stay was confirmed by a reviewer.
+fn secret_in(path: &Inside, bytes: &[u8]) -> Result<Option<(usize, Secret)>, DeskError> {
+    let scanner = SecretScanner::get()?;
+    let kind = FileKind::of(&path.to_string());
+    let text = String::from_utf8_lossy(bytes);
+    let in_line = |(index, line)| {
+        let found = scanner.in_line(line, kind).into_iter().find(|secret| !secret.allowed);
+        found.map(|secret| (index + 1, secret))
+    };
+    Ok(text.lines().enumerate().find_map(in_line))
 }
 
 /// That a file's change is submitted, and not to be changed.

@@ -14,8 +14,9 @@ use crate::folder::{Lock, Wait};
 use crate::gate::{self, Change, Effect, Reason, Scanners, Verdict};
 use crate::inside::Inside;
 use crate::missing::missing_tool;
-use crate::policy::{Places, Policy, Review};
-use crate::verify::{NotVerified, Verified};
+use crate::places::Places;
+use crate::policy::{Policy, Review};
+use crate::verify::{Judged, NotVerified, Verified};
 use crate::workspace::FileError;
 
 /// Whether a person accepts what has changed meanwhile.
@@ -86,8 +87,13 @@ impl Desk {
         let (mut reasons, mut verified) = (Vec::new(), None);
         for how in &policy.verify {
             match self.verify(submission, how, policy).await {
-                Ok(done) if done.passed => verified = Some(done),
-                Ok(done) => {
+                Ok(Judged { verified: done, doubt: Some(why) }) => {
+                    let message = format!("`{}` exited with 0, but {why}", done.command);
+                    reasons.push(submission.reason(Effect::Escalate, "verify", message));
+                    return (reasons, Some(done));
+                }
+                Ok(Judged { verified: done, .. }) if done.passed => verified = Some(done),
+                Ok(Judged { verified: done, .. }) => {
                     let reason = match missing_tool(&done.output, &self.added_lines(submission)) {
                         None => failed_verification(submission, &done),
                         Some(tool) => {
@@ -393,11 +399,14 @@ impl Held<'_> {
     fn change(&self, proposed: &Proposed) -> Result<Owned, DeskError> {
         let path = self.path(&proposed.path)?;
         let is_new = proposed.before.is_none();
+        let now = self.desk.workspace.read(&path, u64::MAX - 1);
         Ok(Owned {
             base: proposed.before.map(|hash| self.desk.copy(hash)).transpose()?,
             draft: self.desk.copy(proposed.after)?,
             draft_mode: proposed.draft_mode,
-            now: gate::fingerprint(self.desk.workspace.read(&path, u64::MAX - 1)),
+            mode: now.as_ref().ok().map(|original| original.mode),
+            now: gate::fingerprint(now),
+            ignored_by: self.desk.workspace.ignored_by(&path),
             twin: is_new.then(|| self.desk.workspace.twin(&path)).flatten(),
             path,
         })
@@ -412,6 +421,8 @@ struct Owned {
     draft_mode: u32,
     now: Result<Option<Fingerprint>, FileError>,
     twin: Option<String>,
+    mode: Option<u32>,
+    ignored_by: Option<String>,
 }
 
 impl Owned {
@@ -423,6 +434,8 @@ impl Owned {
             draft_mode: self.draft_mode,
             now: self.now.as_ref().copied(),
             twin: self.twin.as_deref(),
+            mode: self.mode,
+            ignored_by: self.ignored_by.as_deref(),
         }
     }
 }

@@ -4,8 +4,9 @@
 //! Several processes may sit at one desk. Whoever changes anything holds its lock, knows all that was written
 //! down before, and first finishes what a process that died had begun.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use assize_store::{AuditEntry, Store, StoreError};
@@ -20,7 +21,8 @@ use crate::folder::{DRAFTS, Folder, HANDOFF, Lock, Wait};
 use crate::globs::BadGlob;
 use crate::ledger::{self, Ledger, Mirror, TRANSITIONS};
 use crate::pattern::BadPattern;
-use crate::policy::{Places, Policy};
+use crate::places::Places;
+use crate::policy::Policy;
 use crate::task::{BadTaskId, TaskId};
 use crate::verify::Verifier;
 use crate::workspace::{FileError, Workspace};
@@ -99,6 +101,8 @@ pub struct Desk {
     pub(crate) state: Arc<Folder>,
     own: PathBuf,
     held: Mutex<Remembered>,
+    /// How many tests a verification runs on a workspace, by what stands for both.
+    baselines: std::sync::Mutex<HashMap<Fingerprint, usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -132,6 +136,7 @@ impl Desk {
             deciding: TaskTracker::new(),
             state: Arc::new(state),
             held: Mutex::default(),
+            baselines: std::sync::Mutex::default(),
             own,
             workspace,
             options,
@@ -150,6 +155,11 @@ impl Desk {
     /// Where what is kept of this workspace is, outside it.
     pub(crate) fn own_folder(&self) -> &Path {
         &self.own
+    }
+
+    /// How many tests verifications run on unchanged workspaces.
+    pub(crate) fn baselines(&self) -> std::sync::MutexGuard<'_, HashMap<Fingerprint, usize>> {
+        self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How things stand, without a promise that they still do.

@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::diff::Diff;
 use crate::file_kind::FileKind;
 use crate::hardcoded::{HardCoded, PathScanner};
+use crate::hidden_text;
 use crate::inside::Inside;
 use crate::pattern::BadPattern;
-use crate::policy::{Places, Policy, Review};
+use crate::places::Places;
+use crate::policy::{Policy, Review};
+use crate::runs_on_build;
 use crate::secrets::{Secret, SecretScanner};
 use crate::workspace::{FileError, Original};
 
@@ -121,6 +124,10 @@ pub struct Change<'a> {
     pub now: Result<Option<Fingerprint>, &'a FileError>,
     /// A file beside a new one whose name differs in case alone.
     pub twin: Option<&'a str>,
+    /// The permissions of the file that is there now.
+    pub mode: Option<u32>,
+    /// The file whose patterns make git ignore this one.
+    pub ignored_by: Option<&'a str>,
 }
 
 /// The permissions that a draft is made with.
@@ -183,10 +190,7 @@ pub fn look(
         let message = format!("{lines} lines are added or removed, and {most} may be");
         reasons.push(reason.saying(message, WAIT));
     }
-    if places.is_protected(path) {
-        let reason = about(Effect::Escalate, "protected");
-        reasons.push(reason.saying("a person looks after this file", WAIT));
-    }
+    reasons.extend(runs_by_itself(change, places));
     if change.draft_mode & 0o7777 != DRAFT_MODE {
         let reason = about(Effect::Escalate, "mode");
         let message = format!("the draft's permissions were changed to {:o}", change.draft_mode);
@@ -201,11 +205,8 @@ pub fn look(
         let message = "the new name has letters or signs that can be taken for something else";
         reasons.push(reason.saying(message, WAIT));
     }
-    let turning = diff.added.iter().find(|(_, line)| line.contains(turns));
-    if let Some((number, _)) = turning {
-        let reason = about(Effect::Escalate, "turned-text").at(*number);
-        let message = "a sign in the line has it read in another order than it runs";
-        reasons.push(reason.saying(message, WAIT));
+    if !binary {
+        reasons.extend(hidden_text(path, &diff));
     }
     if let Some(twin) = change.twin {
         let reason = about(Effect::Escalate, "look-alike");
@@ -222,9 +223,48 @@ fn is_odd(name: &str) -> bool {
     !name.chars().all(plain) || name.starts_with(['-', ' ', '~']) || name.ends_with([' ', '.'])
 }
 
-/// Whether a character turns the direction of what follows.
-fn turns(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// That the file is run, built or obeyed without being asked, or that no `git diff` shows the change.
+fn runs_by_itself(change: &Change<'_>, places: &Places) -> Vec<Reason> {
+    let path = change.path;
+    let about = |rule: &str, message: String| {
+        Reason::about(path, Effect::Escalate, rule).saying(message, WAIT)
+    };
+    let mut reasons = Vec::new();
+    if let Some(tool) = places.protected_by(path) {
+        reasons.push(about("protected", format!("this file is protected ({tool})")));
+    } else if let Some(runs) = places.runs_on_build(path) {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let base = text(change.base.unwrap_or_default());
+        if let Some(changed) = runs_on_build::change(runs, &base, &text(change.draft)) {
+            let reason = about("runs-on-build", changed.message);
+            reasons.push(Reason { line: changed.line, ..reason });
+        }
+    }
+    if let Some(list) = change.ignored_by {
+        let message = format!("git ignores this file (`{list}`), so no diff shows the change");
+        reasons.push(about("git-ignored", message));
+    }
+    if change.mode.is_some_and(|mode| mode & 0o111 != 0) && !places.is_source(path) {
+        let message = "this file is executable and in no folder of source code".to_owned();
+        reasons.push(about("executable", message));
+    }
+    reasons
+}
+
+/// Characters in added lines that a reader does not see or takes for others; the first of each kind.
+fn hidden_text(path: &Inside, diff: &Diff) -> Vec<Reason> {
+    let kind = FileKind::of(&path.to_string());
+    let mut reasons: Vec<Reason> = Vec::new();
+    for (number, line) in &diff.added {
+        for found in hidden_text::in_line(line, *number == 1, kind) {
+            if reasons.iter().all(|reason| reason.rule != found.rule) {
+                let message = format!("column {}: {}", found.column, found.message);
+                let reason = Reason::about(path, Effect::Escalate, found.rule);
+                reasons.push(reason.at(*number).saying(message, WAIT));
+            }
+        }
+    }
+    reasons
 }
 
 /// That the original is no longer what the draft was made from.

@@ -4,7 +4,11 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Patterns, of which one is enough.
 #[derive(Debug, Clone)]
-pub(crate) struct Globs(GlobSet);
+pub(crate) struct Globs {
+    set: GlobSet,
+    /// For each glob of the set, the index of the pattern that it comes from.
+    patterns: Vec<usize>,
+}
 
 /// A pattern that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +16,12 @@ pub(crate) struct Globs(GlobSet);
 pub struct BadGlob {
     pattern: String,
     why: String,
+}
+
+impl BadGlob {
+    pub(crate) fn new(pattern: &str, why: &dyn std::fmt::Display) -> BadGlob {
+        BadGlob { pattern: pattern.to_owned(), why: why.to_string() }
+    }
 }
 
 impl Globs {
@@ -33,7 +43,8 @@ impl Globs {
 
     fn built<T: AsRef<str>>(patterns: &[T], any_case: bool) -> Result<Globs, BadGlob> {
         let mut set = GlobSetBuilder::new();
-        for pattern in patterns {
+        let mut from = Vec::new();
+        for (index, pattern) in patterns.iter().enumerate() {
             let pattern = pattern.as_ref();
             let bad = |why: String| BadGlob { pattern: pattern.to_owned(), why };
             let plain = pattern.strip_prefix("./").unwrap_or(pattern);
@@ -49,7 +60,8 @@ impl Globs {
             let file = (!plain.ends_with('/')).then(|| plain.to_owned());
             for whole in file.into_iter().chain(below.then(|| format!("{folder}/**"))) {
                 let mut glob = GlobBuilder::new(&whole);
-                glob.literal_separator(true).case_insensitive(any_case);
+                glob.literal_separator(true).case_insensitive(any_case).empty_alternates(true);
+                from.push(index);
                 set.add(glob.build().map_err(|error| bad(error.kind().to_string()))?);
             }
         }
@@ -57,11 +69,16 @@ impl Globs {
             pattern: error.glob().unwrap_or_default().to_owned(),
             why: error.kind().to_string(),
         })?;
-        Ok(Globs(set))
+        Ok(Globs { set, patterns: from })
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
-        self.0.is_match(path)
+        self.set.is_match(path)
+    }
+
+    /// The index of the first pattern that matches.
+    pub(crate) fn find(&self, path: &str) -> Option<usize> {
+        self.set.matches(path).first().map(|glob| self.patterns[*glob])
     }
 }
 

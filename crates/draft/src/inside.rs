@@ -22,6 +22,8 @@ pub enum Outside {
     Empty,
     #[error("the path is longer than {LONGEST} bytes, or a part of it than {LONGEST_PART}")]
     TooLong,
+    #[error("`{0}` is a URL, not a path; write the path from the workspace's folder")]
+    Url(String),
     #[error("the path has a character that no path here may have (U+{0:04X})")]
     Character(u32),
     #[error(
@@ -50,6 +52,10 @@ impl Inside {
         let odd = |c: &char| c.is_control() || is_invisible(*c) || *c == '\\';
         if let Some(c) = text.chars().find(odd) {
             return Err(Outside::Character(c.into()));
+        }
+        let scheme = text.split_once(':').map(|(scheme, rest)| (scheme.to_lowercase(), rest));
+        if scheme.is_some_and(|(scheme, rest)| scheme == "file" || rest.starts_with("//")) {
+            return Err(Outside::Url(text.to_owned()));
         }
         let path = Path::new(text);
         let below = match path.is_absolute() {
@@ -101,6 +107,28 @@ impl Inside {
     pub fn parts(&self) -> &[String] {
         &self.0
     }
+
+    /// The path as file systems read it that ignore dots and spaces at the end of a name and streams after a colon, and
+    /// that give `.git` a short name (`GIT~1`). For comparison with rules only.
+    pub(crate) fn as_file_systems_read_it(&self) -> String {
+        let parts: Vec<&str> = self
+            .0
+            .iter()
+            .map(|part| {
+                let name = part.split(':').next().unwrap_or(part);
+                let name = match name.trim_end_matches(['.', ' ']) {
+                    "" => part,
+                    name => name,
+                };
+                let short = name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("git~"));
+                match short && name.len() > 4 && name[4..].bytes().all(|b| b.is_ascii_digit()) {
+                    true => ".git",
+                    false => name,
+                }
+            })
+            .collect();
+        parts.join("/")
+    }
 }
 
 impl fmt::Display for Inside {
@@ -122,7 +150,9 @@ mod tests {
         for text in ["src/main.py", "./src//main.py", "src/./main.py", "/srv/repo/src/main.py"] {
             assert_eq!(read(text).as_deref(), Ok("src/main.py"), "{text}");
         }
-        assert_eq!(read("a b/ünï.md").as_deref(), Ok("a b/ünï.md"));
+        for text in ["a b/ünï.md", "a:b/c", "src/file:x"] {
+            assert_eq!(read(text).as_deref(), Ok(text));
+        }
     }
 
     #[test]
@@ -142,6 +172,9 @@ mod tests {
             ("a\nb", Outside::Character(10)),
             ("a\\b", Outside::Character(0x5c)),
             ("a\u{202e}b", Outside::Character(0x202e)),
+            ("file:///srv/repo/x", Outside::Url("file:///srv/repo/x".to_owned())),
+            ("FILE:x", Outside::Url("FILE:x".to_owned())),
+            ("https://example.com/x", Outside::Url("https://example.com/x".to_owned())),
         ] {
             assert_eq!(read(text), Err(why), "{text:?}");
         }

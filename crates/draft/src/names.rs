@@ -18,9 +18,12 @@ pub(crate) fn draft_path(name: &str) -> String {
 }
 
 /// The name of the draft that is meant by a path: full, from the workspace's folder, or the name alone.
-pub(crate) fn draft_name(text: &str, root: &Path) -> Option<String> {
+pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
     let path = Path::new(text);
-    let below = if path.is_absolute() { path.strip_prefix(root).ok()? } else { path };
+    let below = match path.is_absolute() {
+        true => roots.iter().find_map(|root| path.strip_prefix(root).ok())?,
+        false => path,
+    };
     let mut parts = Vec::new();
     for part in below.components() {
         match part {
@@ -61,12 +64,13 @@ mod tests {
 
     #[test]
     fn a_draft_is_meant_by_its_path_or_its_name() {
-        let root = Path::new("/srv/repo");
-        let name = |text: &str| draft_name(text, root);
+        let roots = [Path::new("/srv/repo"), Path::new("/home/link")];
+        let name = |text: &str| draft_name(text, &roots);
         for text in [
             "_handoff/drafts/a.t.draft",
             "./_handoff/drafts/a.t.draft",
             "/srv/repo/_handoff/drafts/a.t.draft",
+            "/home/link/_handoff/drafts/a.t.draft",
             "a.t.draft",
         ] {
             assert_eq!(name(text).as_deref(), Some("a.t.draft"), "{text}");

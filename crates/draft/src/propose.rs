@@ -14,7 +14,8 @@ use crate::counter::{as_the_original, waits};
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::diff::Diff;
 use crate::gate::DRAFT_MODE;
-use crate::policy::{Places, Policy};
+use crate::places::Places;
+use crate::policy::Policy;
 use crate::task::TaskId;
 
 /// A whole file as a worker wants it to be.

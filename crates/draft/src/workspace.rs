@@ -19,6 +19,8 @@ use crate::inside::{Inside, Outside};
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
+    /// The absolute path as it was given, which may lead through links.
+    given: PathBuf,
     root: OwnedFd,
 }
 
@@ -92,9 +94,10 @@ impl Workspace {
     /// # Errors
     /// When there is no such folder.
     pub fn open(path: &Path) -> io::Result<Workspace> {
+        let given = std::path::absolute(path)?;
         let path = path.canonicalize()?;
         let root = openat(CWD, &path, FOLDER, Mode::empty())?;
-        Ok(Workspace { path, root })
+        Ok(Workspace { path, given, root })
     }
 
     pub fn path(&self) -> &Path {
@@ -106,7 +109,15 @@ impl Workspace {
     /// # Errors
     /// When it leads out of it, or means nothing.
     pub fn inside(&self, text: &str) -> Result<Inside, Outside> {
-        Inside::read(text, &self.path)
+        match Inside::read(text, &self.path) {
+            Err(Outside::Elsewhere(_)) => Inside::read(text, &self.given),
+            read => read,
+        }
+    }
+
+    /// The two absolute paths that lead here: without links, and as it was given.
+    pub(crate) fn roots(&self) -> [&Path; 2] {
+        [&self.path, &self.given]
     }
 
     /// A file with at most so many bytes.

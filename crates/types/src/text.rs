@@ -31,11 +31,14 @@ pub fn is_obeyed(c: char) -> bool {
     turns || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// Byte-order marks, zero-width characters and direction marks: nothing a person sees.
+/// Whether a reader does not see a character: byte-order marks, zero-width characters, direction marks, fillers and
+/// tags.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{2069}' | '\u{00ad}' | '\u{061c}')
+        | '\u{2060}'..='\u{206f}' | '\u{00ad}' | '\u{061c}' | '\u{034f}' | '\u{180e}'
+        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e01ef}')
 }
 
 /// A number with thin groups of three: 1,234,567.

@@ -37,7 +37,7 @@ test("a draft is looked at, accepted and undone; another is rejected", async ({ 
   const main = page.getByRole("main");
   // The log has it once more, further down.
   await expect(main.getByText(`${FILE} [protected]`).first()).toBeVisible();
-  await expect(main.getByText("a person looks after this file").first()).toBeVisible();
+  await expect(main.getByText("this file is protected").first()).toBeVisible();
   await page.getByRole("button", { name: "Side by side" }).click();
   const beside = main.getByRole("row").filter({ hasText: "make all" });
   await expect(beside.getByRole("cell").filter({ hasText: "script" })).toHaveText([/script: make$/, /script: make all$/]);

@@ -28,7 +28,7 @@ interface Submission {
   by: string | null;
   files: { path: string; added: number; removed: number; before: string | null }[];
   reasons: Reason[];
-  verified: { command: string; passed: boolean; outcome: string; output: string } | null;
+  verified: { command: string; passed: boolean; outcome: string; output: string; evidence: string } | null;
   swept: boolean;
   diffs?: { path: string; diff: string | null; changed_meanwhile: string | null }[];
 }
@@ -296,6 +296,7 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
             <summary className="cursor-pointer">
               <Badge tone={value.verified.passed ? "good" : "bad"}>{value.verified.outcome}</Badge> {value.verified.command}
             </summary>
+            {value.verified.evidence && <p className="mt-2 text-xs text-soft">{value.verified.evidence}</p>}
             <pre className="mt-2 max-h-60 overflow-auto rounded-md bg-sunken p-3 text-xs" dir="auto">
               {value.verified.output}
             </pre>

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_draft::{NamedEnvironment, NotVerified, Verified, Verifier, Verify};
+use assize_draft::{Job, NamedEnvironment, NotVerified, Ran, Verifier};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Command, Isolation, Language, Layer, Limits, Manager, Sandbox, SandboxError, Spec,
@@ -16,9 +16,11 @@ use crate::config::{Config, Surroundings};
 use crate::failure::Failure;
 use crate::walls;
 
-/// The most that it may print, and how much of its end is kept.
+/// The most that it may print.
 const OUTPUT: u64 = 8 << 20;
-const KEPT: usize = 8 << 10;
+
+/// The largest report of tests.
+const REPORT: u64 = 32 << 20;
 
 /// What a shell ends with that cannot find a command, or cannot run it.
 const NOT_THERE: [i32; 2] = [126, 127];
@@ -143,12 +145,8 @@ fn layer(folder: &Path) -> Result<Layer, NotVerified> {
 
 #[async_trait]
 impl Verifier for InSandbox {
-    async fn verify(
-        &self,
-        how: &Verify,
-        python: Option<&NamedEnvironment>,
-        copy: &Path,
-    ) -> Result<Verified, NotVerified> {
+    async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified> {
+        let Job { how, python, copy, .. } = job;
         let failed = |error: &dyn std::fmt::Display| NotVerified(error.to_string());
         let workspace = layer(copy)?;
         let python = self.python(python)?;
@@ -166,7 +164,7 @@ impl Verifier for InSandbox {
         let mut command = Command::new("/bin/sh")
             .args(["-c", &format!("{CHECK}{RUN}")])
             .env("WORKSPACE", &workspace.at)
-            .env("VERIFY", &how.command)
+            .env("VERIFY", &job.command)
             .env("HOME", "/tmp")
             .wall(wall);
         for (index, layer) in others.iter().enumerate() {
@@ -189,14 +187,24 @@ impl Verifier for InSandbox {
             (None, _) => {}
         }
         let begun = Instant::now();
-        let ran = async { sandbox.exec(command.env("PATH", path)).await?.finish().await };
+        let ran = async {
+            for (path, text) in &job.files {
+                sandbox.write(path, text.as_bytes()).await?;
+            }
+            let finished = sandbox.exec(command.env("PATH", path)).await?.finish().await?;
+            let report = match &job.report {
+                // A missing report is the command's doing, and for the caller to judge.
+                Some(path) => sandbox.read(path, REPORT).await.ok(),
+                None => None,
+            };
+            Ok::<_, SandboxError>((finished, report))
+        };
         let ran = ran.await;
         sandbox.end().await;
-        let finished = ran.map_err(|error| failed(&error))?;
+        let (finished, report) = ran.map_err(|error| failed(&error))?;
         let outcome = &finished.outcome;
-        let start = finished.stdout.len().saturating_sub(KEPT);
-        let output = String::from_utf8_lossy(&finished.stdout[start..]).into_owned();
         if outcome.exit_code.is_some_and(|code| NOT_THERE.contains(&code)) {
+            let output = String::from_utf8_lossy(&finished.stdout);
             let last = output.lines().last().unwrap_or_default();
             return Err(NotVerified(format!(
                 "a command of `{}` is not there: {last}",
@@ -213,13 +221,13 @@ impl Verifier for InSandbox {
                 (None, None) => "did not end well".to_owned(),
             },
         };
-        Ok(Verified {
-            command: how.command.clone(),
+        Ok(Ran {
             passed: outcome.success(),
             outcome: told,
-            output,
             isolation: sandbox.isolation().to_string(),
             seconds: begun.elapsed().as_secs(),
+            printed: finished.stdout,
+            report,
         })
     }
 }

@@ -60,6 +60,9 @@ pub(crate) fn verified(verified: &Verified) -> Vec<String> {
             verified.command, verified.outcome, verified.seconds, verified.isolation
         ))
     )];
+    if !verified.evidence.is_empty() {
+        lines.push(format!("      {}", verified.evidence));
+    }
     let output: Vec<&str> = verified.output.lines().collect();
     let end = output.iter().skip(output.len().saturating_sub(20));
     lines.extend(end.map(|line| paint(DIM, format!("      {}", harmless(line)))));

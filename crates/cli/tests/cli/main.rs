@@ -12,6 +12,7 @@ mod eval;
 mod exec;
 mod failures;
 mod files;
+mod forged;
 mod killed;
 mod machines;
 mod readme;

@@ -1,22 +1,31 @@
 //! The project's own tests, on a copy of the workspace with the drafts in it.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use assize_types::Fingerprint;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+mod canary;
+mod copy;
+mod report;
+mod runner;
+
+use canary::Canary;
+use copy::Copying;
+use report::{Report, Test};
+use runner::{REPORT, TestCommand};
+
 use crate::book::Submission;
 use crate::contract::Verify;
 use crate::desk::Desk;
-use crate::folder::Folder;
 use crate::globs::Globs;
-use crate::inside::Inside;
-use crate::policy::{Places, Policy};
-use crate::workspace::{FileError, Kind, Workspace};
+use crate::policy::Policy;
+use crate::workspace::{Kind, Workspace};
 
 /// How a verification went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +39,9 @@ pub struct Verified {
     /// Where it ran.
     pub isolation: String,
     pub seconds: u64,
+    /// What the result rests on.
+    #[serde(default)]
+    pub evidence: String,
 }
 
 /// A verification that could not be had: a person decides.
@@ -46,23 +58,71 @@ pub struct NamedEnvironment {
     pub by_settings: bool,
 }
 
+/// One execution of a command on a copy of the workspace.
+#[derive(Debug, Clone)]
+pub struct Job<'a> {
+    /// What the contract or the settings ask for.
+    pub how: &'a Verify,
+    /// The virtual environment that is named for it.
+    pub python: Option<&'a NamedEnvironment>,
+    /// The copy, on this machine.
+    pub copy: &'a Path,
+    /// The command, run by a shell in the copy.
+    pub command: String,
+    /// Files to put into the sandbox first, by their full path there.
+    pub files: Vec<(String, &'static str)>,
+    /// A file in the sandbox that is read afterwards.
+    pub report: Option<String>,
+}
+
+/// How an execution went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// It exited with 0.
+    pub passed: bool,
+    /// Such as `exit code 1` or `took longer than 120 s`.
+    pub outcome: String,
+    /// What it printed, as much as is allowed.
+    pub printed: Vec<u8>,
+    /// Where it ran.
+    pub isolation: String,
+    pub seconds: u64,
+    /// What is in the report; `None` if there is none.
+    pub report: Option<Vec<u8>>,
+}
+
 /// Runs commands in a sandbox.
 #[async_trait]
 pub trait Verifier: Send + Sync {
-    /// Runs the command on a copy of the workspace, with the virtual environment if one is named.
+    /// Runs a command on a copy of the workspace.
     ///
     /// # Errors
     /// When it could not be run.
-    async fn verify(
-        &self,
-        how: &Verify,
-        python: Option<&NamedEnvironment>,
-        copy: &Path,
-    ) -> Result<Verified, NotVerified>;
+    async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified>;
 }
 
-/// Files of a workspace that are copied at most.
-const MOST_FILES: usize = 200_000;
+/// How much of the end of the output is kept.
+const KEPT: usize = 8 << 10;
+
+/// The largest file of tests that gets a canary.
+const LARGEST_TEST: u64 = 4 << 20;
+
+/// A verification, and what makes its result doubtful.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub verified: Verified,
+    pub doubt: Option<String>,
+}
+
+/// A verification of one submission.
+struct Verification<'a> {
+    desk: &'a Desk,
+    submission: &'a Submission,
+    how: &'a Verify,
+    policy: &'a Policy,
+    python: Option<NamedEnvironment>,
+    verifier: Arc<dyn Verifier>,
+}
 
 impl Desk {
     /// Runs the verification that the contract or the settings ask for.
@@ -71,7 +131,7 @@ impl Desk {
         submission: &Submission,
         how: &Verify,
         policy: &Policy,
-    ) -> Result<Verified, NotVerified> {
+    ) -> Result<Judged, NotVerified> {
         let most = &policy.verify_most;
         let over = |what: &str, needs: u64, most: u64, setting: &str| {
             NotVerified(format!(
@@ -97,29 +157,189 @@ impl Desk {
         let verifier = self.options.verifier.clone();
         let verifier =
             verifier.ok_or_else(|| NotVerified("there is no sandbox here".to_owned()))?;
-        let failed = |error: &dyn std::fmt::Display| {
-            NotVerified(format!("the workspace could not be copied: {error}"))
-        };
+        let verification = Verification { desk: self, submission, how, policy, python, verifier };
+        verification.judge().await
+    }
+}
+
+impl Verification<'_> {
+    /// Runs the command. A known test runner is then run once more with canary tests, and its tests are compared with
+    /// those of the unchanged workspace.
+    async fn judge(&self) -> Result<Judged, NotVerified> {
         let mut drafts = BTreeMap::new();
-        for file in &submission.files {
-            let bytes = self.copy(file.after).map_err(|error| failed(&error))?;
+        for file in &self.submission.files {
+            let bytes = self.desk.copy(file.after).map_err(|error| not_copied(&error))?;
             drafts.insert(file.path.clone(), bytes);
         }
-        let places = policy.places().map_err(|error| failed(&error))?;
+        let copy = self.copy(drafts.clone()).await?;
+        let Some(tests) = TestCommand::recognise(&self.how.command) else {
+            let ran = self.run(copy.path(), self.how.command.clone(), None).await?;
+            let evidence = "only the exit code was seen: the command is not a known test runner";
+            return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
+        };
+        let (ran, report) = self.run_tests(copy.path(), &tests).await?;
+        if !ran.passed {
+            let evidence = "the tests failed";
+            return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
+        }
+        let doubted = |why: &str| Judged {
+            verified: self.verified(&ran, "the result of the tests is not reliable"),
+            doubt: Some(why.to_owned()),
+        };
+        let Some(report) = report else {
+            return Ok(doubted("the tests left no complete report"));
+        };
+        if let Some(test) = report.failed() {
+            let name = assize_types::text::shorten(&test.name, 200);
+            return Ok(doubted(&format!("its report says that `{name}` failed")));
+        }
+        if report.executed() == 0 {
+            return Ok(doubted("no test was run"));
+        }
+        let before = self.executed_before(&tests).await?;
+        let canaries = self.canaries(copy.path(), &tests, &report)?;
+        if canaries.is_empty() {
+            return Ok(doubted("no test could be added that must fail"));
+        }
+        let changed = Workspace::open(copy.path()).map_err(|error| not_copied(&error))?;
+        for canary in &canaries {
+            let text = text_of(&changed, &canary.file).unwrap_or_default();
+            drafts.insert(canary.file.clone(), format!("{text}{}", canary.code).into_bytes());
+        }
+        let with_canaries = self.copy(drafts).await?;
+        let (_, second) = self.run_tests(with_canaries.path(), &tests).await?;
+        if let Some(why) = canary::doubt(&canaries, second.as_ref(), before) {
+            return Ok(doubted(&why));
+        }
+        self.remember(copy.path(), report.executed())?;
+        let evidence = format!(
+            "{} tests were run, and {} added ones that must fail did; code and tests shared a process",
+            report.executed(),
+            canaries.len()
+        );
+        Ok(Judged { verified: self.verified(&ran, &evidence), doubt: None })
+    }
+
+    /// A copy of the workspace with other content for some files.
+    async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<TempDir, NotVerified> {
         let copying = Copying {
-            exclude: Globs::new(&how.exclude).map_err(|error| failed(&error))?,
-            workspace: self.workspace.path().to_owned(),
-            beside: self.own_folder().to_owned(),
-            name: format!("verify-{}-", submission.id),
-            room: how.memory_mb << 20,
-            places,
+            exclude: Globs::new(&self.how.exclude).map_err(|error| not_copied(&error))?,
+            workspace: self.desk.workspace.path().to_owned(),
+            beside: self.desk.own_folder().to_owned(),
+            name: format!("verify-{}-", self.submission.id),
+            room: self.how.memory_mb << 20,
+            places: self.policy.places().map_err(|error| not_copied(&error))?,
             drafts,
         };
         // Many files may have to be copied.
         let copied = tokio::task::spawn_blocking(move || copying.copy()).await;
-        let copy = copied.map_err(|error| failed(&error))??;
-        verifier.verify(how, python.as_ref(), copy.path()).await
+        copied.map_err(|error| not_copied(&error))?
     }
+
+    async fn run(
+        &self,
+        copy: &Path,
+        command: String,
+        report: Option<(&TestCommand, &str)>,
+    ) -> Result<Ran, NotVerified> {
+        let helper = report.and_then(|(tests, folder)| {
+            tests.helper().map(|(name, text)| (format!("{folder}/{name}"), text))
+        });
+        let report = report.map(|(_, folder)| format!("{folder}/{REPORT}"));
+        let python = self.python.as_ref();
+        let files = helper.into_iter().collect();
+        self.verifier.run(Job { how: self.how, python, copy, command, files, report }).await
+    }
+
+    /// Runs a test command with a report of all its tests.
+    async fn run_tests(
+        &self,
+        copy: &Path,
+        tests: &TestCommand,
+    ) -> Result<(Ran, Option<Report>), NotVerified> {
+        // The code under test cannot know its name beforehand.
+        let folder = format!("/tmp/{:016x}", fastrand::u64(..));
+        let command = tests.with_report(&folder);
+        let ran = self.run(copy, command, Some((tests, &folder))).await?;
+        let report = if tests.prints_report() { Some(&ran.printed) } else { ran.report.as_ref() };
+        let report = report.and_then(|bytes| Report::read(tests.runner, bytes));
+        Ok((ran, report))
+    }
+
+    /// How many tests are run on the unchanged workspace.
+    async fn executed_before(&self, tests: &TestCommand) -> Result<usize, NotVerified> {
+        let copy = self.copy(BTreeMap::new()).await?;
+        let key = self.fingerprint(copy.path())?;
+        if let Some(known) = self.desk.baselines().get(&key) {
+            return Ok(*known);
+        }
+        // Where it runs no tests at all, the change brings the first ones.
+        let (_, report) = self.run_tests(copy.path(), tests).await?;
+        let executed = report.map_or(0, |report| report.executed());
+        self.desk.baselines().insert(key, executed);
+        Ok(executed)
+    }
+
+    /// Keeps the number of tests of a copy, which becomes the unchanged workspace if its drafts are accepted.
+    fn remember(&self, copy: &Path, executed: usize) -> Result<(), NotVerified> {
+        let key = self.fingerprint(copy)?;
+        self.desk.baselines().insert(key, executed);
+        Ok(())
+    }
+
+    /// What stands for a command and all files of a copy.
+    fn fingerprint(&self, copy: &Path) -> Result<Fingerprint, NotVerified> {
+        let workspace = Workspace::open(copy).map_err(|error| not_copied(&error))?;
+        let walk = workspace.walk(usize::MAX, &|_, _| true).map_err(|error| not_copied(&error))?;
+        let mut all = format!("{:?}\n", self.how);
+        for (path, kind) in walk.files {
+            let content = match kind {
+                Kind::Link => workspace.link(&path).map(|target| target.display().to_string()),
+                _ => workspace.read(&path, u64::MAX - 1).map(|file| file.sha256.to_string()),
+            };
+            all.push_str(&format!("{path}\0{}\n", content.unwrap_or_default()));
+        }
+        Ok(Fingerprint::of(all))
+    }
+
+    /// Canary tests for the files of a report.
+    fn canaries(
+        &self,
+        copy: &Path,
+        tests: &TestCommand,
+        report: &Report,
+    ) -> Result<Vec<Canary>, NotVerified> {
+        let workspace = Workspace::open(copy).map_err(|error| not_copied(&error))?;
+        let walk = workspace.walk(usize::MAX, &|_, _| true).map_err(|error| not_copied(&error))?;
+        let files: Vec<String> = walk.files.iter().map(|(path, _)| path.to_string()).collect();
+        let inside = |test: &Test| tests.runner.file_of(test.file.as_deref()?, &files);
+        let text = |file: &str| text_of(&workspace, file);
+        let mut rng = fastrand::Rng::new();
+        Ok(canary::canaries(tests.runner, report, &inside, &text, &mut rng))
+    }
+
+    fn verified(&self, ran: &Ran, evidence: &str) -> Verified {
+        let start = ran.printed.len().saturating_sub(KEPT);
+        Verified {
+            command: self.how.command.clone(),
+            passed: ran.passed,
+            outcome: ran.outcome.clone(),
+            output: String::from_utf8_lossy(&ran.printed[start..]).into_owned(),
+            isolation: ran.isolation.clone(),
+            seconds: ran.seconds,
+            evidence: evidence.to_owned(),
+        }
+    }
+}
+
+fn not_copied(error: &dyn std::fmt::Display) -> NotVerified {
+    NotVerified(format!("the workspace could not be copied: {error}"))
+}
+
+/// The text of a file of tests.
+fn text_of(workspace: &Workspace, file: &str) -> Option<String> {
+    let path = workspace.inside(file).ok()?;
+    String::from_utf8(workspace.read(&path, LARGEST_TEST).ok()?.bytes).ok()
 }
 
 impl Desk {
@@ -157,102 +377,5 @@ impl Desk {
             .and_then(|path| full(path).canonicalize().ok())
             .is_some_and(|path| path == folder);
         Ok(Some(NamedEnvironment { path: folder, by_settings }))
-    }
-}
-
-/// How a workspace is copied.
-struct Copying {
-    workspace: PathBuf,
-    /// Where the copy is made, and what its name begins with.
-    beside: PathBuf,
-    name: String,
-    drafts: BTreeMap<String, Vec<u8>>,
-    exclude: Globs,
-    places: Places,
-    /// Bytes that there is room for.
-    room: u64,
-}
-
-impl Copying {
-    /// A copy with the drafts in it, which is gone when nobody holds it.
-    fn copy(self) -> Result<TempDir, NotVerified> {
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            NotVerified(format!("the workspace could not be copied: {what}: {error}"))
-        };
-        let made = tempfile::Builder::new().prefix(&self.name).tempdir_in(&self.beside);
-        let made = made.map_err(|error| failed("a folder", &error))?;
-        let copy = Folder::at(made.path()).map_err(|error| failed("a folder", &error))?;
-        let workspace =
-            Workspace::open(&self.workspace).map_err(|error| failed("its folder", &error))?;
-        let found = workspace.walk(MOST_FILES, &|path, kind| self.wants(path, kind));
-        let found = found.map_err(|error| failed("its folder", &error))?;
-        if found.cut {
-            let why = format!("it has more than {MOST_FILES} files (see `verify.exclude`)");
-            return Err(failed("its folder", &why));
-        }
-        let mut room = self.room;
-        for (path, kind) in &found.files {
-            match self.put(&workspace, path, *kind, &copy, room) {
-                Ok(bytes) => room = room.saturating_sub(bytes),
-                Err(FileError::Missing | FileError::Special) => {}
-                Err(FileError::TooLarge(_)) => {
-                    let why = "it does not fit into the memory of the verification; leave more out \
-                               (`verify.exclude`) or ask for more (`verify.memory_mb`)";
-                    return Err(failed("it", &why));
-                }
-                Err(error) => return Err(failed(&path.to_string(), &error)),
-            }
-        }
-        for (name, bytes) in &self.drafts {
-            let put = || -> Result<(), FileError> {
-                let path = Inside::below(None, name).ok_or(FileError::Missing)?;
-                let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-                // Made by us, through no link: whatever else is there is none of ours.
-                let folder = copy.within(folders)?;
-                let mode = folder.read_with_mode(last, self.room).map_or(0o644, |(_, mode)| mode);
-                folder.discard(last)?;
-                folder.create(last, mode)?.write_all(bytes)?;
-                Ok(())
-            };
-            put().map_err(|error| failed(name, &error))?;
-        }
-        Ok(made)
-    }
-
-    fn wants(&self, path: &Inside, kind: Kind) -> bool {
-        let text = path.to_string();
-        let excluded = match kind {
-            // All that could be in it, at any depth.
-            Kind::Folder => {
-                let inner = format!("{text}/\u{1}");
-                self.exclude.matches(&inner) && self.exclude.matches(&format!("{inner}/\u{1}"))
-            }
-            Kind::File | Kind::Link => self.exclude.matches(&text),
-        };
-        !excluded && !self.places.is_hidden(path)
-    }
-
-    /// Puts one file of the workspace into the copy, if workers may see it; gives how many bytes it has.
-    fn put(
-        &self,
-        workspace: &Workspace,
-        path: &Inside,
-        kind: Kind,
-        copy: &Folder,
-        room: u64,
-    ) -> Result<u64, FileError> {
-        let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        if kind == Kind::Link {
-            let folder = copy.within(folders)?;
-            rustix::fs::symlinkat(workspace.link(path)?, folder.handle(), last)?;
-            return Ok(0);
-        }
-        let original = workspace.read(path, room)?;
-        if self.places.is_key(path, &original.bytes) {
-            return Ok(0);
-        }
-        let folder = copy.within(folders)?;
-        folder.create(last, original.mode & 0o777)?.write_all(&original.bytes)?;
-        Ok(original.bytes.len() as u64)
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use assize_draft::{Answer, DeskError, MessageKind, Policy, Stage};
 use assize_types::Fingerprint;
 
-use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, submit};
+use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, small_files, submit};
 
 /// The seed's own example.
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_rejected_worker_knows_why_and_tries_again() {
 
 #[tokio::test]
 async fn what_was_there_before_is_held_against_nobody() {
-    let office = Office::new();
+    let office = Office::under(Policy { readable: vec!["old.py".to_owned()], ..small_files() });
     let key = ["token = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\"\n"].concat();
     office.put("old.py", format!("{key}x = 1\n"));
     let accepted = office.propose("old.py", &format!("{key}x = 2\n")).await;

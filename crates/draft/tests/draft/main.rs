@@ -7,6 +7,7 @@ mod cycle;
 mod docs;
 mod faults;
 mod files;
+mod labelled;
 mod log;
 mod office;
 mod paths;

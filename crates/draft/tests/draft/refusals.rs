@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{Answer, DeskError, Policy, Submit};
+use assize_draft::{Answer, DeskError, Policy, Submit, Workspace};
 use proptest::prelude::*;
 
-use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, submit};
+use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, small_files, submit};
 
 /// Each of these is refused, and each is in the log.
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
         ("leaf", "links are not followed"),
         ("up/secret", "links are not followed"),
         ("alias/watchdog.py", "links are not followed"),
-        ("magic/etc/passwd", "links are not followed"),
+        ("magic/etc/hosts", "links are not followed"),
         ("hard", "it has 2 names"),
         ("_handoff/TASK_CONTRACT.json", "is where drafts are kept"),
         ("_handoff/transition.ndjson", "is where drafts are kept"),
@@ -40,7 +40,7 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
         (".env", "may hold secrets"),
         ("sub/.env.production", "may hold secrets"),
         ("deploy/server.pem", "may hold secrets"),
-        ("notes.txt", "is a private key"),
+        ("notes.txt", "rule `secret/private-key`"),
         ("src\\watchdog.py", "a character that no path here may have"),
         ("src/watch\u{202e}dog.py", "a character that no path here may have"),
         ("a\0b", "a character that no path here may have"),
@@ -87,6 +87,104 @@ async fn what_may_be_read_can_be_said() {
     office.put(".env", "KEY=1\n");
     assert!(office.request(".env.ci").await.is_ok());
     assert!(matches!(office.request(".env").await, Err(DeskError::Refused(_))));
+}
+
+/// A token, made up here and put together so that no scanner takes this file for one that leaks.
+fn token() -> String {
+    ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat()
+}
+
+#[tokio::test]
+async fn files_with_secrets_are_not_handed_out() {
+    let office = Office::under(Policy { readable: vec!["ok.py".to_owned()], ..small_files() });
+    let key = ["-----BEGIN PRIVATE", " KEY-----"].concat();
+    let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj";
+    office.put("late.txt", format!("{}{key}\n{body}\n", "a line\n".repeat(2000)));
+    office.put(
+        "account.json",
+        format!(r#"{{"type": "service_account", "private_key": "{key}\n{body}"}}"#),
+    );
+    office.put("config.py", format!("x = 1\n\nTOKEN = \"{}\"\n", token()));
+    office.put("ok.py", format!("TOKEN = \"{}\"\n", token()));
+    office.put("stays.py", format!("TOKEN = \"{}\"  # assize: allow-secret\n", token()));
+    for (path, why) in [
+        ("late.txt", "rule `secret/private-key`"),
+        ("account.json", "rule `secret/private-key`"),
+        ("config.py", "line 3 of `config.py` contains a secret (rule `secret/github-token`)"),
+    ] {
+        let told = office.request(path).await.unwrap_err().to_string();
+        assert!(told.contains(why) && told.contains("`draft.readable`"), "{path}: {told}");
+        assert!(!told.contains("ghp"), "{told}");
+    }
+    for path in ["ok.py", "stays.py"] {
+        assert!(office.request(path).await.is_ok(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn changes_that_no_diff_shows_or_that_run_by_themselves_escalate() {
+    let office = Office::new();
+    office.put(".gitignore", "build/\n*.log\n!keep.log\n");
+    office.put("sub/.gitignore", "/generated\n");
+    office.put(".git/info/exclude", "local.txt\n");
+    office.put("bin/tool", "#!/bin/sh\n");
+    office.put("src/tool", "#!/bin/sh\n");
+    for path in ["bin/tool", "src/tool"] {
+        fs::set_permissions(office.repo(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for (path, rule) in [
+        ("build/run", Some("git-ignored")),
+        ("a/b.log", Some("git-ignored")),
+        ("sub/generated", Some("git-ignored")),
+        ("local.txt", Some("git-ignored")),
+        ("bin/tool", Some("executable")),
+        ("Makefile", Some("runs-on-build")),
+        (".zed/tasks.json", Some("protected")),
+        ("keep.log", None),
+        ("other/generated", None),
+        ("src/tool", None),
+        ("src/a.py", None),
+    ] {
+        let done = office.propose(path, "#!/bin/sh\necho 1\n").await;
+        assert_eq!(rules(&done), rule.into_iter().collect::<Vec<_>>(), "{path}");
+        let expected = if rule.is_some() { Answer::Escalated } else { Answer::Accepted };
+        assert_eq!(done.verdict, expected, "{path}");
+    }
+}
+
+/// A workspace below the root of its repository is under the repository's patterns, too.
+#[tokio::test]
+async fn patterns_of_the_outer_repository_count() {
+    let office = Office::new();
+    fs::create_dir_all(office.repo("../.git")).unwrap();
+    fs::write(office.repo("../.gitignore"), "/repo/out/\n").unwrap();
+    let done = office.propose("out/x.py", "x = 1\n").await;
+    assert_eq!(rules(&done), ["git-ignored"]);
+    assert_eq!(office.propose("src/out/x.py", "x = 1\n").await.verdict, Answer::Accepted);
+}
+
+#[tokio::test]
+async fn hidden_characters_escalate_with_their_position() {
+    let office = Office::new();
+    let done = office.propose("src/a.py", "x = 1\nuser\u{200b}name = 2\n").await;
+    assert_eq!((done.verdict, rules(&done)), (Answer::Escalated, vec!["invisible-text"]));
+    assert_eq!(done.reasons[0].line, Some(2));
+    assert_eq!(done.reasons[0].message, "column 5: U+200B (ZERO WIDTH SPACE) is invisible");
+}
+
+#[tokio::test]
+async fn workspace_behind_a_link_takes_paths_through_the_link() {
+    let office = Office::new();
+    let link = office.folder.path().join("link");
+    symlink(office.repo(""), &link).unwrap();
+    let workspace = Workspace::open(&link).unwrap();
+    for root in [&link, &office.repo("").canonicalize().unwrap()] {
+        let path = root.join("src/watchdog.py");
+        let inside = workspace.inside(path.to_str().unwrap()).unwrap();
+        assert_eq!(inside.to_string(), "src/watchdog.py");
+    }
+    let other = office.folder.path().join("linked/x");
+    assert!(workspace.inside(other.to_str().unwrap()).is_err());
 }
 
 #[tokio::test]
@@ -339,8 +437,8 @@ async fn what_reads_otherwise_than_it_runs_is_looked_at_by_a_person() {
 
 #[tokio::test]
 async fn what_was_only_moved_is_held_against_nobody() {
-    let office = Office::new();
-    let key = ["token = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\""].concat();
+    let office = Office::under(Policy { readable: vec!["a.py".to_owned()], ..small_files() });
+    let key = format!("token = \"{}\"", token());
     office.put("a.py", format!("if x:\n    {key}\ny = 1\nz = 2\n"));
     let moved = office.propose("a.py", &format!("y = 1\nz = 2\n{key}\n")).await;
     assert_eq!(moved.verdict, Answer::Accepted, "{moved:?}");

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assize_draft::{
-    Answer, Desk, Force, MessageKind, NamedEnvironment, NotVerified, Options, Policy, Stage,
-    Verified, Verifier, Verify,
+    Answer, Desk, Force, Job, MessageKind, NotVerified, Options, Policy, Ran, Stage, Verifier,
+    Verify,
 };
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
@@ -42,23 +42,17 @@ fn names(folder: &Path, below: &str, names_of: &mut Vec<String>) {
 
 #[async_trait]
 impl Verifier for Says {
-    async fn verify(
-        &self,
-        how: &Verify,
-        _python: Option<&NamedEnvironment>,
-        copy: &Path,
-    ) -> Result<Verified, NotVerified> {
+    async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified> {
         let mut found = Vec::new();
-        names(copy, "", &mut found);
-        self.seen.lock().unwrap().push((how.command.clone(), found));
+        names(job.copy, "", &mut found);
+        self.seen.lock().unwrap().push((job.command, found));
         self.may.acquire().await.unwrap().forget();
-        Ok(Verified {
-            command: how.command.clone(),
+        Ok(Ran {
             passed: self.passes,
             outcome: if self.passes { "passed" } else { "exit code 1" }.to_owned(),
-            output: "the output".to_owned(),
+            printed: b"the output".to_vec(),
             isolation: "test".to_owned(),
-            seconds: 0,
+            ..Ran::default()
         })
     }
 }

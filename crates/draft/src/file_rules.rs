@@ -1,0 +1,152 @@
+//! The gate's rules about files by path, read from `data/files.toml`: which files are protected and by which tool they
+//! are read, which hold secrets, and which run on build or test.
+
+use std::sync::LazyLock;
+
+use toml_edit::{DocumentMut, Item, Table, TableLike};
+
+use crate::globs::{BadGlob, Globs};
+
+/// The rules as they are written.
+pub(crate) const DATA: &str = include_str!("../data/files.toml");
+
+/// All rules about files by path.
+#[derive(Debug)]
+pub(crate) struct FileRules {
+    /// Files that tools run or agents obey without being asked.
+    pub protected: ToolGlobs,
+    /// Files that hold secrets by their name.
+    pub secret: ToolGlobs,
+    /// The repository's own files.
+    pub repository: ToolGlobs,
+    /// Files that run on build or test.
+    pub runs: Vec<RunsOnBuild>,
+    /// Folders in which executable files are ordinary.
+    pub source_folders: Vec<String>,
+}
+
+/// Files of one kind that run on build or test.
+#[derive(Debug)]
+pub(crate) struct RunsOnBuild {
+    pub files: Globs,
+    /// Keys of a data file that say what is run; `None` where the whole file is a program.
+    pub keys: Option<Globs>,
+    /// Tables of a data file that name dependencies.
+    pub dependencies: Vec<String>,
+}
+
+/// Patterns of files, each with the tool that reads them.
+#[derive(Debug)]
+pub(crate) struct ToolGlobs {
+    globs: Globs,
+    /// The tool of each pattern.
+    tools: Vec<String>,
+}
+
+impl ToolGlobs {
+    /// The tool that reads a file; `None` if no pattern matches.
+    pub(crate) fn tool(&self, path: &str) -> Option<&str> {
+        self.globs.find(path).map(|index| self.tools[index].as_str())
+    }
+}
+
+static RULES: LazyLock<Result<FileRules, BadGlob>> = LazyLock::new(|| FileRules::parse(DATA));
+
+impl FileRules {
+    /// The rules of this version.
+    ///
+    /// # Errors
+    /// When a pattern is invalid.
+    pub(crate) fn get() -> Result<&'static FileRules, BadGlob> {
+        RULES.as_ref().map_err(Clone::clone)
+    }
+
+    fn parse(text: &str) -> Result<FileRules, BadGlob> {
+        let document: DocumentMut =
+            text.parse().map_err(|error| BadGlob::new("data/files.toml", &error))?;
+        let section = |name: &str| {
+            let section = document.get(name).and_then(Item::as_table);
+            section.ok_or_else(|| BadGlob::new(name, &"missing in data/files.toml"))
+        };
+        let mut runs = Vec::new();
+        for (name, entry) in section("runs")? {
+            let entry = table(name, entry)?;
+            let list = |key: &str| match entry.get(key) {
+                Some(value) => strings(name, value),
+                None => Ok(Vec::new()),
+            };
+            let keys: Vec<String> = list("keys")?.iter().map(|key| key.replace('.', "/")).collect();
+            runs.push(RunsOnBuild {
+                files: Globs::in_any_case(&list("files")?)?,
+                keys: (!keys.is_empty()).then(|| Globs::in_any_case(&keys)).transpose()?,
+                dependencies: list("dependencies")?,
+            });
+        }
+        let folders = section("source")?.get("folders");
+        let folders = folders.ok_or_else(|| BadGlob::new("source.folders", &"missing"))?;
+        Ok(FileRules {
+            protected: tools(section("protected")?)?,
+            secret: tools(section("secret")?)?,
+            repository: tools(section("repository")?)?,
+            runs,
+            source_folders: strings("source.folders", folders)?,
+        })
+    }
+}
+
+/// The patterns of all groups of a section.
+fn tools(section: &Table) -> Result<ToolGlobs, BadGlob> {
+    let (mut patterns, mut tools) = (Vec::new(), Vec::new());
+    for (name, group) in section {
+        for (tool, files) in table(name, group)?.iter() {
+            for pattern in strings(tool, files)? {
+                patterns.push(pattern);
+                tools.push(tool.to_owned());
+            }
+        }
+    }
+    Ok(ToolGlobs { globs: Globs::in_any_case(&patterns)?, tools })
+}
+
+fn table<'i>(name: &str, item: &'i Item) -> Result<&'i dyn TableLike, BadGlob> {
+    item.as_table_like().ok_or_else(|| BadGlob::new(name, &"not a table"))
+}
+
+fn strings(name: &str, item: &Item) -> Result<Vec<String>, BadGlob> {
+    let wrong = || BadGlob::new(name, &"not a list of strings");
+    let values = item.as_array().ok_or_else(wrong)?;
+    values.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_parse_and_name_the_tool() {
+        let rules = FileRules::get().unwrap();
+        assert_eq!(rules.protected.tool("lefthook-local.yml"), Some("lefthook"));
+        assert_eq!(rules.protected.tool("a/b/.Zed/tasks.json"), Some("Zed"));
+        assert_eq!(rules.protected.tool("src/main.rs"), None);
+        assert_eq!(rules.secret.tool("deploy/key.p8"), Some("private keys"));
+        assert!(rules.repository.tool(".jj/repo/config.toml").is_some());
+        assert!(rules.runs.len() >= 8 && rules.source_folders.contains(&"src".to_owned()));
+    }
+
+    #[test]
+    fn invalid_rules_are_an_error() {
+        let whole = "[protected.x]\na = [\"**/x\"]\n[secret.x]\na = []\n[repository.x]\na = []\n\
+                     [source]\nfolders = []\n[runs.x]\nfiles = []\n";
+        assert!(FileRules::parse(whole).is_ok());
+        for (from, to) in [
+            ("\"**/x\"", "\"**/[x\""),
+            ("\"**/x\"", "1"),
+            ("[secret.x]", "[other.x]"),
+            ("folders", "folder"),
+            ("files = []", "files = 3"),
+            ("[runs.x]", "[runs.x"),
+        ] {
+            assert!(FileRules::parse(&whole.replace(from, to)).is_err(), "{from} -> {to}");
+        }
+    }
+}

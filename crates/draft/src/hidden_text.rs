@@ -1,0 +1,186 @@
+//! Text that reads otherwise than it runs: invisible characters, control characters, and identifiers that mix scripts.
+
+use assize_types::text::is_invisible;
+use unicode_security::confusable_detection::skeleton;
+
+use crate::file_kind::FileKind;
+
+/// A character that a reader does not see or takes for another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HiddenText {
+    /// `turned-text`, `invisible-text` or `look-alike`.
+    pub rule: &'static str,
+    /// The position in the line, in characters from 1.
+    pub column: usize,
+    /// The character and what is wrong with it.
+    pub message: String,
+}
+
+/// The first finding of each rule in a line.
+pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
+    if line.is_ascii() && !line.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
+        return Vec::new();
+    }
+    let chars: Vec<char> = line.chars().collect();
+    let mut found: Vec<HiddenText> = Vec::new();
+    let mut add = |rule, index: usize, message: String| {
+        if !found.iter().any(|known| known.rule == rule) {
+            found.push(HiddenText { rule, column: index + 1, message });
+        }
+    };
+    for (index, c) in chars.iter().copied().enumerate() {
+        if turns(c) {
+            let message = format!("{} changes the direction in which the line is read", named(c));
+            add("turned-text", index, message);
+        } else if hides(&chars, index, first) {
+            add("invisible-text", index, format!("{} is invisible", named(c)));
+        } else if c.is_control() && c != '\t' && c != '\u{c}' {
+            let message = match c {
+                '\r' => {
+                    "a carriage return (U+000D) in the line lets a terminal overwrite it".to_owned()
+                }
+                c => format!("{} is a control character", named(c)),
+            };
+            add("invisible-text", index, message);
+        }
+    }
+    if kind != FileKind::Prose {
+        for (start, word) in identifiers(&chars) {
+            if let Some(c) = look_alike(&word) {
+                let offset = word.chars().position(|other| other == c).unwrap_or_default();
+                let message = format!("{} in `{word}` looks like another letter", named(c));
+                add("look-alike", start + offset, message);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a character changes the direction in which the text after it is shown.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether an invisible character is not part of an emoji, or of a script that needs it.
+fn hides(chars: &[char], index: usize, first: bool) -> bool {
+    let c = chars[index];
+    let before = index.checked_sub(1).map(|index| chars[index]);
+    let after = chars.get(index + 1).copied();
+    let pictured = |c: Option<char>| c.is_some_and(is_pictograph);
+    match c {
+        // A byte order mark.
+        '\u{feff}' => !(first && index == 0),
+        // Joins emoji, and shapes letters of Arabic and Indic scripts.
+        '\u{200c}' | '\u{200d}' => {
+            let joined = c == '\u{200d}' && pictured(before) && pictured(after);
+            let shaped =
+                [before, after].iter().flatten().all(|c| is_joining(*c)) && before.is_some();
+            !(joined || shaped)
+        }
+        // Chooses between the text and the emoji form of what is before it.
+        '\u{fe00}'..='\u{fe0f}' => {
+            let chosen = |c: char| is_pictograph(c) || "0123456789#*".contains(c);
+            before.is_none_or(|c| c.is_ascii_alphabetic() || is_selector(c))
+                || before.is_some_and(|c| c.is_ascii() && !chosen(c))
+        }
+        // Chooses between forms of a Chinese character.
+        '\u{e0100}'..='\u{e01ef}' => {
+            !before.is_some_and(|c| ('\u{3400}'..='\u{3ffff}').contains(&c))
+        }
+        // A flag of a region: six tags at most after a black flag.
+        '\u{e0020}'..='\u{e007f}' => {
+            let tags = chars[..index].iter().rev().take_while(|c| is_tag(**c)).count();
+            let flag = index.checked_sub(tags + 1).map(|index| chars[index]);
+            flag != Some('\u{1f3f4}') || tags >= 6
+        }
+        c => is_invisible(c),
+    }
+}
+
+fn is_tag(c: char) -> bool {
+    ('\u{e0020}'..='\u{e007f}').contains(&c)
+}
+
+fn is_selector(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// Whether a character is a picture, or belongs to one.
+fn is_pictograph(c: char) -> bool {
+    matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{fe0f}' | '\u{1f000}'..='\u{1faff}')
+}
+
+/// Whether a character is of a script in which joiners shape letters.
+fn is_joining(c: char) -> bool {
+    matches!(c, '\u{600}'..='\u{8ff}' | '\u{900}'..='\u{109f}' | '\u{1780}'..='\u{18af}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
+}
+
+/// The words of a line that have a character outside ASCII, each with its position. An underscore ends a word:
+/// `σ_max` has two.
+fn identifiers(chars: &[char]) -> Vec<(usize, String)> {
+    let mut words = Vec::new();
+    let mut start = 0;
+    while start < chars.len() {
+        let word: String = chars[start..].iter().take_while(|c| c.is_alphanumeric()).collect();
+        let length = word.chars().count();
+        if !word.is_ascii() {
+            words.push((start, word));
+        }
+        start += length.max(1);
+    }
+    words
+}
+
+/// A character that makes a word look like another: a letter of mathematics in place of a plain one, or letters of another
+/// script among Latin ones, if all of them look Latin.
+fn look_alike(word: &str) -> Option<char> {
+    let styled = |c: &char| matches!(c, '\u{1d400}'..='\u{1d7ff}' | '\u{212a}');
+    if let Some(c) = word.chars().find(styled) {
+        return Some(c);
+    }
+    let is_latin = |c: char| c.is_ascii_alphabetic() || matches!(c, '\u{c0}'..='\u{24f}');
+    if !word.chars().any(|c| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let looks_latin = |c: char| {
+        let shown: String = skeleton(c.encode_utf8(&mut [0; 4])).collect();
+        shown.chars().all(|c| c.is_ascii_alphabetic())
+    };
+    let mut others = word.chars().filter(|c| c.is_alphabetic() && !is_latin(*c)).peekable();
+    let first = others.peek().copied()?;
+    others.all(looks_latin).then_some(first)
+}
+
+/// The code point of a character, with its name where it has no look of its own.
+fn named(c: char) -> String {
+    let name = match c {
+        '\0' => "NULL",
+        '\u{8}' => "BACKSPACE",
+        '\u{1b}' => "ESCAPE",
+        '\u{7f}' => "DELETE",
+        '\u{ad}' => "SOFT HYPHEN",
+        '\u{34f}' => "COMBINING GRAPHEME JOINER",
+        '\u{61c}' => "ARABIC LETTER MARK",
+        '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => "HANGUL FILLER",
+        '\u{180e}' => "MONGOLIAN VOWEL SEPARATOR",
+        '\u{200b}' => "ZERO WIDTH SPACE",
+        '\u{200c}' => "ZERO WIDTH NON-JOINER",
+        '\u{200d}' => "ZERO WIDTH JOINER",
+        '\u{200e}' => "LEFT-TO-RIGHT MARK",
+        '\u{200f}' => "RIGHT-TO-LEFT MARK",
+        '\u{202a}'..='\u{202e}' => "BIDIRECTIONAL EMBEDDING OR OVERRIDE",
+        '\u{2066}'..='\u{2069}' => "BIDIRECTIONAL ISOLATE",
+        '\u{2060}' => "WORD JOINER",
+        '\u{2061}'..='\u{2064}' => "INVISIBLE OPERATOR",
+        '\u{feff}' => "ZERO WIDTH NO-BREAK SPACE",
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => "VARIATION SELECTOR",
+        '\u{e0000}'..='\u{e007f}' => "TAG CHARACTER",
+        '\u{370}'..='\u{3ff}' => "Greek",
+        '\u{400}'..='\u{52f}' => "Cyrillic",
+        '\u{530}'..='\u{58f}' => "Armenian",
+        '\u{13a0}'..='\u{13ff}' | '\u{ab70}'..='\u{abbf}' => "Cherokee",
+        '\u{1d400}'..='\u{1d7ff}' => "mathematical letter",
+        _ => return format!("U+{:04X}", u32::from(c)),
+    };
+    format!("U+{:04X} ({name})", u32::from(c))
+}

@@ -1,0 +1,214 @@
+//! Reports of test runners: each test with its outcome. Their text is hostile: the code under test can write it, too.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::runner::Runner;
+
+/// What became of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TestOutcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// A test in a report.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Test {
+    pub name: String,
+    /// The file it is in, as the runner names it.
+    pub file: Option<String>,
+    pub outcome: TestOutcome,
+}
+
+/// The tests of one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub tests: Vec<Test>,
+}
+
+impl Report {
+    /// Reads the report of a runner; `None` if it is missing or ends too early.
+    pub(crate) fn read(runner: Runner, bytes: &[u8]) -> Option<Report> {
+        let text = String::from_utf8_lossy(bytes);
+        match runner {
+            Runner::Pytest | Runner::Unittest | Runner::Node => lines(&text),
+            Runner::Jest | Runner::Vitest => jest(&text),
+            Runner::Cargo => cargo(&text),
+            Runner::Go => go(&text),
+        }
+    }
+
+    /// The first test that failed.
+    pub(crate) fn failed(&self) -> Option<&Test> {
+        self.tests.iter().find(|test| test.outcome == TestOutcome::Failed)
+    }
+
+    /// How many tests were run, passed or not.
+    pub(crate) fn executed(&self) -> usize {
+        self.tests.iter().filter(|test| test.outcome != TestOutcome::Skipped).count()
+    }
+}
+
+/// Our own reporters: a line of JSON for each test, and a last one.
+fn lines(text: &str) -> Option<Report> {
+    let mut tests = Vec::new();
+    let mut finished = false;
+    for line in text.lines() {
+        let value: Value = serde_json::from_str(line).ok()?;
+        match value.get("finished") {
+            Some(_) => finished = true,
+            None => tests.push(serde_json::from_value(value).ok()?),
+        }
+    }
+    finished.then_some(Report { tests })
+}
+
+/// Jest's JSON, which Vitest writes as well.
+fn jest(text: &str) -> Option<Report> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Whole {
+        test_results: Vec<File>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct File {
+        name: String,
+        status: String,
+        assertion_results: Vec<Assertion>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Assertion {
+        full_name: String,
+        status: String,
+    }
+    let whole: Whole = serde_json::from_str(text).ok()?;
+    let mut tests = Vec::new();
+    for file in whole.test_results {
+        let (name, none) = (file.name, file.assertion_results.is_empty());
+        for test in file.assertion_results {
+            let outcome = match test.status.as_str() {
+                "passed" => TestOutcome::Passed,
+                "failed" => TestOutcome::Failed,
+                _ => TestOutcome::Skipped,
+            };
+            tests.push(Test { name: test.full_name, file: Some(name.clone()), outcome });
+        }
+        // A file that could not be loaded.
+        if none && file.status == "failed" {
+            tests.push(Test { name: name.clone(), file: Some(name), outcome: TestOutcome::Failed });
+        }
+    }
+    Some(Report { tests })
+}
+
+/// What `cargo test` prints: `Running tests/a.rs (…)`, then `test name ... ok` for each test.
+fn cargo(text: &str) -> Option<Report> {
+    let mut tests = Vec::new();
+    let (mut file, mut open) = (None, 0_usize);
+    let mut any = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(running) = line.strip_prefix("Running ") {
+            let path = running.strip_prefix("unittests ").unwrap_or(running);
+            file = path.split(" (").next().map(str::to_owned);
+        } else if line.starts_with("running ") && line.ends_with(['t', 's']) {
+            (any, open) = (true, open + 1);
+        } else if line.starts_with("test result: ") {
+            open = open.checked_sub(1)?;
+        } else if let Some((name, outcome)) =
+            line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... "))
+        {
+            let outcome = match outcome.split(',').next().unwrap_or_default() {
+                "ok" => TestOutcome::Passed,
+                "FAILED" => TestOutcome::Failed,
+                "ignored" => TestOutcome::Skipped,
+                _ => continue,
+            };
+            tests.push(Test { name: name.to_owned(), file: file.clone(), outcome });
+        }
+    }
+    (any && open == 0).then_some(Report { tests })
+}
+
+/// What `go test -json` prints: a line of JSON for each event.
+fn go(text: &str) -> Option<Report> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Event {
+        action: String,
+        package: Option<String>,
+        test: Option<String>,
+    }
+    let mut tests = Vec::new();
+    let mut packages: BTreeMap<String, bool> = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with('{')) {
+        let Ok(event) = serde_json::from_str::<Event>(line) else { continue };
+        let outcome = match event.action.as_str() {
+            "pass" => TestOutcome::Passed,
+            "fail" => TestOutcome::Failed,
+            "skip" => TestOutcome::Skipped,
+            _ => {
+                if let Some(package) = event.package {
+                    packages.entry(package).or_insert(false);
+                }
+                continue;
+            }
+        };
+        match (event.package, event.test) {
+            (package, Some(name)) => tests.push(Test { name, file: package, outcome }),
+            (Some(package), None) => {
+                packages.insert(package, true);
+            }
+            (None, None) => {}
+        }
+    }
+    (!packages.is_empty() && packages.values().all(|ended| *ended)).then_some(Report { tests })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(runner: Runner, text: &str) -> Option<(usize, usize)> {
+        Report::read(runner, text.as_bytes()).map(|report| (report.tests.len(), report.executed()))
+    }
+
+    #[test]
+    fn reports_are_read_and_broken_ones_are_none() {
+        let line = r#"{"name": "a", "file": "a.py", "outcome": "passed"}"#;
+        let skipped = line.replace("passed", "skipped");
+        let end = r#"{"finished": true}"#;
+        assert_eq!(counts(Runner::Pytest, &format!("{line}\n{skipped}\n{end}\n")), Some((2, 1)));
+        assert_eq!(counts(Runner::Unittest, end), Some((0, 0)));
+        for broken in
+            ["", line, "junk\n{\"finished\": true}", "{\"name\": 1}\n{\"finished\": true}"]
+        {
+            assert_eq!(counts(Runner::Pytest, broken), None, "{broken}");
+        }
+        let jest = r#"{"testResults": [
+            {"name": "/a.test.js", "status": "failed", "assertionResults": [
+                {"fullName": "adds", "status": "passed"}, {"fullName": "x", "status": "pending"}]},
+            {"name": "/b.test.js", "status": "failed", "assertionResults": []}]}"#;
+        assert_eq!(counts(Runner::Jest, jest), Some((3, 2)));
+        assert_eq!(counts(Runner::Vitest, "{}"), None);
+        let cargo = "     Running unittests src/lib.rs (target/debug/deps/a-1)\n\nrunning 2 tests\n\
+                     test x::a ... ok\ntest x::b ... ignored, slow\n\ntest result: ok. 1 passed\n";
+        assert_eq!(counts(Runner::Cargo, cargo), Some((2, 1)));
+        assert_eq!(counts(Runner::Cargo, &cargo.replace("test result: ok. 1 passed", "")), None);
+        assert_eq!(counts(Runner::Cargo, ""), None);
+        let go = r#"{"Action":"start","Package":"m/a"}
+{"Action":"run","Package":"m/a","Test":"TestA"}
+{"Action":"pass","Package":"m/a","Test":"TestA","Elapsed":0}
+{"Action":"pass","Package":"m/a","Elapsed":0}"#;
+        assert_eq!(counts(Runner::Go, go), Some((1, 1)));
+        let early: String = go.lines().take(3).collect::<Vec<_>>().join("\n");
+        assert_eq!(counts(Runner::Go, &early), None);
+    }
+}
