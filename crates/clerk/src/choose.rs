@@ -15,7 +15,7 @@ use assize_llm::ModelError;
 use assize_types::Money;
 use assize_types::text::harmless;
 
-use crate::cluster::account::KeptLedger;
+use crate::account::{Account, KeptLedger};
 use crate::cluster::limits::FarPacer;
 use crate::config::settings::{REHEARSAL, nearest};
 use crate::config::{Config, Source};
@@ -132,12 +132,14 @@ impl Tape {
 }
 
 /// What was spent on a run before, which counts against what may be.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Already {
     pub cost: Money,
     pub tokens: u64,
     /// What might be spent when it began, which holds unless something else is said now.
     pub caps: Caps,
+    /// Where calls of the run are noted; `None` for calls of no run.
+    pub(crate) account: Option<Arc<Account>>,
 }
 
 /// What may be spent, by the settings.
@@ -243,8 +245,8 @@ fn options(clerk: &Clerk, already: Already) -> Result<Options, Failure> {
             deadline: seconds("gateway.deadline_seconds", policy.deadline),
             ..policy
         },
-        ledger: match &clerk.account {
-            Some(account) => Arc::new(KeptLedger::new(caps, account.clone())),
+        ledger: match already.account {
+            Some(account) => Arc::new(KeptLedger::new(caps, account)),
             None => Arc::new(MemoryLedger::new(caps)),
         },
         observer: Some(Arc::new(move |event: &Event| tell(&*listener, event))),

@@ -154,7 +154,7 @@ impl Sitting<'_> {
     }
 
     fn fail(&self, broke: Broke) -> Failure {
-        let already = self.trial.already;
+        let already = &self.trial.already;
         if already.cost > Money::ZERO || already.tokens > 0 {
             let (cost, tokens) = (already.cost, grouped(already.tokens));
             note(&paint(DIM, format!("spent on it before: {tokens} tokens, {cost}")));
