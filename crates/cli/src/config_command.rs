@@ -118,10 +118,14 @@ fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
         out_line(&line)?;
     }
     for withheld in &config.withheld {
+        let effect = if withheld.ignored { "ignored" } else { "no effect" };
         let why = config.trust.why_not();
         out_line(&paint(
             WARN,
-            format!("{:<width$}  no effect: {why}  ({})", withheld.key, withheld.source),
+            format!(
+                "{:<width$}  {effect}: {why}; `assize config trust` allows it  ({})",
+                withheld.key, withheld.source
+            ),
         ))?;
     }
     Ok(())
@@ -138,7 +142,12 @@ fn show_json(config: &Config, rows: &[Row]) -> Result<(), Failure> {
     let withheld: Vec<Json> = config
         .withheld
         .iter()
-        .map(|withheld| json!({"key": withheld.key, "source": withheld.source.to_string()}))
+        .map(|withheld| {
+            json!({
+                "key": withheld.key, "source": withheld.source.to_string(), "ignored": withheld.ignored,
+                "why": config.trust.why_not(),
+            })
+        })
         .collect();
     out_json(&json!({"settings": settings, "withheld": withheld}))
 }

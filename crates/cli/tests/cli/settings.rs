@@ -65,9 +65,12 @@ fn settings_win_in_their_order_and_say_where_they_come_from() {
     assert_eq!(show(&home, "groq.model"), "openai/gpt-oss-120b (default)");
     fs::write(&user, "[groq]\nmodel = \"from-user\"\n").unwrap();
     assert_eq!(show(&home, "groq.model"), "from-user (~/.config/assize/config.toml:2)");
+    let trusted = |home: &Home| assert_eq!(home.run(&["config", "trust"]).code, 0);
     home.write("assize.toml", "\n[groq]\nmodel = \"from-project\"\n");
+    trusted(&home);
     assert_eq!(show(&home, "groq.model"), "from-project (assize.toml:3)");
     home.write(".env", "ASSIZE_GROQ_MODEL=from-dotenv\nGROQ_API_KEY=gsk_0123456789abcdef\n");
+    trusted(&home);
     assert_eq!(show(&home, "groq.model"), "from-dotenv (.env, ASSIZE_GROQ_MODEL)");
     assert_eq!(show(&home, "groq.key"), "…cdef (.env, GROQ_API_KEY)");
     let home = home.set("ASSIZE_GROQ_MODEL", "from-env");
