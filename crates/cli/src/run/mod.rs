@@ -282,7 +282,9 @@ impl Sitting<'_> {
     async fn take_files(&self, verdict: &Verdict) -> Result<Taken, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
         let Some(execution) = execution else { return Ok(Taken::default()) };
-        let Some(folder) = self.trial.input.out.as_ref().filter(|_| verdict.success) else {
+        // The path as it was typed: one below the current folder goes through no symlink.
+        let folder = self.args.out.as_ref().or(self.trial.input.out.as_ref());
+        let Some(folder) = folder.filter(|_| verdict.success) else {
             // Where files are handed on, what was not is worth a word.
             let left = execution.not_taken.iter().filter(|_| self.trial.input.session.is_some());
             return Ok(Taken { left: left.cloned().collect(), ..Taken::default() });

@@ -216,8 +216,10 @@ async fn patch(
     };
     let files = vec![(name.to_owned(), bytes.len() as u64)];
     if let Some(folder) = out {
-        artifacts::check_folder(folder)?;
-        write_new(&folder.join(name), &String::from_utf8_lossy(&bytes))?;
+        let taken = artifacts::keep(vec![(name.to_owned(), bytes.clone())].into(), folder)?;
+        if !taken.in_the_way.is_empty() {
+            return Err(exists(&folder.join(name)));
+        }
     }
     if json {
         let file = json!({"name": name, "bytes": bytes.len()});
@@ -267,6 +269,12 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
     Ok(())
 }
 
+/// Failure of a command whose output file exists.
+fn exists(path: &Path) -> Failure {
+    let message = format!("`{}` is there already", path.display());
+    Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
+}
+
 /// Writes a file that is not there yet, whole or not at all.
 fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
@@ -283,8 +291,7 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let message = format!("`{}` is there already", path.display());
-            Err(Failure::new(FailureKind::Usage, message).hint("name another file, or remove it"))
+            Err(exists(path))
         }
         Err(error) => Err(failed(&error.error)),
     }
