@@ -169,7 +169,8 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
                 until_cancelled(&cancel, drafts::gate::run(command, &config, &around)).await
             }
             Command::Audit(command) => {
-                until_cancelled(&cancel, drafts::audit::run(command, &config, &around)).await
+                let audit = drafts::audit::run(command, &config, &around, cancel.clone());
+                until_cancelled(&cancel, audit).await
             }
             Command::Runs(command) => {
                 until_cancelled(&cancel, runs::run(command, &config, &around)).await

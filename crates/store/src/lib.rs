@@ -9,6 +9,7 @@
 //! Whoever works on a run claims it first. A later claim makes every earlier one void: its holder
 //! is told [`StoreError::Fenced`] at the next thing it wants to write, and stops.
 
+mod anchor;
 mod artifact;
 mod audit;
 mod call;
@@ -23,6 +24,7 @@ use assize_graph::{Appended, Event, Key, Record};
 use async_trait::async_trait;
 use serde_json::Value;
 
+pub use anchor::{HeadError, HeadKey, HeadKeyError, InvalidHead, SignedHead, check_head};
 pub use artifact::{ArtifactId, ArtifactUse};
 pub use audit::{AuditEntry, AuditQuery, AuditVerdict, NewAuditEntry};
 pub use call::{CallState, Noted};
