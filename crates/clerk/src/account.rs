@@ -81,7 +81,7 @@ impl Lost {
 
 /// The account of one run, in one of its epochs.
 #[derive(Debug)]
-pub struct Account {
+pub(crate) struct Account {
     store: Arc<dyn Store>,
     claim: OnceLock<Claim>,
     next: AtomicU64,
@@ -119,7 +119,7 @@ impl Account {
         Ok(Account { answered, lost: Mutex::new(lost), recorded, ..Account::new(store) })
     }
 
-    /// What is taken for lost in earlier epochs.
+    /// Calls of earlier epochs that count as lost.
     pub(crate) fn lost(&self) -> Lost {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,8 +165,10 @@ impl Account {
     /// Notes that a call is over; what cannot be noted counts as lost.
     fn note_end(&self, number: u64, noted: Noted) {
         let Some(claim) = self.claim.get().cloned() else { return };
+        // Without a runtime the process ends, and the call stays noted as sent.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let store = self.store.clone();
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             if let Err(error) = store.note_call(&claim, number, noted).await {
                 tracing::warn!(%error, run = %claim.run, "what a call took could not be noted");
             }

@@ -24,7 +24,7 @@ use crate::ended::{self, PAUSED};
 use crate::failure::{Failure, FailureKind};
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
-use crate::{Clerk, GoOn, Role, eval, walls, work};
+use crate::{Clerk, GoOn, Role, account, eval, walls, work};
 
 /// The most runs that one worker holds at once which take no sandbox.
 const MOST_RUNS: usize = 64;

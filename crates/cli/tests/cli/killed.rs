@@ -177,7 +177,7 @@ fn killed_run_counts_its_call_under_way_against_its_budget() {
 #[test]
 fn killed_server_reports_its_calls_under_way_as_lost() {
     let fake = silent_at_first();
-    let home = home(&fake);
+    let home = home(&fake).set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let serving = Serving::start(&home, &[]);
     let run = serving.begin(crate::serve::debate());
     fake.wait_for_requests(1);

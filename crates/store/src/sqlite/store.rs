@@ -223,7 +223,7 @@ impl Store for SqliteStore {
         let body = move |db: &Connection| {
             let run = match noted.how {
                 CallState::Sent => held(db, &claim)?,
-                // How a call ended counts, whoever has the run by now.
+                // How a call ended counts even if the run was claimed anew.
                 CallState::Answered | CallState::Lost | CallState::Free => {
                     self::number(db, &claim.run)?
                 }
