@@ -11,12 +11,12 @@ use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::day_of;
 use assize_consult::{Chamber, ConsultState, Made, Manner, NotKept, Report, Shelf, graph};
 use assize_gateway::{Estimate, Gateway};
-use assize_graph::{Event, Observer, Outcome, Record, RunError, RunOptions};
+use assize_graph::{Event, Observer, Record, RunError, RunOptions};
 use assize_negotiation::{InProcess, Models};
 use assize_sandbox::Manager;
 use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;
-use assize_types::{Cancel, Fingerprint, Money, trail};
+use assize_types::{Cancel, Money, trail};
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -111,7 +111,7 @@ impl Ready {
         input.parallel_moves = asked;
         let at_once = ground::at_once(asked, clerk, &gateway);
         let chamber = chamber(&plan, &input, models, at_once);
-        let answered = inherited.iter().filter(|record| is_answer(record)).count() as u64;
+        let answered = estimate::taken_over(&inherited);
         let estimate = estimate::estimate(&chamber, &gateway, &others, answered);
         let in_a_row = estimate::in_a_row(&chamber);
         let taped = tape.clone();
@@ -333,11 +333,6 @@ fn refuse_too_much(plan: &Plan, input: &Input) -> Result<(), Failure> {
     );
     let hint = "give it less of what you have, or name a model that holds more";
     Err(Failure::new(FailureKind::Usage, message).hint(hint))
-}
-
-/// Whether it is what a model said.
-fn is_answer(record: &Record) -> bool {
-    record.request != Fingerprint::NONE && matches!(record.outcome, Outcome::Done(_))
 }
 
 /// Everything but where debates are held.
