@@ -6,6 +6,7 @@ use assize_gateway::Provider;
 use serde_json::{Map, Value as Json, json};
 
 use crate::args::{ConfigCommand, Which};
+use crate::choose;
 use crate::config::trust::TrustStore;
 use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -69,7 +70,9 @@ struct Row {
 fn rows(config: &Config, only: Which) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let settings = config.settings.iter().map(|setting| {
-        let value = config.get(&setting.key);
+        let value = config.get(&setting.key).filter(|value| {
+            value.source != Source::Default || !is_set_by_server(config, &setting.key)
+        });
         Row {
             key: setting.key.clone(),
             value: value.map(|value| value.text.clone()),
@@ -99,6 +102,12 @@ fn rows(config: &Config, only: Which) -> Vec<Row> {
         only == Which::All || row.source.as_ref().is_some_and(|source| *source != Source::Default)
     });
     rows
+}
+
+/// Whether the default of a setting is what a local server offers.
+fn is_set_by_server(config: &Config, key: &str) -> bool {
+    let provider = key.strip_suffix(".concurrency").and_then(|name| name.parse().ok());
+    provider.is_some_and(|provider| choose::endpoint(config, provider).is_local_server())
 }
 
 fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {

@@ -548,7 +548,7 @@ pub fn all() -> Vec<Setting> {
             Setting::new(
                 key("concurrency"),
                 whole(1, 10_000),
-                "calls at once; by default what a local server offers (Ollama: 1)",
+                "calls at once; on a local server by default what it offers (Ollama: 1)",
             )
                 .default("16")
                 .tighten(),

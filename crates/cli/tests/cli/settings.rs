@@ -83,6 +83,24 @@ fn settings_win_in_their_order_and_say_where_they_come_from() {
 }
 
 #[test]
+fn concurrency_of_a_local_server_has_no_default_of_ours() {
+    let home = Home::new().set("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
+    let line = |home: &Home, key: &str| {
+        let shown = home.run(&["config", "show"]).out;
+        shown.lines().find(|line| line.starts_with(key)).unwrap().to_owned()
+    };
+    for local in ["ollama.concurrency", "openai.concurrency"] {
+        let line = line(&home, local);
+        assert!(line.contains("not set: calls at once; on a local server by default"), "{line}");
+    }
+    let hosted = line(&home, "groq.concurrency");
+    assert!(hosted.contains("  16  (default)"), "{hosted}");
+    let home = home.set("ASSIZE_OLLAMA_CONCURRENCY", "3");
+    let set = line(&home, "ollama.concurrency");
+    assert!(set.contains("  3  (environment, ASSIZE_OLLAMA_CONCURRENCY)"), "{set}");
+}
+
+#[test]
 fn wrong_settings_are_told_with_line_and_nearest_key() {
     let home = Home::new();
     home.write("assize.toml", "provider = \"rehearsal\"\n\n[anthropic]\nmodle = \"x\"\n");
