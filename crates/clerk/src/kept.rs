@@ -347,11 +347,11 @@ pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failur
     }
 }
 
-/// Says to go on with a run by its name.
-pub fn how_to_resume(kind: &str, id: &RunId) -> String {
+/// Says how to resume a run by its name; `flags` stand at the end of the command.
+pub fn how_to_resume(kind: &str, id: &RunId, flags: &str) -> String {
     match kind {
-        "debate" => format!("kept as {id}; go on with `assize debate --resume {id}`"),
-        _ => format!("kept as {id}; go on with `assize runs resume {id}`"),
+        "debate" => format!("kept as {id}; go on with `assize debate --resume {id}{flags}`"),
+        _ => format!("kept as {id}; go on with `assize runs resume {id}{flags}`"),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
-use crate::{consult, kept, reading, sessions};
+use crate::{consult, hints, kept, reading, sessions};
 
 pub(crate) async fn run(
     command: RunsCommand,
@@ -237,7 +237,7 @@ async fn documents(
 ) -> Result<(), Failure> {
     let Some(report) = reading::consulted(run, &store.records(&run.id).await?)? else {
         let message = format!("`{}` has come to no report yet", run.id);
-        let hint = kept::how_to_resume(&run.kind, &run.id);
+        let hint = hints::resume(&run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
     let told = reading::status_updates(store, run).await?;
