@@ -58,7 +58,7 @@ pub async fn look(store: &dyn Store, desk: &Desk, since: Option<&str>) -> Result
     })
 }
 
-/// What is wrong with a log that must have these heads, each as `ID:HASH`.
+/// Complaints about a log that must have these heads, each as `ID:HASH`.
 ///
 /// # Errors
 /// When one of them is not a head.

@@ -104,7 +104,7 @@ async fn head(config: &Config, around: &Surroundings) -> Result<(), Failure> {
 struct Heads {
     /// Those that can be looked for, as `ID:HASH`.
     positions: String,
-    /// What is wrong with the others.
+    /// Complaints about the others.
     wrong: Vec<String>,
 }
 
