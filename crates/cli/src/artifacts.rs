@@ -63,7 +63,9 @@ fn is_below_current_folder(path: &Path) -> bool {
     let mut resolved = current.clone();
     for part in path.components() {
         match part {
-            Component::ParentDir => drop(resolved.pop()),
+            Component::ParentDir => {
+                resolved.pop();
+            }
             Component::CurDir => {}
             part => resolved.push(part),
         }

@@ -167,7 +167,8 @@ fn killed_run_counts_its_call_under_way_against_its_budget() {
     let run = kill_at_the_first_call(&fake, &home, &["--max-tokens", &tokens.to_string()]);
     let Ran { code, err, .. } = home.run(&["debate", "--resume", &run]);
     assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
-    assert!(err.contains(&format!("{tokens} are spent")), "{err}");
+    let grouped = format!("{},{:03}", tokens / 1000, tokens % 1000);
+    assert!(err.contains(&format!("spent on it before: {grouped} tokens, ")), "{err}");
     // A larger budget lets it go on, and the call stays lost however often it is resumed.
     let resumed = home.run(&["debate", "--resume", &run, "--max-tokens", "9999999", "--quiet"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
