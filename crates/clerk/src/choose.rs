@@ -15,7 +15,7 @@ use assize_llm::ModelError;
 use assize_types::Money;
 use assize_types::text::harmless;
 
-use crate::cluster::account::KeptLedger;
+use crate::account::{Account, KeptLedger};
 use crate::cluster::limits::FarPacer;
 use crate::config::settings::{REHEARSAL, nearest};
 use crate::config::{Config, Source};
@@ -61,15 +61,18 @@ pub fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {
         return Ok(Some(Choice::Provider { provider, why }));
     }
     let keyed = Provider::ALL.into_iter().filter(|provider| provider.needs_key());
-    for provider in keyed {
-        if let (Some(_), source) = config.key(provider) {
-            return Ok(Some(Choice::Provider {
-                provider,
-                why: format!("its key is at hand ({source})"),
-            }));
-        }
-    }
-    Ok(None)
+    let mut keyed: Vec<(Provider, Source)> = keyed
+        .filter_map(|provider| match config.key(provider) {
+            (Some(_), source) => Some((provider, source)),
+            (None, _) => None,
+        })
+        .collect();
+    // The sort is stable: keys of the user go first, in their order.
+    keyed.sort_by_key(|(_, source)| config.is_foreign(source));
+    Ok(keyed.into_iter().next().map(|(provider, source)| Choice::Provider {
+        provider,
+        why: format!("its key is at hand ({source})"),
+    }))
 }
 
 /// Chooses, asking for a local Ollama if it comes to that.
@@ -132,12 +135,14 @@ impl Tape {
 }
 
 /// What was spent on a run before, which counts against what may be.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Already {
     pub cost: Money,
     pub tokens: u64,
     /// What might be spent when it began, which holds unless something else is said now.
     pub caps: Caps,
+    /// Where calls of the run are noted; `None` for calls of no run.
+    pub(crate) account: Option<Arc<Account>>,
 }
 
 /// What may be spent, by the settings.
@@ -178,6 +183,9 @@ pub async fn gateways(
     if let Tape::Record(path) = tape {
         options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
     }
+    if let Some(warning) = config.warn_of_ignored_choice() {
+        clerk.listener.warn(&warning);
+    }
     match choose(config).await? {
         Choice::Rehearsal { .. } => {
             // Nobody has to be spared.
@@ -200,8 +208,8 @@ pub async fn gateways(
                     endpoint.key_source
                 )));
             }
-            if let Some(words) = config.say_of_strangers(provider) {
-                clerk.listener.warn(&words);
+            if let Some(warning) = config.warn_of_foreign_key(provider) {
+                clerk.listener.warn(&warning);
             }
             let client = HttpClient::new();
             let (endpoint, limits) = endpoint_in_use(config, &client, provider, false).await;
@@ -243,8 +251,8 @@ fn options(clerk: &Clerk, already: Already) -> Result<Options, Failure> {
             deadline: seconds("gateway.deadline_seconds", policy.deadline),
             ..policy
         },
-        ledger: match &clerk.account {
-            Some(account) => Arc::new(KeptLedger::new(caps, account.clone())),
+        ledger: match already.account {
+            Some(account) => Arc::new(KeptLedger::new(caps, account)),
             None => Arc::new(MemoryLedger::new(caps)),
         },
         observer: Some(Arc::new(move |event: &Event| tell(&*listener, event))),

@@ -161,7 +161,7 @@ pub(crate) async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failu
 
 /// What a failed run means to the user, and how to go on with it, where one can.
 fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Option<String>) {
-    let resume = Some(kept::how_to_resume(kind, id));
+    let resume = Some(kept::how_to_resume(kind, id, ""));
     match error {
         RunError::Cancelled { reason } => (Failure::new(FailureKind::Interrupted, reason), resume),
         RunError::Node { node, source, .. } => {

@@ -14,7 +14,7 @@ use assize_types::text::harmless;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::choose::{self, Already, Tape};
+use crate::choose::{self, Tape};
 use crate::cluster::elsewhere::{Seat, came_to};
 use crate::config::Config;
 use crate::ended::{self, Broke, Held};
@@ -134,10 +134,12 @@ impl Trial {
         parallel: u32,
     ) -> Result<Trial, Failure> {
         let Clerk { config, .. } = clerk;
-        let already = match &way {
-            Way::Fresh(_) => Already::default(),
-            Way::Resumed { run, .. } => kept::spent(run, &store.records(&run.id).await?, &[]),
+        let earlier = match &way {
+            Way::Fresh(_) => None,
+            Way::Resumed { run, .. } => Some(&**run),
         };
+        let already = kept::spent(&store, earlier, &[]).await?;
+        let account = already.account.clone();
         let gateway = choose::gateway(clerk, tape, already).await?;
         if gateway.name().0 == "rehearsal" {
             let message = "no model is configured to be evaluated";
@@ -164,7 +166,7 @@ impl Trial {
                 once: None,
             }
         };
-        let begin = Begin { store, resumed, take_over, new: new_run };
+        let begin = Begin { store, resumed, take_over, account, new: new_run };
         let (run, why, held) = match clerk.others() {
             Some(member) => {
                 cluster::refuse_tape(tape)?;

@@ -15,8 +15,8 @@ use assize_types::{Cost, Money};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::account::{self, Account, Lost};
 use crate::choose::{self, Already, Tape};
-use crate::cluster::account::Lost;
 use crate::cluster::elsewhere::Elsewhere;
 use crate::cluster::{self, Member};
 use crate::config::{Config, Surroundings};
@@ -347,27 +347,38 @@ pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failur
     }
 }
 
-/// Says to go on with a run by its name.
-pub fn how_to_resume(kind: &str, id: &RunId) -> String {
+/// Says how to resume a run by its name; `flags` stand at the end of the command.
+pub fn how_to_resume(kind: &str, id: &RunId, flags: &str) -> String {
     match kind {
-        "debate" => format!("kept as {id}; go on with `assize debate --resume {id}`"),
-        _ => format!("kept as {id}; go on with `assize runs resume {id}`"),
+        "debate" => format!("kept as {id}; go on with `assize debate --resume {id}{flags}`"),
+        _ => format!("kept as {id}; go on with `assize runs resume {id}{flags}`"),
     }
 }
 
 /// Where the input of a run says what may be spent on it.
 const BUDGET: &str = "budget";
 
-/// What a run itself has spent before, which counts against what it may.
-pub fn spent(run: &Run, own: &[Record], inherited: &[Record]) -> Already {
+/// What a run itself has spent before, calls without an answer included; this counts against its budget. A new run has
+/// spent nothing.
+pub(crate) async fn spent(
+    store: &Arc<dyn Store>,
+    resumed: Option<&Run>,
+    inherited: &[Record],
+) -> Result<Already, StoreError> {
+    let Some(run) = resumed else {
+        return Ok(Already { account: Some(Arc::new(Account::new(store))), ..Already::default() });
+    };
     let budget = &run.input[BUDGET];
     let caps = Caps {
         cost: budget["max_cost"].as_f64().and_then(Money::from_dollars),
         tokens: budget["max_tokens"].as_u64(),
     };
-    let Totals { cost, usage, lost_cost, lost_tokens, .. } = answered(own, inherited);
-    let tokens = usage.total().saturating_add(lost_tokens);
-    Already { caps, cost: cost + lost_cost, tokens }
+    let records = store.records(&run.id).await?;
+    let Totals { cost, usage, .. } = answered(&records, inherited);
+    let account = Account::resume(store, &run.id, &records, inherited).await?;
+    let lost = account.lost();
+    let (cost, tokens) = (cost + lost.cost, usage.total().saturating_add(lost.tokens));
+    Ok(Already { caps, cost, tokens, account: Some(Arc::new(account)) })
 }
 
 /// What the answers came to that a run got itself, by what is kept of them.
@@ -418,6 +429,8 @@ pub struct Begin<F> {
     /// The run that is to go on, if it is one.
     pub resumed: Option<Run>,
     pub take_over: bool,
+    /// Where its calls are noted, as [`spent`] found it.
+    pub(crate) account: Option<Arc<Account>>,
     /// A new one, if it is none.
     pub new: F,
 }
@@ -428,16 +441,17 @@ pub async fn begin(
     begin: Begin<impl FnOnce() -> NewRun>,
 ) -> Result<(Run, Arc<RunJournal>), Failure> {
     let (store, is_new) = (begin.store.clone(), begin.resumed.is_none());
+    let calls = begin.account.clone();
     let mut holder = Holder::of_clerk(clerk);
     if let (Some(run), Some(_)) = (&begin.resumed, &holder.node) {
-        holder.records = Some(store.records(&run.id).await?.len());
+        holder.records = Some(account::progress(&store.records(&run.id).await?));
         if let Some(last) = Holder::last(run) {
             (holder.asked, holder.deaths) = (last.asked, last.deaths);
         }
     }
     let (run, claim) = claim(clerk, begin, &holder).await?;
-    if let Some(account) = &clerk.account {
-        account.begin(claim.clone());
+    if let Some(calls) = calls {
+        calls.begin(claim.clone()).await?;
     }
     let journal = match is_new {
         true => RunJournal::fresh(store, claim),
@@ -475,7 +489,7 @@ async fn claim(
     begin: Begin<impl FnOnce() -> NewRun>,
     holder: &Holder,
 ) -> Result<(Run, Claim), Failure> {
-    let Begin { store, resumed, take_over, new } = begin;
+    let Begin { store, resumed, take_over, new, .. } = begin;
     let holder = holder.to_text();
     match resumed {
         Some(run) => {

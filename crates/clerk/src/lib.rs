@@ -8,6 +8,7 @@
 //!
 //! Nothing here prints or reads the environment: both are handed in.
 
+pub(crate) mod account;
 pub mod backends;
 pub mod choose;
 pub mod cluster;
@@ -37,7 +38,6 @@ use assize_store::Once;
 use backends::Backends;
 use choose::Paces;
 use cluster::Member;
-use cluster::account::Account;
 use serde::{Deserialize, Serialize};
 
 pub use config::{Config, Surroundings};
@@ -67,8 +67,6 @@ pub struct Clerk {
     pub once: Option<Once>,
     /// Who paces the calls to providers, for all trials of this process.
     pub paces: Paces,
-    /// Where what is spent on this one trial is kept, in a cluster.
-    pub account: Option<Arc<Account>>,
     /// Backends and warm pools that all runs of this process share, if it is a server or a worker.
     pub backends: Option<Arc<Backends>>,
     /// Nothing is asked, only estimated: no key is needed.

@@ -15,7 +15,7 @@ use assize_types::{Cancel, trail};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::choose::{self, Already, Tape};
+use crate::choose::{self, Tape};
 use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::failure::{Failure, FailureKind};
@@ -115,13 +115,14 @@ impl Trial {
         tape: &Tape,
     ) -> Result<Trial, Failure> {
         let Clerk { config, around, .. } = clerk;
-        let (workspace, policy, already) = match &way {
-            Way::Fresh(ask) => (ask.workspace.clone(), drafts::policy(config)?, Already::default()),
+        let (workspace, policy, earlier) = match &way {
+            Way::Fresh(ask) => (ask.workspace.clone(), drafts::policy(config)?, None),
             Way::Resumed { run, before, .. } => {
-                let already = kept::spent(run, &store.records(&run.id).await?, &[]);
-                (before.workspace.clone(), before.policy.clone(), already)
+                (before.workspace.clone(), before.policy.clone(), Some(&**run))
             }
         };
+        let already = kept::spent(&store, earlier, &[]).await?;
+        let account = already.account.clone();
         // Nobody else waits: a verification may take as long as it may.
         let verifier = Some(drafts::verifier(config, around)?);
         let how = Options { policy: policy.clone(), verifier, patience: PATIENCE };
@@ -152,7 +153,7 @@ impl Trial {
             once: None,
         };
         // The files are here, so it is held here, also in a cluster.
-        let begin = Begin { store: store.clone(), resumed, take_over, new };
+        let begin = Begin { store: store.clone(), resumed, take_over, account, new };
         let (run, journal) = kept::begin(clerk, begin).await?;
         let gateway = Arc::new(gateway);
         Ok(Trial { run, input, gateway, desk, store, journal, proposed_patch: None })

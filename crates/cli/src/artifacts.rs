@@ -1,9 +1,10 @@
 //! Files into a sandbox and out of it.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 
 use assize_sandbox::{Harvest, Sandbox};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -56,17 +57,74 @@ fn is_in_the_way(error: &std::io::Error) -> bool {
     link || matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory)
 }
 
+/// Whether a path is relative and leads below the current folder, by its words alone.
+fn is_below_current_folder(path: &Path) -> bool {
+    let Ok(current) = std::env::current_dir() else { return path.is_relative() };
+    let mut resolved = current.clone();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::CurDir => {}
+            part => resolved.push(part),
+        }
+    }
+    path.is_relative() && resolved.starts_with(current)
+}
+
+fn symlink_refused(folder: &Path, link: &Path) -> Failure {
+    let message = format!("`{}` goes through the symlink `{}`", folder.display(), link.display());
+    Failure::new(FailureKind::Usage, message)
+        .hint("name a folder without symlinks, or the absolute path of the one you mean")
+}
+
+/// How folders are opened.
+const OPEN_FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+
+/// The mode of new folders, before the umask.
+const NEW_FOLDER: Mode = Mode::from_raw_mode(0o777);
+
 /// A folder of this machine that files are written below, through no link and over nothing.
 struct Target(OwnedFd);
 
 impl Target {
+    /// Opens a folder, which is made if need be. A relative path below the current folder goes through no symlink: a
+    /// repository could have planted one. Other paths are the user's own and may.
     fn open(folder: &Path) -> Result<Target, Failure> {
+        if is_below_current_folder(folder) {
+            return Target::open_without_symlinks(rustix::fs::CWD, folder);
+        }
         let failed = |error: std::io::Error| cannot_write(folder, &error);
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::open(folder, flags, Mode::empty())
+        rustix::fs::open(folder, OPEN_FOLDER, Mode::empty())
             .map(Target)
             .map_err(|error| failed(error.into()))
+    }
+
+    /// Opens a folder by a relative path, part by part; missing ones are made.
+    fn open_without_symlinks(start: impl AsFd, folder: &Path) -> Result<Target, Failure> {
+        let mut walked = PathBuf::new();
+        let open = |at: BorrowedFd<'_>, part: &OsStr| {
+            rustix::fs::openat2(at, part, OPEN_FOLDER, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        };
+        let opened = open(start.as_fd(), OsStr::new("."));
+        let mut at = opened.map_err(|error| cannot_write(Path::new("."), &error.into()))?;
+        for part in folder.components().map(Component::as_os_str) {
+            walked.push(part);
+            let opened = match open(at.as_fd(), part) {
+                Err(Errno::NOENT) => match rustix::fs::mkdirat(&at, part, NEW_FOLDER) {
+                    Ok(()) | Err(Errno::EXIST) => open(at.as_fd(), part),
+                    Err(error) => Err(error),
+                },
+                opened => opened,
+            };
+            at = opened.map_err(|error| match error {
+                Errno::LOOP => symlink_refused(folder, &walked),
+                error => cannot_write(&walked, &error.into()),
+            })?;
+        }
+        Ok(Target(at))
     }
 
     fn fill(&self, folder: &Path, mut harvest: Harvest) -> Result<Taken, Failure> {
@@ -95,8 +153,7 @@ impl Target {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
-                let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-                folder = rustix::fs::openat2(&folder, part, flags, Mode::empty(), beneath)?;
+                folder = rustix::fs::openat2(&folder, part, OPEN_FOLDER, Mode::empty(), beneath)?;
             } else {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 let mode = Mode::from_raw_mode(0o644);
@@ -200,5 +257,50 @@ mod tests {
         assert!(target.write("file", b"x").is_err());
         assert!(target.write("../outside/planted", b"x").is_err());
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn relative_folder_is_opened_part_by_part_through_no_symlink() {
+        let folder = tempfile::tempdir().unwrap();
+        let (work, outside) = (folder.path().join("work"), folder.path().join("outside"));
+        std::fs::create_dir_all(work.join("sub")).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, work.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", work.join("dangling")).unwrap();
+        std::os::unix::fs::symlink("../../outside", work.join("sub/link")).unwrap();
+        let start = std::fs::File::open(&work).unwrap();
+        let open = |path: &str| Target::open_without_symlinks(&start, Path::new(path));
+        for (path, link) in [
+            ("link", "link"),
+            ("./link", "./link"),
+            ("link/deeper", "link"),
+            ("link/../sub", "link"),
+            ("sub/link/deeper", "sub/link"),
+            ("dangling", "dangling"),
+        ] {
+            let refused = open(path).err().unwrap();
+            assert_eq!(refused.kind, FailureKind::Usage, "{path}");
+            let message = format!("`{path}` goes through the symlink `{link}`");
+            assert_eq!(refused.message(), message);
+        }
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+        for path in ["sub", "new/deep/er", "sub/../new", "../work/sub", "."] {
+            open(path).unwrap().write(&path.replace(['/', '.'], "_"), b"x").unwrap();
+        }
+        assert!(work.join("new/deep/er/new_deep_er").is_file());
+        assert!(work.join("new/sub____new").is_file() && work.join("sub/sub").is_file());
+    }
+
+    #[test]
+    fn current_folder_is_recognised_in_relative_paths_alone() {
+        let current = std::env::current_dir().unwrap();
+        let name = current.file_name().unwrap().to_str().unwrap();
+        for inside in ["results", "./a/../b", ".", &format!("../{name}/results")] {
+            assert!(is_below_current_folder(Path::new(inside)), "{inside}");
+        }
+        let absolute = current.join("results");
+        for outside in ["..", "../elsewhere", "a/../../b", "/tmp", absolute.to_str().unwrap()] {
+            assert!(!is_below_current_folder(Path::new(outside)), "{outside}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use assize_gateway::Provider;
 use serde_json::{Map, Value as Json, json};
 
 use crate::args::{ConfigCommand, Which};
+use crate::choose;
 use crate::config::trust::TrustStore;
 use crate::config::{Config, Source, Surroundings};
 use crate::failure::{Failure, FailureKind};
@@ -69,7 +70,9 @@ struct Row {
 fn rows(config: &Config, only: Which) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let settings = config.settings.iter().map(|setting| {
-        let value = config.get(&setting.key);
+        let value = config.get(&setting.key).filter(|value| {
+            value.source != Source::Default || !is_set_by_server(config, &setting.key)
+        });
         Row {
             key: setting.key.clone(),
             value: value.map(|value| value.text.clone()),
@@ -101,6 +104,12 @@ fn rows(config: &Config, only: Which) -> Vec<Row> {
     rows
 }
 
+/// Whether the default of a setting is what a local server offers.
+fn is_set_by_server(config: &Config, key: &str) -> bool {
+    let provider = key.strip_suffix(".concurrency").and_then(|name| name.parse().ok());
+    provider.is_some_and(|provider| choose::endpoint(config, provider).is_local_server())
+}
+
 fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
     let width = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
     for row in rows {
@@ -118,10 +127,14 @@ fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
         out_line(&line)?;
     }
     for withheld in &config.withheld {
+        let effect = if withheld.ignored { "ignored" } else { "no effect" };
         let why = config.trust.why_not();
         out_line(&paint(
             WARN,
-            format!("{:<width$}  no effect: {why}  ({})", withheld.key, withheld.source),
+            format!(
+                "{:<width$}  {effect}: {why}; `assize config trust` allows it  ({})",
+                withheld.key, withheld.source
+            ),
         ))?;
     }
     Ok(())
@@ -138,7 +151,12 @@ fn show_json(config: &Config, rows: &[Row]) -> Result<(), Failure> {
     let withheld: Vec<Json> = config
         .withheld
         .iter()
-        .map(|withheld| json!({"key": withheld.key, "source": withheld.source.to_string()}))
+        .map(|withheld| {
+            json!({
+                "key": withheld.key, "source": withheld.source.to_string(), "ignored": withheld.ignored,
+                "why": config.trust.why_not(),
+            })
+        })
         .collect();
     out_json(&json!({"settings": settings, "withheld": withheld}))
 }

@@ -24,7 +24,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
-use crate::{input, kept, walls};
+use crate::{hints, input, kept, walls};
 
 /// The longest file of problems, in MiB.
 const LONGEST: u64 = 64;
@@ -170,7 +170,8 @@ fn show(
     lines(report).iter().try_for_each(|line| out_line(line))?;
     if !args.quiet {
         note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, account(&totals))));
-        note(&paint(DIM, format!("problem by problem: `assize runs show {}`", run.id)));
+        let how = hints::runs(&format!("show {}", run.id));
+        note(&paint(DIM, format!("problem by problem: {how}")));
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ mod earlier;
 mod eval;
 mod exec;
 mod exit;
+mod hints;
 mod image;
 mod input;
 mod logging;
@@ -87,6 +88,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     }
     let config = Config::load(&around, &flags(&cli)?)?;
     logging::start(&config);
+    hints::remember_cluster(&config);
     for warning in config.warnings.iter().chain(&assize_clerk::walls::clamped_cpus(&config)) {
         terminal::warn(warning);
     }
@@ -169,7 +171,8 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
                 until_cancelled(&cancel, drafts::gate::run(command, &config, &around)).await
             }
             Command::Audit(command) => {
-                until_cancelled(&cancel, drafts::audit::run(command, &config, &around)).await
+                let audit = drafts::audit::run(command, &config, &around, cancel.clone());
+                until_cancelled(&cancel, audit).await
             }
             Command::Runs(command) => {
                 until_cancelled(&cancel, runs::run(command, &config, &around)).await

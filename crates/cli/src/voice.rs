@@ -40,7 +40,6 @@ pub(crate) fn clerk(config: &Config, around: &Surroundings, quiet: bool) -> Cler
         member: None,
         paces: Paces::default(),
         once: None,
-        account: None,
         backends: None,
         estimate_only: false,
     }

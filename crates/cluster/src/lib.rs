@@ -25,7 +25,7 @@ pub use dead_letters::DeadLetter;
 pub use link::Options;
 pub use nodes::{Node, NodeRole};
 pub use queue::{Abilities, LEASE, Lease, Line, MOST_TRIES, Needs, Place, Queue, Taken, Work};
-pub use store::{CallState, ClusterStore, Noted};
+pub use store::ClusterStore;
 pub use streams::{Copy, Stream};
 
 /// What is written to the servers is of this version. A cluster of a later one is not for us.

@@ -77,7 +77,8 @@ impl AuditEntry {
 }
 
 impl AuditVerdict {
-    /// Looks at a whole log, oldest entry first, whose last entry had this id.
+    /// Looks at a whole log, oldest entry first, whose last entry had this id before it was read; entries may have been
+    /// added since.
     pub fn of(log: &[AuditEntry], head: u64) -> AuditVerdict {
         let mut previous = (0, Fingerprint::NONE);
         for entry in log {
@@ -90,7 +91,7 @@ impl AuditVerdict {
             previous = (entry.id, entry.hash);
         }
         match log.last().map_or(0, |last| last.id) {
-            last if last == head => AuditVerdict::Intact { entries: log.len() as u64 },
+            last if last >= head => AuditVerdict::Intact { entries: log.len() as u64 },
             last => AuditVerdict::Broken { at: last + 1 },
         }
     }
@@ -114,6 +115,7 @@ mod tests {
             log.push(AuditEntry::chained(id, 1000 + id, entry, previous));
         }
         assert_eq!(AuditVerdict::of(&log, 4), AuditVerdict::Intact { entries: 4 });
+        assert_eq!(AuditVerdict::of(&log, 3), AuditVerdict::Intact { entries: 4 });
         assert_eq!(AuditVerdict::of(&log[..3], 4), AuditVerdict::Broken { at: 4 });
         assert_eq!(AuditVerdict::of(&[], 4), AuditVerdict::Broken { at: 1 });
         let mut changed = log.clone();

@@ -9,19 +9,25 @@
 //! Whoever works on a run claims it first. A later claim makes every earlier one void: its holder
 //! is told [`StoreError::Fenced`] at the next thing it wants to write, and stops.
 
+mod anchor;
 mod artifact;
 mod audit;
+mod call;
 mod error;
 mod journal;
 mod run;
 mod sqlite;
 
+use std::time::Duration;
+
 use assize_graph::{Appended, Event, Key, Record};
 use async_trait::async_trait;
 use serde_json::Value;
 
+pub use anchor::{HeadError, HeadKey, HeadKeyError, InvalidHead, SignedHead, check_head};
 pub use artifact::{ArtifactId, ArtifactUse};
 pub use audit::{AuditEntry, AuditQuery, AuditVerdict, NewAuditEntry};
+pub use call::{CallState, Noted};
 pub use error::StoreError;
 pub use journal::RunJournal;
 pub use run::{BadRunId, Claim, Ending, NewRun, Once, Run, RunFilter, RunId, RunStatus};
@@ -102,6 +108,21 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     /// All records of a run, in the order in which they were written.
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError>;
+
+    /// Notes how far a call to a model is, under its number in this epoch of the run: before it is sent, and when it is
+    /// over. Should the process die, the next one knows what may have been paid for besides what was recorded.
+    ///
+    /// A call that is to be sent is refused if the run was claimed anew ([`StoreError::Fenced`]). How a call ended is
+    /// noted all the same.
+    async fn note_call(&self, claim: &Claim, number: u64, noted: Noted) -> Result<(), StoreError>;
+
+    /// All calls of a run, each with the epoch in which it was made; none of a run that is not there.
+    async fn calls(&self, id: &RunId) -> Result<Vec<(u64, Noted)>, StoreError>;
+
+    /// How long nothing could be noted since the store was opened, in all.
+    fn away(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Says how a run ended, with the events of its end. It can be claimed again, unless it is done.
     async fn finish(

@@ -11,7 +11,7 @@ use assize_types::{Cancel, Cost, Money};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::account::LOST;
+use crate::account::LOST;
 use crate::ended::{self, Broke, PAUSED};
 use crate::failure::{Failure, FailureKind};
 use crate::{kept, reading};

@@ -5,7 +5,6 @@
 //! queue in their turn, so that each is held wherever there is a sandbox for it (`debates`). All questions to models
 //! are asked by whoever holds the run, so that one claim guards all that is spent on it.
 
-pub mod account;
 pub(crate) mod debates;
 pub(crate) mod elsewhere;
 mod grounds;

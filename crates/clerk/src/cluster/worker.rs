@@ -15,7 +15,6 @@ use assize_types::Cancel;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use super::account::Account;
 use super::debates::{self, DebateWork};
 use super::grounds::Grounds;
 use super::{DEBATE, LIMITS, Member, REJOINED, RUN, RunWork, limits, live, needs_of};
@@ -25,7 +24,7 @@ use crate::ended::{self, PAUSED};
 use crate::failure::{Failure, FailureKind};
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
-use crate::{Clerk, GoOn, Role, eval, walls, work};
+use crate::{Clerk, GoOn, Role, account, eval, walls, work};
 
 /// The most runs that one worker holds at once which take no sandbox.
 const MOST_RUNS: usize = 64;
@@ -357,11 +356,11 @@ impl Worker {
             Ok(config) => clerk.config = config,
             Err(failure) => return self.refuse(id, failure, tries).await,
         }
-        let account = if run.epoch > 1 || !waits {
+        if run.epoch > 1 || !waits {
             let mut nobody = last.unwrap_or_else(|| Holder::of_clerk(&clerk));
             if !waits {
                 // Whoever gets on may die as often as they like.
-                let records = store.records(id).await?.len();
+                let records = account::progress(&store.records(id).await?);
                 let got_on = nobody.records.is_none_or(|before| records > before);
                 nobody.deaths = if got_on { 0 } else { nobody.deaths + 1 };
             }
@@ -376,14 +375,10 @@ impl Worker {
                 ended::fail(&**store, id, Some(claim.epoch), &failure).await;
                 return Ok(Outcome::Done);
             }
-            Account::open(&member.store, &claim, &kept::inherited(&**store, &run).await?).await?
-        } else {
-            Account::new(&member.store, id)
-        };
+        }
         if let Some(failure) = cannot {
             return self.refuse(id, failure, tries).await;
         }
-        clerk.account = Some(Arc::new(account));
         let more = self.more_places(&run);
         let parallel = u32::try_from(1 + more.len()).unwrap_or(1);
         let again = GoOn { run: id.to_string(), take_over: false };

@@ -17,7 +17,7 @@ use assize_types::{Cancel, Fingerprint, trail};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::choose::{self, Already, Tape};
+use crate::choose::{self, Tape};
 use crate::cluster::elsewhere::{Seat, came_to};
 use crate::config::{Config, Surroundings};
 use crate::ended::{self, Broke, Held};
@@ -72,10 +72,8 @@ impl Trial {
         tape: &Tape,
     ) -> Result<Trial, Failure> {
         let Clerk { config, around, .. } = clerk;
-        let already = match &plan.resumed {
-            Some(run) => kept::spent(run, &store.records(&run.id).await?, &[]),
-            None => Already::default(),
-        };
+        let already = kept::spent(&store, plan.resumed.as_ref(), &[]).await?;
+        let account = already.account.clone();
         let gateway = choose::gateway(clerk, tape, already).await?;
         let Task { task, language, .. } = &plan.task;
         if gateway.name().0 == "rehearsal" && !assize_code::rehearsal::knows(task, *language) {
@@ -89,6 +87,7 @@ impl Trial {
             store: store.clone(),
             resumed: plan.resumed.clone(),
             take_over: plan.take_over,
+            account,
             new: || plan.new_run(&input),
         };
         let (run, why, held) = match clerk.others() {

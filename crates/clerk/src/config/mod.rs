@@ -4,7 +4,7 @@ pub mod file;
 pub mod settings;
 pub mod trust;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -104,6 +104,8 @@ pub struct Value {
 pub struct Withheld {
     pub key: String,
     pub source: Source,
+    /// Whether commands go on without it, with a warning. Others stop.
+    pub ignored: bool,
 }
 
 /// All settings that are in force.
@@ -111,8 +113,6 @@ pub struct Withheld {
 pub struct Config {
     pub settings: Vec<Setting>,
     values: BTreeMap<String, Value>,
-    /// What the user's own file sets.
-    chosen: BTreeSet<String>,
     pub withheld: Vec<Withheld>,
     /// What the folder's files set that takes trust, whether or not something else overrides it now.
     pub sensitive: Vec<(String, String)>,
@@ -150,7 +150,6 @@ impl Config {
 
         let mut config = Config {
             values: BTreeMap::new(),
-            chosen: BTreeSet::new(),
             withheld: Vec::new(),
             sensitive: Vec::new(),
             fingerprint,
@@ -178,7 +177,6 @@ impl Config {
         if let Some(text) = user_text {
             let path = around.user_file.clone();
             for Entry { key, value, line } in parse(&path, &text, &config.settings)? {
-                config.chosen.insert(key.clone());
                 config.set(key, value, Source::User { path: path.clone(), line });
             }
         }
@@ -233,10 +231,11 @@ impl Config {
 
     /// Sets a value that the project asks for, unless it may not.
     fn set_guarded(&mut self, key: String, text: String, source: Source) {
-        let may = match self.guard(&key) {
+        let guard = self.guard(&key);
+        let may = match guard {
             Guard::Open => true,
             Guard::Tighten => self.tightens(&key, &text),
-            Guard::Trusted => false,
+            Guard::Trusted | Guard::Choice => false,
         };
         if !may {
             self.sensitive.push((key.clone(), text.clone()));
@@ -248,7 +247,7 @@ impl Config {
         if may || self.trust == Trust::Given {
             self.set(key, text, source);
         } else {
-            self.withheld.push(Withheld { key, source });
+            self.withheld.push(Withheld { key, source, ignored: guard == Guard::Choice });
         }
     }
 
@@ -373,34 +372,43 @@ impl Config {
         }
     }
 
-    /// What whoever writes the prompts should know: that a folder which is not trusted supplies the
-    /// key, or overrules the user's own choice of who reads them.
-    pub fn say_of_strangers(&self, provider: Provider) -> Option<String> {
-        if self.trust == Trust::Given {
-            return None;
-        }
-        let own_model = format!("{provider}.model");
+    /// Whether a value was set by a folder that is not trusted.
+    pub fn is_foreign(&self, source: &Source) -> bool {
+        self.trust != Trust::Given && source.is_the_folders()
+    }
+
+    /// Warning that the key of a provider comes from a folder that is not trusted.
+    pub fn warn_of_foreign_key(&self, provider: Provider) -> Option<String> {
         let (_, key) = self.key(provider);
-        let overrules = |setting: &&str| {
-            let value = self.get(setting);
-            let by_folder = value.is_some_and(|value| value.source.is_the_folders());
-            let rivals = match *setting {
-                "provider" => vec!["provider"],
-                _ => vec!["model", own_model.as_str()],
-            };
-            let chosen = rivals.iter().any(|rival| self.chosen.contains(*rival));
-            by_folder && chosen
+        self.is_foreign(&key).then(|| {
+            format!(
+                "asking {provider}: the key is from {key}, in a folder that is not trusted (`assize config trust` \
+                 says that it is)"
+            )
+        })
+    }
+
+    /// Warning that a folder which is not trusted chooses a provider or a model, in vain; unless the user has chosen
+    /// for this command.
+    pub fn warn_of_ignored_choice(&self) -> Option<String> {
+        let chosen = |key: &str| {
+            let source = self.get(key).map(|value| &value.source);
+            matches!(source, Some(Source::Flag(_) | Source::Request | Source::Environment(_)))
         };
-        let what = if key.is_the_folders() {
-            format!("the key is from {key}")
-        } else {
-            let setting = ["provider", "model", own_model.as_str()].into_iter().find(overrules)?;
-            let value = self.get(setting)?;
-            format!("`{setting}` is overruled by {}", value.source)
+        let in_force = |key: &str| chosen(key) || (key.ends_with(".model") && chosen("model"));
+        let ignored = self.withheld.iter().filter(|one| one.ignored && !in_force(&one.key));
+        let ignored: Vec<String> =
+            ignored.map(|one| format!("`{}` ({})", one.key, one.source)).collect();
+        let is = match ignored.len() {
+            0 => return None,
+            1 => "is",
+            _ => "are",
         };
         Some(format!(
-            "asking {provider}: {what}, in a folder that is not trusted (`assize config trust` says \
-             that it is)"
+            "{} {is} ignored: {}; choose with `--provider` and `--model`, or read the file and allow it with \
+             `assize config trust`",
+            ignored.join(", "),
+            self.trust.why_not()
         ))
     }
 
@@ -428,10 +436,11 @@ impl Config {
     /// Stops where the project asks for something that it may not have: to go on without it could
     /// do something else than its author, or its user, had in mind.
     pub fn refuse_withheld(&self) -> Result<(), Failure> {
-        let Some(first) = self.withheld.first() else {
+        let mut stopping = self.withheld.iter().filter(|withheld| !withheld.ignored);
+        let Some(first) = stopping.next() else {
             return Ok(());
         };
-        let more = match self.withheld.len() - 1 {
+        let more = match stopping.count() {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };

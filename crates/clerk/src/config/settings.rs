@@ -81,6 +81,8 @@ pub enum Guard {
     /// The user, and folders that the user trusts: it says where keys and prompts go, or how much
     /// may be spent.
     Trusted,
+    /// The same, for the choice of provider and model: what another folder sets is ignored with a warning.
+    Choice,
 }
 
 impl fmt::Display for Kind {
@@ -223,6 +225,11 @@ impl Setting {
         self
     }
 
+    fn choice(mut self) -> Setting {
+        self.guard = Guard::Choice;
+        self
+    }
+
     fn convention(mut self, variable: &'static str) -> Setting {
         self.convention = Some(variable);
         self
@@ -243,8 +250,9 @@ pub fn all() -> Vec<Setting> {
             "provider",
             Kind::Choice(providers),
             "who is asked; chosen by the keys at hand if not set",
-        ),
-        Setting::new("model", Kind::Text, "the model of the provider that is used"),
+        )
+        .choice(),
+        Setting::new("model", Kind::Text, "the model of the provider that is used").choice(),
         Setting::new("temperature", decimal(0.0, 2.0), "how freely a model answers").default("0.7"),
         Setting::new("max_output_tokens", whole(1, 1_000_000), "the longest answer")
             .default("4096")
@@ -518,7 +526,9 @@ pub fn all() -> Vec<Setting> {
     for provider in Provider::ALL {
         let key = |name: &str| format!("{provider}.{name}");
         settings.extend([
-            Setting::new(key("model"), Kind::Text, "the model").default(provider.default_model()),
+            Setting::new(key("model"), Kind::Text, "the model")
+                .default(provider.default_model())
+                .choice(),
             Setting::new(key("base_url"), Kind::Url, "the address")
                 .default(provider.default_base_url())
                 .convention(provider.base_url_variable())
@@ -538,7 +548,7 @@ pub fn all() -> Vec<Setting> {
             Setting::new(
                 key("concurrency"),
                 whole(1, 10_000),
-                "calls at once; by default what a local server offers (Ollama: 1)",
+                "calls at once; on a local server by default what it offers (Ollama: 1)",
             )
                 .default("16")
                 .tighten(),

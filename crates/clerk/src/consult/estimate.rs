@@ -1,11 +1,13 @@
 //! What a consultation is likely to take, before anyone is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use assize_consult::Chamber;
 use assize_debate::LogName;
 use assize_gateway::{Estimate, Gateway};
+use assize_graph::{Key, Outcome, Record};
+use assize_types::Fingerprint;
 
 /// Tokens of rules and persona, of both inferences, of a move, and of answers: a document, and some words
 /// in a debate.
@@ -59,6 +61,24 @@ pub(super) fn estimate(
     sum.map(|sum| Estimate { calls: left, ..sum })
 }
 
+/// How many of the calls of a consultation a fork does not make, as it takes their answers over.
+///
+/// Questions that were asked again are extra calls. Scores after a failed call are asked for anew once it succeeds.
+pub(super) fn taken_over(inherited: &[Record]) -> u64 {
+    let keys: HashSet<&str> = inherited.iter().map(|record| record.key.as_str()).collect();
+    let is_planned = |key: &Key| {
+        let asked_again = key.as_str().rsplit_once('-').is_some_and(|(first, number)| {
+            number.parse::<u32>().is_ok() && keys.contains(first)
+        });
+        !asked_again && !key.segments().any(|part| part.starts_with("after-"))
+    };
+    let answers = inherited.iter().filter(|record| {
+        let answered = matches!(record.outcome, Outcome::Done(_));
+        answered && record.request != Fingerprint::NONE && is_planned(&record.key)
+    });
+    answers.count() as u64
+}
+
 /// How many calls have to be waited for, one after the other.
 pub(super) fn in_a_row(chamber: &Chamber) -> u64 {
     let debates = chamber.personas.analysts.len() * chamber.moves;
@@ -107,6 +127,20 @@ mod tests {
     use assize_negotiation::{InProcess, Models};
 
     use super::*;
+
+    #[test]
+    fn answers_that_a_fork_takes_over_are_planned_calls() {
+        let record = |key: &str| Record {
+            key: Key::new(key).unwrap(),
+            request: Fingerprint::of(key),
+            outcome: Outcome::Done("{}".to_owned()),
+        };
+        let planned = ["financial", "m1/i1/round-1/critic", "m1/i2/round-2/critic", "m1/i1/score"];
+        let extra = ["m1/i1/score-2", "financial-2", "financial-3", "m1/i2/after-3/score"];
+        let mut records: Vec<Record> = planned.into_iter().chain(extra).map(record).collect();
+        records.push(Record { request: Fingerprint::NONE, ..record("lost-calls/2") });
+        assert_eq!(taken_over(&records), planned.len() as u64);
+    }
 
     #[test]
     fn nobodys_calls_are_forgotten() {

@@ -11,16 +11,17 @@ use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::day_of;
 use assize_consult::{Chamber, ConsultState, Made, Manner, NotKept, Report, Shelf, graph};
 use assize_gateway::{Estimate, Gateway};
-use assize_graph::{Event, Observer, Outcome, Record, RunError, RunOptions};
+use assize_graph::{Event, Observer, Record, RunError, RunOptions};
 use assize_negotiation::{InProcess, Models};
 use assize_sandbox::Manager;
 use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;
-use assize_types::{Cancel, Fingerprint, Money, trail};
+use assize_types::{Cancel, Money, trail};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::choose::{self, Already, Tape};
+use crate::account::Account;
+use crate::choose::{self, Tape};
 use crate::cluster::debates::Walls;
 use crate::cluster::elsewhere::Seat;
 use crate::ended::{self, Broke, Held};
@@ -80,6 +81,7 @@ pub struct Ready {
     inherited: Vec<Record>,
     store: Arc<dyn Store>,
     taped: Tape,
+    account: Option<Arc<Account>>,
 }
 
 impl Ready {
@@ -91,10 +93,8 @@ impl Ready {
         parallel_moves: Option<u32>,
     ) -> Result<Ready, Failure> {
         let inherited = plan.inherited(&*store, &*clerk.listener).await?;
-        let already = match &plan.resumed {
-            Some(run) => kept::spent(run, &store.records(&run.id).await?, &inherited),
-            None => Already::default(),
-        };
+        let already = kept::spent(&store, plan.resumed.as_ref(), &inherited).await?;
+        let account = already.account.clone();
         let roles = plan.roles()?;
         let (gateway, others) = choose::gateways(clerk, tape, already, &roles).await?;
         let gateway = Arc::new(gateway);
@@ -111,11 +111,22 @@ impl Ready {
         input.parallel_moves = asked;
         let at_once = ground::at_once(asked, clerk, &gateway);
         let chamber = chamber(&plan, &input, models, at_once);
-        let answered = inherited.iter().filter(|record| is_answer(record)).count() as u64;
+        let answered = estimate::taken_over(&inherited);
         let estimate = estimate::estimate(&chamber, &gateway, &others, answered);
         let in_a_row = estimate::in_a_row(&chamber);
         let taped = tape.clone();
-        Ok(Ready { estimate, in_a_row, gateway, plan, input, chamber, inherited, store, taped })
+        Ok(Ready {
+            estimate,
+            in_a_row,
+            gateway,
+            plan,
+            input,
+            chamber,
+            inherited,
+            store,
+            taped,
+            account,
+        })
     }
 
     /// Whether nothing of it was ever begun.
@@ -136,11 +147,12 @@ impl Ready {
 
     /// Finds where debates can be held, and claims the run.
     pub async fn open(self, clerk: &Clerk, allow_in_process: bool) -> Result<Trial, Failure> {
-        let Ready { gateway, plan, input, mut chamber, inherited, store, taped, .. } = self;
+        let Ready { gateway, plan, input, mut chamber, inherited, store, taped, account, .. } = self;
         let begin = Begin {
             store: store.clone(),
             resumed: plan.resumed.clone(),
             take_over: plan.take_over,
+            account,
             new: || plan.new_run(&input),
         };
         let (calls, rounds) = (chamber.calls(), chamber.rounds);
@@ -321,11 +333,6 @@ fn refuse_too_much(plan: &Plan, input: &Input) -> Result<(), Failure> {
     );
     let hint = "give it less of what you have, or name a model that holds more";
     Err(Failure::new(FailureKind::Usage, message).hint(hint))
-}
-
-/// Whether it is what a model said.
-fn is_answer(record: &Record) -> bool {
-    record.request != Fingerprint::NONE && matches!(record.outcome, Outcome::Done(_))
 }
 
 /// Everything but where debates are held.

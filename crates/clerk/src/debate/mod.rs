@@ -86,16 +86,14 @@ impl Trial {
         allow_in_process: bool,
     ) -> Result<Trial, Failure> {
         let inherited = plan.inherited(&*store, &*clerk.listener).await?;
-        let already = match &plan.resumed {
-            Some(run) => kept::spent(run, &store.records(&run.id).await?, &inherited),
-            None => Already::default(),
-        };
-        let gateway = choose::gateway(clerk, tape, already).await?;
+        let already = kept::spent(&store, plan.resumed.as_ref(), &inherited).await?;
+        let gateway = choose::gateway(clerk, tape, already.clone()).await?;
         let input = plan.input(tape, &clerk.config, &gateway)?;
         let begin = Begin {
             store,
             resumed: plan.resumed.clone(),
             take_over: plan.take_over,
+            account: already.account.clone(),
             new: || plan.new_run(&input),
         };
         let (run, why, held) = match clerk.others() {

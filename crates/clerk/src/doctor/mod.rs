@@ -200,7 +200,12 @@ fn as_json(config: &Config, findings: &[Finding], choice: &Choice, sandboxes: &S
     let withheld: Vec<Value> = config
         .withheld
         .iter()
-        .map(|withheld| json!({"key": withheld.key, "from": withheld.source.to_string()}))
+        .map(|withheld| {
+            json!({
+                "key": withheld.key, "from": withheld.source.to_string(), "ignored": withheld.ignored,
+                "why": config.trust.why_not(),
+            })
+        })
         .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"), "os": std::env::consts::OS, "arch": std::env::consts::ARCH,

@@ -1,7 +1,8 @@
 //! The log of a workspace: whether it is whole, and what in it is about something.
 
 use assize_draft::{Book, Desk, Mirror, Step};
-use assize_store::{AuditEntry, AuditQuery, AuditVerdict, Store};
+use assize_store::{AuditEntry, AuditQuery, AuditVerdict, Store, check_head};
+use assize_types::Fingerprint;
 use serde::Serialize;
 
 use crate::failure::{Failure, FailureKind};
@@ -33,7 +34,7 @@ pub struct Completed {
 }
 
 /// Looks whether anything in the log was changed, removed, reordered or cut off, in the store or in the workspace;
-/// `since` is what it came to once, which must still be in it.
+/// `since` are heads that it once had, as `ID:HASH`, which must still be in it.
 pub async fn look(store: &dyn Store, desk: &Desk, since: Option<&str>) -> Result<Whole, Failure> {
     let head = store.audit_head().await?;
     let log = store.audit_log(AuditQuery::default()).await?;
@@ -45,9 +46,7 @@ pub async fn look(store: &dyn Store, desk: &Desk, since: Option<&str>) -> Result
         wrong.push(format!("entry {at} in the store was changed, removed or moved"));
     }
     wrong.extend(mirror.complaint(own.len()));
-    if !since.map_or(Ok(true), |since| is_in(&log, since))? {
-        wrong.push(GONE.to_owned());
-    }
+    wrong.extend(missing(&log, since.unwrap_or_default())?);
     Ok(Whole {
         intact: wrong.is_empty(),
         wrong,
@@ -59,16 +58,30 @@ pub async fn look(store: &dyn Store, desk: &Desk, since: Option<&str>) -> Result
     })
 }
 
-pub const GONE: &str = "what the log came to then is not in it any more";
+/// Complaints about a log that must have these heads, each as `ID:HASH`.
+///
+/// # Errors
+/// When one of them is not a head.
+pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
+    let mut wrong = Vec::new();
+    for head in heads.split_ascii_whitespace() {
+        let (entry, hash) = position(head)?;
+        wrong.extend(check_head(log, entry, hash).err().map(|error| error.to_string()));
+    }
+    Ok(wrong)
+}
 
-/// Whether the log still has what it once came to.
-fn is_in(log: &[AuditEntry], since: &str) -> Result<bool, Failure> {
-    let parts = since.split_once(':').and_then(|(id, hash)| Some((id.parse::<u64>().ok()?, hash)));
-    let Some((id, hash)) = parts else {
-        let message = "`since` is the head of an earlier look at the log, such as `12:ab34…`";
-        return Err(Failure::new(FailureKind::Usage, message));
-    };
-    Ok(log.iter().any(|entry| entry.id == id && entry.hash.to_string().eq_ignore_ascii_case(hash)))
+/// The entry and the hash of an unsigned head.
+///
+/// # Errors
+/// When it is not `ID:HASH`.
+fn position(head: &str) -> Result<(u64, Fingerprint), Failure> {
+    let parts = head.split_once(':');
+    let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
+    parts.ok_or_else(|| {
+        let message = "`since` is the head of the log, as `assize audit head` printed it, or `ID:HASH`";
+        Failure::new(FailureKind::Usage, message)
+    })
 }
 
 fn completed(entry: &AuditEntry) -> Option<Completed> {

@@ -185,13 +185,16 @@ pub(crate) enum AuditCommand {
     Verify {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// What the log came to when you last looked, as `ID:HASH`; it must still be in it
+        /// A head that the log had, which must still be in it: a line of `assize audit head`, @FILE or - for lines of
+        /// them, or ID:HASH
         #[arg(long, value_name = "HEAD")]
         since: Option<String>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
+    /// Print the signed head of the log, to keep elsewhere for `audit verify --since`
+    Head,
     /// Show the log of a workspace
     Show {
         #[command(flatten)]

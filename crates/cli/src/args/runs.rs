@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
+use assize_clerk::{code, consult, debate, eval, work};
 use clap::{Subcommand, ValueEnum};
+
+/// The kinds of runs.
+const KINDS: [&str; 5] = [code::KIND, eval::KIND, debate::KIND, consult::KIND, work::KIND];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
@@ -10,7 +14,7 @@ pub(crate) enum RunsCommand {
     #[command(visible_alias = "ls")]
     List {
         /// Only runs of this kind: run, eval, debate, consult or work
-        #[arg(long)]
+        #[arg(long, value_parser = KINDS, hide_possible_values = true)]
         kind: Option<String>,
         /// Only runs that stand so
         #[arg(long, value_enum)]

@@ -22,7 +22,7 @@ use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
-use crate::{choose, input, kept, reading};
+use crate::{choose, hints, input, kept, reading};
 use progress::Progress;
 
 /// The longest file of personas, in MiB.
@@ -190,7 +190,7 @@ impl Sitting<'_> {
         };
         self.show(&held.came_to, &told)?;
         held.kept.map_err(|error| {
-            note(&kept::how_to_resume("consult", &run.id));
+            note(&hints::resume("consult", &run.id));
             error.into()
         })
     }
@@ -217,7 +217,7 @@ impl Sitting<'_> {
                 ),
             ));
             if self.args.out.is_none() {
-                let how = format!("`assize runs files {} --out FOLDER`", self.trial.run.id);
+                let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
                 note(&paint(DIM, format!("all documents and the report: {how}")));
             }
         }

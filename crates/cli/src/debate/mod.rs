@@ -23,7 +23,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
 use crate::voice::{clerk, tell_broke};
-use crate::{input, kept};
+use crate::{hints, input, kept};
 use progress::Progress;
 
 /// The longest document, in MiB: more would fit no model.
@@ -148,13 +148,13 @@ impl Sitting<'_> {
         // It is paid for: it is shown even if it could not be kept.
         self.show(&held.came_to)?;
         held.kept.map_err(|error| {
-            note(&kept::how_to_resume("debate", &self.trial.run.id));
+            note(&hints::resume("debate", &self.trial.run.id));
             error.into()
         })
     }
 
     fn fail(&self, broke: Broke) -> Failure {
-        let already = self.trial.already;
+        let already = &self.trial.already;
         if already.cost > Money::ZERO || already.tokens > 0 {
             let (cost, tokens) = (already.cost, grouped(already.tokens));
             note(&paint(DIM, format!("spent on it before: {tokens} tokens, {cost}")));
@@ -208,7 +208,8 @@ impl Sitting<'_> {
         note(&paint(DIM, format!("{} calls · {}{saved}", totals.calls, account(&totals))));
         if !args.transcripts {
             let id = &run.id;
-            note(&paint(DIM, format!("what was said: `assize runs show {id} --transcripts`")));
+            let how = hints::runs(&format!("show {id} --transcripts"));
+            note(&paint(DIM, format!("what was said: {how}")));
         }
         if !verdict.partial.is_empty() {
             let again = format!("try again what failed with `assize debate --fork {}`", run.id);

@@ -116,8 +116,9 @@ fn as_text(config: &Config, found: &Examined) -> String {
     }
     lines.push(format!("  prices   gathered on {PRICES_AS_OF}"));
     for withheld in &config.withheld {
+        let effect = if withheld.ignored { "is ignored" } else { "has no effect" };
         lines.push(format!(
-            "  {} `{}` ({}) has no effect: {}",
+            "  {} `{}` ({}) {effect}: {}; `assize config trust` allows it",
             paint(WARN, "!"),
             harmless(&withheld.key),
             withheld.source,

@@ -1,61 +1,156 @@
-//! `assize audit`: the log, and whether it is whole.
+//! `assize audit`: the log, whether it is whole, and its signed head.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use assize_clerk::drafts::audit::{self, Completed, Whole};
 use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
-use assize_store::AuditEntry;
+use assize_store::{
+    AuditEntry, AuditQuery, AuditVerdict, HeadKey, HeadKeyError, InvalidHead, SignedHead,
+};
 use assize_types::text::shorten;
+use assize_types::{Cancel, Fingerprint};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{desk, show};
 use crate::args::AuditCommand;
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
-use crate::kept;
 use crate::terminal::{self, note, out_json, out_line, when};
+use crate::{input, kept};
 
 pub(crate) async fn run(
     command: AuditCommand,
     config: &Config,
     around: &Surroundings,
+    cancel: Cancel,
 ) -> Result<(), Failure> {
-    let args = match &command {
-        AuditCommand::Verify { workspace, .. } | AuditCommand::Show { workspace, .. } => workspace,
-    };
-    let Some(store) = kept::open_to_read(config, around).await? else {
-        return without_store(&command, &super::workspace(args, around));
-    };
-    let desk = desk(args, around, store.clone(), super::options(config)?)?;
     match command {
-        AuditCommand::Verify { since, json, .. } => {
-            tell(&audit::look(&*store, &desk, since.as_deref()).await?, json)
+        AuditCommand::Head => head(config, around).await,
+        AuditCommand::Verify { workspace, since, json } => {
+            let heads = match since {
+                Some(since) => Heads::read(&since, around, &cancel).await?,
+                None => Heads::default(),
+            };
+            let mut whole = match kept::open_to_read(config, around).await? {
+                Some(store) => {
+                    let desk = desk(&workspace, around, store.clone(), super::options(config)?)?;
+                    audit::look(&*store, &desk, Some(&heads.positions)).await?
+                }
+                None => return without_store(&super::workspace(&workspace, around), &heads, json),
+            };
+            whole.wrong.extend(heads.wrong);
+            whole.intact = whole.wrong.is_empty();
+            tell(&whole, json)
         }
-        AuditCommand::Show { task, refused, json, .. } => {
-            list(&audit::about(desk.entries().await?, task.as_deref(), refused), json)
+        AuditCommand::Show { workspace, task, refused, json } => {
+            let entries = match kept::open_to_read(config, around).await? {
+                Some(store) => {
+                    let desk = desk(&workspace, around, store, super::options(config)?)?;
+                    audit::about(desk.entries().await?, task.as_deref(), refused)
+                }
+                None if json => Vec::new(),
+                None => {
+                    note(NOTHING);
+                    return Ok(());
+                }
+            };
+            list(&entries, json)
         }
     }
 }
 
-/// Nothing was ever written down here; a log in the workspace, or a head, says otherwise.
-fn without_store(command: &AuditCommand, workspace: &Path) -> Result<(), Failure> {
-    let (json, since) = match command {
-        AuditCommand::Verify { json, since, .. } => (*json, since.is_some()),
-        AuditCommand::Show { json, .. } => {
-            if *json {
-                return out_json(&json!([]));
-            }
-            note(NOTHING);
-            return Ok(());
+/// The file of the key that signs heads.
+fn key_file(around: &Surroundings) -> PathBuf {
+    around.state_folder.join("audit-key")
+}
+
+/// A failure to read or create the key that signs heads.
+fn no_key(error: &HeadKeyError, around: &Surroundings) -> Failure {
+    let path = key_file(around);
+    let failure = Failure::from_error(FailureKind::Environment, error);
+    match error {
+        HeadKeyError::Exposed { .. } => {
+            failure.hint(format!("make it yours alone: `chmod 600 {}`", path.display()))
         }
+        HeadKeyError::Invalid { .. } => failure.hint(
+            "restore it from a backup; if you remove it, a new key is created, and heads of the old one do not verify",
+        ),
+        HeadKeyError::Failed { .. } | HeadKeyError::NoRandomNumbers => failure,
+    }
+}
+
+/// Prints the head of the log, signed.
+async fn head(config: &Config, around: &Surroundings) -> Result<(), Failure> {
+    let (log, head) = match kept::open_to_read(config, around).await? {
+        Some(store) => {
+            let head = store.audit_head().await?;
+            (store.audit_log(AuditQuery::default()).await?, head)
+        }
+        None => (Vec::new(), 0),
     };
+    if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
+        let message = format!("entry {at} in the store was changed, removed or moved: no head is signed");
+        return Err(Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` says more"));
+    }
+    let (entry, hash) = log.last().map_or((0, Fingerprint::NONE), |last| (last.id, last.hash));
+    let key = HeadKey::read_or_create(&key_file(around)).map_err(|error| no_key(&error, around))?;
+    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+    out_line(&key.sign(entry, hash, now).to_string())
+}
+
+/// Heads that the log once had.
+#[derive(Debug, Default)]
+struct Heads {
+    /// Those that can be looked for, as `ID:HASH`.
+    positions: String,
+    /// Complaints about the others.
+    wrong: Vec<String>,
+}
+
+impl Heads {
+    /// Reads heads that were typed, or those in a file (`@FILE`) or on standard input (`-`), a line each.
+    async fn read(typed: &str, around: &Surroundings, cancel: &Cancel) -> Result<Heads, Failure> {
+        let text = match typed.strip_prefix('@') {
+            Some(path) => input::from_file("the file of heads", MOST, Path::new(path))?,
+            None if typed == "-" => input::from_standard_input("the heads", MOST, cancel).await?,
+            None => typed.to_owned(),
+        };
+        let key = HeadKey::read(&key_file(around)).map_err(|error| no_key(&error, around))?;
+        let mut heads = Heads::default();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let position = match line.contains(' ') {
+                false => line.to_owned(),
+                true => {
+                    let head: SignedHead = line.parse().map_err(|error: InvalidHead| {
+                        Failure::new(FailureKind::Usage, error.to_string())
+                    })?;
+                    if let Err(error) = head.check_signature(key.as_ref()) {
+                        heads.wrong.push(error.to_string());
+                        continue;
+                    }
+                    format!("{}:{}", head.entry, head.hash)
+                }
+            };
+            heads.positions.push_str(&position);
+            heads.positions.push(' ');
+        }
+        if heads.positions.is_empty() && heads.wrong.is_empty() {
+            return Err(Failure::new(FailureKind::Usage, "there is no head for `--since`")
+                .hint("give it a line that `assize audit head` printed, `@FILE`, or `-`"));
+        }
+        Ok(heads)
+    }
+}
+
+/// Verifies where nothing was ever written down; a log in the workspace, or a head, says otherwise.
+fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Failure> {
     let log = workspace.join(HANDOFF).join(TRANSITIONS);
-    let there = std::fs::symlink_metadata(&log).is_ok_and(|log| log.len() > 0);
-    let wrong = match (there, since) {
-        (true, _) => vec![format!("`{HANDOFF}/{TRANSITIONS}` has entries, and the store has none")],
-        (false, true) => vec![audit::GONE.to_owned()],
-        (false, false) => Vec::new(),
-    };
+    let mut wrong = heads.wrong.clone();
+    if std::fs::symlink_metadata(&log).is_ok_and(|log| log.len() > 0) {
+        wrong.push(format!("`{HANDOFF}/{TRANSITIONS}` has entries, and the store has none"));
+    }
+    wrong.extend(audit::missing(&[], &heads.positions)?);
     if json {
         out_json(
             &json!({"intact": wrong.is_empty(), "wrong": wrong, "entries": 0, "of_workspace": 0,
@@ -71,6 +166,9 @@ fn without_store(command: &AuditCommand, workspace: &Path) -> Result<(), Failure
             .hint("was the store moved or removed? `assize config show store.path` says where it is looked for")),
     }
 }
+
+/// The most MiB of heads that are read.
+const MOST: u64 = 16;
 
 const NOTHING: &str = "nothing was ever written down";
 

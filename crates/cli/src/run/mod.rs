@@ -30,7 +30,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
-use crate::{exec, input, kept, walls};
+use crate::{exec, hints, input, kept, walls};
 
 /// The longest task and the longest file of tests, in MiB: more would fit no model.
 const LONGEST: u64 = 1;
@@ -153,7 +153,7 @@ impl Sitting<'_> {
         // It is paid for: it is shown even if it could not be kept.
         let shown = self.show(&verdict).await;
         held.kept.map_err(|error| {
-            note(&kept::how_to_resume("run", &self.trial.run.id));
+            note(&hints::resume("run", &self.trial.run.id));
             Failure::from(error)
         })?;
         shown?;
@@ -249,8 +249,8 @@ impl Sitting<'_> {
             "not taken, as something of that name is in `{}` already: {names}",
             folder.display()
         );
-        let hint =
-            format!("take them elsewhere: `assize runs files {} --out FOLDER`", self.trial.run.id);
+        let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
+        let hint = format!("take them elsewhere: {how}");
         Err(Failure::new(FailureKind::Environment, message).hint(hint))
     }
 
@@ -282,14 +282,16 @@ impl Sitting<'_> {
     async fn take_files(&self, verdict: &Verdict) -> Result<Taken, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
         let Some(execution) = execution else { return Ok(Taken::default()) };
-        let Some(folder) = self.trial.input.out.as_ref().filter(|_| verdict.success) else {
+        // The path as it was typed: one below the current folder goes through no symlink.
+        let folder = self.args.out.as_ref().or(self.trial.input.out.as_ref());
+        let Some(folder) = folder.filter(|_| verdict.success) else {
             // Where files are handed on, what was not is worth a word.
             let left = execution.not_taken.iter().filter(|_| self.trial.input.session.is_some());
             return Ok(Taken { left: left.cloned().collect(), ..Taken::default() });
         };
         let taken = take_files(&*self.store, &execution.files, folder).await;
-        let hint =
-            format!("take them later: `assize runs files {} --out FOLDER`", self.trial.run.id);
+        let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
+        let hint = format!("take them later: {how}");
         let mut taken = taken.map_err(|failure| failure.hint(hint))?;
         taken.left.extend(execution.not_taken.iter().cloned());
         Ok(taken)
@@ -334,6 +336,6 @@ fn save(path: &Path, code: &str) -> Result<(), Failure> {
     written.map_err(|error| {
         let message = format!("cannot write `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message)
-            .hint("the program is kept with the run: `assize runs show RUN --transcripts`")
+            .hint(format!("the program is kept with the run: {}", hints::runs("show RUN --transcripts")))
     })
 }

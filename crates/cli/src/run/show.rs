@@ -4,6 +4,7 @@ use assize_code::{Attempt, CodeFailure, Execution, LeftFile, Verdict, telling_li
 use assize_store::RunId;
 use assize_types::text::shorten;
 
+use crate::hints;
 use crate::terminal::{BAD, DIM, GOOD, grouped, harmless, paint};
 
 /// The longest line of somebody else's that is shown.
@@ -97,7 +98,10 @@ pub(crate) fn failure(verdict: &Verdict, run: &RunId) -> Vec<String> {
     let why = harmless(&one_line(why));
     let mut lines = vec![
         format!("{} {attempts}: {why}", paint(BAD.bold(), "failed")),
-        format!("every program and its output: `assize runs show {run} --transcripts`"),
+        format!(
+            "every program and its output: {}",
+            hints::runs(&format!("show {run} --transcripts"))
+        ),
     ];
     let refused = |one: &Attempt| matches!(one.error, Some(CodeFailure::PackageRefused { .. }));
     if verdict.history.iter().any(refused) {
@@ -111,7 +115,7 @@ pub(crate) fn left(files: &[LeftFile], run: &RunId) -> String {
     let names: Vec<String> =
         files.iter().map(|file| format!("{} ({} bytes)", file.name, grouped(file.bytes))).collect();
     let names = harmless(&one_line(&names.join(", ")));
-    format!("it left {names}: `assize runs files {run} --out FOLDER` takes it")
+    format!("it left {names}: {} takes it", hints::runs(&format!("files {run} --out FOLDER")))
 }
 
 /// Somebody else's words, in one line of bounded length.

@@ -17,7 +17,7 @@ use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
 use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
-use crate::{consult, kept, reading, sessions};
+use crate::{consult, hints, kept, reading, sessions};
 
 pub(crate) async fn run(
     command: RunsCommand,
@@ -216,8 +216,10 @@ async fn patch(
     };
     let files = vec![(name.to_owned(), bytes.len() as u64)];
     if let Some(folder) = out {
-        artifacts::check_folder(folder)?;
-        write_new(&folder.join(name), &String::from_utf8_lossy(&bytes))?;
+        let taken = artifacts::keep(vec![(name.to_owned(), bytes.clone())].into(), folder)?;
+        if !taken.in_the_way.is_empty() {
+            return Err(exists(&folder.join(name)));
+        }
     }
     if json {
         let file = json!({"name": name, "bytes": bytes.len()});
@@ -235,7 +237,7 @@ async fn documents(
 ) -> Result<(), Failure> {
     let Some(report) = reading::consulted(run, &store.records(&run.id).await?)? else {
         let message = format!("`{}` has come to no report yet", run.id);
-        let hint = kept::how_to_resume(&run.kind, &run.id);
+        let hint = hints::resume(&run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
     let told = reading::status_updates(store, run).await?;
@@ -267,6 +269,12 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
     Ok(())
 }
 
+/// Failure of a command whose output file exists.
+fn exists(path: &Path) -> Failure {
+    let message = format!("`{}` is there already", path.display());
+    Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
+}
+
 /// Writes a file that is not there yet, whole or not at all.
 fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
@@ -283,8 +291,7 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let message = format!("`{}` is there already", path.display());
-            Err(Failure::new(FailureKind::Usage, message).hint("name another file, or remove it"))
+            Err(exists(path))
         }
         Err(error) => Err(failed(&error.error)),
     }

@@ -18,7 +18,7 @@ use crate::debate::show;
 use crate::failure::Failure;
 use crate::reading::{consulted, described, is_rehearsal, left, logs, result};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint, when};
-use crate::{consult, eval, kept, run, work};
+use crate::{consult, eval, hints, kept, run, work};
 
 pub(super) async fn show(
     store: &dyn Store,
@@ -100,7 +100,7 @@ pub(super) async fn show(
     }
     if !matches!(kept::status(&run), "done" | "running") {
         note("");
-        note(&paint(DIM, kept::how_to_resume(&run.kind, &run.id)));
+        note(&paint(DIM, hints::resume(&run.kind, &run.id)));
     }
     Ok(())
 }
@@ -193,10 +193,14 @@ fn show_consult(run: &Run, records: &[Record], transcripts: bool) -> Result<(), 
         return Ok(());
     }
     let id = &run.id;
-    note(&paint(DIM, format!("what was said: `assize runs show {id} --transcripts`")));
+    let transcripts = hints::runs(&format!("show {id} --transcripts"));
+    note(&paint(DIM, format!("what was said: {transcripts}")));
     note(&paint(
         DIM,
-        format!("all documents and the report: `assize runs files {id} --out FOLDER`"),
+        format!(
+            "all documents and the report: {}",
+            hints::runs(&format!("files {id} --out FOLDER"))
+        ),
     ));
     Ok(())
 }
@@ -225,7 +229,8 @@ fn show_code(run: &Run, history: &[Attempt], transcripts: bool) -> Result<(), Fa
         note(&run::show::left(&files, &run.id));
     }
     if !history.is_empty() {
-        note(&paint(DIM, format!("code and output: `assize runs show {} --transcripts`", run.id)));
+        let how = hints::runs(&format!("show {} --transcripts", run.id));
+        note(&paint(DIM, format!("code and output: {how}")));
     }
     Ok(())
 }
@@ -243,7 +248,8 @@ fn show_work(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Fai
         true => terminal::out_untrusted(&work::show::transcript(records)),
         false => {
             let id = &run.id;
-            note(&paint(DIM, format!("each step: `assize runs show {id} --transcripts`")));
+            let how = hints::runs(&format!("show {id} --transcripts"));
+            note(&paint(DIM, format!("each step: {how}")));
             Ok(())
         }
     }

@@ -43,6 +43,46 @@ fn files_that_nobody_took_can_be_taken_later() {
 }
 
 #[test]
+fn out_below_the_current_folder_refuses_planted_symlinks_in_every_command() {
+    let home = home();
+    home.write("leaves.py", "open('left.txt', 'w').write('x')");
+    let outside = home.folder.path().join("outside");
+    fs::create_dir_all(outside.join("deep")).unwrap();
+    std::os::unix::fs::symlink(&outside, home.work().join("results")).unwrap();
+    assert_eq!(home.run(&["run", SINE, "--quiet"]).code, 0);
+    let consult = ["consult", "CRST", "--rounds", "1", "--moves", "1", "--quiet"];
+    assert_eq!(home.run(&consult).code, 0);
+    let runs: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
+    let [consulted, ran] = [0, 1].map(|number: usize| runs[number]["id"].as_str().unwrap());
+    for folder in ["results", "./results", "results/deep", "../work/results", "results/../new"] {
+        for args in [
+            &["exec", "--out", folder, "leaves.py"][..],
+            &["run", SINE, "--out", folder],
+            &[&consult[..], &["--out", folder]].concat(),
+            &["runs", "files", ran, "--out", folder],
+            &["runs", "files", consulted, "--out", folder],
+            &["runs", "resume", ran, "--out", folder],
+            &["runs", "resume", consulted, "--out", folder],
+            &["runs", "fork", consulted, "--at", "round-1", "--out", folder],
+        ] {
+            let Ran { code, err, .. } = home.run(args);
+            assert_eq!(code, 2, "{args:?}: {err}");
+            assert!(err.contains(&format!("`{folder}` goes through the symlink `")), "{err}");
+        }
+    }
+    let deep = fs::read_dir(outside.join("deep")).unwrap().count();
+    assert_eq!((fs::read_dir(&outside).unwrap().count(), deep), (1, 0));
+    // What lies outside, or is named by an absolute path, is the user's own.
+    std::os::unix::fs::symlink(&outside, home.folder.path().join("linked")).unwrap();
+    let absolute = home.work().join("results");
+    for folder in [absolute.to_str().unwrap(), "../linked"] {
+        let Ran { code, err, .. } = home.run(&["exec", "--out", folder, "leaves.py"]);
+        assert_eq!(code, 0, "{err}");
+        fs::remove_file(outside.join("left.txt")).unwrap();
+    }
+}
+
+#[test]
 fn an_export_keeps_every_byte() {
     let answers = [program("open('x.bin', 'wb').write(bytes([0, 255])); print('é')")];
     let fake =

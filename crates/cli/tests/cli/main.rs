@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
 
+mod anchor;
 mod ask;
 mod cluster;
 mod codes;

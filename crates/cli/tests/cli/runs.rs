@@ -37,6 +37,10 @@ fn runs_are_listed_filtered_and_found_by_the_beginning_of_their_names() {
     assert_eq!(count(&["--status", "done"]), 2);
     assert_eq!(count(&["--status", "stopped"]), 0);
     assert_eq!(count(&["--limit", "1"]), 1);
+    let Ran { code, out, err } = home.run(&["runs", "list", "--kind", "banana"]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    let kinds = ["run", "eval", "debate", "consult", "work"];
+    assert!(err.contains("banana") && kinds.iter().all(|kind| err.contains(kind)), "{err}");
     let Ran { err, .. } = home.run(&["runs", "list", "--kind", "consult"]);
     assert!(err.contains("no runs like that"), "{err}");
     let Ran { err, .. } = home.run(&["runs", "list", "--limit", "1"]);

@@ -65,9 +65,12 @@ fn settings_win_in_their_order_and_say_where_they_come_from() {
     assert_eq!(show(&home, "groq.model"), "openai/gpt-oss-120b (default)");
     fs::write(&user, "[groq]\nmodel = \"from-user\"\n").unwrap();
     assert_eq!(show(&home, "groq.model"), "from-user (~/.config/assize/config.toml:2)");
+    let trusted = |home: &Home| assert_eq!(home.run(&["config", "trust"]).code, 0);
     home.write("assize.toml", "\n[groq]\nmodel = \"from-project\"\n");
+    trusted(&home);
     assert_eq!(show(&home, "groq.model"), "from-project (assize.toml:3)");
     home.write(".env", "ASSIZE_GROQ_MODEL=from-dotenv\nGROQ_API_KEY=gsk_0123456789abcdef\n");
+    trusted(&home);
     assert_eq!(show(&home, "groq.model"), "from-dotenv (.env, ASSIZE_GROQ_MODEL)");
     assert_eq!(show(&home, "groq.key"), "…cdef (.env, GROQ_API_KEY)");
     let home = home.set("ASSIZE_GROQ_MODEL", "from-env");
@@ -77,6 +80,24 @@ fn settings_win_in_their_order_and_say_where_they_come_from() {
     assert!(flagged.out.contains("cost unknown"), "{}{}", flagged.out, flagged.err);
     let text = home.run(&["config", "show"]).out;
     assert!(!text.contains("0123456789"), "keys are masked: {text}");
+}
+
+#[test]
+fn concurrency_of_a_local_server_has_no_default_of_ours() {
+    let home = Home::new().set("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
+    let line = |home: &Home, key: &str| {
+        let shown = home.run(&["config", "show"]).out;
+        shown.lines().find(|line| line.starts_with(key)).unwrap().to_owned()
+    };
+    for local in ["ollama.concurrency", "openai.concurrency"] {
+        let line = line(&home, local);
+        assert!(line.contains("not set: calls at once; on a local server by default"), "{line}");
+    }
+    let hosted = line(&home, "groq.concurrency");
+    assert!(hosted.contains("  16  (default)"), "{hosted}");
+    let home = home.set("ASSIZE_OLLAMA_CONCURRENCY", "3");
+    let set = line(&home, "ollama.concurrency");
+    assert!(set.contains("  3  (environment, ASSIZE_OLLAMA_CONCURRENCY)"), "{set}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_foreign_folder_cannot_steal_a_key() {
 }
 
 #[test]
-fn a_foreign_folder_cannot_loosen_a_limit_nor_overrule_a_choice_in_silence() {
+fn a_foreign_folder_cannot_loosen_a_limit() {
     let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
     let home = Home::with(Kind::Groq, &fake);
     let user = home.folder.path().join(".config/assize/config.toml");
@@ -62,25 +62,82 @@ fn a_foreign_folder_cannot_loosen_a_limit_nor_overrule_a_choice_in_silence() {
         assert!(!refused.err.contains("TRACE"), "{}", refused.err);
     }
     assert!(fake.captured().is_empty());
-    // Provider and model are the project's to propose, and the user's to know of.
-    for text in ["model = \"stranger/logs-everything\"\n", "[groq]\nmodel = \"stranger\"\n"] {
-        home.write("assize.toml", text);
-        let told = home.run(&["ask", "Why?"]);
-        assert_eq!(told.code, 0, "{}", told.err);
-        assert!(told.err.contains("model` is overruled by assize.toml"), "{}", told.err);
-    }
-    home.write("assize.toml", "provider = \"openrouter\"\n");
-    home.write(".env", "OPENROUTER_API_KEY=k\nASSIZE_GATEWAY_RETRIES=0\n");
-    let told = home.run(&["ask", "Why?", "--estimate"]).err;
-    assert!(told.contains("asking openrouter: the key is from .env"), "{told}");
-    fs::remove_file(home.work().join(".env")).unwrap();
     // A tighter limit, and the choice that the user made anyway, need no trust.
     home.write(
         "assize.toml",
         "provider = \"groq\"\nmax_output_tokens = 200\n[gateway]\nretries = 0\n",
     );
-    assert_eq!(home.run(&["ask", "Why?"]).code, 0);
-    assert_eq!(fake.captured()[2].body["max_completion_tokens"], 200);
+    let Ran { code, err, .. } = home.run(&["ask", "Why?"]);
+    assert!(code == 0 && !err.contains("trust"), "{err}");
+    assert_eq!(fake.only_request().body["max_completion_tokens"], 200);
+}
+
+#[test]
+fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
+    let yours = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let theirs = FakeProvider::always(Kind::OpenRouter, Reply::text("theirs"));
+    // The user has keys for both: the first of them is asked, for its default model.
+    let home = Home::with(Kind::Groq, &yours)
+        .set("OPENROUTER_API_KEY", theirs.key())
+        .set("OPENROUTER_BASE_URL", theirs.base_url());
+    let model = "openai/gpt-oss-120b";
+    for (file, text, key, source) in [
+        ("assize.toml", "provider = \"openrouter\"\n", "provider", "assize.toml:1"),
+        ("assize.toml", "provider = \"rehearsal\"\n", "provider", "assize.toml:1"),
+        ("assize.toml", "model = \"stranger/logs-all\"\n", "model", "assize.toml:1"),
+        ("assize.toml", "[groq]\nmodel = \"stranger\"\n", "groq.model", "assize.toml:2"),
+        (".env", "ASSIZE_PROVIDER=openrouter\n", "provider", ".env, ASSIZE_PROVIDER"),
+        (".env", "ASSIZE_MODEL=stranger\n", "model", ".env, ASSIZE_MODEL"),
+        (".env", "ASSIZE_GROQ_MODEL=stranger\n", "groq.model", ".env, ASSIZE_GROQ_MODEL"),
+    ] {
+        let path = home.write(file, text);
+        let Ran { code, out, err } = home.run(&["ask", "Why?", "--quiet"]);
+        assert_eq!((code, out.as_str()), (0, "yours\n"), "{text}{err}");
+        assert_eq!(yours.captured().last().unwrap().body["model"], model, "{text}");
+        let warned = format!("`{key}` ({source}) is ignored: the folder is not trusted;");
+        assert!(err.contains(&warned) && err.contains("`assize config trust`"), "{text}{err}");
+        let shown = home.run(&["config", "show"]).out;
+        let line = shown.lines().find(|line| line.contains("ignored: the folder is not trusted"));
+        let line = line.unwrap();
+        assert!(line.starts_with(&format!("{key} ")) && line.contains(source), "{line}");
+        let shown = home.run(&["config", "show", "--json"]).out;
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(shown["withheld"][0]["ignored"], true, "{shown}");
+        assert_eq!(shown["withheld"][0]["why"], "the folder is not trusted", "{shown}");
+        assert!(shown["settings"][key]["source"] != source, "{shown}");
+        let examined = home.run(&["doctor", "--offline"]).out;
+        assert!(examined.contains(&warned) && examined.contains("In use: groq"), "{examined}");
+        // A choice of the user's own needs no trust, and no warning.
+        let own = home.run(&["ask", "Why?", "--provider", "groq", "--model", model]);
+        assert!(own.out == "yours\n" && !own.err.contains("ignored"), "{}", own.err);
+        fs::remove_file(path).unwrap();
+    }
+    assert!(theirs.captured().is_empty());
+    home.write("assize.toml", "provider = \"openrouter\"\nmodel = \"a/b\"\n");
+    let told = home.run(&["ask", "Why?"]).err;
+    let both = "`provider` (assize.toml:1), `model` (assize.toml:2) are ignored: ";
+    assert!(told.contains(both), "{told}");
+    // Trusted, the folder chooses; changed since, it does not.
+    let given = home.run(&["config", "trust"]).err;
+    assert!(given.contains("provider = openrouter") && given.contains("model = a/b"), "{given}");
+    let Ran { out, err, .. } = home.run(&["ask", "Why?"]);
+    assert!(out == "theirs\n" && !err.contains("trust"), "{err}");
+    assert_eq!(theirs.only_request().body["model"], "a/b");
+    home.write("assize.toml", "provider = \"openrouter\"\nmodel = \"a/c\"\n");
+    let Ran { out, err, .. } = home.run(&["ask", "Why?"]);
+    assert!(out == "yours\n" && err.contains("are ignored: the folder was trusted, and"), "{err}");
+}
+
+#[test]
+fn key_in_an_untrusted_env_file_does_not_choose_over_a_key_of_the_user() {
+    let yours = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+    let home = Home::with(Kind::Groq, &yours);
+    home.write(".env", "ANTHROPIC_API_KEY=stranger\n");
+    let Ran { code, out, err } = home.run(&["ask", "Why?"]);
+    assert_eq!((code, out.as_str()), (0, "yours\n"), "{err}");
+    home.run(&["config", "trust"]);
+    let examined = home.run(&["doctor", "--offline"]).out;
+    assert!(examined.contains("In use: anthropic"), "{examined}");
 }
 
 #[test]

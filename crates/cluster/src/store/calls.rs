@@ -1,45 +1,19 @@
 //! Calls to models, noted before they are sent and when they are over: should whoever makes them die, the next one
 //! knows what may have been paid for besides what was recorded.
 
-use std::time::Duration;
-
-use assize_store::{Claim, RunId, StoreError};
-use assize_types::Cost;
+use assize_store::{CallState, Claim, Noted, RunId, StoreError};
 use async_nats::HeaderMap;
-use serde::{Deserialize, Serialize};
 
 use super::ClusterStore;
 use super::wire::{self, CALLS};
 use crate::link::{More, Reading};
-
-/// A call to a model, as far as it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Noted {
-    pub how: CallState,
-    /// What it took, or the most that it can have taken.
-    pub tokens: u64,
-    pub cost: Cost,
-}
-
-/// How far a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallState {
-    /// On its way, or whoever made it is gone.
-    Sent,
-    Answered,
-    /// It may have been charged for, and there is no answer.
-    Lost,
-    /// It was turned down before anything was charged.
-    Free,
-}
 
 impl ClusterStore {
     /// Notes how far a call is, under its number in this life of the run.
     ///
     /// # Errors
     /// When somebody else has the run, and no call is to be made any more; or when the servers refuse.
-    pub async fn note_call(
+    pub(super) async fn write_call(
         &self,
         claim: &Claim,
         number: u64,
@@ -66,16 +40,11 @@ impl ClusterStore {
         }
     }
 
-    /// How long the servers have not answered since this process joined, in all.
-    pub fn away(&self) -> Duration {
-        self.link.away()
-    }
-
     /// All calls of a run, each with the life in which it was made.
     ///
     /// # Errors
     /// When the servers refuse.
-    pub async fn calls(&self, run: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
+    pub(super) async fn read_calls(&self, run: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
         let filter = self.subject(format!("call.{run}.>"));
         let reading = Reading { stream: CALLS, filter, from: 1, last_of_each: false };
         let mut calls = Vec::new();

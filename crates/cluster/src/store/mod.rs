@@ -8,16 +8,14 @@ mod pieces;
 mod view;
 mod wire;
 
-pub use calls::{CallState, Noted};
-
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_graph::{Appended, Event, Key, Record};
 use assize_store::{
     ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Claim, Ending, EventQuery, Log, Message,
-    NewAuditEntry, NewRun, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError, StoredEvent,
+    NewAuditEntry, NewRun, Noted, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError, StoredEvent,
 };
 use assize_types::Fingerprint;
 use async_nats::HeaderMap;
@@ -266,6 +264,18 @@ impl Store for ClusterStore {
         // Nothing counts any more of what is being removed: if it is still there, all of it was.
         self.life(id).await?;
         unread.map_or(Ok(records), Err)
+    }
+
+    async fn note_call(&self, claim: &Claim, number: u64, noted: Noted) -> Result<(), StoreError> {
+        self.write_call(claim, number, noted).await
+    }
+
+    async fn calls(&self, id: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
+        self.read_calls(id).await
+    }
+
+    fn away(&self) -> Duration {
+        self.link.away()
     }
 
     async fn finish(

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::{CallState, Cluster, Identification, Noted, Options};
+use assize_cluster::{Cluster, Identification, Options};
 use assize_graph::{Appended, Event};
 use assize_store::{
-    Claim, Ending, EventQuery, NewRun, Once, RunFilter, RunStatus, Store, StoreError,
+    CallState, Claim, Ending, EventQuery, NewRun, Noted, Once, RunFilter, RunStatus, Store,
+    StoreError,
 };
 use assize_types::{Cost, Fingerprint, Money};
 use futures_util::StreamExt;

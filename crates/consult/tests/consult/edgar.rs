@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use assize_consult::Ticker;
 use assize_consult::sources::edgar::{Company, Edgar, EdgarError};
 use assize_consult::sources::{Figure, Period, Source};
+use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -148,7 +149,7 @@ fn tickers() -> Value {
 
 fn value(figures: &[Figure], name: &str, period: &str) -> Option<f64> {
     let found = figures.iter().find(|one| one.name == name && one.period.to_string() == period);
-    found.map(|figure| (figure.value * 1e6).round() / 1e6)
+    found.map(|figure| figure.value.round_dp(6).to_string().parse().unwrap())
 }
 
 #[tokio::test]
@@ -185,13 +186,14 @@ async fn figures_are_computed_from_what_was_filed() {
     assert_eq!(of("earnings per share", "quarter to 2022-03-31"), Some(0.14));
     assert_eq!(of("debt", "on 2022-12-31"), Some(100.0e6));
     assert_eq!(of("debt to equity", "on 2022-12-31"), Some(0.166_667));
-    assert!(gathered.figures.iter().all(|figure| figure.value < 2e9), "nothing of a stub");
+    let large = Decimal::from(2_000_000_000);
+    assert!(gathered.figures.iter().all(|figure| figure.value < large), "nothing of a stub");
     // Every one has a day and a source, and what was restated says what it was.
     let revenue = gathered.figures.iter().find(|figure| {
         figure.name == "revenue" && figure.period == Period::Year("2021-12-31".parse().unwrap())
     });
     let revenue = revenue.unwrap();
-    assert_eq!(revenue.restated_from, Some(1000.0e6));
+    assert_eq!(revenue.restated_from, Some(1_000_000_000.into()));
     let Source::Filed { accession, concept, .. } = &revenue.source else { panic!("{revenue:?}") };
     assert_eq!((accession.as_str(), concept.as_str()), ("0000-20230201", "us-gaap:Revenues"));
     let text = &gathered.financial[0].text;
@@ -223,6 +225,63 @@ async fn figures_are_computed_from_what_was_filed() {
     // They were told who asks.
     let asked = server.asked.lock().unwrap();
     assert!(asked.iter().all(|head| head.contains("someone@example.org")), "{asked:?}");
+}
+
+/// The text of the figures of a company with these facts.
+async fn shown(facts: Value) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("companyfacts-CIK0000000042.json");
+    std::fs::write(file, facts.to_string()).unwrap();
+    let gathered = edgar(None, folder.path()).gather(&crust()).await.unwrap();
+    gathered.financial[0].text.clone()
+}
+
+#[tokio::test]
+async fn filed_and_computed_halves_round_away_from_zero() {
+    let filed = "2023-02-01";
+    let year = |value: f64| flow("2022-01-01", "2022-12-31", value, filed);
+    let quarter = |start: &str, end: &str, value: f64| flow(start, end, value, filed);
+    let usd = |facts: Vec<Value>| json!({"units": {"USD": facts}});
+    let text = shown(json!({"cik": 42, "entityName": "Crust Inc.", "facts": {"us-gaap": {
+        "Revenues": usd(vec![
+            year(2_405_000_000.0),
+            flow("2021-01-01", "2021-12-31", 2_000_000_000.0, filed),
+            flow("2020-01-01", "2020-12-31", 30_855_000_000.0, filed),
+            quarter("2022-01-01", "2022-03-31", 1.0e6),
+            quarter("2022-04-01", "2022-06-30", 1.0e6),
+            quarter("2022-07-01", "2022-09-30", 1.0e6),
+            quarter("2021-10-01", "2021-12-31", 1.0e6),
+        ]),
+        // A net margin of 12.35 %, and one of 12.25 %.
+        "NetIncomeLoss": usd(vec![
+            year(297_017_500.0),
+            flow("2021-01-01", "2021-12-31", 245_000_000.0, filed),
+        ]),
+        "EarningsPerShareDiluted": {"units": {"USD/shares": [
+            quarter("2022-01-01", "2022-03-31", 2.405),
+            quarter("2022-04-01", "2022-06-30", 30.855),
+            quarter("2022-07-01", "2022-09-30", -2.405),
+            // The shares were split in two after this was filed: 2.405 of today's.
+            flow("2021-10-01", "2021-12-31", 4.81, "2022-02-01"),
+            flow("2021-07-01", "2021-09-30", 4.0, "2021-11-01"),
+            flow("2021-07-01", "2021-09-30", 2.0, "2022-11-01"),
+        ]}},
+        "Assets": usd(vec![day("2022-12-31", 1_005.0e6, filed)]),
+        "Liabilities": usd(vec![day("2022-12-31", 1_005.0e6, filed)]),
+        "StockholdersEquity": usd(vec![day("2022-12-31", 1_000.0e6, filed)]),
+    }}}))
+    .await;
+    for wanted in [
+        "| revenue | 2.41 billion USD [1] | 2.00 billion USD [1] | 30.86 billion USD [1] |",
+        "| net margin (computed) | 12.4 % | 12.3 % | – |",
+        "30.86 USD a share [1]",
+        "| -2.41 USD a share [1] |",
+        "2.41 USD a share [1]",
+        "2.41 USD a share (computed)",
+        "| liabilities to equity (computed) | 1.01 × |",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
 }
 
 #[tokio::test]

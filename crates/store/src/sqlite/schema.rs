@@ -7,7 +7,7 @@ pub(super) const APPLICATION: i32 = 0x4153_5a45;
 
 /// Each step makes a file of the version before it one of its own version: the first makes
 /// version 1 of an empty file. Steps are never changed once they were released, only added.
-pub(super) const STEPS: [&str; 3] = [VERSION_1, VERSION_2, VERSION_3];
+pub(super) const STEPS: [&str; 4] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 const VERSION_1: &str = "
 CREATE TABLE runs (
@@ -86,6 +86,17 @@ CREATE TABLE once (
     run     INTEGER NOT NULL REFERENCES runs (number)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX once_of_run ON once (run);
+";
+
+/// Calls to models, noted before they are sent and when they are over. What is noted is JSON.
+const VERSION_4: &str = "
+CREATE TABLE calls (
+    run    INTEGER NOT NULL REFERENCES runs (number),
+    epoch  INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    noted  TEXT NOT NULL,
+    PRIMARY KEY (run, epoch, number)
+) STRICT, WITHOUT ROWID;
 ";
 
 pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {

@@ -16,6 +16,7 @@ use super::rows::{
 use super::worker::Trouble;
 use crate::artifact::{ArtifactId, ArtifactUse};
 use crate::audit::{AuditEntry, AuditQuery, NewAuditEntry};
+use crate::call::{CallState, Noted};
 use crate::error::StoreError;
 use crate::run::{Claim, Ending, NewRun, Once, Run, RunFilter, RunId, RunStatus};
 use crate::{EventQuery, Log, Message, Store, StoredEvent};
@@ -216,6 +217,43 @@ impl Store for SqliteStore {
         self.reader.ask(body).await
     }
 
+    async fn note_call(&self, claim: &Claim, number: u64, noted: Noted) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        let text = serde_json::to_string(&noted).unwrap_or_default();
+        let body = move |db: &Connection| {
+            let run = match noted.how {
+                CallState::Sent => held(db, &claim)?,
+                // How a call ended counts even if the run was claimed anew.
+                CallState::Answered | CallState::Lost | CallState::Free => {
+                    self::number(db, &claim.run)?
+                }
+            };
+            db.prepare_cached(
+                "INSERT INTO calls (run, epoch, number, noted) VALUES (?, ?, ?, ?) \
+                 ON CONFLICT DO UPDATE SET noted = excluded.noted",
+            )?
+            .execute(params![run, claim.epoch, number, text])?;
+            Ok(())
+        };
+        self.writer()?.ask(body).await
+    }
+
+    async fn calls(&self, id: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
+        let id = id.clone();
+        let body = move |db: &Connection| {
+            let mut select = db.prepare_cached(
+                "SELECT c.epoch, c.noted FROM calls c JOIN runs r ON r.number = c.run \
+                 WHERE r.id = ? ORDER BY c.epoch, c.number",
+            )?;
+            let read = |row: &Row<'_>| {
+                Ok((row.get("epoch")?, parsed(row, "noted", |text| serde_json::from_str(text))?))
+            };
+            let rows = select.query_map([id.as_str()], read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.reader.ask(body).await
+    }
+
     async fn finish(
         &self,
         claim: &Claim,
@@ -352,7 +390,7 @@ impl Store for SqliteStore {
                  WHERE run = ? AND number = (SELECT max(number) FROM journal)",
                 [run],
             )?;
-            for table in ["journal", "artifact_uses", "once"] {
+            for table in ["journal", "artifact_uses", "once", "calls"] {
                 db.execute(&format!("DELETE FROM {table} WHERE run = ?"), [run])?;
             }
             db.execute("DELETE FROM runs WHERE number = ?", [run])?;

@@ -8,10 +8,10 @@ use assize_graph::{
     Appended, Context, END, Event, Graph, Key, NodeError, Outcome, Record, RunOptions, State,
 };
 use assize_store::{
-    ArtifactId, AuditQuery, AuditVerdict, Claim, Ending, EventQuery, Log, NewAuditEntry, NewRun,
-    Once, Run, RunFilter, RunId, RunJournal, RunStatus, Store, StoreError,
+    ArtifactId, AuditQuery, AuditVerdict, CallState, Claim, Ending, EventQuery, Log, NewAuditEntry,
+    NewRun, Noted, Once, Run, RunFilter, RunId, RunJournal, RunStatus, Store, StoreError,
 };
-use assize_types::Fingerprint;
+use assize_types::{Cost, Fingerprint, Money};
 use serde_json::{Value, json};
 
 type Any = Arc<dyn Store>;
@@ -206,6 +206,41 @@ pub(crate) async fn a_later_claim_fences_an_earlier_one(store: Any) {
     store.append(&second, record("b", "3"), vec![event("c")]).await.unwrap();
     assert_eq!(event_names(&store, of(&first.run)).await, ["a", "c"]);
     assert_eq!(store.records(&first.run).await.unwrap(), [record("a", "1"), record("b", "3")]);
+}
+
+pub(crate) async fn calls_are_noted_by_epoch_and_fenced_before_they_are_sent(store: Any) {
+    let first = claimed(&store, "one").await;
+    let noted = |how, tokens| Noted { how, tokens, cost: Cost::Known(Money::from_nanos(tokens)) };
+    assert_eq!(store.calls(&first.run).await.unwrap(), []);
+    for number in 1..=3 {
+        store.note_call(&first, number, noted(CallState::Sent, 100 + number)).await.unwrap();
+    }
+    let unpriced = Noted { cost: Cost::Unknown, ..noted(CallState::Answered, 7) };
+    store.note_call(&first, 2, unpriced).await.unwrap();
+    let second = store.claim(&first.run, "you", None).await.unwrap();
+    // An earlier holder sends nothing more, and may still say how its calls ended.
+    let fenced = store.note_call(&first, 4, noted(CallState::Sent, 104)).await.unwrap_err();
+    assert!(matches!(fenced, StoreError::Fenced(_)), "{fenced}");
+    store.note_call(&first, 3, noted(CallState::Lost, 103)).await.unwrap();
+    store.note_call(&second, 1, noted(CallState::Sent, 201)).await.unwrap();
+    let mut calls = store.calls(&first.run).await.unwrap();
+    // A refused note may be kept: it counts as sent.
+    calls.retain(|(_, noted)| noted.tokens != 104);
+    calls.sort_by_key(|(epoch, noted)| (*epoch, noted.tokens));
+    let (one, two) = (first.epoch, second.epoch);
+    assert_eq!(
+        calls,
+        [
+            (one, unpriced),
+            (one, noted(CallState::Sent, 101)),
+            (one, noted(CallState::Lost, 103)),
+            (two, noted(CallState::Sent, 201)),
+        ]
+    );
+    store.remove_run(&second).await.unwrap();
+    assert_eq!(store.calls(&first.run).await.unwrap(), []);
+    let gone = store.note_call(&second, 1, noted(CallState::Free, 0)).await.unwrap_err();
+    assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
 }
 
 pub(crate) async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
@@ -592,6 +627,7 @@ macro_rules! with_all {
                 what_is_not_there_is_said_so,
                 a_later_claim_fences_an_earlier_one,
                 what_was_stopped_and_then_removed_takes_nothing_more,
+                calls_are_noted_by_epoch_and_fenced_before_they_are_sent,
                 a_run_ends_once_or_is_taken_up_again,
                 a_key_is_written_once,
                 records_come_back_as_they_were,

@@ -86,6 +86,31 @@ fn resume_and_fork_keep_the_cluster_flag() {
 }
 
 #[test]
+fn hints_about_runs_repeat_the_cluster_flag() {
+    let servers = Servers::start(1);
+    let home = home();
+    home.write("MOVE.md", crate::debate::MOVE);
+    let address = servers.address();
+    let _worker =
+        Worker::start(&home, &["--cluster", &address, "--slots", "1", "--isolation", "jail"]);
+    let in_cluster = |args: &[&str]| home.run(&[args, &["--cluster", &address]].concat());
+    let debated = in_cluster(&["debate", "MOVE.md", "--rounds", "1"]);
+    let ran = in_cluster(&["run", "Draw a sine wave as an SVG file"]);
+    let shown = in_cluster(&["runs", "show", "debate-"]);
+    let flag = format!(" --cluster {address}`");
+    for (Ran { code, err, .. }, hint) in [
+        (debated, "what was said: `assize runs show debate-"),
+        (ran, "it left sine.svg (1,006 bytes): `assize runs files run-"),
+        (shown, "what was said: `assize runs show debate-"),
+    ] {
+        let line = err.lines().find(|line| line.contains(hint));
+        assert!(code == 0 && line.is_some_and(|line| line.contains(&flag)), "{hint}: {err}");
+    }
+    // As the hint says.
+    assert_eq!(in_cluster(&["runs", "show", "debate-", "--transcripts"]).code, 0);
+}
+
+#[test]
 fn what_waits_is_said_and_done_by_who_fits() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);

@@ -26,7 +26,9 @@ fn came_to(serving: &Serving<'_>, run: &str) -> Value {
 /// What was told of a run, apart from when and in which order: side by side, things happen in many.
 fn told_of(serving: &Serving<'_>, run: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for mut told in serving.told(run, None).into_iter().skip(1) {
+    let told = serving.told(run, None).into_iter().skip(1);
+    // How many calls were under way when the server died differs each time.
+    for mut told in told.filter(|told| told.name != "calls_lost") {
         for name in ["run", "at", "duration_ms"] {
             told.data.as_object_mut().unwrap().remove(name);
         }

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
+use rust_decimal::Decimal;
 use serde::Deserialize;
+
+use crate::sources::figure::json_number;
 
 /// All facts of a company.
 #[derive(Debug, Clone, Deserialize)]
@@ -30,8 +33,8 @@ pub(crate) struct Fact {
     #[serde(default)]
     pub(crate) start: Option<Date>,
     pub(crate) end: Date,
-    #[serde(rename = "val")]
-    pub(crate) value: f64,
+    #[serde(rename = "val", with = "json_number")]
+    pub(crate) value: Decimal,
     #[serde(rename = "accn")]
     pub(crate) accession: String,
     #[serde(default)]
@@ -72,7 +75,7 @@ pub(crate) struct Series {
     /// Such as `USD` or `USD/shares`.
     pub(crate) unit: String,
     /// By start and end; the latest filing of each, and what it was before if that was another.
-    pub(crate) facts: BTreeMap<(Option<Date>, Date), (Fact, Option<f64>)>,
+    pub(crate) facts: BTreeMap<(Option<Date>, Date), (Fact, Option<Decimal>)>,
 }
 
 impl Series {
@@ -81,7 +84,7 @@ impl Series {
     }
 
     /// The facts of one span, by their end.
-    pub(crate) fn of(&self, span: Span) -> BTreeMap<Date, &(Fact, Option<f64>)> {
+    pub(crate) fn of(&self, span: Span) -> BTreeMap<Date, &(Fact, Option<Decimal>)> {
         let facts = self.facts.values().filter(|(fact, _)| fact.span() == Some(span));
         facts.map(|fact| (fact.0.end, fact)).collect()
     }
@@ -121,7 +124,7 @@ impl CompanyFacts {
 /// Every period once: what was filed last counts, and what it was before is remembered if it was another.
 fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     let mut by_period: BTreeMap<(Option<Date>, Date), Vec<&Fact>> = BTreeMap::new();
-    for fact in facts.iter().filter(|fact| fact.value.is_finite()) {
+    for fact in facts {
         by_period.entry((fact.start, fact.end)).or_default().push(fact);
     }
     let latest = |(period, mut all): ((Option<Date>, Date), Vec<&Fact>)| {
@@ -137,8 +140,8 @@ fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     }
 }
 
-/// Whether two values are not the same but for how they were rounded.
-fn differs(one: f64, other: f64) -> bool {
-    let size = one.abs().max(other.abs());
-    size > 0.0 && (one - other).abs() / size > 0.001
+/// Whether two values are not the same but for how they were rounded: they differ by more than one in a thousand.
+fn differs(one: Decimal, other: Decimal) -> bool {
+    let apart = one.checked_sub(other);
+    apart.is_none_or(|apart| apart.abs() > one.abs().max(other.abs()) / Decimal::ONE_THOUSAND)
 }

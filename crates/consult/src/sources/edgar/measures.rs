@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive as _;
 
 use super::facts::{CompanyFacts, Fact, Series, Span};
 use crate::sources::figure::{Figure, Period, Source, Unit};
@@ -222,10 +224,11 @@ impl Book {
                     shorter.form,
                     shorter.accession
                 );
+                let Some(value) = minus(longer.value, shorter.value) else { continue };
                 self.put(Figure {
                     name: name.to_owned(),
                     period,
-                    value: longer.value - shorter.value,
+                    value,
                     unit: unit_of(&series.unit),
                     source: Source::Computed { from },
                     as_of: **end,
@@ -246,7 +249,7 @@ impl Book {
         name: &str,
         period: Period,
         series: &Series,
-        fact: &(Fact, Option<f64>),
+        fact: &(Fact, Option<Decimal>),
     ) {
         let (fact, before) = fact;
         self.put(Figure {
@@ -266,14 +269,10 @@ impl Book {
     }
 
     fn put(&mut self, figure: Figure) {
-        // What is beyond all numbers is none.
-        if !figure.value.is_finite() {
-            return;
-        }
         self.figures.insert((figure.name.clone(), figure.period), figure);
     }
 
-    fn get(&self, name: &str, period: Period) -> Option<f64> {
+    fn get(&self, name: &str, period: Period) -> Option<Decimal> {
         self.figures.get(&(name.to_owned(), period)).map(|figure| figure.value)
     }
 
@@ -287,17 +286,10 @@ impl Book {
         let flows = self.periods(|period| !matches!(period, Period::Day(_)));
         for period in flows {
             if self.get("gross profit", period).is_none() {
-                self.combine("gross profit", period, ("revenue", "cost of revenue"), |a, b| {
-                    Some(a - b)
-                });
+                self.combine("gross profit", period, ("revenue", "cost of revenue"), minus);
             }
-            let minus = |a: f64, b: f64| Some(a - b);
-            self.combine(
-                "free cash flow",
-                period,
-                ("operating cash flow", "capital expenditure"),
-                minus,
-            );
+            let parts = ("operating cash flow", "capital expenditure");
+            self.combine("free cash flow", period, parts, minus);
             for (name, part) in [
                 ("gross margin", "gross profit"),
                 ("operating margin", "operating income"),
@@ -320,12 +312,10 @@ impl Book {
             }
         }
         for period in self.periods(|period| matches!(period, Period::Day(_))) {
-            let plus = |a: f64, b: f64| Some(a + b);
             self.combine("debt", period, ("long-term debt", "debt due within a year"), plus);
             if self.get("debt", period).is_none() {
                 self.take_debt(period);
             }
-            let minus = |a: f64, b: f64| Some(a - b);
             self.combine("net cash", period, ("cash", "debt"), minus);
             self.ratio("liabilities to equity", period, ("liabilities", "equity"), Unit::Times);
             self.ratio("debt to equity", period, ("debt", "equity"), Unit::Times);
@@ -341,7 +331,6 @@ impl Book {
     /// Where its two parts were not both filed as such. Some file what is due within a year as part of what
     /// they call long-term debt, and some beside it: together they are the most that it can be.
     fn take_debt(&mut self, period: Period) {
-        let plus = |a: f64, b: f64| Some(a + b);
         self.combine("debt", period, (DEBT, "debt due within a year"), plus);
         let alone = ["long-term debt", DEBT].into_iter().find_map(|name| {
             self.figures.get(&(name.to_owned(), period)).map(|figure| (name, figure.clone()))
@@ -360,7 +349,7 @@ impl Book {
             let Source::Filed { filed, form, accession, .. } = &figure.source else { continue };
             let later = splits.iter().filter(|(_, day)| filed < day);
             let by: u32 = later.map(|(by, _)| by).product();
-            let is_split = |before: f64| split_of(before, figure.value).is_some();
+            let is_split = |before: Decimal| split_of(before, figure.value).is_some();
             if figure.restated_from.is_some_and(is_split) {
                 // That is no other view of what was earned.
                 figure.restated_from = None;
@@ -370,7 +359,7 @@ impl Book {
                     "{} in the {form} {accession}, divided by {by} since shares were split after that",
                     figure
                 );
-                figure.value /= f64::from(by);
+                figure.value /= Decimal::from(by);
                 figure.source = Source::Computed { from };
             }
         }
@@ -382,14 +371,14 @@ impl Book {
         name: &str,
         period: Period,
         (one, other): (&str, &str),
-        how: impl Fn(f64, f64) -> Option<f64>,
+        how: fn(Decimal, Decimal) -> Option<Decimal>,
     ) {
         let (Some(a), Some(b)) = (self.get(one, period), self.get(other, period)) else { return };
         let unit = self.figures[&(one.to_owned(), period)].unit.clone();
         if unit != self.figures[&(other.to_owned(), period)].unit {
             return;
         }
-        let Some(value) = how(a, b).filter(|value| value.is_finite()) else { return };
+        let Some(value) = how(a, b) else { return };
         let from = format!("{one} and {other}");
         self.put_computed(name, period, value, unit, from);
     }
@@ -399,10 +388,11 @@ impl Book {
         let same = self.figures[&(part.to_owned(), period)].unit
             == self.figures[&(whole.to_owned(), period)].unit;
         // Of nothing, or of less than nothing, there is no share.
-        if !same || b <= 0.0 {
+        if !same || b <= Decimal::ZERO {
             return;
         }
-        self.put_computed(name, period, a / b, unit, format!("{part} by {whole}"));
+        let Some(value) = a.checked_div(b) else { return };
+        self.put_computed(name, period, value, unit, format!("{part} by {whole}"));
     }
 
     /// Against the same time a year before.
@@ -418,14 +408,24 @@ impl Book {
             return;
         };
         // From a loss, growth in percent says nothing.
-        if then <= 0.0 {
+        if then <= Decimal::ZERO {
             return;
         }
+        // Subtracted first, so that only the division rounds.
+        let change = minus(now, then).and_then(|change| change.checked_div(then));
+        let Some(change) = change else { return };
         let from = format!("{name}, {period} against {before}");
-        self.put_computed(&format!("{name} growth"), period, now / then - 1.0, Unit::Percent, from);
+        self.put_computed(&format!("{name} growth"), period, change, Unit::Percent, from);
     }
 
-    fn put_computed(&mut self, name: &str, period: Period, value: f64, unit: Unit, from: String) {
+    fn put_computed(
+        &mut self,
+        name: &str,
+        period: Period,
+        value: Decimal,
+        unit: Unit,
+        from: String,
+    ) {
         self.put(Figure {
             name: name.to_owned(),
             period,
@@ -483,12 +483,26 @@ fn splits(series: &Series) -> Vec<(u32, Date)> {
 }
 
 /// Into how many each share was split, if that is what tells two values of one period apart.
-fn split_of(before: f64, after: f64) -> Option<u32> {
-    let ratio = before / after;
-    let whole = ratio.round();
+fn split_of(before: Decimal, after: Decimal) -> Option<u32> {
+    let size = after.abs();
     // Both are rounded to cents, so that a few cents tell nothing.
-    let near = (ratio - whole).abs() <= 0.006 / after.abs() * whole;
-    (near && after.abs() >= 0.2 && (2.0..=50.0).contains(&whole)).then_some(whole as u32)
+    if size < Decimal::new(2, 1) {
+        return None;
+    }
+    let ratio = before.checked_div(after)?;
+    let whole = ratio.round();
+    let near = (ratio - whole).abs() <= Decimal::new(6, 3) / size * whole;
+    (near && (Decimal::TWO..=Decimal::from(50)).contains(&whole)).then(|| whole.to_u32()).flatten()
+}
+
+/// The sum of two values; `None` beyond the range of decimal numbers.
+fn plus(one: Decimal, other: Decimal) -> Option<Decimal> {
+    one.checked_add(other)
+}
+
+/// The difference of two values; `None` beyond the range of decimal numbers.
+fn minus(one: Decimal, other: Decimal) -> Option<Decimal> {
+    one.checked_sub(other)
 }
 
 fn per_share(unit: &str) -> bool {

@@ -1,16 +1,16 @@
-//! What is spent on a run, kept where whoever takes it over finds it.
+//! Account of a run: what is spent on it, kept in the store with the run.
 //!
-//! What a call can cost at most is noted before it is sent, and what it did cost when it is over. Of whoever dies, what
-//! was on its way counts as spent; should they turn out to live, their last word corrects that.
+//! What a call can cost at most is noted before it is sent, and what it did cost when it is over. When a process dies, its
+//! calls under way count as spent once the run is resumed; if it turns out to live, what it notes later corrects that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use assize_cluster::{CallState, ClusterStore, LEASE, Noted};
+use assize_cluster::LEASE;
 use assize_gateway::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
 use assize_graph::{Event, Key, Outcome, Record};
-use assize_store::{Claim, RunId, Store, StoreError};
+use assize_store::{CallState, Claim, Noted, RunId, Store, StoreError};
 use assize_types::{Cost, Fingerprint, Money};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,10 @@ use tokio::time::Instant;
 
 use crate::kept;
 
-/// The first part of the key under which it is recorded what was lost before each life.
+/// The first part of the key under which it is recorded what was lost before each epoch.
 pub(crate) const LOST: &str = "lost-calls";
 
-/// Calls that were made in earlier lives of a run, and of which nothing came: they may have been paid for.
+/// Calls that were made in earlier epochs of a run, and of which nothing came: they may have been paid for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lost {
     pub(crate) calls: u64,
@@ -31,26 +31,33 @@ pub(crate) struct Lost {
     pub(crate) cost: Money,
 }
 
+/// The epoch before which a record says that calls were lost, if it is such a record.
+fn epoch_of_loss(record: &Record) -> Option<u64> {
+    let mut parts = record.key.segments();
+    (parts.next() == Some(LOST)).then(|| parts.next()?.parse().ok()).flatten()
+}
+
+/// How many records show that a run got on: all but those of lost calls.
+pub(crate) fn progress(records: &[Record]) -> usize {
+    records.iter().filter(|record| epoch_of_loss(record).is_none()).count()
+}
+
 impl Lost {
     /// What was lost, by the records of a run: by the latest that says so.
     pub(crate) fn recorded(records: &[Record]) -> Option<Lost> {
-        let life = |record: &Record| {
-            let mut parts = record.key.segments();
-            (parts.next() == Some(LOST)).then(|| parts.next()?.parse::<u64>().ok()).flatten()
-        };
-        let last = records.iter().filter_map(|record| Some((life(record)?, record)));
-        let (_, record) = last.max_by_key(|(life, _)| *life)?;
+        let losses = records.iter().filter_map(|record| Some((epoch_of_loss(record)?, record)));
+        let (_, record) = losses.max_by_key(|(epoch, _)| *epoch)?;
         match &record.outcome {
             Outcome::Done(text) => serde_json::from_str(text).ok(),
             Outcome::Failed(_) => None,
         }
     }
 
-    /// What was lost before a life: what calls took, but for what was answered and recorded. What was taken over from
+    /// What was lost before an epoch: what calls took, but for what was answered and recorded. What was taken over from
     /// another run was never asked for, and is not among that.
-    fn before(life: u64, calls: &[(u64, Noted)], answered: &Totals) -> Lost {
+    fn before(epoch: u64, calls: &[(u64, Noted)], answered: &Totals) -> Lost {
         let mut all = Lost::default();
-        let earlier = calls.iter().filter(|(of, _)| *of < life).map(|(_, noted)| noted);
+        let earlier = calls.iter().filter(|(of, _)| *of < epoch).map(|(_, noted)| noted);
         for noted in earlier.filter(|noted| noted.how != CallState::Free) {
             all.calls += 1;
             all.tokens = all.tokens.saturating_add(noted.tokens);
@@ -72,52 +79,64 @@ impl Lost {
     }
 }
 
-/// The account of one run, in one of its lives.
+/// The account of one run, in one of its epochs.
 #[derive(Debug)]
-pub struct Account {
-    store: Arc<ClusterStore>,
-    run: RunId,
+pub(crate) struct Account {
+    store: Arc<dyn Store>,
     claim: OnceLock<Claim>,
     next: AtomicU64,
-    /// What was answered in earlier lives.
+    /// What was answered in earlier epochs.
     answered: Totals,
     /// What is taken for lost.
     lost: Mutex<Lost>,
+    /// What the records of the run say was lost.
+    recorded: Lost,
 }
 
 impl Account {
-    /// Opens the account of a run that somebody has claimed to take it over, and writes down what was lost before.
-    pub(crate) async fn open(
-        store: &Arc<ClusterStore>,
-        claim: &Claim,
-        inherited: &[Record],
-    ) -> Result<Account, StoreError> {
-        let records = store.records(&claim.run).await?;
-        let answered = kept::answered(&records, inherited);
-        let lost = Lost::before(claim.epoch, &store.calls(&claim.run).await?, &answered);
-        let fresh = Account::new(store, &claim.run);
-        let account = Account { answered, lost: Mutex::new(lost), ..fresh };
-        if lost != Lost::recorded(&records).unwrap_or_default() {
-            account.write_down(claim, lost).await?;
-        }
-        Ok(account)
-    }
-
-    /// The account of a run that was never held.
-    pub(crate) fn new(store: &Arc<ClusterStore>, run: &RunId) -> Account {
+    /// The account of a run that is new.
+    pub(crate) fn new(store: &Arc<dyn Store>) -> Account {
         Account {
             store: store.clone(),
-            run: run.clone(),
             claim: OnceLock::new(),
             next: AtomicU64::new(1),
             answered: Totals::default(),
             lost: Mutex::default(),
+            recorded: Lost::default(),
         }
+    }
+
+    /// The account of a run that is resumed: calls of earlier epochs without a recorded answer are lost.
+    pub(crate) async fn resume(
+        store: &Arc<dyn Store>,
+        run: &RunId,
+        records: &[Record],
+        inherited: &[Record],
+    ) -> Result<Account, StoreError> {
+        let answered = kept::answered(records, inherited);
+        let lost = Lost::before(u64::MAX, &store.calls(run).await?, &answered);
+        let recorded = Lost::recorded(records).unwrap_or_default();
+        Ok(Account { answered, lost: Mutex::new(lost), recorded, ..Account::new(store) })
+    }
+
+    /// Calls of earlier epochs that count as lost.
+    pub(crate) fn lost(&self) -> Lost {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records what was lost in earlier epochs. From here on calls are made.
+    pub(crate) async fn begin(&self, claim: Claim) -> Result<(), StoreError> {
+        let lost = self.lost();
+        if lost != self.recorded {
+            self.write_down(&claim, lost).await?;
+        }
+        let _ = self.claim.set(claim);
+        Ok(())
     }
 
     async fn write_down(&self, claim: &Claim, lost: Lost) -> Result<(), StoreError> {
         let failed = |error: &dyn std::fmt::Display| StoreError::Failed {
-            path: self.run.as_str().into(),
+            path: claim.run.as_str().into(),
             reason: error.to_string(),
         };
         let key = Key::new(&format!("{LOST}/{}", claim.epoch)).map_err(|error| failed(&error))?;
@@ -128,15 +147,10 @@ impl Account {
         self.store.append(claim, record, told).await.map(drop)
     }
 
-    /// From here on calls are made.
-    pub(crate) fn begin(&self, claim: Claim) {
-        let _ = self.claim.set(claim);
-    }
-
     /// How much less was lost than was thought, as those who were taken for dead say by now.
     async fn reconciled(&self) -> Result<Lost, StoreError> {
         let Some(claim) = self.claim.get() else { return Ok(Lost::default()) };
-        let calls = self.store.calls(&self.run).await?;
+        let calls = self.store.calls(&claim.run).await?;
         let now = Lost::before(claim.epoch, &calls, &self.answered);
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let less = lost.less(&now);
@@ -151,8 +165,10 @@ impl Account {
     /// Notes that a call is over; what cannot be noted counts as lost.
     fn note_end(&self, number: u64, noted: Noted) {
         let Some(claim) = self.claim.get().cloned() else { return };
+        // Without a runtime the process ends, and the call stays noted as sent.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let store = self.store.clone();
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             if let Err(error) = store.note_call(&claim, number, noted).await {
                 tracing::warn!(%error, run = %claim.run, "what a call took could not be noted");
             }

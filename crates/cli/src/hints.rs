@@ -1,0 +1,32 @@
+//! Commands about runs that messages name, to be typed next.
+
+use std::sync::OnceLock;
+
+use assize_store::RunId;
+
+use crate::config::Config;
+use crate::kept;
+
+/// ` --cluster SERVERS`, if that was typed.
+static CLUSTER: OnceLock<String> = OnceLock::new();
+
+/// Remembers the cluster that was named on the command line: commands about its runs need the flag again.
+pub(crate) fn remember_cluster(config: &Config) {
+    if let Some(servers) = config.asked("cluster.servers") {
+        let _ = CLUSTER.set(format!(" --cluster {servers}"));
+    }
+}
+
+fn cluster() -> &'static str {
+    CLUSTER.get().map_or("", String::as_str)
+}
+
+/// `assize runs …` for the runs of this command, in backticks.
+pub(crate) fn runs(words: &str) -> String {
+    format!("`assize runs {words}{}`", cluster())
+}
+
+/// Says how to resume a run.
+pub(crate) fn resume(kind: &str, id: &RunId) -> String {
+    kept::how_to_resume(kind, id, cluster())
+}
