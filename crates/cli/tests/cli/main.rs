@@ -14,6 +14,7 @@ mod failures;
 mod files;
 mod killed;
 mod machines;
+mod mcp;
 mod readme;
 mod rollback;
 mod run;
