@@ -7,10 +7,12 @@
 mod api;
 mod auth;
 mod docket;
+mod document;
 mod events;
 mod extract;
 mod headers;
 mod hub;
+mod json;
 mod listen;
 mod mcp;
 mod metrics;
@@ -45,7 +47,6 @@ use crate::problem::Problem;
 
 pub use auth::Token;
 pub use listen::{Certificate, Exposure};
-pub use routes::document;
 
 /// How long it is waited for verdicts when the server stops.
 const LAST_VERDICTS: Duration = Duration::from_secs(5);
