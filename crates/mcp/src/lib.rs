@@ -12,5 +12,5 @@ mod stdio;
 
 pub use code::{CodeServer, RUN_CODE};
 pub use drafts::DraftServer;
-pub use http::{HttpService, Sessions, over_http};
+pub use http::{HttpService, Refusal, Sessions, over_http};
 pub use stdio::{Ended, serve_stdio};

@@ -13,7 +13,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{again, drafts, files, machine, runs, sandboxes, start};
+use crate::api::{again, drafts, files, machine, runs, sandboxes, start, tokens};
 use crate::problem::Problem;
 use crate::{App, auth, document, events, headers, mcp, metrics, pages};
 
@@ -80,7 +80,8 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(machine::cluster))
         .routes(routes!(machine::attacks))
         .routes(routes!(machine::link))
-        .routes(routes!(machine::token))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
 }
 
 pub(crate) fn router(app: &App) -> Router {
