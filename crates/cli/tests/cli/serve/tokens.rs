@@ -193,11 +193,12 @@ fn tokens_are_listed_expire_and_are_revoked_one_by_one() {
     until("the token has expired", || short.initialize().status == 401);
     // A new owner's token revokes all.
     let file = home.folder.path().join(".local/state/assize/serve.token");
+    let token = kept.token.clone();
     assert_eq!(serving.stop(), 0);
     std::fs::remove_file(file).unwrap();
     let anew = Serving::start(&home, &[]);
     assert_eq!(anew.get("/api/tokens").good(), json!({"tokens": []}));
-    let old = McpClient { serving: &anew, token: kept.token.clone(), path: "/mcp/code".to_owned() };
+    let old = McpClient { serving: &anew, token, path: "/mcp/code".to_owned() };
     old.initialize().refused(401);
 }
 
