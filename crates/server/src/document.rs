@@ -57,8 +57,11 @@ pub(crate) fn document(config: &Config) -> Value {
     document
 }
 
-/// Places in the schemas that are narrower than their types say, and how.
-const NARROWED: [(&str, fn() -> Value); 8] = [
+/// A place in the schemas, and the keywords that it gets.
+type Narrowing = (&'static str, fn() -> Value);
+
+/// Places in the schemas that are narrower than their types say.
+const NARROWED: [Narrowing; 8] = [
     ("/Exec/properties/arguments/items", no_nul),
     ("/Exec/properties/env/additionalProperties", no_nul),
     ("/Exec/properties/env", variable_names),
