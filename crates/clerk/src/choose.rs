@@ -35,9 +35,14 @@ pub enum Choice {
     Rehearsal { why: String },
 }
 
-/// The order in which a provider is looked for, in words.
-pub const ORDER: &str = "--provider, the setting `provider`, a key for anthropic, openai, \
-    google, groq or openrouter in that order, an Ollama that answers, the rehearsal model";
+/// Steps by which a provider is chosen, in order: the first that names one decides.
+pub const ORDER: [&str; 5] = [
+    "--provider",
+    "the setting `provider`",
+    "a key for anthropic, openai, google, groq or openrouter in that order",
+    "an Ollama that answers",
+    "the rehearsal model",
+];
 
 /// Chooses by what is known without asking anyone; `None` if it depends on whether Ollama answers.
 pub fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {

@@ -28,7 +28,7 @@ pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
 pub(crate) use self::sandbox::{CreateArgs, SandboxArgs, SandboxCommand};
-pub(crate) use self::serve::ServeArgs;
+pub(crate) use self::serve::{ServeArgs, TokensCommand};
 use crate::exit;
 use crate::failure::{Failure, FailureKind};
 use crate::input;
@@ -146,6 +146,9 @@ pub(crate) enum Command {
     /// Serve everything over HTTP, for programs and for browsers: an API, and events as they happen. What is under
     /// way when it stops goes on when it is started again
     Serve(Box<ServeArgs>),
+    /// Manage the scoped tokens of `assize serve`
+    #[command(subcommand)]
+    Tokens(TokensCommand),
     /// Work for a cluster: hold its runs and debates, in as many sandboxes at once as are allowed here
     Worker(WorkerArgs),
     /// See who works in a cluster, what waits, and what is stuck

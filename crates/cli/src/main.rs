@@ -31,6 +31,7 @@ mod sandboxes;
 mod serve;
 mod sessions;
 mod terminal;
+mod tokens;
 mod voice;
 mod work;
 mod worker;
@@ -178,6 +179,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
                 until_cancelled(&cancel, runs::run(command, &config, &around)).await
             }
             Command::Sessions(command) => sessions::run(command, &around),
+            Command::Tokens(command) => tokens::run(command, &around),
             Command::Doctor(args) => {
                 until_cancelled(&cancel, doctor::run(args, &config, &around)).await
             }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use assize_clerk::cluster::{self, Member};
-use assize_server::{Certificate, Exposure, Options, Server, Token};
+use assize_server::{Certificate, Exposure, Options, Server, Token, Tokens};
 use assize_types::Cancel;
 use serde_json::json;
 
@@ -27,13 +27,9 @@ pub(crate) async fn run(
     allow_many_files();
     let exposure = exposure(&args)?;
     let roots = roots(&args, around)?;
-    let token_file = match (&args.token_file, args.no_auth) {
-        (_, true) => None,
-        (Some(path), _) => Some(walls::typed(around, path)),
-        (None, _) => Some(around.state_folder.join("serve.token")),
-    };
-    let token = token_file.as_deref().map(token).transpose()?;
-    if token.is_none() {
+    let token_file = (!args.no_auth).then(|| token_file(args.token_file.as_deref(), around));
+    let tokens = token_file.as_deref().map(tokens).transpose()?;
+    if tokens.is_none() {
         terminal::warn(
             "everybody who has an account on this machine can spend your money and accept drafts",
         );
@@ -51,7 +47,7 @@ pub(crate) async fn run(
     let whole = |key: &str, usual: u64| config.whole(key).unwrap_or(usual);
     let options = Options {
         listen: args.listen,
-        token,
+        tokens,
         exposure,
         names: args.hosts.clone(),
         roots,
@@ -124,6 +120,16 @@ fn roots(args: &ServeArgs, around: &Surroundings) -> Result<BTreeMap<String, Pat
         }
     }
     Ok(roots)
+}
+
+/// The file of the owner's token.
+pub(crate) fn token_file(named: Option<&Path>, around: &Surroundings) -> PathBuf {
+    named.map_or_else(|| around.state_folder.join("serve.token"), |path| walls::typed(around, path))
+}
+
+/// The tokens of a server: the owner's, and the scoped ones beside it.
+pub(crate) fn tokens(path: &Path) -> Result<Tokens, Failure> {
+    Ok(Tokens::new(token(path)?, path))
 }
 
 /// The token in a file, which is made for its owner's eyes alone if it is not there.

@@ -7,25 +7,18 @@ use assize_clerk::{Clerk, exec};
 use assize_code::InputFile;
 use assize_llm::Schema;
 use assize_sandbox::Language;
+use assize_types::text::{one_line, shorten};
 use rmcp::ErrorData;
-use rmcp::handler::server::ServerHandler;
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
-    PaginatedRequestParams, ServerConfig, Tool, ToolAnnotations,
-};
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::left::{LeftFile, Returned};
-use crate::{info, object};
+use crate::server::{CallError, ToolServer, Tools, object};
 
 pub const RUN_CODE: &str = "run_code";
-
-const INSTRUCTIONS: &str = "Code is run in a fresh sandbox: no network, no files but those you give, limits on time, \
-    memory and output. Nothing is kept from one call to the next.";
 
 /// Bytes of each output that are returned at most: models read it.
 const LONGEST_OUTPUT: usize = 64 << 10;
@@ -93,25 +86,30 @@ struct Ran {
     files_left_out: Vec<String>,
 }
 
-/// Runs code for whoever calls.
+/// Tool that runs code, and its concurrency limit.
 #[derive(Debug, Clone)]
-pub struct CodeServer {
+pub struct CodeTools {
     clerk: Arc<Clerk>,
     turns: Arc<Semaphore>,
     line: Arc<Semaphore>,
 }
 
+/// MCP server of the tool that runs code.
+pub type CodeServer = ToolServer<CodeTools>;
+
 impl CodeServer {
     pub fn new(clerk: Clerk) -> CodeServer {
-        CodeServer {
+        ToolServer(CodeTools {
             clerk: Arc::new(clerk),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             line: Arc::new(Semaphore::new(AT_ONCE + WAITING)),
-        }
+        })
     }
+}
 
-    /// What is wrong with a call is for the model to read, and what to do about it.
-    async fn call(&self, arguments: Value) -> Result<CallToolResult, String> {
+impl CodeTools {
+    /// Runs a program. The message of a failure tells the model what to do.
+    async fn run_code(&self, arguments: Value) -> Result<CallToolResult, String> {
         let call: RunCode = serde_json::from_value(arguments)
             .map_err(|error| format!("these arguments cannot be used: {error}"))?;
         if call.code.trim().is_empty() {
@@ -175,16 +173,11 @@ fn readable(bytes: &[u8]) -> (String, bool) {
     (String::from_utf8_lossy(kept).into_owned(), cut)
 }
 
-impl ServerHandler for CodeServer {
-    fn get_info(&self) -> ServerConfig {
-        info(INSTRUCTIONS)
-    }
+impl Tools for CodeTools {
+    const INSTRUCTIONS: &'static str = "Code is run in a fresh sandbox: no network, no files but those you give, \
+        limits on time, memory and output. Nothing is kept from one call to the next.";
 
-    async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
+    async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let description = "Runs a program in a fresh sandbox and returns what it wrote and how it ended. Print what \
             you want to know; files and images that it leaves in /workspace are returned. A program that fails is no error of the tool: read `stderr`, mend it, and run it again.";
         // It changes nothing that outlives it.
@@ -194,28 +187,22 @@ impl ServerHandler for CodeServer {
             Tool::new(RUN_CODE, Cow::Borrowed(description), object(Schema::of::<RunCode>().value))
                 .with_raw_output_schema(object(Schema::of::<Ran>().value))
                 .with_annotations(hints);
-        Ok(ListToolsResult { tools: vec![tool], ..ListToolsResult::default() })
+        Ok(vec![tool])
     }
 
-    async fn call_tool(
+    async fn call(
         &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let called = match request.name.as_ref() {
-            RUN_CODE => tokio::select! {
-                called = self.call(Value::Object(request.arguments.unwrap_or_default())) => called,
-                // The sandbox goes with whoever ran it.
-                () = context.ct.cancelled() => {
-                    return Err(ErrorData::internal_error("cancelled by the client", None));
-                }
-            },
-            other => Err(format!("there is no tool `{other}`: there is `{RUN_CODE}`")),
-        };
-        let result = match called {
-            Ok(result) => result,
-            Err(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
-        };
-        Ok(result.into())
+        _: &str,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<CallToolResult, CallError> {
+        match tool {
+            RUN_CODE => self.run_code(arguments).await.map_err(CallError::Failed),
+            other => {
+                let other = shorten(&one_line(other), 100);
+                let message = format!("there is no tool `{other}`: there is `{RUN_CODE}`");
+                Err(CallError::UnknownTool(message))
+            }
+        }
     }
 }

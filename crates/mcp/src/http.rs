@@ -1,27 +1,277 @@
-//! Over streamable HTTP, at the server's door.
+//! Tools over streamable HTTP. A session belongs to the caller that opened it, and a request id is in flight once.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use assize_types::Fingerprint;
+use futures_util::Stream;
 use rmcp::handler::server::ServerHandler;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError,
+};
+use rmcp::transport::streamable_http_server::session::{
+    ServerSseMessage, SessionId, SessionManager,
+};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// Tools that are served over HTTP.
-pub type HttpService<S> = StreamableHttpService<S, LocalSessionManager>;
+pub type HttpService<S> = StreamableHttpService<S, SessionTable>;
 
-/// Those who have begun to speak with us, and have not ended.
-#[derive(Debug, Clone)]
-pub struct Sessions(Arc<LocalSessionManager>);
+/// The most requests of one session in flight, cancelled ones included.
+const MAX_IN_FLIGHT: usize = 1024;
 
-impl Sessions {
-    pub async fn count(&self) -> usize {
-        self.0.sessions.read().await.len()
+/// Sessions of one endpoint.
+#[derive(Debug, Clone, Default)]
+pub struct Sessions(Arc<SessionTable>);
+
+/// Sessions with their owners and the ids of their requests in flight.
+#[derive(Debug, Default)]
+pub struct SessionTable {
+    manager: LocalSessionManager,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: HashMap<SessionId, Session>,
+    /// Sessions that each caller is about to open.
+    opening: HashMap<String, usize>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    /// None between its creation and the response to its caller.
+    owner: Option<String>,
+    in_flight: InFlight,
+}
+
+/// Ids of requests that were accepted and not answered yet, as fingerprints. An id that was cancelled stays: its
+/// program may still end, and its response must not go to another request.
+#[derive(Debug, Clone, Default)]
+struct InFlight(Arc<Mutex<HashSet<Fingerprint>>>);
+
+impl InFlight {
+    fn ids(&self) -> MutexGuard<'_, HashSet<Fingerprint>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Serves tools over HTTP until the door closes. Who may call, by which name, and how many at once, is for the door to
-/// say.
+/// Why a request of a session is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// No session of this caller has that id.
+    UnknownSession,
+    /// A request with the same id is in flight.
+    DuplicateId,
+    TooManyInFlight,
+}
+
+/// Room for one more session of a caller, until it is opened or refused.
+#[derive(Debug)]
+pub struct Room {
+    table: Arc<SessionTable>,
+    caller: String,
+}
+
+/// Id of a request, which is in flight from now on unless it is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    in_flight: InFlight,
+    id: Fingerprint,
+    kept: bool,
+}
+
+impl SessionTable {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions {
+    /// Room for a new session, unless the caller has as many as allowed.
+    pub async fn room(&self, caller: &str, most: usize) -> Option<Room> {
+        let open: HashSet<SessionId> =
+            self.0.manager.sessions.read().await.keys().cloned().collect();
+        let mut state = self.0.state();
+        state.sessions.retain(|id, session| session.owner.is_none() || open.contains(id));
+        let own = state.sessions.values().filter(|one| one.owner.as_deref() == Some(caller));
+        let count = own.count() + state.opening.get(caller).copied().unwrap_or_default();
+        if count >= most {
+            return None;
+        }
+        *state.opening.entry(caller.to_owned()).or_default() += 1;
+        drop(state);
+        Some(Room { table: self.0.clone(), caller: caller.to_owned() })
+    }
+
+    /// Checks that a session is the caller's.
+    pub fn check(&self, session: &str, caller: &str) -> Result<(), Refusal> {
+        let state = self.0.state();
+        let owner = state.sessions.get(session).and_then(|one| one.owner.as_deref());
+        if owner == Some(caller) { Ok(()) } else { Err(Refusal::UnknownSession) }
+    }
+
+    /// Reserves the id of a request in a session.
+    pub fn reserve(&self, session: &str, id: &Value) -> Result<Reserved, Refusal> {
+        let state = self.0.state();
+        let session = state.sessions.get(session).ok_or(Refusal::UnknownSession)?;
+        let (in_flight, id) = (session.in_flight.clone(), Fingerprint::of(id.to_string()));
+        drop(state);
+        let mut ids = in_flight.ids();
+        if ids.len() >= MAX_IN_FLIGHT {
+            return Err(Refusal::TooManyInFlight);
+        }
+        if !ids.insert(id) {
+            return Err(Refusal::DuplicateId);
+        }
+        drop(ids);
+        Ok(Reserved { in_flight, id, kept: false })
+    }
+}
+
+impl Room {
+    /// Notes whose session was opened.
+    pub fn opened(self, session: &str) {
+        if let Some(session) = self.table.state().sessions.get_mut(session) {
+            session.owner = Some(self.caller.clone());
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut state = self.table.state();
+        if let Some(count) = state.opening.get_mut(&self.caller) {
+            *count -= 1;
+            if *count == 0 {
+                state.opening.remove(&self.caller);
+            }
+        }
+    }
+}
+
+impl Reserved {
+    /// The request was accepted: its id is released with its response.
+    pub fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.in_flight.ids().remove(&self.id);
+        }
+    }
+}
+
+/// Transport of a session that releases the id of each request with its response.
+#[derive(Debug)]
+pub struct Tracked<T> {
+    inner: T,
+    in_flight: InFlight,
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for Tracked<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let id = match &item {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        let id = id.and_then(|id| serde_json::to_string(id).ok()).map(Fingerprint::of);
+        let (sending, in_flight) = (self.inner.send(item), self.in_flight.clone());
+        async move {
+            let sent = sending.await;
+            if let Some(id) = id {
+                in_flight.ids().remove(&id);
+            }
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.inner.receive().await
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.inner.close().await
+    }
+}
+
+impl SessionManager for SessionTable {
+    type Error = LocalSessionManagerError;
+    type Transport = Tracked<<LocalSessionManager as SessionManager>::Transport>;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        let (id, inner) = self.manager.create_session().await?;
+        let session = Session::default();
+        let in_flight = session.in_flight.clone();
+        self.state().sessions.insert(id.clone(), session);
+        Ok((id, Tracked { inner, in_flight }))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        self.manager.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        self.manager.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        self.state().sessions.remove(id);
+        self.manager.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.manager.create_stream(id, message).await
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Self::Error> {
+        self.manager.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.manager.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.manager.resume(id, last_event_id).await
+    }
+}
+
+/// Serves tools over HTTP until the server stops. Who may call, under which host name, and how many sessions a caller
+/// may have, is for the server to decide.
 pub fn over_http<S>(
     tools: S,
     longest_message: usize,
@@ -35,7 +285,7 @@ where
         .disable_allowed_origins()
         .with_max_request_body_bytes(longest_message)
         .with_cancellation_token(closing);
-    let sessions = Arc::new(LocalSessionManager::default());
-    let open = Sessions(sessions.clone());
-    (StreamableHttpService::new(move || Ok(tools.clone()), sessions, config), open)
+    let sessions = Sessions::default();
+    let table = sessions.0.clone();
+    (StreamableHttpService::new(move || Ok(tools.clone()), table, config), sessions)
 }

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -17,6 +16,9 @@ import urllib.request
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from serving import serving
 
 TASK = "phase10_version_flag"
 FILE = "src/watchdog.py"
@@ -135,8 +137,11 @@ async def code(session):
     assert not failed.is_error and failed.structured_content["exit_code"] == 3, failed
     refused = await session.call_tool("run_code", {"code": ""})
     assert refused.is_error and "empty" in refused.content[0].text, refused
-    other = await session.call_tool("ollama_request_draft", {"source_path": FILE, "task_id": TASK})
-    assert other.is_error, other
+    try:
+        other = await session.call_tool("ollama_request_draft", {"source_path": FILE, "task_id": TASK})
+        raise AssertionError(other)
+    except MCPError as error:
+        assert error.error.code == -32602, error
 
 
 async def over_stdio(assize, environment, arguments, use):
@@ -168,21 +173,10 @@ async def main(assize):
         tools = await over_stdio(assize, environment, arguments, lambda session: cycle(session, folder))
         await over_stdio(assize, environment, ["--tools", "code"], code)
         folder = project(home, "served")
-        command = [assize, "serve", "--json", "--listen", "127.0.0.1:0", "--root", f"served={folder}"]
-        server = subprocess.Popen(command, env=environment, cwd=home, stdout=subprocess.PIPE, text=True)
-        try:
-            said = ""
-            while not said.endswith("}\n"):
-                line = server.stdout.readline()
-                assert line, "the server ended: " + said
-                said += line
-            said = json.loads(said)
+        with serving(assize, home, "--root", f"served={folder}") as said:
             token = pathlib.Path(said["token_file"]).read_text().strip()
             await over_http(said["address"], token, "drafts/served", lambda session: cycle(session, folder))
             await over_http(said["address"], token, "code", code)
-        finally:
-            server.kill()
-            server.wait()
     print(f"the official client: {tools} tools, rejected once, accepted, every answer as promised;")
     print("and code run: all of it over standard input and output, and over HTTP")
 

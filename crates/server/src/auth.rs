@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, SET_COOKIE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -18,6 +18,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
+use crate::tokens::Tokens;
 use crate::{App, mcp, pages};
 
 /// How long a link can be followed.
@@ -25,6 +26,10 @@ const LINK_LIVES: Duration = Duration::from_secs(15 * 60);
 
 /// The most links that wait to be followed.
 const MOST_LINKS: usize = 100;
+
+/// Seconds that a cookie is valid without being used, and after which use renews it.
+const COOKIE_LIFETIME: u64 = 30 * 24 * 60 * 60;
+const COOKIE_RENEWAL: u64 = 24 * 60 * 60;
 
 /// What opens the door. It is never shown but where it is asked for.
 #[derive(Clone)]
@@ -62,22 +67,24 @@ impl Token {
         &self.0
     }
 
-    /// One that opens nothing but the tools at one address. It is made of this one, and this one not of it.
-    pub(crate) fn scoped(&self, scope: &str) -> String {
-        let hash = Sha256::new().chain_update(b"assize scope ").chain_update(&self.0);
-        let hash = hash.chain_update(b" ").chain_update(scope).finalize();
-        BASE64_URL_SAFE_NO_PAD.encode(hash)
+    /// Value of a cookie that was issued at a time, in seconds since 1970: that time, and a hash only the owner of the
+    /// token can make.
+    fn cookie(&self, issued: u64) -> String {
+        let hash = Sha256::new().chain_update(format!("assize cookie {issued} "));
+        let hash = hash.chain_update(&self.0).finalize();
+        format!("{issued}.{}", BASE64_URL_SAFE_NO_PAD.encode(hash))
     }
 
-    /// What a cookie holds instead of it.
-    fn cookie(&self) -> String {
-        let hash = Sha256::new().chain_update(b"assize cookie ").chain_update(&self.0).finalize();
-        BASE64_URL_SAFE_NO_PAD.encode(hash)
+    /// When a cookie was issued, if it is valid.
+    fn issued(&self, cookie: &str, now: u64) -> Option<u64> {
+        let issued: u64 = cookie.split_once('.')?.0.parse().ok()?;
+        let fresh = issued <= now && now - issued < COOKIE_LIFETIME;
+        (fresh && same(cookie, &self.cookie(issued))).then_some(issued)
     }
 }
 
 /// Whether two texts are the same, in a time that tells nothing of where they differ.
-fn same(one: &str, other: &str) -> bool {
+pub(crate) fn same(one: &str, other: &str) -> bool {
     Sha256::digest(one) == Sha256::digest(other)
 }
 
@@ -86,6 +93,8 @@ fn same(one: &str, other: &str) -> bool {
 pub(crate) struct Guard {
     /// None, if everybody on this machine may come in.
     token: Option<Token>,
+    /// Scoped tokens, where there is a token.
+    tokens: Option<Tokens>,
     /// Whether everything stays on this machine, in clear.
     local: bool,
     /// The names that we answer to, with and without a port.
@@ -96,11 +105,12 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn new(
-        token: Option<Token>,
+        tokens: Option<Tokens>,
         local: bool,
         names: &[String],
         listening: SocketAddr,
     ) -> Guard {
+        let token = tokens.as_ref().map(|tokens| tokens.owner().clone());
         let port = listening.port();
         let mut names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
         names.extend(["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()]);
@@ -122,7 +132,7 @@ impl Guard {
                 format!("{name}:{port}")
             });
         }
-        Guard { token, local, hosts, port, links: Mutex::default() }
+        Guard { token, tokens, local, hosts, port, links: Mutex::default() }
     }
 
     fn links(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Instant>> {
@@ -151,14 +161,23 @@ impl Guard {
     pub(crate) fn admit(&self, ticket: &str) -> Option<HeaderValue> {
         let made = self.links().remove(ticket)?;
         let token = self.token.as_ref().filter(|_| made.elapsed() < LINK_LIVES)?;
+        self.cookie(token, seconds())
+    }
+
+    /// A cookie that is issued now.
+    fn cookie(&self, token: &Token, now: u64) -> Option<HeaderValue> {
         let secure = if self.local { "" } else { "; Secure" };
-        // 400 days: as long as browsers keep any.
+        let (name, value) = (self.cookie_name(), token.cookie(now));
         let cookie = format!(
-            "{}={}; Path=/; Max-Age=34560000; HttpOnly; SameSite=Strict{secure}",
-            self.cookie_name(),
-            token.cookie()
+            "{name}={value}; Path=/; Max-Age={COOKIE_LIFETIME}; HttpOnly; SameSite=Strict{secure}"
         );
         HeaderValue::from_str(&cookie).ok()
+    }
+
+    /// A new cookie for a browser whose own was issued a while ago.
+    fn renewed(&self, issued: u64, now: u64) -> Option<HeaderValue> {
+        let token = self.token.as_ref().filter(|_| now.saturating_sub(issued) >= COOKIE_RENEWAL)?;
+        self.cookie(token, now)
     }
 
     /// Browsers keep cookies by name of the machine and not by port: another server here has its own.
@@ -166,9 +185,9 @@ impl Guard {
         format!("assize-{}", self.port)
     }
 
-    /// A token that opens nothing but the tools at one address.
-    pub(crate) fn scoped(&self, scope: &str) -> Option<String> {
-        self.token.as_ref().map(|token| token.scoped(scope))
+    /// Scoped tokens; none where no token is asked for.
+    pub(crate) fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
     }
 
     /// A name without the port that goes without saying.
@@ -208,39 +227,63 @@ impl Guard {
     }
 
     /// How somebody shows that they may come in.
-    fn shown(&self, headers: &HeaderMap, path: &str) -> Shown {
+    fn shown(&self, headers: &HeaderMap, path: &str, now: u64) -> Shown {
         let Some(token) = &self.token else { return Shown::NotAsked };
-        let bearer = headers.get(AUTHORIZATION).map(|value| {
+        if let Some(value) = headers.get(AUTHORIZATION) {
             let value = value.to_str().unwrap_or_default();
-            let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
-            let fits = |good: &str| same(rest.trim(), good);
-            let scoped = || mcp::scope(path).is_some_and(|scope| fits(&token.scoped(scope)));
-            scheme.eq_ignore_ascii_case("bearer") && (fits(&token.0) || scoped())
-        });
-        match bearer {
-            Some(true) => return Shown::Token,
+            let (scheme, sent) = value.split_once(' ').unwrap_or((value, ""));
+            let sent = sent.trim();
+            if !scheme.eq_ignore_ascii_case("bearer") {
+                return Shown::Wrong;
+            }
+            if same(sent, &token.0) {
+                return Shown::Token;
+            }
+            let scoped =
+                mcp::scope(path).and_then(|scope| self.tokens.as_ref()?.check(sent, scope));
             // Whoever sends a wrong one is not let in by another way.
-            Some(false) => return Shown::Wrong,
-            None => {}
+            return scoped.map_or(Shown::Wrong, Shown::Scoped);
         }
-        let (name, good) = (self.cookie_name(), token.cookie());
+        let name = self.cookie_name();
         let cookies = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('='));
-        match pairs.any(|(key, value)| key.trim() == name && same(value.trim(), &good)) {
-            true => Shown::Cookie,
-            false => Shown::Nothing,
-        }
+        let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('='));
+        let mut own = pairs.filter(|(key, _)| key.trim() == name);
+        let issued = own.find_map(|(_, value)| token.issued(value.trim(), now));
+        issued.map_or(Shown::Nothing, Shown::Cookie)
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Seconds since 1970.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Shown {
     NotAsked,
     Token,
-    Cookie,
+    /// A scoped token, by its id.
+    Scoped(String),
+    /// A cookie that was issued at this time.
+    Cookie(u64),
     Nothing,
     Wrong,
+}
+
+/// Who sent a request: the owner of the server, or the holder of a scoped token, by its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller(pub(crate) String);
+
+impl Caller {
+    /// Everyone who may use all of the server.
+    const OWNER: &'static str = "owner";
+
+    fn of(shown: &Shown) -> Caller {
+        Caller(match shown {
+            Shown::Scoped(id) => id.clone(),
+            _ => Caller::OWNER.to_owned(),
+        })
+    }
 }
 
 /// What everybody may see, by its path.
@@ -249,7 +292,7 @@ fn is_open(path: &str) -> bool {
 }
 
 /// Looks at every request before anything else does.
-pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let guard = &app.guard;
     let (headers, path) = (request.headers(), request.uri().path());
     // Whoever looks after the machine knows it by any name, and learns nothing.
@@ -259,9 +302,10 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
         let hint = "name it with `assize serve --host NAME` if it is";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, detail).hint(hint).into_response();
     }
-    let shown = guard.shown(headers, path);
+    let now = seconds();
+    let shown = guard.shown(headers, path, now);
     // Where nobody is asked for anything, a browser needs no cookie to be let in.
-    let by_itself = matches!(shown, Shown::Cookie | Shown::NotAsked);
+    let by_itself = matches!(shown, Shown::Cookie(_) | Shown::NotAsked);
     if !guard.trusts_origin(request.method(), headers, by_itself) {
         let detail = "the request comes from a page of another server";
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
@@ -285,18 +329,33 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
         response.headers_mut().insert(WWW_AUTHENTICATE, how);
         return response;
     }
-    next.run(request).await
+    let renewed = match shown {
+        Shown::Cookie(issued) => guard.renewed(issued, now),
+        _ => None,
+    };
+    request.extensions_mut().insert(Caller::of(&shown));
+    let mut response = next.run(request).await;
+    if let Some(cookie) = renewed {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    response
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NOW: u64 = 1_800_000_000;
+
     fn guard(local: bool, listening: &str, names: &[&str]) -> Guard {
+        guard_in(std::path::Path::new("/nonexistent"), local, listening, names)
+    }
+
+    fn guard_in(folder: &std::path::Path, local: bool, listening: &str, names: &[&str]) -> Guard {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let token = Token::chosen(&"t".repeat(32));
-        assert!(token.is_some());
-        Guard::new(token, local, &names, listening.parse().unwrap())
+        let token = Token::chosen(&"t".repeat(32)).unwrap();
+        let tokens = Tokens::new(token, &folder.join("serve.token"));
+        Guard::new(Some(tokens), local, &names, listening.parse().unwrap())
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -380,33 +439,61 @@ mod tests {
             assert!(cookie.contains(part), "{cookie}");
         }
         let pair = cookie.split(';').next().unwrap();
-        assert_eq!(guard.shown(&headers(&[("cookie", pair)]), "/api/runs"), Shown::Cookie);
+        let now = seconds();
+        let shown = |pairs: &[(&'static str, &str)]| guard.shown(&headers(pairs), "/api/runs", now);
+        assert!(matches!(shown(&[("cookie", pair)]), Shown::Cookie(_)));
         let beside = format!("a=b; {pair}; c=d");
-        assert_eq!(guard.shown(&headers(&[("cookie", &beside)]), "/api/runs"), Shown::Cookie);
+        assert!(matches!(shown(&[("cookie", &beside)]), Shown::Cookie(_)));
         let other = pair.replacen("assize-8080", "assize-8081", 1);
-        assert_eq!(guard.shown(&headers(&[("cookie", &other)]), "/api/runs"), Shown::Nothing);
+        assert_eq!(shown(&[("cookie", &other)]), Shown::Nothing);
         let token = format!("Bearer {}", "t".repeat(32));
-        assert_eq!(guard.shown(&headers(&[("authorization", &token)]), "/api/runs"), Shown::Token);
+        assert_eq!(shown(&[("authorization", &token)]), Shown::Token);
         let wrong = [("authorization", "Bearer wrong"), ("cookie", pair)];
-        assert_eq!(guard.shown(&headers(&wrong), "/api/runs"), Shown::Wrong);
-        assert_eq!(guard.shown(&HeaderMap::new(), "/api/runs"), Shown::Nothing);
+        assert_eq!(shown(&wrong), Shown::Wrong);
+        assert_eq!(shown(&[]), Shown::Nothing);
     }
 
     #[test]
-    fn a_token_for_tools_opens_nothing_else() {
+    fn cookies_last_30_days_and_are_renewed_by_use() {
         let guard = guard(true, "127.0.0.1:8080", &[]);
-        let token = format!("Bearer {}", guard.scoped("drafts/mine").unwrap());
-        let sent = headers(&[("authorization", &token)]);
-        assert_eq!(guard.shown(&sent, "/mcp/drafts/mine"), Shown::Token);
+        let day = 24 * 60 * 60;
+        let cookie = guard.cookie(guard.token.as_ref().unwrap(), NOW).unwrap();
+        let cookie = cookie.to_str().unwrap();
+        assert!(cookie.contains("; Max-Age=2592000;"), "{cookie}");
+        let pair = headers(&[("cookie", cookie.split(';').next().unwrap())]);
+        assert_eq!(guard.shown(&pair, "/", NOW + 30 * day - 1), Shown::Cookie(NOW));
+        assert_eq!(guard.shown(&pair, "/", NOW + 30 * day), Shown::Nothing);
+        assert_eq!(guard.shown(&pair, "/", NOW - 1), Shown::Nothing);
+        assert!(guard.renewed(NOW, NOW + day - 1).is_none());
+        let renewed = guard.renewed(NOW, NOW + 29 * day).unwrap();
+        let pair = headers(&[("cookie", renewed.to_str().unwrap().split(';').next().unwrap())]);
+        assert_eq!(guard.shown(&pair, "/", NOW + 58 * day), Shown::Cookie(NOW + 29 * day));
+        // The time cannot be changed without the token.
+        let forged = cookie.replacen(&NOW.to_string(), &(NOW + 40 * day).to_string(), 1);
+        let forged = headers(&[("cookie", forged.split(';').next().unwrap())]);
+        assert_eq!(guard.shown(&forged, "/", NOW + 41 * day), Shown::Nothing);
+    }
+
+    #[test]
+    fn scoped_token_opens_its_tools_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let guard = guard_in(folder.path(), true, "127.0.0.1:8080", &[]);
+        let day = Duration::from_secs(24 * 60 * 60);
+        let (info, text) = guard.tokens().unwrap().create("drafts/mine", day).unwrap();
+        let sent = headers(&[("authorization", &format!("Bearer {text}"))]);
+        assert_eq!(guard.shown(&sent, "/mcp/drafts/mine", NOW), Shown::Scoped(info.id.clone()));
         for other in [
             "/mcp/drafts/yours",
             "/mcp/code",
             "/api/runs",
+            "/api/tokens",
             "/mcp/drafts",
             "/",
             "/mcp/drafts/mine/x",
         ] {
-            assert_eq!(guard.shown(&sent, other), Shown::Wrong, "{other}");
+            assert_eq!(guard.shown(&sent, other, NOW), Shown::Wrong, "{other}");
         }
+        assert!(guard.tokens().unwrap().revoke(&info.id).unwrap());
+        assert_eq!(guard.shown(&sent, "/mcp/drafts/mine", NOW), Shown::Wrong);
     }
 }

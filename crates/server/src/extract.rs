@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::error::Category;
 
+use crate::json::Json;
 use crate::problem::Problem;
 
 /// A part of the address.
@@ -100,17 +101,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
 /// What JSON says; what is wrong with it is said with its place.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let hint = "/api/openapi.json says what can be sent";
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let status = match error.inner().classify() {
+    let Json(json) = serde_json::from_slice(bytes).map_err(|error| {
+        let status = match error.classify() {
             Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
             Category::Syntax | Category::Eof | Category::Io => StatusCode::BAD_REQUEST,
         };
-        Problem::new(status, placed(&error)).hint(hint)
+        Problem::new(status, error.to_string()).hint(hint)
     })?;
-    let more = |_| Problem::new(StatusCode::BAD_REQUEST, "something follows after the JSON");
-    json.end().map_err(more)?;
-    Ok(read)
+    serde_path_to_error::deserialize(json)
+        .map_err(|error| Problem::unusable(placed(&error)).hint(hint))
 }
 
 /// What is wrong, and where, if that is known.

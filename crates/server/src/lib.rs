@@ -7,10 +7,13 @@
 mod api;
 mod auth;
 mod docket;
+mod document;
 mod events;
 mod extract;
+mod framing;
 mod headers;
 mod hub;
+mod json;
 mod listen;
 mod mcp;
 mod metrics;
@@ -18,6 +21,7 @@ mod pace;
 mod pages;
 mod problem;
 mod routes;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -45,7 +49,7 @@ use crate::problem::Problem;
 
 pub use auth::Token;
 pub use listen::{Certificate, Exposure};
-pub use routes::document;
+pub use tokens::{TokenInfo, Tokens, TokensError};
 
 /// How long it is waited for verdicts when the server stops.
 const LAST_VERDICTS: Duration = Duration::from_secs(5);
@@ -54,8 +58,8 @@ const LAST_VERDICTS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Options {
     pub listen: SocketAddr,
-    /// None, if everybody on this machine may come in.
-    pub token: Option<Token>,
+    /// The owner's token with the scoped ones; none, if everybody on this machine may come in.
+    pub tokens: Option<Tokens>,
     pub exposure: Exposure,
     /// The names that it is called by, besides those of this machine.
     pub names: Vec<String>,
@@ -209,7 +213,7 @@ impl Server {
             audit: Hub::new(Log::Audit, store.clone()),
             desks,
             backends,
-            guard: Guard::new(options.token, local, &options.names, address),
+            guard: Guard::new(options.tokens, local, &options.names, address),
             https: matches!(options.exposure, Exposure::Tls(_)),
             pace: Pace::new(options.starts_per_minute),
             longest_request: options.longest_request,

@@ -26,6 +26,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::framing::Framing;
+
 /// How long somebody may leave what was sent to them unread before the line is cut.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -157,10 +159,10 @@ impl Listener for Door {
                 // It goes on after failures, such as too many open files.
                 let (stream, from) = Listener::accept(listener).await;
                 patient(&stream);
-                (Line::Clear(stream), from)
+                (Line::new(Stream::Clear(stream)), from)
             }
             Door::Tls { greeted, .. } => match greeted.recv().await {
-                Some((stream, from)) => (Line::Tls(Box::new(stream)), from),
+                Some((stream, from)) => (Line::new(Stream::Tls(Box::new(stream))), from),
                 // Its task lives as long as we do.
                 None => std::future::pending().await,
             },
@@ -175,8 +177,20 @@ impl Listener for Door {
     }
 }
 
-/// A line to one caller.
-pub(crate) enum Line {
+/// A line to one caller, whose requests are checked for ambiguous lengths as they come in.
+pub(crate) struct Line {
+    stream: Stream,
+    framing: Framing,
+}
+
+impl Line {
+    fn new(stream: Stream) -> Line {
+        Line { stream, framing: Framing::default() }
+    }
+}
+
+/// The connection, encrypted or not.
+enum Stream {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -187,10 +201,14 @@ impl AsyncRead for Line {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Line::Clear(stream) => Pin::new(stream).poll_read(context, into),
-            Line::Tls(stream) => Pin::new(stream).poll_read(context, into),
-        }
+        let before = into.filled().len();
+        let Line { stream, framing } = self.get_mut();
+        let polled = match stream {
+            Stream::Clear(stream) => Pin::new(stream).poll_read(context, into),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
+        };
+        framing.read(&mut into.filled_mut()[before..]);
+        polled
     }
 }
 
@@ -200,23 +218,23 @@ impl AsyncWrite for Line {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Line::Clear(stream) => Pin::new(stream).poll_write(context, bytes),
-            Line::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        match &mut self.get_mut().stream {
+            Stream::Clear(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Line::Clear(stream) => Pin::new(stream).poll_flush(context),
-            Line::Tls(stream) => Pin::new(stream).poll_flush(context),
+        match &mut self.get_mut().stream {
+            Stream::Clear(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Line::Clear(stream) => Pin::new(stream).poll_shutdown(context),
-            Line::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        match &mut self.get_mut().stream {
+            Stream::Clear(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 
@@ -225,16 +243,16 @@ impl AsyncWrite for Line {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Line::Clear(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
-            Line::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+        match &mut self.get_mut().stream {
+            Stream::Clear(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Line::Clear(stream) => stream.is_write_vectored(),
-            Line::Tls(stream) => stream.is_write_vectored(),
+        match &self.stream {
+            Stream::Clear(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 }

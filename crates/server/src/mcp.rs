@@ -2,16 +2,19 @@
 
 use assize_clerk::drafts;
 use assize_draft::{GATE, HANDOFF};
-use assize_mcp::{CodeServer, DraftServer, Sessions, over_http};
+use assize_mcp::{CodeServer, DraftServer, Refusal, Sessions, over_http};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 
 use crate::App;
+use crate::auth::Caller;
 use crate::extract::PATIENCE;
+use crate::json::Json;
 use crate::problem::Problem;
 
 /// The longest message: drafts are far shorter.
@@ -40,8 +43,9 @@ pub(crate) fn routes(app: &App) -> Router<App> {
     router.layer(map_response(in_our_words))
 }
 
-/// The most clients at one address, and the longest word of greeting, which is kept as long as they stay.
-const MOST_SESSIONS: usize = 256;
+/// The most sessions of one caller at one address, and the longest `initialize` request, which is kept as long as its
+/// session.
+const MOST_SESSIONS: usize = 64;
 const LONGEST_GREETING: usize = 64 << 10;
 
 /// Lets a message in when all of it is there, and a new client if there is room.
@@ -63,28 +67,70 @@ async fn admit(
             return Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response();
         }
     };
-    if is_greeting(&bytes) {
-        if bytes.len() > LONGEST_GREETING {
+    let length = bytes.len();
+    let caller = parts.extensions.get::<Caller>().map_or_else(String::new, |Caller(id)| id.clone());
+    let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let message = match serde_json::from_slice::<Json>(&bytes) {
+        Ok(Json(message)) => message,
+        // Read in two ways, it could be two messages.
+        Err(error) if error.is_data() => {
+            return Problem::unusable(error.to_string()).into_response();
+        }
+        // The service says what is wrong with it.
+        Err(_) => Value::Null,
+    };
+    let method = message["method"].as_str().unwrap_or_default();
+    let id = message.get("id").filter(|id| !id.is_null() && !method.is_empty());
+    let request = Request::from_parts(parts, bytes.into());
+    if method == "initialize" {
+        if length > LONGEST_GREETING {
             return too_long(LONGEST_GREETING);
         }
-        if open.count().await >= MOST_SESSIONS {
-            let detail = format!("{MOST_SESSIONS} clients are here, which is as many as may be");
+        let Some(room) = open.room(&caller, MOST_SESSIONS).await else {
+            let detail =
+                format!("this token has {MOST_SESSIONS} sessions here, and no more are allowed");
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
             let hint = "end sessions that are not used any more, with DELETE";
             return problem.hint(hint).into_response();
+        };
+        let response = next.run(request).await;
+        if let Some(id) = response.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
+            room.opened(id);
         }
+        return response;
     }
-    next.run(Request::from_parts(parts, bytes.into())).await
+    let Some(session) = session else { return next.run(request).await };
+    let reserved = open.check(&session, &caller);
+    let reserved = reserved.and_then(|()| id.map(|id| open.reserve(&session, id)).transpose());
+    match reserved {
+        Ok(reserved) => {
+            let response = next.run(request).await;
+            if let Some(reserved) = reserved.filter(|_| response.status().is_success()) {
+                reserved.keep();
+            }
+            response
+        }
+        Err(refusal) => refused(refusal).into_response(),
+    }
 }
 
-/// Whether somebody begins to speak with us.
-fn is_greeting(message: &[u8]) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Called<'a> {
-        #[serde(borrow, default)]
-        method: std::borrow::Cow<'a, str>,
+/// Header with the id of a session.
+const SESSION: &str = "mcp-session-id";
+
+/// The problem of a request that its session does not allow.
+fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::UnknownSession => Problem::not_found("this token has no such session here")
+            .hint("open another with `initialize`"),
+        Refusal::DuplicateId => Problem::conflict(
+            "a request with this id is in flight in this session, or was cancelled",
+        )
+        .hint("give every request of a session an id of its own"),
+        Refusal::TooManyInFlight => {
+            let detail = "too many requests are in flight in this session";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).hint("wait for their responses")
+        }
     }
-    serde_json::from_slice::<Called<'_>>(message).is_ok_and(|called| called.method == "initialize")
 }
 
 /// What is refused in plain text becomes a problem like all others.

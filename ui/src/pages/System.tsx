@@ -8,6 +8,7 @@ import { useAsked, useDoing } from "../model/hooks";
 import { Said } from "../parts/Said";
 import { Badge, Button, Card, Coded, Empty, Heading, Notice, type Tone } from "../parts/ui";
 import { Link, useTitle } from "../route";
+import { Tokens } from "./Tokens";
 
 interface Sandboxes {
   sandboxes: { name: string; run: string | null; isolation: string; expires: number; labels: Record<string, string> }[];
@@ -59,6 +60,7 @@ export function System() {
         </>
       )}
       <Staying />
+      <Tokens />
       <Attacks />
     </div>
   );

@@ -207,8 +207,15 @@ impl Config {
                 return Err(refused(complaint));
             }
             let set = self.get(key).filter(|value| value.source != Source::Default);
+            let ceiling = setting.ceiling().filter(|_| set.is_none());
             if let Some(why) = set.and_then(|set| setting.refuses(&set.text, value)) {
                 return Err(refused(why).hint("whoever runs the server has set it"));
+            }
+            if let Some((ceiling, most)) = ceiling.and_then(|key| Some((key, self.text(key)?)))
+                && let Some(why) = setting.refuses(most, value)
+            {
+                let hint = format!("the setting `{ceiling}` is the ceiling of requests");
+                return Err(refused(why).hint(hint));
             }
             config.set((*key).to_owned(), value.clone(), Source::Request);
         }

@@ -183,6 +183,16 @@ impl Setting {
         [Some(own), self.convention.map(str::to_owned)].into_iter().flatten().collect()
     }
 
+    /// The setting that is the ceiling of what requests can ask for, where the operator has not set this one.
+    pub fn ceiling(&self) -> Option<&'static str> {
+        match self.key.as_str() {
+            "sandbox.memory" => Some("serve.max_memory"),
+            "sandbox.disk" => Some("serve.max_disk"),
+            "sandbox.timeout_seconds" => Some("serve.max_timeout_seconds"),
+            _ => None,
+        }
+    }
+
     /// Why nobody may ask for this where that is set.
     pub(super) fn refuses(&self, set: &str, wanted: &str) -> Option<String> {
         if self.key == "sandbox.isolation" {
@@ -440,6 +450,27 @@ pub fn all() -> Vec<Setting> {
         Setting::new("serve.most_running", whole(1, 10_000), "trials that the server holds at once")
             .default("16")
             .trusted(),
+        Setting::new(
+            "serve.max_memory",
+            size(16 << 20, 1 << 40),
+            "the most memory that a request can ask for, where `sandbox.memory` is not set",
+        )
+        .default("4G")
+        .trusted(),
+        Setting::new(
+            "serve.max_disk",
+            size(64 << 10, 1 << 40),
+            "the most disk space that a request can ask for, where `sandbox.disk` is not set",
+        )
+        .default("4G")
+        .trusted(),
+        Setting::new(
+            "serve.max_timeout_seconds",
+            decimal(0.001, 864_000.0),
+            "the longest time limit that a request can ask for, where `sandbox.timeout_seconds` is not set",
+        )
+        .default("3600")
+        .trusted(),
         Setting::new("serve.longest_request", size(1 << 10, 1 << 30), "the most that is read of one request")
             .default("32M")
             .trusted(),

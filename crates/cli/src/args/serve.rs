@@ -2,8 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+
+use super::duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -42,6 +45,48 @@ pub(crate) struct ServeArgs {
     /// Print address, link and the token's file as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Commands for scoped tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokensCommand {
+    /// List the tokens that are valid
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        file: TokenFile,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Create a token and print it; it is not shown again
+    Create {
+        /// `drafts/NAME` for the draft tools of a workspace, or `code` for the tool that runs code
+        scope: String,
+        /// Time until it expires, at most 365d
+        #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+        expires_in: Duration,
+        #[command(flatten)]
+        file: TokenFile,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke tokens
+    Revoke {
+        /// Ids of the tokens
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+        #[command(flatten)]
+        file: TokenFile,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenFile {
+    /// File of the server's own token, as `assize serve` was given it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// `ADDRESS:PORT`, or a port of this machine's own address.

@@ -94,7 +94,7 @@ fn as_text(config: &Config, found: &Examined) -> String {
             format!("{} {} ({why})", paint(BOLD, "In use:"), paint(WARN, REHEARSAL_LABEL))
         }
     });
-    lines.push(paint(DIM, format!("  looked for in this order: {ORDER}")));
+    lines.push(paint(DIM, format!("  looked for in this order: {}", ORDER.join(", "))));
     lines.push(String::new());
     lines.extend(sandboxes::as_text(sandboxes));
     lines.push(String::new());

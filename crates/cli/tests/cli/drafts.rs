@@ -59,7 +59,8 @@ impl Client {
         answer["result"].clone()
     }
 
-    fn answer(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a request; the whole response, which may be an error.
+    pub(crate) fn answer(&mut self, method: &str, params: Value) -> Value {
         self.sent += 1;
         let id = self.sent;
         self.say(
@@ -161,8 +162,6 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
     assert!(told.contains("use the `draft_path` that you were given"), "{told}");
     let told = client.call("ollama_write_draft", json!({"draft_path": 3})).unwrap_err();
     assert!(told.contains("call `ollama_write_draft` with an object"), "{told}");
-    let told = client.call("rm", json!({})).unwrap_err();
-    assert!(told.contains("there is no tool `rm`"), "{told}");
     let ended = client.end();
     assert_eq!(ended.code, 0, "{}", ended.err);
     let verified = home.run(&["audit", "verify"]);

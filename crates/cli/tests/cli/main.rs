@@ -16,6 +16,7 @@ mod files;
 mod forged;
 mod killed;
 mod machines;
+mod mcp;
 mod readme;
 mod rollback;
 mod run;

@@ -88,7 +88,7 @@ pub(crate) struct Fork {
 #[utoipa::path(
     post, path = "/api/runs/{id}/fork", tag = "runs", request_body = Option<Fork>,
     params(("id" = String, Path, description = "The run"),
-           ("Idempotency-Key" = Option<String>, Header, description = "A text that is used for nothing else", max_length = 200)),
+           ("Idempotency-Key" = Option<String>, Header, description = "A text that is used for nothing else", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
     responses((status = 201, description = "It has begun", body = RunView),
               (status = 200, description = "It was begun before", body = RunView)),
 )]

@@ -218,6 +218,7 @@ pub(crate) struct WorkStart {
     #[schema(minimum = 1, maximum = 100, default = max_rejections)]
     max_rejections: u32,
     /// When a person looks before a draft is applied: always, escalated or never
+    #[schema(pattern = "^(always|escalated|never)$")]
     review: Option<String>,
     /// A command that must pass before a draft is accepted, run in a sandbox on a copy of the workspace
     verify: Option<String>,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::extract::{Path, Query, Sent};
+use crate::extract::{Path, Query};
 use crate::problem::Problem;
 use crate::{App, pages};
 
@@ -330,42 +330,6 @@ pub(crate) async fn link(State(app): State<App>) -> Result<Response, Problem> {
     let path = path.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
     let link = Link { path };
     Ok((StatusCode::CREATED, Json(link)).into_response())
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Scope {
-    /// `drafts/NAME` for the draft tools of a workspace, or `code` for the tool that runs code
-    scope: String,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Scoped {
-    token: String,
-    /// Where the tools are, on this server
-    path: String,
-}
-
-/// Make a token for a worker
-///
-/// It opens nothing but the tools at one address: whoever drafts can neither execute nor accept.
-#[utoipa::path(
-    post, path = "/api/tokens", tag = "machine", request_body = Scope,
-    responses((status = 201, description = "It is good for as long as the server's own token", body = Scoped)),
-)]
-pub(crate) async fn token(
-    State(app): State<App>,
-    Sent { body, .. }: Sent<Scope>,
-) -> Result<Response, Problem> {
-    match body.scope.strip_prefix("drafts/") {
-        Some(workspace) => drop(app.desk(workspace)?),
-        None if body.scope == "code" => {}
-        None => return Err(Problem::unusable("a scope is `drafts/NAME` or `code`")),
-    }
-    let token = app.guard.scoped(&body.scope);
-    let token = token.ok_or_else(|| Problem::conflict("this server asks for no token"))?;
-    let scoped = Scoped { token, path: format!("/mcp/{}", body.scope) };
-    Ok((StatusCode::CREATED, Json(scoped)).into_response())
 }
 
 #[derive(Debug, Deserialize)]

@@ -10,4 +10,5 @@ pub(crate) mod runs;
 pub(crate) mod sandboxes;
 mod shapes;
 pub(crate) mod start;
+pub(crate) mod tokens;
 pub(crate) mod wishes;

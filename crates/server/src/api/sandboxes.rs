@@ -30,6 +30,9 @@ use crate::problem::Problem;
 const LONGEST: u64 = 7 * 24 * 60 * 60;
 const USUAL: u64 = 60 * 60;
 
+/// The longest time limit of a program in any sandbox.
+const LONGEST_PROGRAM: Duration = Duration::from_secs(864_000);
+
 /// Code that is to be run once.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +50,7 @@ pub(crate) struct Exec {
     stdin: Option<String>,
     /// Files that it finds in its working folder
     #[serde(default, deserialize_with = "objects")]
+    #[schema(max_items = 200)]
     files: Vec<Upload>,
     /// Send back the files that it leaves
     #[serde(default)]
@@ -212,6 +216,7 @@ pub(crate) struct Of {
 #[into_params(parameter_in = Query)]
 pub(crate) struct With {
     /// Only those with these labels, such as `team=red`, with commas between them
+    #[param(pattern = "^[^,=]*=[^,]*(,[^,=]*=[^,]*)*$")]
     labels: Option<String>,
 }
 
@@ -239,7 +244,7 @@ pub(crate) async fn list(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Create {
     /// Lower-case letters, digits and `-`
-    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9-]*$")]
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     name: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -346,6 +351,7 @@ pub(crate) struct Program {
     env: BTreeMap<String, String>,
     stdin: Option<String>,
     /// No more than the sandbox allows, which is what it gets if nothing is said
+    #[schema(exclusive_minimum = 0, maximum = 864_000)]
     timeout_seconds: Option<f64>,
 }
 
@@ -371,10 +377,11 @@ pub(crate) async fn run(
     let most = sandbox.spec().limits.wall;
     let wall = |seconds| match Duration::try_from_secs_f64(seconds) {
         Ok(wall) if !wall.is_zero() && wall <= most => Ok(wall),
-        _ => {
+        Ok(wall) if !wall.is_zero() && wall <= LONGEST_PROGRAM => {
             let most = most.as_secs_f64();
-            Err(Problem::unusable(format!("`timeout_seconds` is above 0 and {most} at most here")))
+            Err(Problem::conflict(format!("`timeout_seconds` is {most} at most in this sandbox")))
         }
+        _ => Err(Problem::unusable("`timeout_seconds` is above 0 and 864000 at most")),
     };
     command.wall = body.timeout_seconds.map(wall).transpose()?;
     let running = sandbox.exec(command).await?;

@@ -26,7 +26,7 @@ use crate::problem::Problem;
 /// status 200.
 #[utoipa::path(
     post, path = "/api/runs", tag = "runs", request_body = Start,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A text that is used for nothing else", max_length = 200)),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A text that is used for nothing else", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
     responses((status = 201, description = "It has begun", body = RunView, headers(("Location" = String, description = "The run"))),
               (status = 200, description = "It was begun before", body = RunView, headers(("Location" = String, description = "The run")))),
 )]

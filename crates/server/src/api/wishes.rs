@@ -9,26 +9,23 @@ use assize_consult::sources::{Gathered, files};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
 /// Settings for this one trial. Amounts and walls that whoever runs the server has set are limits; what is only a
-/// default can be changed.
+/// default can be changed. The bounds in its schema are those of the settings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Wishes {
     /// anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
     provider: Option<String>,
     model: Option<String>,
-    #[schema(minimum = 0, maximum = 2)]
     temperature: Option<f64>,
-    #[schema(minimum = 1)]
     max_output_tokens: Option<u32>,
     /// In dollars
-    #[schema(minimum = 0)]
     max_cost: Option<f64>,
-    #[schema(minimum = 1)]
     max_tokens: Option<u64>,
     /// auto, jail, docker, microvm or at-least=NAME
     isolation: Option<String>,
@@ -43,29 +40,33 @@ pub(crate) struct Wishes {
     output: Option<String>,
 }
 
+/// Fields of the settings of a request, each with the key of the setting that it is a value of.
+pub(crate) const SETTINGS: [(&str, &str); 13] = [
+    ("provider", "provider"),
+    ("model", "model"),
+    ("temperature", "temperature"),
+    ("max_output_tokens", "max_output_tokens"),
+    ("max_cost", "budget.max_cost"),
+    ("max_tokens", "budget.max_tokens"),
+    ("isolation", "sandbox.isolation"),
+    ("memory", "sandbox.memory"),
+    ("cpus", "sandbox.cpus"),
+    ("timeout_seconds", "sandbox.timeout_seconds"),
+    ("processes", "sandbox.processes"),
+    ("disk", "sandbox.disk"),
+    ("output", "sandbox.output"),
+];
+
 impl Wishes {
     /// The settings with these wishes in them.
     pub(crate) fn applied(self, config: &Config) -> Result<Config, Failure> {
-        fn text<T: ToString>(wish: Option<T>) -> Option<String> {
-            wish.map(|wish| wish.to_string())
-        }
-        let wishes = [
-            ("provider", self.provider),
-            ("model", self.model),
-            ("temperature", text(self.temperature)),
-            ("max_output_tokens", text(self.max_output_tokens)),
-            ("budget.max_cost", text(self.max_cost)),
-            ("budget.max_tokens", text(self.max_tokens)),
-            ("sandbox.isolation", self.isolation),
-            ("sandbox.memory", self.memory),
-            ("sandbox.cpus", text(self.cpus)),
-            ("sandbox.timeout_seconds", text(self.timeout_seconds)),
-            ("sandbox.processes", text(self.processes)),
-            ("sandbox.disk", self.disk),
-            ("sandbox.output", self.output),
-        ];
-        let wishes = wishes.into_iter().filter_map(|(key, wish)| Some((key, wish?)));
-        config.asked_for(&wishes.collect::<Vec<_>>())
+        let fields = serde_json::to_value(self).unwrap_or_default();
+        let wish = |(field, key): (&str, &'static str)| match &fields[field] {
+            Value::Null => None,
+            Value::String(text) => Some((key, text.clone())),
+            other => Some((key, other.to_string())),
+        };
+        config.asked_for(&SETTINGS.into_iter().filter_map(wish).collect::<Vec<_>>())
     }
 }
 

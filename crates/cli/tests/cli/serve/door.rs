@@ -55,6 +55,7 @@ fn a_link_becomes_a_cookie_once() {
     assert_eq!(entered.status, 200);
     let cookie = entered.header("set-cookie").to_owned();
     assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+    assert!(cookie.contains("; Max-Age=2592000;"), "{cookie}");
     assert!(!cookie.contains(&serving.token) && !entered.text.contains(&serving.token));
     let cookie = cookie.split(';').next().unwrap();
     let looked = serving.raw(Method::GET, "/api/runs", &[("cookie", cookie)], "");

@@ -6,6 +6,7 @@ mod events;
 mod follow;
 mod lives;
 mod routes;
+mod tokens;
 pub(crate) mod warm;
 
 use std::io::{BufRead, BufReader};

@@ -270,7 +270,7 @@ fn code_is_run_and_sandboxes_stay_for_a_while() {
     );
     serving.get("/api/sandboxes/mine/files?path=nothing").refused(404);
     serving.post("/api/sandboxes/mine/exec", json!({"program": []})).refused(422);
-    for (seconds, status) in [(0.0, 422), (-1.0, 422), (31.0, 422), (1e300, 422), (30.0, 200)] {
+    for (seconds, status) in [(0.0, 422), (-1.0, 422), (31.0, 409), (1e300, 422), (30.0, 200)] {
         let ran = json!({"program": ["/bin/pwd"], "cwd": "data", "timeout_seconds": seconds});
         let answer = serving.post("/api/sandboxes/mine/exec", ran);
         assert_eq!(answer.status, status, "{seconds}: {answer:?}");
@@ -427,26 +427,23 @@ fn tools_are_served_over_http_each_with_a_token_of_its_own() {
 }
 
 #[test]
-fn tools_have_room_for_so_many() {
+fn the_doctor_and_numbers_are_as_the_description_says() {
     let home = home();
     let serving = Serving::start(&home, &[]);
-    let token = format!("Bearer {}", serving.token);
-    let headers = [
-        ("authorization", token.as_str()),
-        ("content-type", "application/json"),
-        ("accept", "application/json, text/event-stream"),
-    ];
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "many", "version": "1"}}});
-    let call = || serving.raw(Method::POST, "/mcp/code", &headers, hello.to_string());
-    let first = call();
-    for _ in 1..256 {
-        assert_eq!(call().status, 200);
+    let order = serving.get("/api/doctor?offline=true").good()["order"].clone();
+    assert!(
+        order.as_array().is_some_and(|steps| steps.len() > 2 && steps[0] == "--provider"),
+        "{order}"
+    );
+    // A whole number may have a fraction of zero.
+    let made =
+        serving.post("/api/sandboxes", json!({"name": "whole", "ttl_seconds": 3500.0})).good();
+    assert_eq!(made["expires"].as_u64().unwrap() - made["made"].as_u64().unwrap(), 3500, "{made}");
+    for wrong in [json!(3500.5), json!(-1.0), json!(1e30)] {
+        serving.post("/api/sandboxes", json!({"name": "part", "ttl_seconds": wrong})).refused(422);
     }
-    call().refused(429);
-    // Whoever ends makes room.
-    let own = [headers[0], ("mcp-session-id", first.header("mcp-session-id"))];
-    let ended = serving.raw(Method::DELETE, "/mcp/code", &own, "");
-    assert!((200..300).contains(&ended.status), "{ended:?}");
-    assert_eq!(call().status, 200);
+    let twice = r#"{"name": "a", "name": "b"}"#;
+    let token = format!("Bearer {}", serving.token);
+    let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+    serving.raw(Method::POST, "/api/sandboxes", &headers, twice).refused(422);
 }

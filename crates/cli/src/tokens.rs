@@ -1,0 +1,71 @@
+//! `assize tokens`: the scoped tokens of a server.
+
+use assize_server::{TokenInfo, TokensError};
+use serde_json::json;
+
+use crate::args::TokensCommand;
+use crate::config::Surroundings;
+use crate::failure::{Failure, FailureKind};
+use crate::serve::{token_file, tokens};
+use crate::terminal::{harmless, note, out_json, out_line, when};
+
+/// Runs a command on the tokens in the file beside the server's own token.
+pub(crate) fn run(command: TokensCommand, around: &Surroundings) -> Result<(), Failure> {
+    let (TokensCommand::List { file, .. }
+    | TokensCommand::Create { file, .. }
+    | TokensCommand::Revoke { file, .. }) = &command;
+    let tokens = tokens(&token_file(file.token_file.as_deref(), around))?;
+    match command {
+        TokensCommand::List { json, .. } => {
+            let all = tokens.list().map_err(failed)?;
+            if json {
+                return out_json(&json!(all));
+            }
+            if all.is_empty() {
+                note("no tokens");
+            }
+            for TokenInfo { id, scope, created, expires } in all {
+                let (created, expires) = (when(created), when(expires));
+                out_line(&format!("{id}  created {created}  expires {expires}  {scope}"))?;
+            }
+            Ok(())
+        }
+        TokensCommand::Create { scope, expires_in, json, .. } => {
+            let (info, text) = tokens.create(&scope, expires_in).map_err(failed)?;
+            if json {
+                let mut shown = json!(info);
+                shown["token"] = json!(text);
+                return out_json(&shown);
+            }
+            note(&format!("{} opens `/mcp/{}` until {}", info.id, info.scope, when(info.expires)));
+            out_line(&text)
+        }
+        TokensCommand::Revoke { ids, .. } => {
+            let mut unknown = Vec::new();
+            for id in ids {
+                match tokens.revoke(&id).map_err(failed)? {
+                    true => note(&format!("revoked {id}")),
+                    false => unknown.push(harmless(&id)),
+                }
+            }
+            match unknown.is_empty() {
+                true => Ok(()),
+                false => {
+                    let message = format!("there is no token `{}`", unknown.join("`, `"));
+                    Err(Failure::new(FailureKind::Usage, message)
+                        .hint("`assize tokens list` shows their ids"))
+                }
+            }
+        }
+    }
+}
+
+/// Failure of a command on tokens.
+fn failed(error: TokensError) -> Failure {
+    let kind = match error {
+        TokensError::Scope(_) | TokensError::Lifetime | TokensError::TooMany => FailureKind::Usage,
+        TokensError::File { .. } => FailureKind::Environment,
+        TokensError::Invalid { .. } => FailureKind::Settings,
+    };
+    Failure::from_error(kind, &error)
+}

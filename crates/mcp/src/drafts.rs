@@ -1,0 +1,72 @@
+//! The draft tools of a workspace.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use assize_draft::{Desk, tools};
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
+use serde_json::Value;
+
+use crate::server::{CallError, ToolServer, Tools, object};
+
+/// Draft tools of one workspace.
+#[derive(Debug, Clone)]
+pub struct DraftTools {
+    desk: Arc<Desk>,
+}
+
+/// MCP server of the draft tools.
+pub type DraftServer = ToolServer<DraftTools>;
+
+impl DraftServer {
+    pub fn new(desk: Arc<Desk>) -> DraftServer {
+        ToolServer(DraftTools { desk })
+    }
+}
+
+impl Tools for DraftTools {
+    const INSTRUCTIONS: &'static str = "Files of this workspace are changed through drafts. Ask for a draft with \
+        ollama_request_draft, write the whole new content with ollama_write_draft, hand it in with \
+        ollama_submit_draft, and act on the verdict. Use one task_id for all that belongs together.";
+
+    async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
+        let failed = |error| ErrorData::internal_error(format!("{error}"), None);
+        // Switched off, the tools are not offered.
+        match self.desk.book().await.map_err(failed)?.off {
+            true => Ok(Vec::new()),
+            false => Ok(tools::all().into_iter().map(offered).collect()),
+        }
+    }
+
+    async fn call(
+        &self,
+        caller: &str,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<CallToolResult, CallError> {
+        match tools::call(&self.desk, caller, tool, &arguments).await {
+            Ok(answer) => Ok(CallToolResult::structured(answer)),
+            Err(error @ tools::CallError::Unknown(_)) => {
+                Err(CallError::UnknownTool(error.to_string()))
+            }
+            Err(error) => Err(CallError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// Describes a tool in the protocol's terms.
+fn offered(tool: tools::Tool) -> Tool {
+    // An accepted submission overwrites files of the workspace; all else changes drafts alone.
+    let submits = tool.name == tools::SUBMIT;
+    let hints = ToolAnnotations::from_raw(
+        None,
+        Some(tool.only_reads),
+        Some(submits),
+        Some(!submits),
+        Some(false),
+    );
+    Tool::new(tool.name, Cow::Borrowed(tool.description), object(tool.input))
+        .with_raw_output_schema(object(tool.output))
+        .with_annotations(hints)
+}

@@ -1,0 +1,137 @@
+//! MCP server of one set of tools. It declares the `tools` capability alone.
+
+use std::sync::Arc;
+
+use assize_types::text::{one_line, shorten};
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ContentBlock, Implementation, JsonObject,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::Value;
+
+/// Set of tools that a server offers.
+pub trait Tools: Clone + Send + Sync + 'static {
+    /// Instructions that a client gets when it connects.
+    const INSTRUCTIONS: &'static str;
+
+    /// Lists the tools that can be called now.
+    fn list(&self) -> impl Future<Output = Result<Vec<Tool>, ErrorData>> + Send;
+
+    /// Calls a tool on behalf of the client `caller`.
+    fn call(
+        &self,
+        caller: &str,
+        tool: &str,
+        arguments: Value,
+    ) -> impl Future<Output = Result<CallToolResult, CallError>> + Send;
+}
+
+/// Reason why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallError {
+    /// No tool has that name: an error of the protocol, with a message that names the known tools.
+    UnknownTool(String),
+    /// The tool failed: the message is a result, so that the model reads it.
+    Failed(String),
+}
+
+/// MCP server that offers a set of tools.
+#[derive(Debug, Clone)]
+pub struct ToolServer<T>(pub(crate) T);
+
+impl<T: Tools> ServerHandler for ToolServer<T> {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        info.server_info = Implementation::new("assize", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(T::INSTRUCTIONS.to_owned());
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult { tools: self.0.list().await?, ..ListToolsResult::default() })
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let caller = name_of(&context);
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let called = tokio::select! {
+            called = self.0.call(&caller, &request.name, arguments) => called,
+            // The client no longer waits for the result.
+            () = context.ct.cancelled() => {
+                return Err(ErrorData::internal_error("cancelled by the client", None));
+            }
+        };
+        match called {
+            Ok(result) => Ok(result.into()),
+            Err(CallError::UnknownTool(message)) => Err(ErrorData::invalid_params(message, None)),
+            Err(CallError::Failed(message)) => {
+                Ok(CallToolResult::error(vec![ContentBlock::text(message)]).into())
+            }
+        }
+    }
+
+    // The defaults of these answer with empty lists, as if the capability were declared.
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+}
+
+/// Converts a schema to the type that rmcp sends.
+pub(crate) fn object(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(schema) => Arc::new(schema),
+        _ => Arc::new(JsonObject::new()),
+    }
+}
+
+/// Name of the client, as it called itself when it connected.
+fn name_of(context: &RequestContext<RoleServer>) -> String {
+    let client = context.peer.peer_info().map(|info| {
+        let Implementation { name, version, .. } = &info.client_info;
+        shorten(&one_line(&format!("{name} {version}")), 80)
+    });
+    format!("worker {}", client.as_deref().unwrap_or("unknown"))
+}

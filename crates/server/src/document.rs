@@ -1,0 +1,280 @@
+//! The OpenAPI document: what the routes declare, completed by what they cannot say themselves.
+
+use assize_clerk::Config;
+use serde_json::{Map, Value, json};
+
+use crate::routes::described;
+
+mod settings;
+
+/// The OpenAPI document of a server with these settings.
+pub(crate) fn document(config: &Config) -> Value {
+    let (_, document) = described().split_for_parts();
+    let mut document = json!(document);
+    // What may go over several folders is one name there.
+    if let Some(paths) = document["paths"].as_object_mut() {
+        *paths = std::mem::take(paths)
+            .into_iter()
+            .map(|(path, methods)| (path.replace("{*", "{"), methods))
+            .collect();
+    }
+    let problem = json!({
+        "description": "It was not done, and why",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    });
+    let mut operations: Vec<&mut Value> = Vec::new();
+    for methods in
+        document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut())
+    {
+        operations.extend(methods.as_object_mut().into_iter().flat_map(|all| all.values_mut()));
+    }
+    // Any of them can go wrong, in the same way.
+    for operation in operations {
+        operation["responses"]["default"] = problem.clone();
+        if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json/schema") {
+            or_nothing(body);
+        }
+        if let Some(file) = operation.pointer_mut("/responses/200/content/*~1*") {
+            // Whatever it is.
+            file["schema"] = json!({});
+        }
+        if let Some(stream) = operation.pointer_mut("/responses/200/content/text~1event-stream") {
+            *stream = json!({"itemSchema": {"$ref": "#/components/schemas/StreamEvent"}});
+        }
+    }
+    let schemas = &mut document["components"]["schemas"];
+    schemas["StreamEvent"] = stream_event();
+    schemas["Wishes"]["properties"] =
+        settings::properties(config, &schemas["Wishes"]["properties"]);
+    for (place, schema) in NARROWED {
+        narrow(schemas, place, &schema());
+    }
+    describe_starts(schemas);
+    bound_integers(&mut document);
+    document["components"]["securitySchemes"] =
+        json!({"token": {"type": "http", "scheme": "bearer"}});
+    document["security"] = json!([{"token": []}]);
+    document
+}
+
+/// A place in the schemas, and the keywords that it gets.
+type Narrowing = (&'static str, fn() -> Value);
+
+/// Places in the schemas that are narrower than their types say.
+const NARROWED: [Narrowing; 8] = [
+    ("/Exec/properties/arguments/items", no_nul),
+    ("/Exec/properties/env/additionalProperties", no_nul),
+    ("/Exec/properties/env", variable_names),
+    ("/Program/properties/program/items", no_nul),
+    ("/Program/properties/env/additionalProperties", no_nul),
+    ("/Program/properties/env", variable_names),
+    ("/Program/properties/cwd", path),
+    ("/Upload", one_content),
+];
+
+/// Text that a program can get: it ends at a NUL byte.
+fn no_nul() -> Value {
+    json!({"pattern": "^[^\\x00]*$"})
+}
+
+fn path() -> Value {
+    json!({"pattern": "^[^\\x00]+$"})
+}
+
+/// Names of environment variables.
+fn variable_names() -> Value {
+    json!({"propertyNames": {"pattern": "^[^=\\x00]+$"}})
+}
+
+/// A file is sent as text or in base64.
+fn one_content() -> Value {
+    let base64 = json!({"type": "string", "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"});
+    json!({"oneOf": [
+        {"required": ["text"], "properties": {"text": {"type": "string"}, "base64": {"type": "null"}}},
+        {"required": ["base64"], "properties": {"base64": base64, "text": {"type": "null"}}},
+    ]})
+}
+
+/// Adds keywords to the schema at a place.
+fn narrow(schemas: &mut Value, place: &str, keywords: &Value) {
+    let Some(schema) = schemas.pointer_mut(place) else { return };
+    for (keyword, value) in keywords.as_object().into_iter().flatten() {
+        schema[keyword] = value.clone();
+    }
+}
+
+/// Schema of one server-sent event, by its fields as a client reads them.
+fn stream_event() -> Value {
+    json!({
+        "type": "object",
+        "description": "One server-sent event. The names and the data of each are in docs/events.md.",
+        "required": ["event", "data"],
+        "properties": {
+            "id": {
+                "type": "string", "pattern": "^[0-9]+$",
+                "description": "Position in the log, to continue after; events that are not stored have none",
+            },
+            "event": {"type": "string", "description": "Its name, such as `snapshot` or `run_ended`"},
+            "data": {
+                "type": "string", "contentMediaType": "application/json",
+                "contentSchema": {"type": "object"},
+            },
+            "retry": {"type": "integer", "description": "Milliseconds before a client connects again"},
+        },
+    })
+}
+
+/// What need not be sent is left out altogether, and never null.
+fn or_nothing(schema: &mut Value) {
+    let choices = schema["oneOf"].as_array().cloned().unwrap_or_default();
+    let mut others = choices.into_iter().filter(|choice| choice["type"] != "null");
+    if let (Some(only), None) = (others.next(), others.next()) {
+        *schema = only;
+    }
+}
+
+/// Replaces the formats of integers, which know no unsigned ones, by bounds.
+fn bound_integers(part: &mut Value) {
+    match part {
+        Value::Object(fields) => {
+            if let Some((least, most)) = integer_bounds(fields) {
+                fields.remove("format");
+                fields.entry("minimum").or_insert(least);
+                fields.entry("maximum").or_insert(most);
+            }
+            fields.values_mut().for_each(bound_integers);
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(bound_integers),
+        _ => {}
+    }
+}
+
+/// Bounds of an integer whose schema has a format; a minimum of 0 says that it has no sign.
+fn integer_bounds(schema: &Map<String, Value>) -> Option<(Value, Value)> {
+    let unsigned = schema.get("minimum").is_some();
+    Some(match (schema.get("format")?.as_str()?, unsigned) {
+        ("int32", true) => (json!(0), json!(u32::MAX)),
+        ("int32", false) => (json!(i32::MIN), json!(i32::MAX)),
+        ("int64", true) => (json!(0), json!(u64::MAX)),
+        ("int64", false) => (json!(i64::MIN), json!(i64::MAX)),
+        _ => return None,
+    })
+}
+
+/// A trial that is to begin says its kind among its other fields, and has no others: which cannot be said by putting
+/// one description on top of another.
+fn describe_starts(schemas: &mut Value) {
+    let known = schemas.clone();
+    for branch in schemas["Start"]["oneOf"].as_array_mut().into_iter().flatten() {
+        let parts = branch["allOf"].as_array().cloned().unwrap_or_default();
+        let named = parts.iter().find_map(|part| part["$ref"].as_str()?.rsplit('/').next());
+        let kind = parts.iter().find(|part| !part["properties"]["kind"].is_null());
+        let (Some(named), Some(kind)) = (named, kind) else { continue };
+        let mut whole = known[named].clone();
+        whole["properties"]["kind"] = kind["properties"]["kind"].clone();
+        let required = whole["required"].as_array().cloned().unwrap_or_default();
+        whole["required"] = required.into_iter().chain([json!("kind")]).collect();
+        whole["description"] = branch["description"].clone();
+        *branch = whole;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use assize_clerk::Surroundings;
+
+    use super::*;
+    use crate::pages;
+
+    fn config(folder: &std::path::Path) -> Config {
+        let around = Surroundings {
+            environment: [("ASSIZE_SANDBOX_TIMEOUT_SECONDS".to_owned(), "7.5".to_owned())].into(),
+            working_folder: folder.to_owned(),
+            home: folder.to_owned(),
+            user_file: folder.join("settings.toml"),
+            state_folder: folder.join("state"),
+            cache_folder: folder.join("cache"),
+            say: |_| {},
+        };
+        Config::load(&around, &[]).unwrap()
+    }
+
+    #[test]
+    fn every_route_is_described_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let document = document(&config(folder.path()));
+        let mut ids = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{id} is there twice");
+                assert!(operation["summary"].is_string(), "{method} {path}");
+                let tag = operation["tags"][0].as_str().unwrap();
+                assert!(pages::TAGS.contains(&tag), "{tag} is shown nowhere");
+                assert!(operation["responses"]["default"].is_object(), "{method} {path}");
+            }
+        }
+        let kinds = document["components"]["schemas"]["Start"]["oneOf"].as_array().unwrap();
+        assert_eq!(kinds.len(), 5);
+        for kind in kinds {
+            assert_eq!(kind["additionalProperties"], false, "{kind}");
+            assert!(!kind["properties"]["kind"].is_null(), "{kind}");
+            assert!(kind["required"].as_array().unwrap().contains(&json!("kind")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn event_streams_describe_each_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let document = document(&config(folder.path()));
+        assert_eq!(document["openapi"], "3.2.0");
+        let streams =
+            ["/api/runs/{id}/events", "/api/events", "/api/workspaces/{workspace}/events"];
+        for path in streams {
+            let content = &document["paths"][path]["get"]["responses"]["200"]["content"];
+            let stream = &content["text/event-stream"];
+            assert_eq!(stream["itemSchema"]["$ref"], "#/components/schemas/StreamEvent", "{path}");
+            assert!(stream.get("schema").is_none(), "{path}: {stream}");
+        }
+        assert_eq!(
+            document["components"]["schemas"]["StreamEvent"]["required"],
+            json!(["event", "data"])
+        );
+    }
+
+    #[test]
+    fn narrowed_places_are_in_the_schemas() {
+        let folder = tempfile::tempdir().unwrap();
+        let document = document(&config(folder.path()));
+        for (place, _) in NARROWED {
+            let there = document["components"]["schemas"].pointer(place);
+            assert!(there.is_some(), "{place} is in no schema");
+        }
+    }
+
+    #[test]
+    fn integers_and_settings_have_the_bounds_that_are_enforced() {
+        let folder = tempfile::tempdir().unwrap();
+        let document = document(&config(folder.path()));
+        let text = document.to_string();
+        assert!(!text.contains("\"int64\"") && !text.contains("\"int32\""));
+        let after = document["paths"]["/api/events"]["get"]["parameters"].as_array().unwrap();
+        let after = after.iter().find(|one| one["name"] == "after").unwrap();
+        assert_eq!(after["schema"]["maximum"], json!(u64::MAX), "{after}");
+        let settings = &document["components"]["schemas"]["Wishes"]["properties"];
+        assert_eq!(settings["timeout_seconds"]["minimum"], json!(0.001), "{settings}");
+        // What the operator has set is the most.
+        assert_eq!(settings["timeout_seconds"]["maximum"], json!(7.5), "{settings}");
+        assert_eq!(settings["processes"]["minimum"], json!(2), "{settings}");
+        // And the ceiling of requests, where nothing is set.
+        let memory = regex::Regex::new(settings["memory"]["pattern"].as_str().unwrap()).unwrap();
+        assert!(
+            memory.is_match("4G") && !memory.is_match("5G") && !memory.is_match("8M"),
+            "{memory}"
+        );
+        let isolations = settings["isolation"]["enum"].as_array().unwrap();
+        assert!(isolations.contains(&json!("at-least=docker")), "{settings}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Schemas of the settings that a request can have, taken from the table of all settings and from the operator's values.
+
+use assize_clerk::Config;
+use assize_clerk::config::Source;
+use assize_clerk::config::settings::{Guard, Kind, Setting};
+use serde_json::{Value, json};
+
+use crate::api::wishes::SETTINGS;
+
+/// Text without control characters.
+const PLAIN_TEXT: &str = "^[^\\x00-\\x1f\\x7f-\\x9f]+$";
+
+/// Values of `isolation`, from the weakest.
+const ISOLATIONS: [&str; 7] =
+    ["auto", "jail", "docker", "microvm", "at-least=jail", "at-least=docker", "at-least=microvm"];
+
+/// Properties of the schema of `settings`; the descriptions are those that were declared.
+pub(super) fn properties(config: &Config, declared: &Value) -> Value {
+    let mut properties = declared.clone();
+    for (field, key) in SETTINGS {
+        let setting = config.settings.iter().find(|setting| setting.key == key);
+        let Some(mut schema) = setting.map(|setting| schema(config, setting)) else { continue };
+        if let Some(about) = declared[field].get("description") {
+            schema["description"] = about.clone();
+        }
+        properties[field] = schema;
+    }
+    properties
+}
+
+/// Schema of the values that a request can have for a setting; null is none.
+fn schema(config: &Config, setting: &Setting) -> Value {
+    let accepts =
+        |value: &str| config.asked_for(&[(setting.key.as_str(), value.to_owned())]).is_ok();
+    let one_of = |values: &[&str]| {
+        let mut values: Vec<Value> =
+            values.iter().copied().filter(|value| accepts(value)).map(Value::from).collect();
+        values.push(Value::Null);
+        json!({"type": ["string", "null"], "enum": values})
+    };
+    match &setting.kind {
+        Kind::Whole { least, most } => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "was read as a whole number"
+            )]
+            let most = ceiling(config, setting).map_or(*most, |ceiling| ceiling as u64);
+            json!({"type": ["integer", "null"], "minimum": least, "maximum": most})
+        }
+        Kind::Decimal { least, most } => {
+            let most = ceiling(config, setting).unwrap_or(*most);
+            json!({"type": ["number", "null"], "minimum": least, "maximum": most})
+        }
+        Kind::Size { least, most } => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "was read as bytes"
+            )]
+            let most = ceiling(config, setting).map_or(*most, |ceiling| ceiling as u64);
+            json!({"type": ["string", "null"], "pattern": sizes(*least, most)})
+        }
+        Kind::Choice(choices) => one_of(choices),
+        Kind::Isolation => one_of(&ISOLATIONS),
+        Kind::Text | Kind::Url | Kind::Variable | Kind::Servers => {
+            json!({"type": ["string", "null"], "pattern": PLAIN_TEXT})
+        }
+    }
+}
+
+/// The most that a request can ask for: the operator's own value, or else the ceiling of requests.
+fn ceiling(config: &Config, setting: &Setting) -> Option<f64> {
+    let set = config.get(&setting.key).filter(|value| value.source != Source::Default);
+    let most = set.or_else(|| config.get(setting.ceiling()?))?;
+    setting.kind.amount(&most.text).filter(|_| setting.guard != Guard::Open)
+}
+
+/// Pattern of all sizes within bounds, such as `256M`.
+fn sizes(least: u64, most: u64) -> String {
+    let of_unit = |(shift, unit): (u32, &str)| {
+        let (low, high) = (least.div_ceil(1 << shift).max(1), most >> shift);
+        (low <= high).then(|| format!("({})[{unit}]", numbers(low, high)))
+    };
+    let units: Vec<String> =
+        [(10, "Kk"), (20, "Mm"), (30, "Gg")].into_iter().filter_map(of_unit).collect();
+    format!("^({})[Bb]?$", units.join("|"))
+}
+
+/// Pattern of the decimal numbers from `low` to `high`, without leading zeros.
+///
+/// The range is cut into pieces of numbers that share their first digits and have any digits after one that varies.
+fn numbers(low: u64, high: u64) -> String {
+    let mut pieces = Vec::new();
+    let mut start = low;
+    while start <= high {
+        // The longest piece that begins here: as many final zeros turn to nines as stay within the range.
+        let mut power = 1;
+        while start.is_multiple_of(power * 10) && start + (power * 10 - 1) <= high {
+            power *= 10;
+        }
+        // And as many steps of the digit before them as there are.
+        let digit = start / power % 10;
+        let steps = ((high + 1 - start) / power - 1).min(9 - digit);
+        let end_digit = digit + steps;
+        let head = start / power / 10;
+        let head = if head == 0 { String::new() } else { head.to_string() };
+        let varying = match steps {
+            0 => digit.to_string(),
+            _ => format!("[{digit}-{end_digit}]"),
+        };
+        let any = match power.ilog10() {
+            0 => String::new(),
+            count => format!("[0-9]{{{count}}}"),
+        };
+        pieces.push(format!("{head}{varying}{any}"));
+        start += (steps + 1) * power;
+    }
+    pieces.join("|")
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::Regex;
+
+    use super::*;
+
+    #[test]
+    fn number_patterns_match_their_range_alone() {
+        for (low, high) in
+            [(1, 9), (1, 1024), (16, 1_048), (7, 7), (99, 101), (1, 1000), (950, 1999)]
+        {
+            let pattern = Regex::new(&format!("^({})$", numbers(low, high))).unwrap();
+            for number in 0..2100_u64 {
+                let expected = (low..=high).contains(&number);
+                assert_eq!(pattern.is_match(&number.to_string()), expected, "{number}: {pattern}");
+            }
+        }
+        assert_eq!(numbers(1, 1024), "[1-9]|[1-9][0-9]{1}|[1-9][0-9]{2}|10[0-1][0-9]{1}|102[0-4]");
+    }
+
+    #[test]
+    fn size_patterns_match_what_settings_accept() {
+        for (least, most) in [(16 << 20, 1 << 40), (1 << 10, 8 << 20), (64 << 10, 3 << 30)] {
+            let (kind, pattern) = (Kind::Size { least, most }, sizes(least, most));
+            let pattern = Regex::new(&pattern).unwrap();
+            for number in [
+                "0", "1", "2", "3", "4", "15", "16", "63", "64", "1024", "1025", "8192", "8193",
+                "01", "x", "",
+            ] {
+                for unit in ["", "K", "k", "M", "G", "KB", "gb", "T", "KK"] {
+                    let size = format!("{number}{unit}");
+                    let accepted = kind.complaint(&size).is_none() && number != "01";
+                    assert_eq!(pattern.is_match(&size), accepted, "{size}: {pattern}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Scoped tokens: each opens the tools at one address, has an id and an expiry, and can be revoked.
+//!
+//! They are in a file beside the owner's token, as hashes that only the owner's token can be checked with: a new owner's
+//! token revokes all of them. The server and the command share the file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::auth::{Token, same, unguessable};
+
+/// Lifetime of a token unless the request says otherwise, and the longest.
+pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The most tokens of one server.
+const MAX_TOKENS: usize = 1000;
+
+/// A scoped token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TokenInfo {
+    pub id: String,
+    /// `drafts/NAME` or `code`
+    pub scope: String,
+    /// Milliseconds since 1970
+    pub created: u64,
+    /// Milliseconds since 1970
+    pub expires: u64,
+}
+
+/// A token as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Entry {
+    #[serde(flatten)]
+    info: TokenInfo,
+    /// Hash of the owner's token and the secret.
+    hash: String,
+}
+
+/// Why a token could not be created, listed or revoked.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    #[error("cannot read or write `{}`: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("`{}` is not a list of tokens: {source}", path.display())]
+    Invalid { path: PathBuf, source: serde_json::Error },
+    #[error("a scope is `drafts/NAME` or `code`, not `{0}`")]
+    Scope(String),
+    #[error("a token lives from 1 second to 365 days")]
+    Lifetime,
+    #[error("there are {MAX_TOKENS} tokens, and no more are allowed")]
+    TooMany,
+}
+
+/// Version of the file that was read last: every change makes a new one.
+type Stamp = (u64, u64, i64, i64);
+
+/// The scoped tokens of a server.
+#[derive(Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    owner: Token,
+    read: Mutex<Option<(Stamp, Arc<Vec<Entry>>)>>,
+}
+
+impl Tokens {
+    /// The tokens beside the owner's token, which is in a file of its own.
+    pub fn new(owner: Token, owner_file: &Path) -> Tokens {
+        let mut path = owner_file.as_os_str().to_owned();
+        path.push(".scoped.json");
+        Tokens { path: path.into(), owner, read: Mutex::default() }
+    }
+
+    /// The owner's token, which opens everything.
+    pub(crate) fn owner(&self) -> &Token {
+        &self.owner
+    }
+
+    /// Lists the tokens that have not expired, the oldest first.
+    pub fn list(&self) -> Result<Vec<TokenInfo>, TokensError> {
+        let now = now();
+        let entries = self.entries()?;
+        let valid = entries.iter().filter(|entry| self.is_valid(entry, now));
+        Ok(valid.map(|entry| entry.info.clone()).collect())
+    }
+
+    /// Creates a token; the text of it is not stored.
+    pub fn create(
+        &self,
+        scope: &str,
+        lifetime: Duration,
+    ) -> Result<(TokenInfo, String), TokensError> {
+        if !is_scope(scope) {
+            return Err(TokensError::Scope(scope.chars().take(100).collect()));
+        }
+        if lifetime < Duration::from_secs(1) || lifetime > MAX_LIFETIME {
+            return Err(TokensError::Lifetime);
+        }
+        let failed = |source| self.failed(source);
+        let (id, secret) = (unguessable().map_err(failed)?, unguessable().map_err(failed)?);
+        let id = format!("tok-{}", hex(&Sha256::digest(id)[..4]));
+        let created = now();
+        let expires = created + u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        let info = TokenInfo { id: id.clone(), scope: scope.to_owned(), created, expires };
+        let hash = self.hash(&info.id, &secret);
+        self.change(|entries| {
+            entries.retain(|entry| self.is_valid(entry, created));
+            if entries.len() >= MAX_TOKENS {
+                return Err(TokensError::TooMany);
+            }
+            entries.push(Entry { info: info.clone(), hash });
+            Ok(())
+        })?;
+        Ok((info, format!("{id}.{secret}")))
+    }
+
+    /// Revokes a token; whether there was one with that id.
+    pub fn revoke(&self, id: &str) -> Result<bool, TokensError> {
+        let now = now();
+        self.change(|entries| {
+            let known =
+                entries.iter().any(|entry| entry.info.id == id && self.is_valid(entry, now));
+            entries.retain(|entry| entry.info.id != id);
+            Ok(known)
+        })
+    }
+
+    /// The id of a token that opens a scope.
+    pub(crate) fn check(&self, text: &str, scope: &str) -> Option<String> {
+        let (id, secret) = text.split_once('.')?;
+        let entries =
+            self.entries().inspect_err(|error| tracing::warn!(%error, "cannot check a token"));
+        let entries = entries.ok()?;
+        let entry = entries.iter().find(|entry| entry.info.id == id)?;
+        let fits = same(&entry.hash, &self.hash(id, secret));
+        (fits && entry.info.scope == scope && now() < entry.info.expires).then(|| id.to_owned())
+    }
+
+    /// Whether a token is of this owner and has not expired. The check of the id does not need the secret.
+    fn is_valid(&self, entry: &Entry, now: u64) -> bool {
+        now < entry.info.expires && entry.hash.starts_with(&self.owner_mark())
+    }
+
+    /// Beginning of all hashes of this owner.
+    fn owner_mark(&self) -> String {
+        let hash = Sha256::new().chain_update(b"assize owner ").chain_update(self.owner.reveal());
+        hex(&hash.finalize()[..4])
+    }
+
+    fn hash(&self, id: &str, secret: &str) -> String {
+        let hash = Sha256::new().chain_update(b"assize scoped ").chain_update(self.owner.reveal());
+        let hash = hash.chain_update(b" ").chain_update(id).chain_update(b" ").chain_update(secret);
+        format!("{}{}", self.owner_mark(), BASE64_URL_SAFE_NO_PAD.encode(hash.finalize()))
+    }
+
+    /// All tokens in the file, which is read again when it has changed.
+    fn entries(&self) -> Result<Arc<Vec<Entry>>, TokensError> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Arc::default()),
+            Err(error) => return Err(self.failed(error)),
+        };
+        let meta = file.metadata().map_err(|error| self.failed(error))?;
+        let stamp = (meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, entries)) = &*read
+            && *known == stamp
+        {
+            return Ok(entries.clone());
+        }
+        let entries: Arc<Vec<Entry>> = serde_json::from_reader(std::io::BufReader::new(file))
+            .map(Arc::new)
+            .map_err(|source| TokensError::Invalid { path: self.path.clone(), source })?;
+        *read = Some((stamp, entries.clone()));
+        Ok(entries)
+    }
+
+    /// Changes the file, one process at a time; readers see it before or after.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Vec<Entry>) -> Result<T, TokensError>,
+    ) -> Result<T, TokensError> {
+        let failed = |source| self.failed(source);
+        let mut lock = self.path.clone().into_os_string();
+        lock.push(".lock");
+        let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(lock);
+        let lock = lock.map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut entries = Vec::clone(&*self.entries()?);
+        let changed = change(&mut entries)?;
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        // For its owner's eyes alone, as temporary files are.
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        let text = serde_json::to_vec_pretty(&entries).unwrap_or_default();
+        file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+        file.persist(&self.path).map_err(|error| failed(error.error))?;
+        Ok(changed)
+    }
+
+    fn failed(&self, source: std::io::Error) -> TokensError {
+        TokensError::File { path: self.path.clone(), source }
+    }
+}
+
+/// Whether a text is a scope: `code`, or `drafts/` and the name of a workspace.
+pub(crate) fn is_scope(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let named = |name: &str| !name.is_empty() && name.len() <= 60 && name.chars().all(plain);
+    text == "code" || text.strip_prefix("drafts/").is_some_and(named)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(folder: &Path, owner: char) -> Tokens {
+        let owner = Token::chosen(&owner.to_string().repeat(32)).unwrap();
+        Tokens::new(owner, &folder.join("serve.token"))
+    }
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    #[test]
+    fn tokens_open_their_scope_until_they_are_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = tokens(folder.path(), 'a');
+        let (drafts, text) = own.create("drafts/mine", DAY).unwrap();
+        let (code, other) = own.create("code", DAY).unwrap();
+        assert_eq!(own.check(&text, "drafts/mine"), Some(drafts.id.clone()));
+        assert_eq!(own.check(&text, "code"), None);
+        assert_eq!(own.check(&other, "code"), Some(code.id.clone()));
+        for wrong in ["", ".", &drafts.id, &format!("{}.x", drafts.id), &text[..text.len() - 1]] {
+            assert_eq!(own.check(wrong, "drafts/mine"), None, "{wrong}");
+        }
+        assert_eq!(own.list().unwrap(), [drafts.clone(), code.clone()]);
+        // Another process sees the same, and what it revokes is revoked here.
+        let elsewhere = tokens(folder.path(), 'a');
+        assert!(elsewhere.revoke(&drafts.id).unwrap());
+        assert!(!elsewhere.revoke(&drafts.id).unwrap());
+        assert_eq!(own.check(&text, "drafts/mine"), None);
+        assert_eq!(own.check(&other, "code"), Some(code.id));
+        let stored =
+            std::fs::read_to_string(folder.path().join("serve.token.scoped.json")).unwrap();
+        assert!(!stored.contains(other.split_once('.').unwrap().1), "{stored}");
+    }
+
+    #[test]
+    fn expired_tokens_and_those_of_another_owner_open_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = tokens(folder.path(), 'a');
+        let (_, text) = own.create("code", DAY).unwrap();
+        let other = tokens(folder.path(), 'b');
+        assert_eq!(other.check(&text, "code"), None);
+        assert_eq!(other.list().unwrap(), []);
+        let (id, _) = text.split_once('.').unwrap();
+        own.change(|entries| {
+            entries[0].info.expires = now() - 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(own.check(&text, "code"), None, "{id}");
+        assert_eq!(own.list().unwrap(), []);
+    }
+
+    #[test]
+    fn invalid_scopes_and_lifetimes_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = tokens(folder.path(), 'a');
+        for scope in ["", "everything", "drafts/", "drafts/../x", "code/x", "Drafts/x"] {
+            assert!(matches!(own.create(scope, DAY), Err(TokensError::Scope(_))), "{scope}");
+        }
+        for lifetime in [Duration::ZERO, MAX_LIFETIME + DAY] {
+            assert!(matches!(own.create("code", lifetime), Err(TokensError::Lifetime)));
+        }
+    }
+}
