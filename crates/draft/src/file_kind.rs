@@ -68,7 +68,15 @@ fn is_compose(name: &str) -> bool {
 /// Whether a file holds translations, by its folder or its ending.
 fn is_translation(path: &str, name: &str) -> bool {
     const FOLDERS: [&str; 9] = [
-        "locale", "locales", "i18n", "l10n", "lang", "langs", "languages", "translations", "translation",
+        "locale",
+        "locales",
+        "i18n",
+        "l10n",
+        "lang",
+        "langs",
+        "languages",
+        "translations",
+        "translation",
     ];
     let folders = path.rsplit(['/', '\\']).skip(1).map(str::to_lowercase);
     let is_data = [".json", ".yml", ".yaml", ".properties", ".xml", ".js", ".ts", ".php", ".toml"]

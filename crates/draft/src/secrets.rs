@@ -35,6 +35,9 @@ pub const ALLOWED: &str = "assize: allow-secret";
 /// The most secrets of a line that are reported.
 const MOST: usize = 200;
 
+/// The most secrets of a text that are reported.
+const MOST_IN_TEXT: usize = 1000;
+
 /// What a private key is called.
 const PRIVATE_KEY: (&str, &str) = ("private-key", "a private key");
 
@@ -129,7 +132,8 @@ impl SecretScanner {
     ) -> Vec<(usize, Secret)> {
         let source = Source::new(text);
         let is_new: Vec<bool> = (1..=source.lines.len()).map(is_new).collect();
-        let first_new = |lines: std::ops::Range<usize>| lines.into_iter().find(|line| is_new[*line]);
+        let first_new =
+            |lines: std::ops::Range<usize>| lines.into_iter().find(|line| is_new[*line]);
         let bodies = statements::key_bodies(&source.lines);
         let mut found: Vec<(usize, Hit)> = Vec::new();
         for body in &bodies {
@@ -148,14 +152,18 @@ impl SecretScanner {
         }
         for statement in self.statements.all(&source, kind) {
             let Some(line) = first_new(statement.lines.clone()) else { continue };
+            if found.len() > MOST_IN_TEXT {
+                break;
+            }
             for mut hit in self.look_at_statement(&statement, kind) {
                 let mut lines = source.lines[statement.lines.clone()].iter();
                 hit.secret.allowed |= lines.any(|line| line.contains(ALLOWED));
-                let same = |(at, other): &(usize, Hit)| {
-                    statement.lines.contains(at)
-                        && (other.value.contains(&hit.value) || hit.value.contains(&other.value))
-                };
-                if !found.iter().any(same) {
+                let known = |other: &Hit| other.value.contains(&hit.value);
+                let part = |other: &Hit| hit.value.contains(&other.value);
+                let here = |at: usize| statement.lines.contains(&at);
+                if !found.iter().any(|(at, other)| here(*at) && known(other)) {
+                    // What a line holds of it was found before.
+                    found.retain(|(at, other)| !(here(*at) && part(other)));
                     found.push((line, hit));
                 }
             }
@@ -227,7 +235,9 @@ impl SecretScanner {
         for value in self.named.values(line, kind, &self.chance) {
             let text = &line[value.start..value.end];
             // A vaguer rule need not report again what a more precise one has found.
-            if found.len() < MOST && !known.iter().any(|k| k.contains(text) || text.contains(k.as_str())) {
+            if found.len() < MOST
+                && !known.iter().any(|k| k.contains(text) || text.contains(k.as_str()))
+            {
                 known.push(text.to_owned());
                 found.push(Hit::new(value.rule, "a secret that is assigned", text, encoded));
             }
@@ -246,7 +256,8 @@ impl SecretScanner {
         let rules = RULES.iter().zip(&self.each).zip(tried).filter(|(_, tried)| *tried);
         for ((rule, pattern), _) in rules {
             for captures in pattern.captures_iter(line) {
-                let Some(value) = captures.iter().skip(1).flatten().next().or(captures.get(0)) else {
+                let Some(value) = captures.iter().skip(1).flatten().next().or(captures.get(0))
+                else {
                     continue;
                 };
                 let (start, end) = (value.start(), value.end());
@@ -282,9 +293,8 @@ impl SecretScanner {
 /// Whether no letter or digit stands before or after a part of a line.
 fn stands_apart(line: &str, start: usize, end: usize) -> bool {
     let bytes = line.as_bytes();
-    let glued = |at: Option<usize>| {
-        at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric)
-    };
+    let glued =
+        |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric);
     !glued(start.checked_sub(1)) && !glued(Some(end))
 }
 

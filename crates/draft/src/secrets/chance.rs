@@ -25,10 +25,10 @@ const STAND_IN_START: &str = r"^[$%{:),;\]] | ^[A-Za-z_]\w*\(";
 
 /// References that a literal may be instead of a password: a variable (`$NAME`, `$this->name`, `:name`), a directive of
 /// a format (`%s`, `%(name)s`, `%NAME%`), a template (`{name}`, `<name>`), a call or an item (`env(NAME)`, `env[NAME]`),
-/// alternatives (`string|null`), the hash of a password (`$2y$…`).
+/// alternatives (`string|null`), the hash of a password (`$2y$…`), the key of a message (`errors.password.weak`).
 const REFERENCE: &str = r"^\$[A-Za-z_]\w*(?:(?:->|::|\.)\w+)*$ | ^:[A-Za-z_]\w*$
     | ^%(?:\(|\{|\S+%$|[\d.-]*[sdvqr]$) | \{[A-Za-z_][\w.!:]*\} | ^\{ | <[^<>]*> | ^[A-Za-z_][\w.:]*!?(?:\(.*\)|\[.*\])$
-    | ^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$ | ^\$[\w-]+\$";
+    | ^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$ | ^\$[\w-]+\$ | ^[a-z_]+(?:\.[a-z_]+){2,}$";
 
 /// The shortest literal that is a password, and the shortest without a digit.
 const SHORTEST: usize = 3;
@@ -48,7 +48,8 @@ const NO_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | c
 const FIXTURE: &str = r"(?i)example|sample|dummy|placeholder|changeme|redacted|fake|mock|stub|test";
 
 /// Parts of a regular expression, an address, a template or a program, which random signs seldom form.
-const PATTERN: &str = r"\[\^?\w-\w|\(\?[:=!]|\\[dws]|\.\*|://|\{\{|\$\{\w+[}:]|<%|/>|</|%s|\(\)|, |; |=> ";
+const PATTERN: &str =
+    r"\[\^?\w-\w|\(\?[:=!]|\\[dws]|\.\*|://|\{\{|\$\{\w+[}:]|<%|/>|</|%s|\(\)|, |; |=> ";
 
 /// Passwords that images of services come with.
 pub(super) const SERVICE_DEFAULTS: [&str; 9] =

@@ -229,7 +229,9 @@ mod tests {
             let found = decoder.decoded(&line);
             assert!(found.contains(&Decoded::Text(said.to_owned())), "{line}: {found:?}");
         }
-        for line in [r"\x67hp", r"\u0067hp", r"\u{67}hp", "%67hp", "&#x67;hp", "&#103;hp", r"\147hp"] {
+        for line in
+            [r"\x67hp", r"\u0067hp", r"\u{67}hp", "%67hp", "&#x67;hp", "&#103;hp", r"\147hp"]
+        {
             assert_eq!(decoder.unescaped(line).as_deref(), Some("ghp"), "{line}");
         }
         assert_eq!(decoder.unescaped(r"100% \d\x0a%20"), None);

@@ -103,12 +103,14 @@ impl Patterns {
             setting: new(r#"^["']?\s*(?:=|:\s)\s*([^\s"'`,;]{3,})\s*(?:\#.*)?$"#)?,
             fallback: new(r#"^:[-=]["']?([^\s"'`}]{3,})["']?\}"#)?,
             image: new(r"^\s+(\S{3,})\s*$")?,
-            element: new(r"^(?:\s[^<>]{0,100})?>\s*(?:<!\[CDATA\[)?([^\s<>\]]{3,})(?:\]\]>)?\s*</")?,
+            element: new(r"^(?:\s[^<>]*)?>\s*(?:<!\[CDATA\[)?([^\s<>\]]{3,})(?:\]\]>)?\s*</")?,
             argument: new(r#"^["']\s*,\s*["']([^"'\s]{3,})["']\s*[,)]"#)?,
-            defining: new(r#"(?i)\b(?:define|set_?property|set_?env|with_?env|setdefault|set_?environment_?variable)\(\s*["']$"#)?,
+            defining: new(
+                r#"(?i)\b(?:define|set_?property|set_?env|with_?env|setdefault|set_?environment_?variable)\(\s*["']$"#,
+            )?,
             long: new(
                 r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | => | := | [:=,(] )? \s*
-                 (?: \w{0,20}\( | [bru] )? (?: "([^"]{30,200})" | '([^']{30,200})' )"#,
+                 (?: \w{0,20}\( | [bru] )? (?: "([^"]{30,})" | '([^']{30,})' )"#,
             )?,
         })
     }
@@ -131,13 +133,7 @@ impl Patterns {
         values
     }
 
-    fn value_of(
-        &self,
-        line: &str,
-        name: &Name,
-        kind: FileKind,
-        chance: &Chance,
-    ) -> Option<Value> {
+    fn value_of(&self, line: &str, name: &Name, kind: FileKind, chance: &Chance) -> Option<Value> {
         let rest = within_reach(line, name.end);
         let value = |group: regex::Match<'_>, rule| {
             let start = name.end + group.start();
@@ -217,8 +213,12 @@ impl Patterns {
         let set = || group(&self.setting).filter(|_| services || kind == FileKind::Config);
         let image = || group(&self.image).filter(|_| kind == FileKind::Container && name.spaced);
         let found = group(&self.literal).or_else(called).or_else(set);
-        let defined =
-            || group(&self.argument).filter(|_| self.defining.is_match(&line[..name.start]));
+        let near_start = (name.start.saturating_sub(NAME)..=name.start)
+            .find(|at| line.is_char_boundary(*at))
+            .unwrap_or(name.start);
+        let defined = || {
+            group(&self.argument).filter(|_| self.defining.is_match(&line[near_start..name.start]))
+        };
         let element = || group(&self.element).filter(|_| line[..name.start].ends_with('<'));
         let found = found.or_else(|| group(&self.fallback)).or_else(image);
         let found = found.or_else(defined).or_else(element)?;
@@ -410,7 +410,10 @@ fn kind(words: &[String]) -> Option<(Kind, bool)> {
         let ends = |with: &[&str]| with.iter().any(|end| word.ends_with(end));
         let before = index.checked_sub(1).map(|index| words[index].as_str());
         if ends(&["password", "passwd", "passphrase", "passcode", "pwd", "securestring"])
-            || matches!(word, "pass" | "dbpass" | "requirepass" | "pw" | "dbpw" | "rootpw" | "userpw")
+            || matches!(
+                word,
+                "pass" | "dbpass" | "requirepass" | "pw" | "dbpw" | "rootpw" | "userpw"
+            )
             || (before, word) == (Some("secure"), "string")
         {
             Some((Kind::Password, true))
@@ -423,8 +426,10 @@ fn kind(words: &[String]) -> Option<(Kind, bool)> {
         } else if word == "key" {
             before.map(|before| (Kind::Key, of_keys(before)))
         } else {
-            let vague =
-                matches!(word, "auth" | "credential" | "credentials" | "tokens" | "secrets" | "salt");
+            let vague = matches!(
+                word,
+                "auth" | "credential" | "credentials" | "tokens" | "secrets" | "salt"
+            );
             vague.then_some((Kind::Key, false))
         }
     };

@@ -74,8 +74,8 @@ pub(super) const RULES: &[Rule] = &[
     words("private-key", "a private key", "private", r#"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\\[nr]|\s*\\?\s*$|["'`]\s*[,+]\s*$|\s*[A-Za-z0-9+/]{16})"#),
     words("putty-key", "a private key of PuTTY", "putty", r"PuTTY-User-Key-File-[23]:"),
     form("age-key", "a secret key of age", "age-secret", r"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}"),
-    words("password-file", "a password hash with its account", "$", r"^[a-z_][\w.-]{0,40}:\$(?:1|2[abxy]|5|6|7|y|gy|apr1|md5|sha1)\$[./A-Za-z0-9$=,]{16,200}(?::|\s*$)"),
-    picked("pgpass", "a password in a .pgpass", ":", r"^(?:[\w.-]+|\*):(?:\d{2,5}|\*):(?:[\w-]+|\*):(?:[\w-]+|\*):([^\s:]{4,100})$"),
+    words("password-file", "a password hash with its account", "$", r"^[a-z_][\w.-]*:\$(?:1|2[abxy]|5|6|7|y|gy|apr1|md5|sha1)\$[./A-Za-z0-9$=,]{16,}(?::|\s*$)"),
+    picked("pgpass", "a password in a .pgpass", ":", r"^(?:[\w.-]+|\*):(?:\d{2,5}|\*):(?:[\w-]+|\*):(?:[\w-]+|\*):([^\s:]{4,})$"),
 
     // Clouds
     apart("aws-access-key", "an access key of AWS", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
@@ -209,7 +209,7 @@ pub(super) const RULES: &[Rule] = &[
     form("frameio-token", "a token of Frame.io", "fio-u-", r"fio-u-[A-Za-z0-9_=-]{64}"),
     form("hubspot-token", "a token of HubSpot", "pat-", r"pat-(?:na|eu|ap)\d-[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}"),
     form("contentful-token", "a token of Contentful", "cfpat-", r"CFPAT-[A-Za-z0-9_-]{43}"),
-    form("facebook-token", "a token of Facebook", "eaa |", r"EAA[A-Z][A-Za-z0-9]{90,}|\b\d{15,16}\|[A-Za-z0-9_-]{27}\b"),
+    apart("facebook-token", "a token of Facebook", "eaa |", r"EAA[A-Z][A-Za-z0-9]{90,}|\b\d{15,16}\|[A-Za-z0-9_-]{27}\b"),
     form("twitter-bearer", "a bearer token of X", "aaaaaaaaaaaaaaaaaaaa", r"A{20,22}[A-Za-z0-9%]{60,}"),
     apart("adobe-secret", "a client secret of Adobe", "p8e-", r"p8e-[a-z0-9]{32}"),
     form("dropbox-token", "a token of Dropbox", "sl.", r"\bsl\.[A-Za-z0-9_-]{130,}"),
@@ -217,10 +217,10 @@ pub(super) const RULES: &[Rule] = &[
 
     // Places where any secret may stand
     form("jwt", "a signed token (JWT)", ".ey", r"ey[A-Za-z0-9_-]{12,}\.ey[A-Za-z0-9_-]{12,}\.(?:[A-Za-z0-9_-]{20,})?"),
-    picked("connection-string", "a connection with its password", "://", r#"\b[a-z][a-z0-9+.-]{2,20}://[^\s:/@"']{0,80}:([^\s:/@"']{6,120})@[\w.(-]+"#),
+    picked("connection-string", "a connection with its password", "://", r#"\b[a-z][a-z0-9+.-]{2,20}://[^\s:/@"']*:([^\s:/@"']{6,})@[\w.(-]+"#),
     form("authorization-header", "an authorization header", "authorization", r#"(?i)\bauthorization["'\]]*\s*[:=,]?\s*[bf]?["'`]?(?:bearer|basic|token|apikey)\s+([A-Za-z0-9._~+/=-]{16,})"#),
-    picked("login-call", "a password in a call", "auth login getconnection credential", r#"(?i)(?:auth\w*|login|getconnection|credentials?)\s*=?\s*\((?:[^"'()]*,)?\s*["'][^"']*["']\s*,\s*["']([^"'\s]{8,200})["']\s*\)"#),
-    form("key-in-call", "a key in a call", "fernet( hmac.new( createhmac( jwt.", r#"(?i)\b(?:fernet\(|hmac\.new\(|createhmac\([^,"']*["'][^"']*["'],|jwt\.(?:sign|verify|encode|decode)\([^,"']+,)\s*b?["']([^"'\s]{16,200})["']"#),
-    picked("command-line-password", "a password on a command line", "sshpass mysql mariadb login twine redis-cli", r#"\b(?:sshpass|mysql\w*|mariadb\w*|docker\s+login|podman\s+login|helm\s+registry\s+login|az\s+login|twine|redis-cli)\b[^|;]*?\s-[pa]\s*["']?([^\s"']{6,200})"#),
-    picked("command-line-user", "a user with the password on a command line", "curl wget http", r#"\b(?:curl|wget|http)\b.*?\s(?:-u|--user|--proxy-user|-U)[\s=]*["']?[^\s:"'/]*:([^\s"']{6,200})"#),
+    picked("login-call", "a password in a call", "auth login getconnection credential", r#"(?i)(?:auth\w*|login|getconnection|credentials?)\s*=?\s*\((?:[^"'()]*,)?\s*["'][^"']*["']\s*,\s*["']([^"'\s]{8,})["']\s*\)"#),
+    form("key-in-call", "a key in a call", "fernet( hmac.new( createhmac( jwt.", r#"(?i)\b(?:fernet\(|hmac\.new\(|createhmac\([^,"']*["'][^"']*["'],|jwt\.(?:sign|verify|encode|decode)\([^,"']+,)\s*b?["']([^"'\s]{16,})["']"#),
+    picked("command-line-password", "a password on a command line", "sshpass mysql mariadb login twine redis-cli", r#"\b(?:sshpass|mysql\w*|mariadb\w*|docker\s+login|podman\s+login|helm\s+registry\s+login|az\s+login|twine|redis-cli)\b[^|;]*?\s-[pa]\s*["']?([^\s"']{6,})"#),
+    picked("command-line-user", "a user with the password on a command line", "curl wget http", r#"\b(?:curl|wget|http)\b.*?\s(?:-u|--user|--proxy-user|-U)[\s=]*["']?[^\s:"'/]*:([^\s"']{6,})"#),
 ];

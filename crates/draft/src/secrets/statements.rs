@@ -12,6 +12,8 @@ use crate::pattern::{BadPattern, compile};
 /// The most lines of one statement, and the most bytes.
 const LINES: usize = 30;
 const BYTES: usize = 16 << 10;
+/// The most JSON Web Keys of a text that are looked at.
+const WEB_KEYS: usize = 200;
 
 /// Neighbouring lines as one.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,25 +48,27 @@ impl Patterns {
         let new = |pattern: &str| compile("statements", pattern);
         Ok(Patterns {
             joint: new(
-                r#"["'`]\s{0,80}(?:\\\s{1,80})?(?:\+\+|<>|\|\||\.\.|[+.&~])?\s{0,80}(?:\\\s{1,80})?(?:[bBrRuUfFL@$]{1,2})?["'`]|["'`]\.concat\(["'`]"#,
+                r#"["'`]\s*(?:\\\s+)?(?:\+\+|<>|\|\||\.\.|[+.&~])?\s*(?:\\\s+)?(?:[bBrRuUfFL@$]{1,2})?["'`]|["'`]\.concat\(["'`]"#,
             )?,
             open: new(
                 r#"(?x)^(.*[\w\])]["'`]?\s*(?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | => | := | : ))\s*(?:[|>][+-]?\d?|\\|\(|<<[~-]?["']?\w+["']?)?\s*(?:\#.*)?$"#,
             )?,
             pair: new(
-                r#"(?i)(?:^|[\s{,<(-])["']?(?:\w{0,20}name|\w{0,20}key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]{1,63})["']?[ \t]*[,;]?[ \t]*(?:\#[^\n]*)?\s{0,80}["']?(?:\w{0,20}value)["']?\s*[:=]\s*([^\s][^\n]{0,500})"#,
+                r#"(?i)(?:^|[\s{,<(-])["']?(?:\w*name|\w*key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]+)["']?[ \t]*[,;]?[ \t]*(?:\#[^\n]*)?\s*["']?(?:\w*value)["']?\s*[:=]\s*([^\s][^\n]*)"#,
             )?,
             turned_pair: new(
-                r#"(?i)(?:^|[\s{,<(-])["']?(?:\w{0,20}value)["']?\s*[:=][ \t]*([^\s,;][^\n,;]{0,300})[,;]?[ \t]*\r?\n[ \t]*["']?(?:\w{0,20}name|\w{0,20}key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]{1,63})["']?"#,
+                r#"(?i)(?:^|[\s{,<(-])["']?(?:\w*value)["']?\s*[:=][ \t]*([^\s,;][^\n,;]*)[,;]?[ \t]*\r?\n[ \t]*["']?(?:\w*name|\w*key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]+)["']?"#,
             )?,
             elements: new(
-                r#"(?i)<(?:name|key)>\s*([A-Za-z][\w.:-]{1,63})\s*</(?:name|key)>\s{0,80}<(?:value|string)>\s*([^\s<>]{3,300})\s*</|\b(?:name|key)="([A-Za-z][\w.:-]{1,63})"[^<>]{0,100}>\s{0,80}(?:<value>\s*)?([^\s<>]{3,300})\s*</"#,
+                r#"(?i)<(?:name|key)>\s*([A-Za-z][\w.:-]+)\s*</(?:name|key)>\s*<(?:value|string)>\s*([^\s<>]{3,})\s*</|\b(?:name|key)="([A-Za-z][\w.:-]+)"[^<>]*>\s*(?:<value>\s*)?([^\s<>]{3,})\s*</"#,
             )?,
             element: new(
-                r"<([A-Za-z][\w:.-]{1,63})(?:\s[^<>]{0,200})?>\s{0,200}(?:<!\[CDATA\[)?\s{0,200}([^\s<>\]]{3,300})\s{0,200}(?:\]\]>)?\s{0,200}</",
+                r"<([A-Za-z][\w:.-]+)(?:\s[^<>]*)?>\s*(?:<!\[CDATA\[)?\s*([^\s<>\]]{3,})\s*(?:\]\]>)?\s*</",
             )?,
             key_type: new(r#"\\?["']?\bkty\\?["']?\s*[:=]\s*\\?["'](RSA|EC|OKP|oct)\\?["']"#)?,
-            key_value: new(r#"[\s{,"']([dk])\\?["']?\s*[:=]\s*\\?["']([A-Za-z0-9_=+/-]{20,})\\?["']"#)?,
+            key_value: new(
+                r#"[\s{,"']([dk])\\?["']?\s*[:=]\s*\\?["']([A-Za-z0-9_=+/-]{20,})\\?["']"#,
+            )?,
             field: new(r#"^(\s+)["']?([\w.-]+)["']?:\s*["']?([^\s"'#]{8,})["']?\s*$"#)?,
         })
     }
@@ -91,6 +95,10 @@ impl Patterns {
             let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else { return };
             let lines = source.line_of(first.start)..source.line_of(last.end) + 1;
             let whole = source.bytes_of(&lines);
+            if whole.len() > 2 * BYTES {
+                gaps.clear();
+                return;
+            }
             let mut joined = String::new();
             let mut from = whole.start;
             for gap in gaps.iter() {
@@ -99,9 +107,7 @@ impl Patterns {
             }
             joined.push_str(&text[from..whole.end]);
             gaps.clear();
-            if joined.len() <= BYTES {
-                all.push(Statement { lines, text: joined.replace(['\n', '\r'], " "), is: None });
-            }
+            all.push(Statement { lines, text: joined.replace(['\n', '\r'], " "), is: None });
         };
         for gap in self.joint.find_iter(text) {
             let bytes = text.as_bytes();
@@ -110,7 +116,8 @@ impl Patterns {
             if !joins {
                 continue;
             }
-            let apart = |last: &Range<usize>| source.line_of(last.end) < source.line_of(gap.start());
+            let apart =
+                |last: &Range<usize>| source.line_of(last.end) < source.line_of(gap.start());
             if gaps.last().is_some_and(apart) || gaps.len() >= 4 * LINES {
                 flush(&mut gaps, all);
             }
@@ -138,11 +145,14 @@ impl Patterns {
             let block: Vec<&str> = source.lines[index + 1..]
                 .iter()
                 .take(if folded { 4 } else { 1 })
-                .take_while(|next| indent(next) > indent(line) || next.trim_start().starts_with(['"', '\'']))
+                .take_while(|next| {
+                    indent(next) > indent(line) || next.trim_start().starts_with(['"', '\''])
+                })
                 .map(|next| next.trim())
                 .collect();
             let value = block.concat();
-            let quoted = value.trim_start_matches(['b', 'r', 'u', 'f', '@']).starts_with(['"', '\'', '`']);
+            let quoted =
+                value.trim_start_matches(['b', 'r', 'u', 'f', '@']).starts_with(['"', '\'', '`']);
             let is_value = !value.is_empty() && (quoted || bare && !value.contains([' ', ':']));
             if is_value && value.len() < BYTES && open.len() < BYTES {
                 let lines = index..index + 1 + block.len();
@@ -159,7 +169,8 @@ impl Patterns {
         }
         let mut add = |whole: Range<usize>, name: &str, value: &str| {
             let value = value.trim_end().trim_end_matches([',', ';', '}', '/', '>', ' ']);
-            if named::may_name(name) && !value.starts_with(['|', '>', '{', '[']) {
+            let short = name.len() <= BYTES && value.len() <= BYTES;
+            if short && named::may_name(name) && !value.starts_with(['|', '>', '{', '[']) {
                 let lines = source.line_of(whole.start)..source.line_of(whole.end - 1) + 1;
                 all.push(Statement { lines, text: format!("{name}: {value}"), is: None });
             }
@@ -182,7 +193,8 @@ impl Patterns {
         for captures in found {
             let mut groups = captures.iter().skip(1).flatten();
             let (Some(name), Some(value)) = (groups.next(), groups.next()) else { continue };
-            if named::may_name(name.as_str()) {
+            let short = name.len() <= BYTES && value.len() <= BYTES;
+            if short && named::may_name(name.as_str()) {
                 let lines = source.line_of(name.start())..source.line_of(value.end()) + 1;
                 let (name, value) = (name.as_str(), value.as_str());
                 all.push(Statement { lines, text: format!("<{name}>{value}</{name}>"), is: None });
@@ -193,7 +205,7 @@ impl Patterns {
     /// Private JSON Web Keys: those with a private exponent, or symmetric.
     fn web_keys(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
-        for captures in self.key_type.captures_iter(text) {
+        for captures in self.key_type.captures_iter(text).take(WEB_KEYS) {
             let Some(at) = captures.get(0) else { continue };
             let (from, to) = (back(text, at.start(), BYTES / 2), forth(text, at.end(), BYTES / 2));
             let start = text[from..at.start()].rfind('{').map_or(from, |found| from + found);
@@ -203,9 +215,14 @@ impl Patterns {
             for captures in found.filter(|captures| &captures[1] == member) {
                 let Some(value) = captures.get(2) else { continue };
                 let line = source.line_of(start + value.start());
-                let lines = source.line_of(at.start()).min(line)..source.line_of(at.start()).max(line) + 1;
+                let lines =
+                    source.line_of(at.start()).min(line)..source.line_of(at.start()).max(line) + 1;
                 let text = value.as_str().to_owned();
-                all.push(Statement { lines, text, is: Some(("private-jwk", "a private JSON Web Key")) });
+                all.push(Statement {
+                    lines,
+                    text,
+                    is: Some(("private-jwk", "a private JSON Web Key")),
+                });
             }
         }
     }
@@ -218,11 +235,11 @@ impl Patterns {
         }
         let mut from = 0;
         for document in source.lines.split(|line| line.trim_end() == "---") {
+            let is_secret = document.iter().any(|line| is_kind(&line));
             let mut inside = false;
             for (index, line) in document.iter().enumerate() {
                 if !line.starts_with([' ', '\t']) && !line.trim().is_empty() {
-                    let opens = matches!(line.trim_end(), "data:" | "stringData:");
-                    inside = opens && document.iter().any(|line| is_kind(&line));
+                    inside = is_secret && matches!(line.trim_end(), "data:" | "stringData:");
                 } else if inside && let Some(captures) = self.field.captures(line) {
                     let at = from + index;
                     let text = captures[3].to_owned();
@@ -240,7 +257,8 @@ fn continued(source: &Source<'_>, all: &mut Vec<Statement>) {
     let goes_on = |line: &&str| line.ends_with('\\') && !line.ends_with("\\\\");
     let mut index = 0;
     while index < source.lines.len() {
-        let count = source.lines[index..].iter().take(LINES).take_while(|line| goes_on(line)).count();
+        let count =
+            source.lines[index..].iter().take(LINES).take_while(|line| goes_on(line)).count();
         if count == 0 {
             index += 1;
             continue;
@@ -265,7 +283,8 @@ pub(super) fn key_bodies(lines: &[&str]) -> Vec<Range<usize>> {
     while index < lines.len() {
         let heading = lines[index].trim_end();
         let opens = heading.contains("-----BEGIN ")
-            && (heading.ends_with("PRIVATE KEY-----") || heading.ends_with("PRIVATE KEY BLOCK-----"));
+            && (heading.ends_with("PRIVATE KEY-----")
+                || heading.ends_with("PRIVATE KEY BLOCK-----"));
         index += 1;
         if opens {
             let part = |line: &&str| {

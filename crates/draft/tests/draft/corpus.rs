@@ -57,14 +57,17 @@ pub(crate) fn texts() -> Vec<Labelled> {
             None => all.last_mut().unwrap().3.push(line),
         }
     }
-    let labelled = |(index, (number, label, path, lines)): (usize, (usize, &'static str, &str, Vec<&str>))| Labelled {
-        list: "texts.txt",
-        number,
-        text: drawn(&lines.join("\n"), number as u64),
-        kind: FileKind::of(path),
-        key: (label != "plain").then_some(label),
-        held_out: index % 3 == 2,
-    };
+    let labelled =
+        |(index, (number, label, path, lines)): (usize, (usize, &'static str, &str, Vec<&str>))| {
+            Labelled {
+                list: "texts.txt",
+                number,
+                text: drawn(&lines.join("\n"), number as u64),
+                kind: FileKind::of(path),
+                key: (label != "plain").then_some(label),
+                held_out: index % 3 == 2,
+            }
+        };
     all.into_iter().enumerate().map(labelled).collect()
 }
 
@@ -145,7 +148,9 @@ fn some(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
         "pass" => format!("{LOWER}{upper}{digits}{digits}!#%^&*-+?_"),
         "pkcs8" | "pkcs1" | "sec1" => {
             let start: &[u8] = match kind {
-                "pkcs8" => &[0x30, 0x82, 4, 0xbd, 2, 1, 0, 0x30, 13, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7],
+                "pkcs8" => {
+                    &[0x30, 0x82, 4, 0xbd, 2, 1, 0, 0x30, 13, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7]
+                }
                 "pkcs1" => &[0x30, 0x82, 4, 0xa4, 2, 1, 0, 2, 0x82, 1, 1, 0],
                 _ => &[0x30, 0x77, 2, 1, 1, 4, 0x20],
             };

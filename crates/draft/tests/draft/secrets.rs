@@ -171,7 +171,10 @@ fn multi_line_secret_counts_when_one_of_its_lines_is_new() {
     assert_eq!(lines(&[1, 4, 5]), [] as [usize; 0]);
     let key = ["-----BEGIN PRIVATE", " KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END-----\n"].concat();
     let found = scanner.in_text(&key, FileKind::Code, |line| line == 2);
-    assert_eq!(found.iter().map(|(line, secret)| (*line, secret.rule)).collect::<Vec<_>>(), [(2, "private-key")]);
+    assert_eq!(
+        found.iter().map(|(line, secret)| (*line, secret.rule)).collect::<Vec<_>>(),
+        [(2, "private-key")]
+    );
 }
 
 #[test]
@@ -237,8 +240,35 @@ fn a_line_of_a_megabyte_is_looked_through() {
     }
 }
 
+/// Many lines of what opens a statement and never ends it.
+#[test]
+fn text_of_many_open_statements_is_looked_through() {
+    let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
+    for piece in [
+        "\"a\" +\n",
+        "\"a\" \"b\" ",
+        "password:\n",
+        "name: password\n",
+        "{\"kty\": \"RSA\"",
+        "<password ",
+        "kind: Secret\ndata:\n",
+        "a \\\n",
+        &["-----BEGIN PRIVATE", " KEY-----\n"].concat(),
+    ] {
+        let text = format!("{}\n\n{key}\n", piece.repeat((1 << 18) / piece.len()));
+        let found = in_text(&text, FileKind::Config);
+        assert!(found.iter().any(|secret| secret.rule == "github-token"), "{piece}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_text_is_scanned_without_a_panic(text in "(?s)[ -~\n\t\u{ad}é<>\"'=:{}\\\\]{0,300}") {
+        in_text(&text, FileKind::Config);
+        in_text(&format!("password: {text}"), FileKind::Code);
+    }
 
     #[test]
     fn no_text_is_too_odd(line in "\\PC{0,200}") {
