@@ -189,7 +189,8 @@ impl SecretScanner {
         let Some((rule, what)) = statement.is else { return self.look_at(text, kind) };
         let decoded = decode::base64_text(text);
         let proved = match &decoded {
-            Some(plain) => self.chance.is_password(plain),
+            // Accounts of registries stand beside their addresses.
+            Some(plain) => self.chance.is_password(plain) || plain.contains("\"auth"),
             None => self.chance.fills_a_form(text),
         };
         if proved { vec![Hit::new(rule, what, text, decoded.is_some())] } else { Vec::new() }

@@ -17,7 +17,7 @@ const WORDS: &str = r"(?ix) examples? | sample | dummy | placeholder | change | 
 /// Stand-ins for a secret: a field of a template, a part of a program.
 const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | \$[({] | \$[A-Z][A-Z_]{3} | \{\{ | \}\} | ^\{?[\w.]*\}$ | EXAMPLE(?:KEY)?$
     | ^(?:[srp]k_test|pk_live)_ | \(\? | \[\^ | \\[dwsrnt] | :// | %3A%2F%2F | \bsha(?:1|256|384|512)[:-]
-    | ^\.{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
+    | ^[.*]{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
     | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w";
 
 /// What else a longer value that stands in for a secret begins with.

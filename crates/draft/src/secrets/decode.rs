@@ -125,7 +125,7 @@ fn hexadecimal(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let pair = |pair: &[u8]| Some(u8::try_from(digit(&pair[0])? * 16 + digit(&pair[1])?).ok()?);
+    let pair = |pair: &[u8]| u8::try_from(digit(&pair[0])? * 16 + digit(&pair[1])?).ok();
     text.as_bytes().chunks_exact(2).map(pair).collect()
 }
 

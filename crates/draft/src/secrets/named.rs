@@ -223,7 +223,9 @@ impl Patterns {
         let found = found.or_else(|| group(&self.fallback)).or_else(image);
         let found = found.or_else(defined).or_else(element)?;
         let text = found.as_str();
-        let is_default = services && SERVICE_DEFAULTS.contains(&text);
+        // `POSTGRES_PASSWORD: postgres` stands in settings of continuous integration, too.
+        let of_service = || kind == FileKind::Config && own.to_lowercase().starts_with(text);
+        let is_default = SERVICE_DEFAULTS.contains(&text) && (services || of_service());
         // `PWD` is the working folder, too.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
         (chance.is_literal_password(text) && !is_default && !vague).then(|| Value {
@@ -303,6 +305,9 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     let text = &line[start..end];
     let words = words(text);
     let Some((kind, plain)) = kind(&words) else { return Some(None) };
+    if text == "passwd" && line[..start].ends_with("/etc/") {
+        return Some(None);
+    }
     // Without a look at all that stands before it: a line may have a megabyte, and a thousand names.
     let before = line[..start].trim_end();
     let follows = |command: &str| {

@@ -123,7 +123,7 @@ pub(super) const RULES: &[Rule] = &[
     form("docker-token", "a token of Docker Hub", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,}"),
     apart("artifactory-key", "a key of Artifactory", "akc cmvmd", r"AKC[a-z0-9][A-Za-z0-9]{59,}|cmVmd[A-Za-z0-9]{59}"),
     apart("octopus-key", "a key of Octopus Deploy", "api-", r"API-[A-Z0-9]{26}"),
-    words("sidekiq-license", "a licence of Sidekiq", "contribsys", r#"(?i)BUNDLE_(?:ENTERPRISE|GEMS)__CONTRIBSYS__COM["']?\s*[=:]\s*["']?([a-f0-9]{8}:[a-f0-9]{8})|https?://([a-f0-9]{8}:[a-f0-9]{8})@(?:gems|enterprise)\.contribsys\.com"#),
+    words("sidekiq-license", "a licence of Sidekiq", "contribsys", r#"(?i)BUNDLE_(?:ENTERPRISE|GEMS)__CONTRIBSYS__COM\w*["']?\s*[=:]\s*["']?([a-f0-9]{8}:[a-f0-9]{8})|https?://([a-f0-9]{8}:[a-f0-9]{8})@(?:gems|enterprise)\.contribsys\.com"#),
     apart("sonar-token", "a token of SonarQube", "squ_ sqp_ sqa_", r"sq[upa]_[A-Za-z0-9]{40}"),
     form("postman-key", "a key of Postman", "pmak", r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
     form("prefect-token", "a token of Prefect", "pnu_ pnb_", r"pn[ub]_[A-Za-z0-9]{36}"),

@@ -69,7 +69,9 @@ impl Patterns {
             key_value: new(
                 r#"[\s{,"']([dk])\\?["']?\s*[:=]\s*\\?["']([A-Za-z0-9_=+/-]{20,})\\?["']"#,
             )?,
-            field: new(r#"^(\s+)["']?([\w.-]+)["']?:\s*["']?([^\s"'#]{8,})["']?\s*$"#)?,
+            field: new(
+                r#"^\s+["']?[\w.-]+["']?:\s*["']?([^\s"'#]{8,})["']?\s*$|^\s+([A-Za-z0-9+/]{16,}={0,2})\s*$"#,
+            )?,
         })
     }
 
@@ -229,20 +231,27 @@ impl Patterns {
 
     /// The values of a `Secret` of Kubernetes.
     fn cluster_secrets(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
-        let is_kind = |line: &&str| matches!(line.trim_end(), "kind: Secret" | "kind: \"Secret\"");
-        if !source.lines.iter().any(|line| is_kind(&line)) {
+        let is_kind = |line: &&str| {
+            line.strip_prefix("kind:").is_some_and(|kind| {
+                kind.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("secret")
+            })
+        };
+        if !source.lines.iter().any(|line| is_kind(line)) {
             return;
         }
         let mut from = 0;
         for document in source.lines.split(|line| line.trim_end() == "---") {
-            let is_secret = document.iter().any(|line| is_kind(&line));
+            let is_secret = document.iter().any(|line| is_kind(line));
             let mut inside = false;
             for (index, line) in document.iter().enumerate() {
                 if !line.starts_with([' ', '\t']) && !line.trim().is_empty() {
                     inside = is_secret && matches!(line.trim_end(), "data:" | "stringData:");
-                } else if inside && let Some(captures) = self.field.captures(line) {
+                } else if inside
+                    && let Some(captures) = self.field.captures(line)
+                    && let Some(value) = captures.get(1).or(captures.get(2))
+                {
                     let at = from + index;
-                    let text = captures[3].to_owned();
+                    let text = value.as_str().to_owned();
                     let is = Some(("kubernetes-secret", "a value in a Secret of Kubernetes"));
                     all.push(Statement { lines: at..at + 1, text, is });
                 }
