@@ -7,9 +7,10 @@
 //! say what changed.
 
 mod history;
+mod secrets;
 mod shapes;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,9 @@ struct Args {
     /// Judge this many changes of files from this repository's commits, and measure nothing else
     #[arg(long, value_name = "CHANGES")]
     history: Option<usize>,
+    /// Scan the files of this folder for secrets, and measure nothing else
+    #[arg(long, value_name = "FOLDER")]
+    secrets: Option<PathBuf>,
 }
 
 /// What an edit may cost us, apart from the disk, in the middle of all.
@@ -47,6 +51,9 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if let Some(count) = args.history {
         return history::judge(count);
+    }
+    if let Some(folder) = &args.secrets {
+        return secrets::scan(folder);
     }
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     println!("{} cores, {build} build", std::thread::available_parallelism()?);

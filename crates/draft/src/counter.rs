@@ -208,6 +208,31 @@ pub(crate) fn as_the_original(original: &str, content: &str) -> (String, Option<
 }
 
 impl Held<'_> {
+    /// Rejects a name that holds a secret. The message does not repeat the name.
+    pub(crate) fn refuse_secret(&self, what: &str, name: &str) -> Result<(), DeskError> {
+        match SecretScanner::get()?.in_name(name) {
+            None => Ok(()),
+            Some(found) => Err(DeskError::Wrong(format!(
+                "the {what} has {} in it, found by `{}`; choose another {what} without it",
+                found.what, found.rule
+            ))),
+        }
+    }
+
+    /// Rejects the path of a new file that holds a secret. The name of an existing file is not judged.
+    pub(crate) fn refuse_secret_path(&self, path: &str, policy: &Policy) -> Result<(), DeskError> {
+        self.refuse_secret("file name", path).or_else(|error| {
+            let workspace = &self.desk.workspace;
+            let missing = |path: &Inside| {
+                matches!(workspace.read(path, policy.max_bytes), Err(FileError::Missing))
+            };
+            match workspace.inside(path) {
+                Ok(path) if !missing(&path) => Ok(()),
+                _ => Err(error),
+            }
+        })
+    }
+
     /// The task that is meant. One that would lead elsewhere as a path is written down.
     pub(crate) async fn task(
         &mut self,
@@ -215,6 +240,7 @@ impl Held<'_> {
         tool: &str,
         text: &str,
     ) -> Result<TaskId, DeskError> {
+        self.refuse_secret("task id", text)?;
         match text.parse() {
             Ok(task) => Ok(task),
             Err(error) if text.contains(['/', '\\', '\0']) => {
@@ -237,6 +263,7 @@ impl Held<'_> {
             let why = format!("the contract is about the task `{only}`; use that as `task_id`");
             return Err(DeskError::Wrong(why));
         }
+        self.refuse_secret_path(source, policy)?;
         let path = self.visible_path(source, places)?;
         if !places.is_allowed(&path) {
             let allowed = policy.allowed.as_deref().unwrap_or_default().join("`, `");

@@ -7,6 +7,8 @@ pub enum FileKind {
     /// Settings: values stand without quotes.
     Config,
     Test,
+    /// Texts of a program in a language: `locales/fr.json`, `messages_de.properties`.
+    Translation,
     /// Documents for people, who take an example for one.
     Prose,
     /// A Dockerfile, whose folders are the image's own.
@@ -25,6 +27,7 @@ impl FileKind {
             () if is_compose(&name) => FileKind::Compose,
             () if ends(&[".md", ".mdx", ".rst", ".adoc", ".txt"]) => FileKind::Prose,
             () if is_test_path(path) => FileKind::Test,
+            () if is_translation(path, &name) => FileKind::Translation,
             // A shell script assigns words without quotes, as settings do.
             () if ends(&[".yml", ".yaml", ".ini", ".cfg", ".conf", ".env", ".properties"])
                 || ends(&[".sh", ".bash", ".zsh", ".ksh"])
@@ -60,6 +63,30 @@ fn is_compose(name: &str) -> bool {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_']))
         })
     })
+}
+
+/// Whether a file holds translations, by its folder or its ending.
+fn is_translation(path: &str, name: &str) -> bool {
+    const FOLDERS: [&str; 9] = [
+        "locale",
+        "locales",
+        "i18n",
+        "l10n",
+        "lang",
+        "langs",
+        "languages",
+        "translations",
+        "translation",
+    ];
+    let folders = path.rsplit(['/', '\\']).skip(1).map(str::to_lowercase);
+    let is_data = [".json", ".yml", ".yaml", ".properties", ".xml", ".js", ".ts", ".php", ".toml"]
+        .iter()
+        .any(|end| name.ends_with(end));
+    let ends = [".po", ".pot", ".xliff", ".xlf", ".strings", ".resx", ".arb", ".ftl"];
+    ends.iter().any(|end| name.ends_with(end))
+        || name.starts_with("messages_") && name.ends_with(".properties")
+        || name == "strings.xml"
+        || is_data && folders.into_iter().any(|folder| FOLDERS.contains(&folder.as_str()))
 }
 
 /// Whether a file is a test, by where it lies and what it is called.
@@ -163,6 +190,13 @@ mod tests {
             (".env.local", FileKind::Config),
             ("scripts/deploy.sh", FileKind::Config),
             ("tests/data/app.yaml", FileKind::Test),
+            ("config/locales/fr.yml", FileKind::Translation),
+            ("src/i18n/de.json", FileKind::Translation),
+            ("po/sv.po", FileKind::Translation),
+            ("res/messages_nl.properties", FileKind::Translation),
+            ("app/res/values-fi/strings.xml", FileKind::Translation),
+            ("src/lang/parser.rs", FileKind::Code),
+            ("src/messages.properties", FileKind::Config),
         ] {
             assert_eq!(FileKind::of(path), kind, "{path}");
         }

@@ -3,6 +3,8 @@
 //! Nothing here touches a file. Checks look at added lines alone, so that what was there before is held
 //! against nobody.
 
+use std::collections::HashSet;
+
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -169,7 +171,8 @@ pub fn look(
     let is_binary = |bytes: &[u8]| bytes.contains(&0) || std::str::from_utf8(bytes).is_err();
     let binary = is_binary(base) || is_binary(draft);
     let diff = Diff::between(&String::from_utf8_lossy(base), &String::from_utf8_lossy(draft));
-    reasons.extend(secrets_in(path, &diff, scanners.secrets));
+    let text = String::from_utf8_lossy(draft);
+    reasons.extend(secrets_in(path, &diff, &text, scanners.secrets));
     reasons.extend(paths_in(path, &diff, scanners.paths));
     if diff.deletion_ratio() > policy.max_deletion {
         let reason = about(Effect::Escalate, "deletion");
@@ -298,11 +301,11 @@ pub(crate) fn fingerprint(
 /// Of a line with a comment that allows what is in it.
 const MAY_STAY: &str = "a comment in the line says that it may stay";
 
-fn secrets_in(path: &Inside, diff: &Diff, scanner: &SecretScanner) -> Vec<Reason> {
+/// The secrets of the draft that stand on lines with new words.
+fn secrets_in(path: &Inside, diff: &Diff, draft: &str, scanner: &SecretScanner) -> Vec<Reason> {
     let kind = FileKind::of(&path.to_string());
-    let found = diff.new_words().flat_map(|(number, line)| {
-        scanner.in_line(line, kind).into_iter().map(move |secret| (*number, secret))
-    });
+    let new: HashSet<usize> = diff.new_words().map(|(number, _)| *number).collect();
+    let found = scanner.in_text(draft, kind, |number| new.contains(&number)).into_iter();
     let reason = |(number, secret): (usize, Secret)| {
         // The worker wrote the comment as well as the line: a reviewer confirms it.
         let effect = if secret.allowed { Effect::Escalate } else { Effect::Reject };

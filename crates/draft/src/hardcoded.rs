@@ -137,7 +137,7 @@ static SCANNER: LazyLock<Result<PathScanner, BadPattern>> =
 /// Whether files of a kind may have what a rule finds.
 fn may_have(kind: FileKind, rule: &str) -> bool {
     match kind {
-        FileKind::Code | FileKind::Config => false,
+        FileKind::Code | FileKind::Config | FileKind::Translation => false,
         FileKind::Test | FileKind::Prose => matches!(rule, "temp-folder" | SERVER_FOLDER),
         FileKind::Container | FileKind::Compose => {
             matches!(rule, "temp-folder" | "home-folder" | "mount-point" | SERVER_FOLDER)

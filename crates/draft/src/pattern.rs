@@ -11,9 +11,14 @@ pub struct BadPattern {
     error: String,
 }
 
+impl BadPattern {
+    pub(crate) fn new(name: &str, error: &dyn std::fmt::Display) -> BadPattern {
+        BadPattern { name: name.to_owned(), error: error.to_string() }
+    }
+}
+
 pub(crate) fn compile(name: &str, pattern: &str) -> Result<Regex, BadPattern> {
-    Regex::new(pattern)
-        .map_err(|error| BadPattern { name: name.to_owned(), error: error.to_string() })
+    Regex::new(pattern).map_err(|error| BadPattern::new(name, &error))
 }
 
 #[cfg(test)]

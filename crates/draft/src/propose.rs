@@ -100,6 +100,8 @@ impl Held<'_> {
         let (policy, places) = self.policy()?;
         let (mut files, mut wrong) = (Vec::new(), Vec::new());
         for new in proposal.contents {
+            // Alone, as the messages below repeat the path.
+            self.refuse_secret_path(new.path, &policy)?;
             match self.proposed(task, new, &policy, &places) {
                 Ok(proposed) => files.push(proposed),
                 Err(DeskError::Refused(why)) => {

@@ -1,46 +1,47 @@
-//! Keys, tokens and passwords in what somebody adds.
+//! Keys, tokens and passwords in added text.
 //!
-//! Each kind of key has a rule of its own where its provider gave it a form (`rules`); what has none is found by
-//! the name beside it, such as `password =`, and by how much chance is in it (`named`). What is plainly a
-//! placeholder is none (`chance`): not because of a word in it, but because little is left without such words.
-//! Keys that providers hand out for tests (`sk_test_`) and hashes of passwords are none either.
+//! Each kind of key has a rule of its own where its provider gave it a form (`rules`); others are found by the name
+//! beside them, such as `password =`, and by how much chance is in them (`named`). A placeholder is no secret
+//! (`chance`): not because of a word in it, but because little is left without such words. Keys that providers hand out
+//! for tests (`sk_test_`) are none either, nor are hashes of passwords, except with their accounts as in `/etc/shadow`.
 //!
 //! A literal that is assigned to a password is a secret however short it is, unless it is a placeholder, is looked up
-//! in the environment, or stands in a test.
+//! in the environment, or stands in a test or a translation.
 //!
-//! A line is looked at alone: the body of a private key without its first line is not found.
+//! A text is normalised before it is matched: invisible characters are removed, escapes are read and encoded pieces
+//! decoded once (`decode`); what takes several lines is put on one (`statements`).
 
 use std::sync::LazyLock;
 
-use base64::Engine;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use aho_corasick::AhoCorasick;
 use regex::Regex;
 
 mod chance;
+mod decode;
 mod named;
 mod rules;
+mod statements;
 
+use decode::{Decoded, Decoder};
 use rules::{Proof, RULES, Rule};
+use statements::{Source, Statement};
 
 use crate::file_kind::FileKind;
 use crate::pattern::{BadPattern, compile};
 
-/// People leave out the padding and forget bits at the end.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true),
-);
-
-/// What a line must say to keep a finding in it; that it does is itself told.
+/// What a line must say to keep a finding in it; the finding is reported all the same.
 pub const ALLOWED: &str = "assize: allow-secret";
 
-/// How many secrets of a line are told: whoever adds more of them hears of enough.
+/// The most secrets of a line that are reported.
 const MOST: usize = 200;
 
-/// Something in a line that should not be there.
+/// The most secrets of a text that are reported.
+const MOST_IN_TEXT: usize = 1000;
+
+/// What a private key is called.
+const PRIVATE_KEY: (&str, &str) = ("private-key", "a private key");
+
+/// Something in a text that should not be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secret {
     /// The rule, such as `github-token`.
@@ -55,12 +56,29 @@ pub struct Secret {
     pub allowed: bool,
 }
 
-/// Finds secrets in lines.
+/// A secret together with its text, which never leaves this module.
+struct Hit {
+    secret: Secret,
+    value: String,
+}
+
+impl Hit {
+    fn new(rule: &'static str, what: &'static str, value: &str, encoded: bool) -> Hit {
+        let secret = Secret { rule, what, masked: masked(value), encoded, allowed: false };
+        Hit { secret, value: value.to_owned() }
+    }
+}
+
+/// Finds secrets in texts.
 #[derive(Debug)]
 pub struct SecretScanner {
     /// The pattern of each rule.
     each: Vec<Regex>,
-    encoded: Regex,
+    /// The keywords of all rules, and the rule of each.
+    keywords: AhoCorasick,
+    rule_of: Vec<usize>,
+    decoder: Decoder,
+    statements: statements::Patterns,
     named: named::Patterns,
     chance: chance::Chance,
 }
@@ -68,7 +86,7 @@ pub struct SecretScanner {
 static SCANNER: LazyLock<Result<SecretScanner, BadPattern>> =
     LazyLock::new(|| SecretScanner::compile(RULES));
 
-/// The forms that are looked for.
+/// The patterns of all rules.
 pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|rule| rule.pattern)
 }
@@ -84,52 +102,176 @@ impl SecretScanner {
 
     fn compile(rules: &[Rule]) -> Result<SecretScanner, BadPattern> {
         let each = rules.iter().map(|rule| compile(rule.id, rule.pattern));
+        let keywords: Vec<(usize, &str)> = rules
+            .iter()
+            .enumerate()
+            .flat_map(|(index, rule)| rule.keywords.split(' ').map(move |word| (index, word)))
+            .collect();
+        let words = keywords.iter().map(|(_, word)| word);
         Ok(SecretScanner {
             each: each.collect::<Result<_, _>>()?,
-            encoded: compile("encoded text", r"[A-Za-z0-9+/_-]{24,}={0,2}")?,
+            keywords: AhoCorasick::builder()
+                .ascii_case_insensitive(true)
+                .build(words)
+                .map_err(|error| BadPattern::new("keywords", &error))?,
+            rule_of: keywords.iter().map(|(index, _)| *index).collect(),
+            decoder: Decoder::compile()?,
+            statements: statements::Patterns::compile()?,
             named: named::Patterns::compile()?,
             chance: chance::Chance::compile()?,
         })
     }
 
-    /// The secrets in one line of a file of this kind.
-    pub fn in_line(&self, line: &str, kind: FileKind) -> Vec<Secret> {
-        let allowed = line.contains(ALLOWED);
-        let mut found = self.look(line, kind, false);
-        // Encoded once: a second encoding is no accident.
-        for token in self.encoded.find_iter(line) {
-            if let Some(text) = decoded(token.as_str()) {
-                found.extend(text.lines().flat_map(|line| self.look(line, kind, true)));
+    /// The secrets in a text, with the lines they stand on, from 1. A secret of several lines counts if one of them is
+    /// new, and is reported on the first new one.
+    pub fn in_text(
+        &self,
+        text: &str,
+        kind: FileKind,
+        is_new: impl Fn(usize) -> bool,
+    ) -> Vec<(usize, Secret)> {
+        let source = Source::new(text);
+        let is_new: Vec<bool> = (1..=source.lines.len()).map(is_new).collect();
+        let first_new =
+            |lines: std::ops::Range<usize>| lines.into_iter().find(|line| is_new[*line]);
+        let bodies = statements::key_bodies(&source.lines);
+        let mut found: Vec<(usize, Hit)> = Vec::new();
+        for body in &bodies {
+            // A new heading is found as a line.
+            if let Some(line) = first_new(body.clone()).filter(|_| !is_new[body.start - 1]) {
+                let (rule, what) = PRIVATE_KEY;
+                found.push((line, Hit::new(rule, what, source.lines[line].trim(), false)));
             }
         }
-        for secret in &mut found {
-            secret.allowed = allowed;
+        let mut body = bodies.iter().peekable();
+        for (index, line) in source.lines.iter().enumerate() {
+            while body.next_if(|body| body.end <= index).is_some() {}
+            if is_new[index] && !body.peek().is_some_and(|body| body.contains(&index)) {
+                found.extend(self.look_at(line, kind).into_iter().map(|hit| (index, hit)));
+            }
+        }
+        for statement in self.statements.all(&source, kind) {
+            let Some(line) = first_new(statement.lines.clone()) else { continue };
+            if found.len() > MOST_IN_TEXT {
+                break;
+            }
+            for mut hit in self.look_at_statement(&statement, kind) {
+                let mut lines = source.lines[statement.lines.clone()].iter();
+                hit.secret.allowed |= lines.any(|line| line.contains(ALLOWED));
+                let known = |other: &Hit| other.value.contains(&hit.value);
+                let part = |other: &Hit| hit.value.contains(&other.value);
+                let here = |at: usize| statement.lines.contains(&at);
+                if !found.iter().any(|(at, other)| here(*at) && known(other)) {
+                    // What a line holds of it was found before.
+                    found.retain(|(at, other)| !(here(*at) && part(other)));
+                    found.push((line, hit));
+                }
+            }
+        }
+        found.sort_by_key(|(line, _)| *line);
+        found.into_iter().map(|(line, hit)| (line + 1, hit.secret)).collect()
+    }
+
+    /// The secrets in one line of a file of this kind.
+    pub fn in_line(&self, line: &str, kind: FileKind) -> Vec<Secret> {
+        self.look_at(line, kind).into_iter().map(|hit| hit.secret).collect()
+    }
+
+    /// A secret in the name of a file or a task: one with a form, as every name would do for the rest.
+    pub fn in_name(&self, name: &str) -> Option<Secret> {
+        let mut hits = self.by_form(&self.decoder.visible(name), false);
+        hits.retain(|hit| self.chance.fills_a_form(&hit.value));
+        hits.into_iter().next().map(|hit| hit.secret)
+    }
+
+    fn look_at_statement(&self, statement: &Statement, kind: FileKind) -> Vec<Hit> {
+        let text = statement.text.as_str();
+        let Some((rule, what)) = statement.is else { return self.look_at(text, kind) };
+        let decoded = decode::base64_text(text);
+        let proved = match &decoded {
+            // Accounts of registries stand beside their addresses.
+            Some(plain) => self.chance.is_password(plain) || plain.contains("\"auth"),
+            None => self.chance.fills_a_form(text),
+        };
+        if proved { vec![Hit::new(rule, what, text, decoded.is_some())] } else { Vec::new() }
+    }
+
+    /// The secrets of a line: as it stands, with its escapes read, and decoded once.
+    fn look_at(&self, line: &str, kind: FileKind) -> Vec<Hit> {
+        let shown = self.decoder.visible(line);
+        let mut found = self.look(&shown, kind, false);
+        let mut decoded = self.decoder.decoded(&shown);
+        if let Some(text) = self.decoder.unescaped(&shown) {
+            decoded.push(Decoded::Text(text));
+        }
+        for decoded in decoded {
+            let hits = match decoded {
+                Decoded::Text(text) => {
+                    text.lines().flat_map(|line| self.look(line, kind, true)).collect()
+                }
+                Decoded::Key => {
+                    let (rule, what) = PRIVATE_KEY;
+                    vec![Hit::new(rule, what, shown.trim(), true)]
+                }
+            };
+            for hit in hits {
+                // What stands there plainly, too, is no news.
+                let known = |other: &Hit| {
+                    other.secret.rule == hit.secret.rule && !other.secret.encoded
+                        || other.value == hit.value
+                };
+                if !found.iter().any(known) {
+                    found.push(hit);
+                }
+            }
+        }
+        let allowed = line.contains(ALLOWED);
+        found.iter_mut().for_each(|hit| hit.secret.allowed = allowed);
+        found
+    }
+
+    fn look(&self, line: &str, kind: FileKind, encoded: bool) -> Vec<Hit> {
+        let mut found = self.by_form(line, encoded);
+        let mut known: Vec<String> = found.iter().map(|hit| hit.value.clone()).collect();
+        for value in self.named.values(line, kind, &self.chance) {
+            let text = &line[value.start..value.end];
+            // A vaguer rule need not report again what a more precise one has found.
+            if found.len() < MOST
+                && !known.iter().any(|k| k.contains(text) || text.contains(k.as_str()))
+            {
+                known.push(text.to_owned());
+                found.push(Hit::new(value.rule, "a secret that is assigned", text, encoded));
+            }
         }
         found
     }
 
-    fn look(&self, line: &str, kind: FileKind, encoded: bool) -> Vec<Secret> {
-        let mut found: Vec<Secret> = Vec::new();
+    /// The secrets of a line that have a form, in the order of the rules.
+    fn by_form(&self, line: &str, encoded: bool) -> Vec<Hit> {
+        let mut found: Vec<Hit> = Vec::new();
         let mut spans: Vec<(usize, usize)> = Vec::new();
-        let mut add = |rule, what, start: usize, end: usize| {
-            // A vaguer rule need not report again what a more precise one has found.
-            let known = || spans.iter().any(|(from, to)| start < *to && *from < end);
-            if spans.len() < MOST && !known() {
-                spans.push((start, end));
-                let masked = masked(&line[start..end]);
-                found.push(Secret { rule, what, masked, encoded, allowed: false });
-            }
-        };
-        for (Rule { id, what, proof, .. }, pattern) in RULES.iter().zip(&self.each) {
+        let mut tried = vec![false; self.each.len()];
+        for word in self.keywords.find_overlapping_iter(line) {
+            tried[self.rule_of[word.pattern().as_usize()]] = true;
+        }
+        let rules = RULES.iter().zip(&self.each).zip(tried).filter(|(_, tried)| *tried);
+        for ((rule, pattern), _) in rules {
             for captures in pattern.captures_iter(line) {
-                let Some(value) = captures.get(1).or_else(|| captures.get(0)) else { continue };
-                if self.proves(*proof, value.as_str()) {
-                    add(id, what, value.start(), value.end());
+                let Some(value) = captures.iter().skip(1).flatten().next().or(captures.get(0))
+                else {
+                    continue;
+                };
+                let (start, end) = (value.start(), value.end());
+                let known = || spans.iter().any(|(from, to)| start < *to && *from < end);
+                if spans.len() < MOST
+                    && (!rule.apart || stands_apart(line, start, end))
+                    && !known()
+                    && self.proves(rule.proof, value.as_str())
+                {
+                    spans.push((start, end));
+                    found.push(Hit::new(rule.id, rule.what, value.as_str(), encoded));
                 }
             }
-        }
-        for value in self.named.values(line, kind, &self.chance) {
-            add(value.rule, "a secret that is assigned", value.start, value.end);
         }
         found
     }
@@ -137,20 +279,24 @@ impl SecretScanner {
     fn proves(&self, proof: Proof, text: &str) -> bool {
         match proof {
             Proof::Words => true,
-            Proof::Form => match decoded(text).as_deref().and_then(|text| text.split_once(':')) {
-                // A user and a password, as headers have them.
-                Some((_, password)) => self.chance.is_password(password),
-                None => self.chance.fills_a_form(text),
-            },
+            Proof::Form => {
+                match decode::base64_text(text).as_deref().and_then(|text| text.split_once(':')) {
+                    // A user and a password, as headers have them.
+                    Some((_, password)) => self.chance.is_password(password),
+                    None => self.chance.fills_a_form(text),
+                }
+            }
             Proof::Picked => self.chance.is_password(text),
         }
     }
 }
 
-/// What was text before somebody encoded it.
-fn decoded(text: &str) -> Option<String> {
-    let standard = text.replace('-', "+").replace('_', "/");
-    String::from_utf8(LENIENT.decode(standard.trim_end_matches('=')).ok()?).ok()
+/// Whether no letter or digit stands before or after a part of a line.
+fn stands_apart(line: &str, start: usize, end: usize) -> bool {
+    let bytes = line.as_bytes();
+    let glued =
+        |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric);
+    !glued(start.checked_sub(1)) && !glued(Some(end))
 }
 
 /// The first characters, at most four and of a short one fewer, and how many there are in all.
@@ -162,6 +308,7 @@ fn masked(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
 
     use super::*;
@@ -183,7 +330,7 @@ mod tests {
     #[test]
     fn every_rule_compiles_and_has_its_own_id() {
         assert!(SecretScanner::get().is_ok());
-        assert!(RULES.len() >= 80, "{}", RULES.len());
+        assert!(RULES.len() >= 120, "{}", RULES.len());
         let mut ids: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -192,7 +339,14 @@ mod tests {
 
     #[test]
     fn scanner_with_a_broken_rule_is_an_error() {
-        let broken = Rule { id: "odd", what: "a key", pattern: "key(", proof: Proof::Words };
+        let broken = Rule {
+            id: "odd",
+            what: "a key",
+            keywords: "key",
+            pattern: "key(",
+            proof: Proof::Words,
+            apart: false,
+        };
         assert_eq!(SecretScanner::compile(&[broken]).unwrap_err().name, "odd");
     }
 

@@ -17,7 +17,7 @@ const WORDS: &str = r"(?ix) examples? | sample | dummy | placeholder | change | 
 /// Stand-ins for a secret: a field of a template, a part of a program.
 const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | \$[({] | \$[A-Z][A-Z_]{3} | \{\{ | \}\} | ^\{?[\w.]*\}$ | EXAMPLE(?:KEY)?$
     | ^(?:[srp]k_test|pk_live)_ | \(\? | \[\^ | \\[dwsrnt] | :// | %3A%2F%2F | \bsha(?:1|256|384|512)[:-]
-    | ^\.{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
+    | ^[.*]{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
     | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w";
 
 /// What else a longer value that stands in for a secret begins with.
@@ -25,10 +25,10 @@ const STAND_IN_START: &str = r"^[$%{:),;\]] | ^[A-Za-z_]\w*\(";
 
 /// References that a literal may be instead of a password: a variable (`$NAME`, `$this->name`, `:name`), a directive of
 /// a format (`%s`, `%(name)s`, `%NAME%`), a template (`{name}`, `<name>`), a call or an item (`env(NAME)`, `env[NAME]`),
-/// alternatives (`string|null`), the hash of a password (`$2y$…`).
+/// alternatives (`string|null`), the hash of a password (`$2y$…`), the key of a message (`errors.password.weak`).
 const REFERENCE: &str = r"^\$[A-Za-z_]\w*(?:(?:->|::|\.)\w+)*$ | ^:[A-Za-z_]\w*$
     | ^%(?:\(|\{|\S+%$|[\d.-]*[sdvqr]$) | \{[A-Za-z_][\w.!:]*\} | ^\{ | <[^<>]*> | ^[A-Za-z_][\w.:]*!?(?:\(.*\)|\[.*\])$
-    | ^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$ | ^\$[\w-]+\$";
+    | ^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$ | ^\$[\w-]+\$ | ^[a-z_]+(?:\.[a-z_]+){2,}$";
 
 /// The shortest literal that is a password, and the shortest without a digit.
 const SHORTEST: usize = 3;
@@ -47,6 +47,10 @@ const NO_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | c
 /// Words of test data: with one of these, only letters make a password.
 const FIXTURE: &str = r"(?i)example|sample|dummy|placeholder|changeme|redacted|fake|mock|stub|test";
 
+/// Parts of a regular expression, an address, a template or a program, which random signs seldom form.
+const PATTERN: &str =
+    r"\[\^?\w-\w|\(\?[:=!]|\\[dws]|\.\*|://|\{\{|\$\{\w+[}:]|<%|/>|</|%s|\(\)|, |; |=> ";
+
 /// Passwords that images of services come with.
 pub(super) const SERVICE_DEFAULTS: [&str; 9] =
     ["postgres", "mysql", "root", "admin", "guest", "minioadmin", "rabbitmq", "mongo", "redis"];
@@ -59,6 +63,7 @@ pub(super) struct Chance {
     reference: Regex,
     no_password: Regex,
     fixture: Regex,
+    pattern: Regex,
 }
 
 impl Chance {
@@ -69,6 +74,7 @@ impl Chance {
             reference: compile("references", &format!("{STAND_IN} | {REFERENCE}"))?,
             no_password: compile("password placeholders", NO_PASSWORD)?,
             fixture: compile("test data", FIXTURE)?,
+            pattern: compile("patterns", PATTERN)?,
         })
     }
 
@@ -95,6 +101,37 @@ impl Chance {
             && rest.len() >= 14
             && entropy(&rest) >= 3.0
             && breaks(&rest) * 4 >= rest.len()
+    }
+
+    /// Whether a text of letters, digits and signs was generated at random, as `SECRET_KEY` of Django and the salts of
+    /// WordPress are. Braces and dollars in it are chance, and no template.
+    pub(super) fn scrambled(&self, text: &str) -> bool {
+        let text = text.strip_prefix("django-insecure-").unwrap_or(text);
+        let count = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
+        let mut signs: Vec<u8> = text.bytes().filter(u8::is_ascii_punctuation).collect();
+        let all_signs = signs.len();
+        signs.sort_unstable();
+        signs.dedup();
+        let longest_word = text.split(|char: char| !char.is_ascii_alphabetic()).map(str::len).max();
+        let class = |byte: u8| match byte {
+            b'a'..=b'z' => 0,
+            b'A'..=b'Z' => 1,
+            b'0'..=b'9' => 2,
+            _ => 3,
+        };
+        let changes =
+            text.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count();
+        text.is_ascii()
+            && text.len() >= 24
+            && signs.len() >= 4
+            && all_signs * 12 >= text.len()
+            && count(u8::is_ascii_digit) >= 2
+            && count(u8::is_ascii_lowercase) >= 3
+            && count(|byte| *byte == b' ') * 12 <= text.len()
+            && longest_word.unwrap_or_default() <= 12
+            && changes * 5 >= text.len() * 2
+            && entropy(text) >= 4.0
+            && !self.pattern.is_match(text)
     }
 
     /// Whether a person may have chosen a text as a password.

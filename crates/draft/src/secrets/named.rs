@@ -2,7 +2,7 @@
 //!
 //! A value right behind a name may be one that a person chose; further along it must be random. A literal that is
 //! assigned to a password counts from four characters on, or three with a digit, unless it is a placeholder or a
-//! reference, or the file is a test.
+//! reference, or the file is a test or a translation.
 
 use regex::Regex;
 
@@ -67,6 +67,13 @@ pub(super) struct Patterns {
     fallback: Regex,
     /// The value of a variable of an image: `ENV PASSWORD …`.
     image: Regex,
+    /// The content of an element: `<password>…</password>`.
+    element: Regex,
+    /// The second argument of a call that defines a setting, and the call: `define('DB_PASSWORD', '…')`.
+    argument: Regex,
+    defining: Regex,
+    /// A long literal, also with spaces and signs.
+    long: Regex,
 }
 
 impl Patterns {
@@ -74,7 +81,7 @@ impl Patterns {
         let new = |pattern: &str| compile("assigned secrets", pattern);
         Ok(Patterns {
             core: new(
-                r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd|secret|token|key|credential|auth|bearer|appid|securestring",
+                r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd?|secret|token|key|credential|auth|bearer|appid|securestring|salt",
             )?,
             quoted: new(r#"(?x) ^["'`\])*]{0,4} \s* (?:\[\])? \s*
                (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | [:=,(] | \{\s*default\s*=
@@ -96,6 +103,15 @@ impl Patterns {
             setting: new(r#"^["']?\s*(?:=|:\s)\s*([^\s"'`,;]{3,})\s*(?:\#.*)?$"#)?,
             fallback: new(r#"^:[-=]["']?([^\s"'`}]{3,})["']?\}"#)?,
             image: new(r"^\s+(\S{3,})\s*$")?,
+            element: new(r"^(?:\s[^<>]*)?>\s*(?:<!\[CDATA\[)?([^\s<>\]]{3,})(?:\]\]>)?\s*</")?,
+            argument: new(r#"^["']\s*,\s*["']([^"'\s]{3,})["']\s*[,)]"#)?,
+            defining: new(
+                r#"(?i)\b(?:define|set_?property|set_?env|with_?env|setdefault|set_?environment_?variable)\(\s*["']$"#,
+            )?,
+            long: new(
+                r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | => | := | [:=,(] )? \s*
+                 (?: \w{0,20}\( | [bru] )? (?: "([^"]{30,})" | '([^']{30,})' )"#,
+            )?,
         })
     }
 
@@ -107,7 +123,7 @@ impl Patterns {
             let Some(name) = next_name(&self.core, line, &mut from) else { break };
             let Some(name) = name else { continue };
             let found = self
-                .value_of(line, &name, chance)
+                .value_of(line, &name, kind, chance)
                 .or_else(|| self.password_of(line, &name, kind, chance));
             if let Some(value) = found {
                 from = from.max(value.end);
@@ -117,7 +133,7 @@ impl Patterns {
         values
     }
 
-    fn value_of(&self, line: &str, name: &Name, chance: &Chance) -> Option<Value> {
+    fn value_of(&self, line: &str, name: &Name, kind: FileKind, chance: &Chance) -> Option<Value> {
         let rest = within_reach(line, name.end);
         let value = |group: regex::Match<'_>, rule| {
             let start = name.end + group.start();
@@ -128,6 +144,7 @@ impl Patterns {
             chance.drawn(text)
                 || name.plain && is_uuid(text)
                 || name.plain
+                    && kind != FileKind::Translation
                     && chance.picked(text)
                     && match name.kind {
                         Kind::Password => quoted || !self.code.is_match(text),
@@ -158,6 +175,13 @@ impl Patterns {
         {
             return Some(value(found, BARE));
         }
+        if let Some(captures) = self.long.captures(rest)
+            && let Some(found) = captures.get(1).or(captures.get(2))
+            && chance.scrambled(found.as_str())
+        {
+            let start = name.end + found.start();
+            return Some(Value { start, end: name.end + found.end(), rule: QUOTED });
+        }
         let near = self.near.captures(rest)?.get(1)?;
         let between = &rest[..near.start()];
         let other = between.len() > NEAR
@@ -177,7 +201,7 @@ impl Patterns {
         let own = &line[name.start..name.end];
         if name.kind != Kind::Password
             || !name.plain
-            || kind == FileKind::Test
+            || matches!(kind, FileKind::Test | FileKind::Translation)
             || !names_a_password(own, &line[..name.start])
         {
             return None;
@@ -189,9 +213,19 @@ impl Patterns {
         let set = || group(&self.setting).filter(|_| services || kind == FileKind::Config);
         let image = || group(&self.image).filter(|_| kind == FileKind::Container && name.spaced);
         let found = group(&self.literal).or_else(called).or_else(set);
-        let found = found.or_else(|| group(&self.fallback)).or_else(image)?;
+        let near_start = (name.start.saturating_sub(NAME)..=name.start)
+            .find(|at| line.is_char_boundary(*at))
+            .unwrap_or(name.start);
+        let defined = || {
+            group(&self.argument).filter(|_| self.defining.is_match(&line[near_start..name.start]))
+        };
+        let element = || group(&self.element).filter(|_| line[..name.start].ends_with('<'));
+        let found = found.or_else(|| group(&self.fallback)).or_else(image);
+        let found = found.or_else(defined).or_else(element)?;
         let text = found.as_str();
-        let is_default = services && SERVICE_DEFAULTS.contains(&text);
+        // `POSTGRES_PASSWORD: postgres` stands in settings of continuous integration, too.
+        let of_service = || kind == FileKind::Config && own.to_lowercase().starts_with(text);
+        let is_default = SERVICE_DEFAULTS.contains(&text) && (services || of_service());
         // `PWD` is the working folder, too.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
         (chance.is_literal_password(text) && !is_default && !vague).then(|| Value {
@@ -200,6 +234,15 @@ impl Patterns {
             rule: PASSWORD,
         })
     }
+}
+
+/// Whether a text may end with the name of a secret.
+pub(super) fn may_name(text: &str) -> bool {
+    const PARTS: [&str; 10] =
+        ["pass", "pw", "secret", "token", "key", "credential", "auth", "bearer", "appid", "salt"];
+    let end: String = text.chars().rev().take(NAME).map(|char| char.to_ascii_lowercase()).collect();
+    let end: String = end.chars().rev().collect();
+    PARTS.iter().any(|part| end.contains(part))
 }
 
 /// The line after a name, as far as a value may reach.
@@ -262,6 +305,9 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     let text = &line[start..end];
     let words = words(text);
     let Some((kind, plain)) = kind(&words) else { return Some(None) };
+    if text == "passwd" && line[..start].ends_with("/etc/") {
+        return Some(None);
+    }
     // Without a look at all that stands before it: a line may have a megabyte, and a thousand names.
     let before = line[..start].trim_end();
     let follows = |command: &str| {
@@ -369,7 +415,10 @@ fn kind(words: &[String]) -> Option<(Kind, bool)> {
         let ends = |with: &[&str]| with.iter().any(|end| word.ends_with(end));
         let before = index.checked_sub(1).map(|index| words[index].as_str());
         if ends(&["password", "passwd", "passphrase", "passcode", "pwd", "securestring"])
-            || matches!(word, "pass" | "dbpass" | "requirepass")
+            || matches!(
+                word,
+                "pass" | "dbpass" | "requirepass" | "pw" | "dbpw" | "rootpw" | "userpw"
+            )
             || (before, word) == (Some("secure"), "string")
         {
             Some((Kind::Password, true))
@@ -382,8 +431,10 @@ fn kind(words: &[String]) -> Option<(Kind, bool)> {
         } else if word == "key" {
             before.map(|before| (Kind::Key, of_keys(before)))
         } else {
-            let vague =
-                matches!(word, "auth" | "credential" | "credentials" | "tokens" | "secrets");
+            let vague = matches!(
+                word,
+                "auth" | "credential" | "credentials" | "tokens" | "secrets" | "salt"
+            );
             vague.then_some((Kind::Key, false))
         }
     };

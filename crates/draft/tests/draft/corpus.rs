@@ -2,8 +2,9 @@
 //!
 //! The files hold no key: what is by chance in one is drawn here, the same in every run. `{hex:32}` stands for 32
 //! hexadecimal digits, and so on for each kind below; `{-}` for nothing, where even a beginning would alarm a
-//! scanner; `{<<text>>}` for the text in base64, after the rest of it was drawn. A line that
-//! begins with `@PATH | ` stands in that file, any other in a program.
+//! scanner; `{<<text>>}` for the text in base64, after the rest of it was drawn, and `{hex<<text>>}` and so on for other
+//! encodings. A line that begins with `@PATH | ` stands in that file, any other in a program; texts of several lines are
+//! in a file of their own.
 
 use std::sync::LazyLock;
 
@@ -14,13 +15,16 @@ use regex::{Captures, Regex};
 
 const KEYS: &str = include_str!("../corpus/keys.txt");
 const PLAIN: &str = include_str!("../corpus/plain.txt");
+const TEXTS: &str = include_str!("../corpus/texts.txt");
 
 static CHANCE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{([a-zA-Z0-9]+):(\d+)\}").unwrap());
-static ENCODED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{<<(.*?)>>\}").unwrap());
+static ENCODED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{(\w*)<<(.*?)>>\}").unwrap());
 
-/// A line as somebody would write it.
+/// A line or a text as people write it.
 pub(crate) struct Labelled {
-    /// Its number in its file, from 1.
+    /// The file it is listed in.
+    pub list: &'static str,
+    /// Its number in that file, from 1.
     pub number: usize,
     pub text: String,
     /// The kind of file it is in.
@@ -38,12 +42,38 @@ pub(crate) fn labelled() -> Vec<Labelled> {
         labelled_as(index, number, line, Some(rule))
     });
     let plain = lines(PLAIN).map(|(index, number, line)| labelled_as(index, number, line, None));
-    keys.chain(plain).collect()
+    keys.chain(plain).chain(texts()).collect()
+}
+
+/// Texts of several lines.
+pub(crate) fn texts() -> Vec<Labelled> {
+    let mut all: Vec<(usize, &str, &str, Vec<&str>)> = Vec::new();
+    for (_, number, line) in lines(TEXTS) {
+        match line.strip_prefix("== ") {
+            Some(header) => {
+                let (label, path) = header.split_once(" | ").unwrap();
+                all.push((number, label, path, Vec::new()));
+            }
+            None => all.last_mut().unwrap().3.push(line),
+        }
+    }
+    let labelled =
+        |(index, (number, label, path, lines)): (usize, (usize, &'static str, &str, Vec<&str>))| {
+            Labelled {
+                list: "texts.txt",
+                number,
+                text: drawn(&lines.join("\n"), number as u64),
+                kind: FileKind::of(path),
+                key: (label != "plain").then_some(label),
+                held_out: index % 3 == 2,
+            }
+        };
+    all.into_iter().enumerate().map(labelled).collect()
 }
 
 /// The lines as they stand in the files.
 pub(crate) fn undrawn() -> impl Iterator<Item = &'static str> {
-    KEYS.lines().chain(PLAIN.lines())
+    KEYS.lines().chain(PLAIN.lines()).chain(TEXTS.lines())
 }
 
 fn lines(file: &'static str) -> impl Iterator<Item = (usize, usize, &'static str)> {
@@ -55,7 +85,8 @@ fn labelled_as(index: usize, number: usize, line: &str, key: Option<&'static str
     let (path, line) =
         line.strip_prefix('@').and_then(|line| line.split_once(" | ")).unwrap_or(("a.py", line));
     let text = drawn(line, number as u64);
-    Labelled { number, text, kind: FileKind::of(path), key, held_out: index % 3 == 2 }
+    let list = if key.is_some() { "keys.txt" } else { "plain.txt" };
+    Labelled { list, number, text, kind: FileKind::of(path), key, held_out: index % 3 == 2 }
 }
 
 fn drawn(line: &str, seed: u64) -> String {
@@ -64,10 +95,36 @@ fn drawn(line: &str, seed: u64) -> String {
         let count = captures[2].parse().unwrap();
         some(&mut rng, &captures[1], count).unwrap_or_else(|| captures[0].to_owned())
     });
-    let text = text.replace("{-}", "");
+    let text = text.replace("{-}", "").replace("{zw}", "\u{200b}").replace("{shy}", "\u{ad}");
     ENCODED
-        .replace_all(&text, |captures: &Captures<'_>| BASE64_STANDARD.encode(&captures[1]))
+        .replace_all(&text, |captures: &Captures<'_>| encoded(&captures[1], &captures[2]))
         .into_owned()
+}
+
+/// A text in an encoding.
+fn encoded(encoding: &str, text: &str) -> String {
+    let each = |form: fn(u8) -> String| text.bytes().map(form).collect::<String>();
+    match encoding {
+        "" => BASE64_STANDARD.encode(text),
+        "hex" => each(|byte| format!("{byte:02x}")),
+        "x" => each(|byte| format!("\\x{byte:02x}")),
+        "u" => each(|byte| format!("\\u{byte:04x}")),
+        "pct" => each(|byte| format!("%{byte:02X}")),
+        "html" => each(|byte| format!("&#{byte};")),
+        "utf16" => BASE64_STANDARD.encode(text.bytes().flat_map(|b| [b, 0]).collect::<Vec<u8>>()),
+        "b32" => base32(text),
+        other => panic!("no encoding `{other}`"),
+    }
+}
+
+fn base32(text: &str) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let bits: String = text.bytes().map(|byte| format!("{byte:08b}")).collect();
+    let digit = |five: &[u8]| {
+        let five = format!("{:0<5}", std::str::from_utf8(five).unwrap());
+        char::from(DIGITS[usize::from_str_radix(&five, 2).unwrap()])
+    };
+    bits.as_bytes().chunks(5).map(digit).collect()
 }
 
 /// So many characters of a kind; nothing for what is no kind, such as a field in a format.
@@ -89,6 +146,18 @@ fn some(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
         "url" => format!("{LOWER}{upper}{digits}_-"),
         // As people and managers of passwords make them: a few signs among the rest.
         "pass" => format!("{LOWER}{upper}{digits}{digits}!#%^&*-+?_"),
+        "pkcs8" | "pkcs1" | "sec1" => {
+            let start: &[u8] = match kind {
+                "pkcs8" => {
+                    &[0x30, 0x82, 4, 0xbd, 2, 1, 0, 0x30, 13, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7]
+                }
+                "pkcs1" => &[0x30, 0x82, 4, 0xa4, 2, 1, 0, 2, 0x82, 1, 1, 0],
+                _ => &[0x30, 0x77, 2, 1, 1, 4, 0x20],
+            };
+            let rest = (0..count.saturating_sub(start.len())).map(|_| rng.u8(..));
+            let bytes: Vec<u8> = start.iter().copied().chain(rest).collect();
+            return Some(BASE64_STANDARD.encode(bytes));
+        }
         "uuid" => {
             let mut part = |count| some(rng, "hex", count);
             let (a, b, c, d, e) = (part(8)?, part(4)?, part(3)?, part(3)?, part(12)?);

@@ -3,10 +3,59 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{Answer, DeskError, Policy, Submit, Workspace};
+use assize_draft::{
+    Answer, DeskError, NewContent, Policy, Proposal, Seen, Submit, Workspace,
+};
+use assize_store::AuditQuery;
 use proptest::prelude::*;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, small_files, submit};
+
+/// The message and the log must not repeat the token.
+#[tokio::test]
+async fn secret_in_a_file_name_or_task_id_is_rejected_without_its_text() {
+    let office = Office::new();
+    let token = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
+    let path = format!("docs/{token}.md");
+    let tried = [
+        office.desk.request(WORKER, &path, TASK).await.unwrap_err(),
+        office.desk.request(WORKER, &format!("../{path}"), TASK).await.unwrap_err(),
+        office.desk.request(WORKER, "src/watchdog.py", &token).await.unwrap_err(),
+        office.desk.request(WORKER, "src/watchdog.py", &format!("a/{token}")).await.unwrap_err(),
+        propose(&office, &path).await,
+    ];
+    for error in tried {
+        let told = error.to_string();
+        assert!(told.contains("a token of GitHub") && told.contains("choose another"), "{told}");
+        assert!(!told.contains("R2d9"), "{told}");
+    }
+    let log = office.store.audit_log(AuditQuery::default()).await.unwrap();
+    let log = format!("{log:?}");
+    assert!(!log.contains("R2d9"), "{log}");
+    // A file that is there already has its name from somebody else.
+    office.put(&path, "x\n");
+    office.desk.request(WORKER, &path, TASK).await.unwrap();
+}
+
+/// The name was there before, and the value is new.
+#[tokio::test]
+async fn new_value_below_an_old_name_is_rejected() {
+    let office = Office::new();
+    let env = |value: &str| format!("env:\n  - name: DB_PASSWORD\n    {value}\n");
+    office.put("deploy.yaml", env("valueFrom: {}"));
+    let submitted = office.propose("deploy.yaml", &env("value: hunter2")).await;
+    assert_eq!(rules(&submitted), ["secret/assigned-password"]);
+    assert_eq!(submitted.reasons[0].line, Some(3));
+    let submitted = office.propose("deploy.yaml", &env("value: $(DB_PASSWORD)")).await;
+    assert_eq!(submitted.verdict, Answer::Accepted, "{submitted:?}");
+}
+
+/// Why a new file cannot be proposed as text.
+async fn propose(office: &Office, path: &str) -> DeskError {
+    let contents = [NewContent { path, content: "x\n", seen: Seen::Absent }];
+    let proposal = Proposal { key: "k", task_id: TASK, summary: "", contents: &contents };
+    office.desk.propose(WORKER, proposal).await.unwrap_err()
+}
 
 /// Each of these is refused, and each is in the log.
 #[tokio::test]

@@ -7,10 +7,16 @@ use assize_draft::hardcoded::PathScanner;
 use assize_draft::secrets::{ALLOWED, Secret, SecretScanner};
 use proptest::prelude::*;
 
-use crate::corpus::{Labelled, labelled, undrawn};
+use crate::corpus::{Labelled, labelled, texts, undrawn};
 
 fn in_line(line: &str, kind: FileKind) -> Vec<Secret> {
     SecretScanner::get().unwrap().in_line(line, kind)
+}
+
+/// The secrets in a text that is new.
+fn in_text(text: &str, kind: FileKind) -> Vec<Secret> {
+    let found = SecretScanner::get().unwrap().in_text(text, kind, |_| true);
+    found.into_iter().map(|(_, secret)| secret).collect()
 }
 
 /// How many lines were told right, and wrong.
@@ -26,7 +32,7 @@ impl Counts {
     fn of<'a>(lines: impl Iterator<Item = &'a Labelled>) -> Counts {
         let mut counts = Counts::default();
         for line in lines {
-            match (line.key, in_line(&line.text, line.kind).is_empty()) {
+            match (line.key, in_text(&line.text, line.kind).is_empty()) {
                 (Some(_), false) => counts.found += 1,
                 (Some(_), true) => counts.missed += 1,
                 (None, false) => counts.alarms += 1,
@@ -63,17 +69,17 @@ fn precision_and_recall_on_the_labelled_corpus() {
     for line in &lines {
         let part = if line.held_out { "held-out" } else { "seen" };
         let rules: Vec<&str> =
-            in_line(&line.text, line.kind).iter().map(|secret| secret.rule).collect();
-        let (number, text) = (line.number, &line.text);
+            in_text(&line.text, line.kind).iter().map(|secret| secret.rule).collect();
+        let (list, number, text) = (line.list, line.number, &line.text);
         match line.key {
             Some(rule) if rules.is_empty() => {
-                println!("missed ({part}) keys.txt:{number} {rule}: {text}");
+                println!("missed ({part}) {list}:{number} {rule}: {text}");
             }
             Some(rule) if rule != "-" && !rules.contains(&rule) => {
-                println!("by another rule ({part}) keys.txt:{number} {rule}: {rules:?}");
+                println!("by another rule ({part}) {list}:{number} {rule}: {rules:?}");
             }
             None if !rules.is_empty() => {
-                println!("false alarm ({part}) plain.txt:{number} {rules:?}: {text}");
+                println!("false alarm ({part}) {list}:{number} {rules:?}: {text}");
             }
             _ => {}
         }
@@ -83,7 +89,7 @@ fn precision_and_recall_on_the_labelled_corpus() {
     Counts::of(lines.iter().filter(|line| line.held_out)).print("held out");
     all.print("all");
     assert!(all.found + all.missed >= 350 && all.alarms + all.plain >= 450);
-    assert!(all.precision() >= 0.95, "precision {:.3}", all.precision());
+    assert!(all.precision() >= 0.98, "precision {:.3}", all.precision());
     assert!(all.recall() >= 0.95, "recall {:.3}", all.recall());
 }
 
@@ -130,12 +136,72 @@ fn password_is_found_beside_other_words_of_its_statement() {
     }
 }
 
+/// Every text of several lines, or in an encoding, by itself.
+#[test]
+fn multi_line_and_encoded_secrets_are_found() {
+    let texts = texts();
+    let wrong: Vec<String> = texts
+        .iter()
+        .filter_map(|text| {
+            let rules: Vec<&str> =
+                in_text(&text.text, text.kind).iter().map(|secret| secret.rule).collect();
+            let right = match text.key {
+                None => rules.is_empty(),
+                Some("-") => !rules.is_empty(),
+                Some(rule) => rules.contains(&rule),
+            };
+            (!right).then(|| format!("texts.txt:{} {:?}: {rules:?}", text.number, text.key))
+        })
+        .collect();
+    assert!(texts.len() >= 120);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn multi_line_secret_counts_when_one_of_its_lines_is_new() {
+    let scanner = SecretScanner::get().unwrap();
+    let text = "env:\n  - name: DB_PASSWORD\n    value: hunter2\n  - name: MODE\n    value: fast\n";
+    let lines = |new: &[usize]| -> Vec<usize> {
+        let found = scanner.in_text(text, FileKind::Config, |line| new.contains(&line));
+        found.into_iter().map(|(line, _)| line).collect()
+    };
+    assert_eq!(lines(&[2]), [2]);
+    assert_eq!(lines(&[3]), [3]);
+    assert_eq!(lines(&[2, 3]), [2]);
+    assert_eq!(lines(&[1, 4, 5]), [] as [usize; 0]);
+    let key = ["-----BEGIN PRIVATE", " KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END-----\n"].concat();
+    let found = scanner.in_text(&key, FileKind::Code, |line| line == 2);
+    assert_eq!(
+        found.iter().map(|(line, secret)| (*line, secret.rule)).collect::<Vec<_>>(),
+        [(2, "private-key")]
+    );
+}
+
+#[test]
+fn names_with_a_token_are_recognised() {
+    let scanner = SecretScanner::get().unwrap();
+    let token = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
+    for name in [format!("docs/{token}.md"), format!("fix_{token}"), token] {
+        assert!(scanner.in_name(&name).is_some(), "{name}");
+    }
+    for name in [
+        "letters/xoxo-from-all-of-us-2026.txt",
+        "src/api_key.rs",
+        "docs/password-reset.md",
+        "assets/app-3f2a9c81b7d64e50.js",
+        "phase10_version_flag",
+        "e2e/auth/token.spec.ts",
+    ] {
+        assert_eq!(scanner.in_name(name), None, "{name}");
+    }
+}
+
 /// Otherwise a scanner that looks over this repository finds what this one is tried on.
 #[test]
 fn the_corpus_itself_holds_no_key_of_a_providers_form() {
     for line in undrawn() {
         let mut found = in_line(line, FileKind::Code);
-        let by_place = ["assigned-", "command-line-", "login-"];
+        let by_place = ["assigned-", "command-line-", "login-", "pgpass"];
         found.retain(|secret| !by_place.iter().any(|place| secret.rule.starts_with(place)));
         assert!(found.is_empty(), "{line}: {found:?}");
     }
@@ -144,7 +210,7 @@ fn the_corpus_itself_holds_no_key_of_a_providers_form() {
 #[test]
 fn no_more_than_four_characters_are_shown() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
-        for secret in in_line(&line.text, line.kind) {
+        for secret in in_text(&line.text, line.kind) {
             let shown = secret.masked.split('…').next().unwrap_or_default();
             assert!(shown.chars().count() <= 4, "{}", secret.masked);
         }
@@ -154,7 +220,8 @@ fn no_more_than_four_characters_are_shown() {
 #[test]
 fn a_line_may_say_that_it_stays() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
-        let found = in_line(&format!("{} # {ALLOWED}", line.text), line.kind);
+        let text = line.text.replace('\n', &format!(" # {ALLOWED}\n"));
+        let found = in_text(&format!("{text} # {ALLOWED}"), line.kind);
         assert!(found.iter().all(|secret| secret.allowed), "{}", line.text);
     }
 }
@@ -173,8 +240,35 @@ fn a_line_of_a_megabyte_is_looked_through() {
     }
 }
 
+/// Many lines of what opens a statement and never ends it.
+#[test]
+fn text_of_many_open_statements_is_looked_through() {
+    let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
+    for piece in [
+        "\"a\" +\n",
+        "\"a\" \"b\" ",
+        "password:\n",
+        "name: password\n",
+        "{\"kty\": \"RSA\"",
+        "<password ",
+        "kind: Secret\ndata:\n",
+        "a \\\n",
+        &["-----BEGIN PRIVATE", " KEY-----\n"].concat(),
+    ] {
+        let text = format!("{}\n\n{key}\n", piece.repeat((1 << 18) / piece.len()));
+        let found = in_text(&text, FileKind::Config);
+        assert!(found.iter().any(|secret| secret.rule == "github-token"), "{piece}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_text_is_scanned_without_a_panic(text in "(?s)[ -~\n\t\u{ad}é<>\"'=:{}\\\\]{0,300}") {
+        in_text(&text, FileKind::Config);
+        in_text(&format!("password: {text}"), FileKind::Code);
+    }
 
     #[test]
     fn no_text_is_too_odd(line in "\\PC{0,200}") {

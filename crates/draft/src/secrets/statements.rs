@@ -1,0 +1,361 @@
+//! Secrets that take more than one line, put on one: literals that are joined, names and values on neighbouring lines,
+//! elements of XML, private keys.
+
+use std::ops::Range;
+
+use regex::Regex;
+
+use super::named;
+use crate::file_kind::FileKind;
+use crate::pattern::{BadPattern, compile};
+
+/// The most lines of one statement, and the most bytes.
+const LINES: usize = 30;
+const BYTES: usize = 16 << 10;
+/// The most JSON Web Keys of a text that are looked at.
+const WEB_KEYS: usize = 200;
+
+/// Neighbouring lines as one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    /// The lines, from 0.
+    pub lines: Range<usize>,
+    pub text: String,
+    /// The text is a secret as a whole, by this rule.
+    pub is: Option<(&'static str, &'static str)>,
+}
+
+/// Finds statements.
+#[derive(Debug)]
+pub(super) struct Patterns {
+    /// From the end of a literal to the beginning of the next.
+    joint: Regex,
+    /// A name, and that its value follows on the next line.
+    open: Regex,
+    /// `name: NAME` followed by `value: VALUE`, and the other way round, also as attributes and elements.
+    pair: Regex,
+    turned_pair: Regex,
+    elements: Regex,
+    /// `<name>value</name>`, also over lines.
+    element: Regex,
+    key_type: Regex,
+    key_value: Regex,
+    field: Regex,
+}
+
+impl Patterns {
+    pub(super) fn compile() -> Result<Patterns, BadPattern> {
+        let new = |pattern: &str| compile("statements", pattern);
+        Ok(Patterns {
+            joint: new(
+                r#"["'`]\s*(?:\\\s+)?(?:\+\+|<>|\|\||\.\.|[+.&~])?\s*(?:\\\s+)?(?:[bBrRuUfFL@$]{1,2})?["'`]|["'`]\.concat\(["'`]"#,
+            )?,
+            open: new(
+                r#"(?x)^(.*[\w\])]["'`]?\s*(?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | => | := | : ))\s*(?:[|>][+-]?\d?|\\|\(|<<[~-]?["']?\w+["']?)?\s*(?:\#.*)?$"#,
+            )?,
+            pair: new(
+                r#"(?i)(?:^|[\s{,<(-])["']?(?:\w*name|\w*key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]+)["']?[ \t]*[,;]?[ \t]*(?:\#[^\n]*)?\s*["']?(?:\w*value)["']?\s*[:=]\s*([^\s][^\n]*)"#,
+            )?,
+            turned_pair: new(
+                r#"(?i)(?:^|[\s{,<(-])["']?(?:\w*value)["']?\s*[:=][ \t]*([^\s,;][^\n,;]*)[,;]?[ \t]*\r?\n[ \t]*["']?(?:\w*name|\w*key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]+)["']?"#,
+            )?,
+            elements: new(
+                r#"(?i)<(?:name|key)>\s*([A-Za-z][\w.:-]+)\s*</(?:name|key)>\s*<(?:value|string)>\s*([^\s<>]{3,})\s*</|\b(?:name|key)="([A-Za-z][\w.:-]+)"[^<>]*>\s*(?:<value>\s*)?([^\s<>]{3,})\s*</"#,
+            )?,
+            element: new(
+                r"<([A-Za-z][\w:.-]+)(?:\s[^<>]*)?>\s*(?:<!\[CDATA\[)?\s*([^\s<>\]]{3,})\s*(?:\]\]>)?\s*</",
+            )?,
+            key_type: new(r#"\\?["']?\bkty\\?["']?\s*[:=]\s*\\?["'](RSA|EC|OKP|oct)\\?["']"#)?,
+            key_value: new(
+                r#"[\s{,"']([dk])\\?["']?\s*[:=]\s*\\?["']([A-Za-z0-9_=+/-]{20,})\\?["']"#,
+            )?,
+            field: new(
+                r#"^\s+["']?[\w.-]+["']?:\s*["']?([^\s"'#]{8,})["']?\s*$|^\s+([A-Za-z0-9+/]{16,}={0,2})\s*$"#,
+            )?,
+        })
+    }
+
+    /// The statements of a text.
+    pub(super) fn all(&self, source: &Source<'_>, kind: FileKind) -> Vec<Statement> {
+        let mut all = Vec::new();
+        self.literals(source, &mut all);
+        continued(source, &mut all);
+        self.next_lines(source, kind, &mut all);
+        self.pairs(source, &mut all);
+        self.elements(source, &mut all);
+        self.web_keys(source, &mut all);
+        self.cluster_secrets(source, &mut all);
+        all
+    }
+
+    /// Literals that a program joins: `"abc" + "def"`, and `"abc" "def"`.
+    fn literals(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+        let text = source.text;
+        let part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/=".contains(&byte);
+        let mut gaps: Vec<Range<usize>> = Vec::new();
+        let flush = |gaps: &mut Vec<Range<usize>>, all: &mut Vec<Statement>| {
+            let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else { return };
+            let lines = source.line_of(first.start)..source.line_of(last.end) + 1;
+            let whole = source.bytes_of(&lines);
+            if whole.len() > 2 * BYTES {
+                gaps.clear();
+                return;
+            }
+            let mut joined = String::new();
+            let mut from = whole.start;
+            for gap in gaps.iter() {
+                joined.push_str(&text[from..gap.start]);
+                from = gap.end;
+            }
+            joined.push_str(&text[from..whole.end]);
+            gaps.clear();
+            all.push(Statement { lines, text: joined.replace(['\n', '\r'], " "), is: None });
+        };
+        for gap in self.joint.find_iter(text) {
+            let bytes = text.as_bytes();
+            let before = gap.start().checked_sub(1).map(|at| bytes[at]);
+            let joins = before.is_some_and(part) && bytes.get(gap.end()).copied().is_some_and(part);
+            if !joins {
+                continue;
+            }
+            let apart =
+                |last: &Range<usize>| source.line_of(last.end) < source.line_of(gap.start());
+            if gaps.last().is_some_and(apart) || gaps.len() >= 4 * LINES {
+                flush(&mut gaps, all);
+            }
+            gaps.push(gap.range());
+        }
+        flush(&mut gaps, all);
+    }
+
+    /// A name whose value stands on the next line, or in a folded or literal block of YAML.
+    fn next_lines(&self, source: &Source<'_>, kind: FileKind, all: &mut Vec<Statement>) {
+        let bare = matches!(kind, FileKind::Config | FileKind::Compose);
+        for (index, line) in source.lines.iter().enumerate() {
+            let ends = line.trim_end().ends_with([':', '=', '>', '|', '-', '+', '\\', '(']);
+            if !ends && !line.contains('#') && !line.contains("<<") {
+                continue;
+            }
+            let Some(open) = self.open.captures(line).and_then(|captures| captures.get(1)) else {
+                continue;
+            };
+            if !named::may_name(open.as_str()) {
+                continue;
+            }
+            let indent = |line: &str| line.len() - line.trim_start().len();
+            let folded = line.trim_end().ends_with(['>', '|', '-', '+']);
+            let block: Vec<&str> = source.lines[index + 1..]
+                .iter()
+                .take(if folded { 4 } else { 1 })
+                .take_while(|next| {
+                    indent(next) > indent(line) || next.trim_start().starts_with(['"', '\''])
+                })
+                .map(|next| next.trim())
+                .collect();
+            let value = block.concat();
+            let quoted =
+                value.trim_start_matches(['b', 'r', 'u', 'f', '@']).starts_with(['"', '\'', '`']);
+            let is_value = !value.is_empty() && (quoted || bare && !value.contains([' ', ':']));
+            if is_value && value.len() < BYTES && open.len() < BYTES {
+                let lines = index..index + 1 + block.len();
+                all.push(Statement { lines, text: format!("{} {value}", open.as_str()), is: None });
+            }
+        }
+    }
+
+    /// Names and values that are fields of their own, as in the environment of a Kubernetes container.
+    fn pairs(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+        let text = source.text;
+        if !text.contains("alue") {
+            return;
+        }
+        let mut add = |whole: Range<usize>, name: &str, value: &str| {
+            let value = value.trim_end().trim_end_matches([',', ';', '}', '/', '>', ' ']);
+            let short = name.len() <= BYTES && value.len() <= BYTES;
+            if short && named::may_name(name) && !value.starts_with(['|', '>', '{', '[']) {
+                let lines = source.line_of(whole.start)..source.line_of(whole.end - 1) + 1;
+                all.push(Statement { lines, text: format!("{name}: {value}"), is: None });
+            }
+        };
+        for captures in self.pair.captures_iter(text) {
+            add(trimmed(text, &captures[0], captures.get(0)), &captures[1], &captures[2]);
+        }
+        for captures in self.turned_pair.captures_iter(text) {
+            add(trimmed(text, &captures[0], captures.get(0)), &captures[2], &captures[1]);
+        }
+    }
+
+    /// Elements of XML.
+    fn elements(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+        let text = source.text;
+        if !text.contains("</") {
+            return;
+        }
+        let found = self.elements.captures_iter(text).chain(self.element.captures_iter(text));
+        for captures in found {
+            let mut groups = captures.iter().skip(1).flatten();
+            let (Some(name), Some(value)) = (groups.next(), groups.next()) else { continue };
+            let short = name.len() <= BYTES && value.len() <= BYTES;
+            if short && named::may_name(name.as_str()) {
+                let lines = source.line_of(name.start())..source.line_of(value.end()) + 1;
+                let (name, value) = (name.as_str(), value.as_str());
+                all.push(Statement { lines, text: format!("<{name}>{value}</{name}>"), is: None });
+            }
+        }
+    }
+
+    /// Private JSON Web Keys: those with a private exponent, or symmetric.
+    fn web_keys(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+        let text = source.text;
+        for captures in self.key_type.captures_iter(text).take(WEB_KEYS) {
+            let Some(at) = captures.get(0) else { continue };
+            let (from, to) = (back(text, at.start(), BYTES / 2), forth(text, at.end(), BYTES / 2));
+            let start = text[from..at.start()].rfind('{').map_or(from, |found| from + found);
+            let end = text[at.end()..to].find('}').map_or(to, |found| at.end() + found);
+            let member = if &captures[1] == "oct" { "k" } else { "d" };
+            let found = self.key_value.captures_iter(&text[start..end]);
+            for captures in found.filter(|captures| &captures[1] == member) {
+                let Some(value) = captures.get(2) else { continue };
+                let line = source.line_of(start + value.start());
+                let lines =
+                    source.line_of(at.start()).min(line)..source.line_of(at.start()).max(line) + 1;
+                let text = value.as_str().to_owned();
+                all.push(Statement {
+                    lines,
+                    text,
+                    is: Some(("private-jwk", "a private JSON Web Key")),
+                });
+            }
+        }
+    }
+
+    /// The values of a `Secret` of Kubernetes.
+    fn cluster_secrets(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+        let is_kind = |line: &&str| {
+            line.strip_prefix("kind:").is_some_and(|kind| {
+                kind.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("secret")
+            })
+        };
+        if !source.lines.iter().any(|line| is_kind(line)) {
+            return;
+        }
+        let mut from = 0;
+        for document in source.lines.split(|line| line.trim_end() == "---") {
+            let is_secret = document.iter().any(|line| is_kind(line));
+            let mut inside = false;
+            for (index, line) in document.iter().enumerate() {
+                if !line.starts_with([' ', '\t']) && !line.trim().is_empty() {
+                    inside = is_secret && matches!(line.trim_end(), "data:" | "stringData:");
+                } else if inside
+                    && let Some(captures) = self.field.captures(line)
+                    && let Some(value) = captures.get(1).or(captures.get(2))
+                {
+                    let at = from + index;
+                    let text = value.as_str().to_owned();
+                    let is = Some(("kubernetes-secret", "a value in a Secret of Kubernetes"));
+                    all.push(Statement { lines: at..at + 1, text, is });
+                }
+            }
+            from += document.len() + 1;
+        }
+    }
+}
+
+/// Lines that a backslash joins.
+fn continued(source: &Source<'_>, all: &mut Vec<Statement>) {
+    let goes_on = |line: &&str| line.ends_with('\\') && !line.ends_with("\\\\");
+    let mut index = 0;
+    while index < source.lines.len() {
+        let count =
+            source.lines[index..].iter().take(LINES).take_while(|line| goes_on(line)).count();
+        if count == 0 {
+            index += 1;
+            continue;
+        }
+        let end = (index + count + 1).min(source.lines.len());
+        let mut text = String::new();
+        for line in &source.lines[index..end] {
+            let line = if text.is_empty() { line } else { line.trim_start() };
+            text.push_str(line.strip_suffix('\\').unwrap_or(line));
+        }
+        if text.len() <= BYTES {
+            all.push(Statement { lines: index..end, text, is: None });
+        }
+        index = end;
+    }
+}
+
+/// The bodies of private keys in PEM: the lines from after the heading to the end, from 0.
+pub(super) fn key_bodies(lines: &[&str]) -> Vec<Range<usize>> {
+    let mut bodies = Vec::new();
+    let mut index = 0;
+    while index < lines.len() {
+        let heading = lines[index].trim_end();
+        let opens = heading.contains("-----BEGIN ")
+            && (heading.ends_with("PRIVATE KEY-----")
+                || heading.ends_with("PRIVATE KEY BLOCK-----"));
+        index += 1;
+        if opens {
+            let part = |line: &&str| {
+                let plain = |char: char| char.is_ascii_alphanumeric() || "+/=:-,. ".contains(char);
+                let line = line.trim();
+                !line.contains("-----") && line.chars().all(plain)
+            };
+            let count = lines[index..].iter().take_while(|line| part(line)).count();
+            bodies.push(index..index + count);
+            index += count;
+        }
+    }
+    bodies
+}
+
+/// A text with its lines.
+pub(super) struct Source<'a> {
+    pub text: &'a str,
+    pub lines: Vec<&'a str>,
+    starts: Vec<usize>,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(text: &'a str) -> Source<'a> {
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(ends).collect();
+        Source { text, lines: text.lines().collect(), starts }
+    }
+
+    /// The line of a byte, from 0.
+    fn line_of(&self, at: usize) -> usize {
+        self.starts.partition_point(|start| *start <= at).saturating_sub(1)
+    }
+
+    /// Where lines begin and end, in bytes.
+    fn bytes_of(&self, lines: &Range<usize>) -> Range<usize> {
+        let start = self.starts.get(lines.start).copied().unwrap_or(self.text.len());
+        start..self.starts.get(lines.end).copied().unwrap_or(self.text.len())
+    }
+}
+
+/// Where a match begins and ends without the white space around it.
+fn trimmed(text: &str, found: &str, at: Option<regex::Match<'_>>) -> Range<usize> {
+    let start = at.map_or(text.len(), |at| at.start());
+    let start = start + found.len() - found.trim_start().len();
+    start..(start + found.trim().len()).max(start + 1)
+}
+
+/// So many bytes back, at the beginning of a character.
+fn back(text: &str, at: usize, count: usize) -> usize {
+    let mut start = at.saturating_sub(count);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    start
+}
+
+/// So many bytes on, at the end of a character.
+fn forth(text: &str, at: usize, count: usize) -> usize {
+    let mut end = (at + count).min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
+}
