@@ -576,11 +576,8 @@ fn secret_in(path: &Inside, bytes: &[u8]) -> Result<Option<(usize, Secret)>, Des
     let scanner = SecretScanner::get()?;
     let kind = FileKind::of(&path.to_string());
     let text = String::from_utf8_lossy(bytes);
-    let in_line = |(index, line)| {
-        let found = scanner.in_line(line, kind).into_iter().find(|secret| !secret.allowed);
-        found.map(|secret| (index + 1, secret))
-    };
-    Ok(text.lines().enumerate().find_map(in_line))
+    let found = scanner.in_text(&text, kind, |_| true).into_iter();
+    Ok(found.filter(|(_, secret)| !secret.allowed).min_by_key(|(line, _)| *line))
 }
 
 /// That a file's change is submitted, and not to be changed.

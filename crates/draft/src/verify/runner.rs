@@ -91,7 +91,7 @@ impl TestCommand {
             let name = word.split('=').next().unwrap_or_default();
             SELECTING.contains(&name) || word.contains("::")
         };
-        if words[1..].iter().any(|word| selects(word)) {
+        if words[1..].iter().any(selects) {
             return None;
         }
         let python = program == "python" || program.starts_with("python3");

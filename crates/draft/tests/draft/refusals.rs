@@ -3,9 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{
-    Answer, DeskError, NewContent, Policy, Proposal, Seen, Submit, Workspace,
-};
+use assize_draft::{Answer, DeskError, NewContent, Policy, Proposal, Seen, Submit, Workspace};
 use assize_store::AuditQuery;
 use proptest::prelude::*;
 
