@@ -39,7 +39,9 @@ pub struct SignedHead {
 
 /// Why a head cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a head is a line that `assize audit head` printed: `{LABEL} ENTRY HASH TIME {ALGORITHM}KEY SIGNATURE`")]
+#[error(
+    "a head is a line that `assize audit head` printed: `{LABEL} ENTRY HASH TIME {ALGORITHM}KEY SIGNATURE`"
+)]
 pub struct InvalidHead;
 
 /// What a head shows to be wrong.
@@ -47,7 +49,9 @@ pub struct InvalidHead;
 pub enum HeadError {
     #[error("the signature of the head of entry {entry} is wrong: the line was changed")]
     WrongSignature { entry: u64 },
-    #[error("the head of entry {entry} was signed with another key: {signed}; the key here is {known}")]
+    #[error(
+        "the head of entry {entry} was signed with another key: {signed}; the key here is {known}"
+    )]
     OtherKey { entry: u64, signed: String, known: String },
     #[error("the log was rolled back: it ends at entry {last}, and the head is of entry {entry}")]
     Shorter { entry: u64, last: u64 },

@@ -67,9 +67,10 @@ pub(super) fn estimate(
 pub(super) fn taken_over(inherited: &[Record]) -> u64 {
     let keys: HashSet<&str> = inherited.iter().map(|record| record.key.as_str()).collect();
     let is_planned = |key: &Key| {
-        let asked_again = key.as_str().rsplit_once('-').is_some_and(|(first, number)| {
-            number.parse::<u32>().is_ok() && keys.contains(first)
-        });
+        let asked_again = key
+            .as_str()
+            .rsplit_once('-')
+            .is_some_and(|(first, number)| number.parse::<u32>().is_ok() && keys.contains(first));
         !asked_again && !key.segments().any(|part| part.starts_with("after-"))
     };
     let answers = inherited.iter().filter(|record| {

@@ -147,7 +147,8 @@ impl Ready {
 
     /// Finds where debates can be held, and claims the run.
     pub async fn open(self, clerk: &Clerk, allow_in_process: bool) -> Result<Trial, Failure> {
-        let Ready { gateway, plan, input, mut chamber, inherited, store, taped, account, .. } = self;
+        let Ready { gateway, plan, input, mut chamber, inherited, store, taped, account, .. } =
+            self;
         let begin = Begin {
             store: store.clone(),
             resumed: plan.resumed.clone(),

@@ -79,7 +79,8 @@ fn position(head: &str) -> Result<(u64, Fingerprint), Failure> {
     let parts = head.split_once(':');
     let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
     parts.ok_or_else(|| {
-        let message = "`since` is the head of the log, as `assize audit head` printed it, or `ID:HASH`";
+        let message =
+            "`since` is the head of the log, as `assize audit head` printed it, or `ID:HASH`";
         Failure::new(FailureKind::Usage, message)
     })
 }

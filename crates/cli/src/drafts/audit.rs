@@ -90,8 +90,11 @@ async fn head(config: &Config, around: &Surroundings) -> Result<(), Failure> {
         None => (Vec::new(), 0),
     };
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
-        let message = format!("entry {at} in the store was changed, removed or moved: no head is signed");
-        return Err(Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` says more"));
+        let message =
+            format!("entry {at} in the store was changed, removed or moved: no head is signed");
+        return Err(
+            Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` says more")
+        );
     }
     let (entry, hash) = log.last().map_or((0, Fingerprint::NONE), |last| (last.id, last.hash));
     let key = HeadKey::read_or_create(&key_file(around)).map_err(|error| no_key(&error, around))?;

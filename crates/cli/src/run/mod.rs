@@ -335,7 +335,9 @@ fn save(path: &Path, code: &str) -> Result<(), Failure> {
     });
     written.map_err(|error| {
         let message = format!("cannot write `{}`: {error}", path.display());
-        Failure::new(FailureKind::Environment, message)
-            .hint(format!("the program is kept with the run: {}", hints::runs("show RUN --transcripts")))
+        Failure::new(FailureKind::Environment, message).hint(format!(
+            "the program is kept with the run: {}",
+            hints::runs("show RUN --transcripts")
+        ))
     })
 }

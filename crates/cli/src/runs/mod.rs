@@ -290,9 +290,7 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|error| failed(&error))?;
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-            Err(exists(path))
-        }
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(path)),
         Err(error) => Err(failed(&error.error)),
     }
 }

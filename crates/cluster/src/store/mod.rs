@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use assize_graph::{Appended, Event, Key, Record};
 use assize_store::{
     ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Claim, Ending, EventQuery, Log, Message,
-    NewAuditEntry, NewRun, Noted, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError, StoredEvent,
+    NewAuditEntry, NewRun, Noted, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError,
+    StoredEvent,
 };
 use assize_types::Fingerprint;
 use async_nats::HeaderMap;

@@ -230,7 +230,10 @@ mod tests {
             let mut before = figure(value, Unit::Count);
             before.restated_from = Some(before.value);
             let text = serde_json::to_string(&before).unwrap();
-            assert!(text.contains(&format!("\"value\":{}", value.parse::<f64>().unwrap())), "{text}");
+            assert!(
+                text.contains(&format!("\"value\":{}", value.parse::<f64>().unwrap())),
+                "{text}"
+            );
             assert_eq!(serde_json::from_str::<Figure>(&text).unwrap(), before);
         }
         // Figures that were stored without an earlier value.
