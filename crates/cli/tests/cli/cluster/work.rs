@@ -96,12 +96,12 @@ fn hints_about_runs_repeat_the_cluster_flag() {
     let in_cluster = |args: &[&str]| home.run(&[args, &["--cluster", &address]].concat());
     let debated = in_cluster(&["debate", "MOVE.md", "--rounds", "1"]);
     let ran = in_cluster(&["run", "Draw a sine wave as an SVG file"]);
-    let shown = in_cluster(&["runs", "show", "debate-"]);
+    let shown = in_cluster(&["runs", "show", "run-"]);
     let flag = format!(" --cluster {address}`");
     for (Ran { code, err, .. }, hint) in [
         (debated, "what was said: `assize runs show debate-"),
         (ran, "it left sine.svg (1,006 bytes): `assize runs files run-"),
-        (shown, "what was said: `assize runs show debate-"),
+        (shown, "code and output: `assize runs show run-"),
     ] {
         let line = err.lines().find(|line| line.contains(hint));
         assert!(code == 0 && line.is_some_and(|line| line.contains(&flag)), "{hint}: {err}");
