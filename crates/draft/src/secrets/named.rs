@@ -17,6 +17,8 @@ const NAMES: usize = 1000;
 const NAME: usize = 64;
 const NEAR: usize = 60;
 const REACH: usize = 300;
+/// The longest line in which a literal of letters, digits and signs is taken for a random one, in bytes.
+const LONGEST_LINE: usize = 1000;
 
 /// What a name says about its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -175,7 +177,9 @@ impl Patterns {
         {
             return Some(value(found, BARE));
         }
-        if let Some(captures) = self.long.captures(rest)
+        // A longer line is minified code, whose quotes open and close anywhere.
+        if line.len() <= LONGEST_LINE
+            && let Some(captures) = self.long.captures(rest)
             && let Some(found) = captures.get(1).or(captures.get(2))
             && chance.scrambled(found.as_str())
         {

@@ -236,12 +236,12 @@ impl Patterns {
                 kind.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("secret")
             })
         };
-        if !source.lines.iter().any(&is_kind) {
+        if !source.lines.iter().any(is_kind) {
             return;
         }
         let mut from = 0;
         for document in source.lines.split(|line| line.trim_end() == "---") {
-            let is_secret = document.iter().any(&is_kind);
+            let is_secret = document.iter().any(is_kind);
             let mut inside = false;
             for (index, line) in document.iter().enumerate() {
                 if !line.starts_with([' ', '\t']) && !line.trim().is_empty() {
