@@ -80,14 +80,13 @@ pub async fn broke(
     (kind, id): (&str, &RunId),
     mut told: Vec<Event>,
 ) -> Broke {
-    let error = match error {
-        RunError::Journal(JournalError::Fenced) => match journal.run().await {
-            Ok(run) if run.status == RunStatus::Cancelled => {
-                RunError::Cancelled { reason: run.error.unwrap_or_else(|| STOPPED.to_owned()) }
-            }
-            _ => RunError::Journal(JournalError::Fenced),
-        },
-        error => error,
+    // A run that another process cancelled is cancelled, whatever this one failed at after that.
+    let error = match (error, journal.run().await) {
+        (error @ RunError::Cancelled { .. }, _) => error,
+        (_, Ok(run)) if run.status == RunStatus::Cancelled => {
+            RunError::Cancelled { reason: run.error.unwrap_or_else(|| STOPPED.to_owned()) }
+        }
+        (error, _) => error,
     };
     let (cancelled, why) = match &error {
         RunError::Cancelled { reason } => (Some(reason.clone()), reason.clone()),

@@ -34,6 +34,9 @@ pub(crate) fn document(config: &Config) -> Value {
         if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json/schema") {
             or_nothing(body);
         }
+        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+            without_null(&mut parameter["schema"]);
+        }
         if let Some(file) = operation.pointer_mut("/responses/200/content/*~1*") {
             // Whatever it is.
             file["schema"] = json!({});
@@ -130,6 +133,17 @@ fn or_nothing(schema: &mut Value) {
     let mut others = choices.into_iter().filter(|choice| choice["type"] != "null");
     if let (Some(only), None) = (others.next(), others.next()) {
         *schema = only;
+    }
+}
+
+/// A header or a part of the query is a text or not there, and never null.
+fn without_null(schema: &mut Value) {
+    or_nothing(schema);
+    if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = &kinds[..] {
+            schema["type"] = only.clone();
+        }
     }
 }
 

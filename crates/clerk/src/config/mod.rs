@@ -202,8 +202,7 @@ impl Config {
             let setting = self.settings.iter().find(|setting| setting.key == *key);
             let setting = setting.ok_or_else(|| refused("is no setting".to_owned()))?;
             // A provider's name has its own answer, with the nearest one.
-            let complaint = setting.kind.complaint(value).filter(|_| *key != "provider");
-            if let Some(complaint) = complaint {
+            if let Some(complaint) = setting.kind.complaint(value) {
                 return Err(refused(complaint));
             }
             let set = self.get(key).filter(|value| value.source != Source::Default);

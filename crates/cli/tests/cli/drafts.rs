@@ -34,7 +34,12 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start(home: &Home, more: &[&str]) -> Client {
-        let args = [&["mcp", "--workspace", "."][..], more].concat();
+        Client::with(home, &[&["--workspace", "."][..], more].concat())
+    }
+
+    /// Starts `assize mcp` with these arguments alone.
+    pub(crate) fn with(home: &Home, more: &[&str]) -> Client {
+        let args = [&["mcp"][..], more].concat();
         let mut child = home.command(&args).stdin(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut client = Client { child, input, output, sent: 0 };

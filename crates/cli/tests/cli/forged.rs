@@ -34,6 +34,7 @@ fn with_tests(runner: &str) -> Home {
     let home =
         project().set("PATH", "/usr/local/bin:/usr/bin:/bin").set("ASSIZE_DRAFT_MAX_DELETION", "1");
     home.write("src/__init__.py", "\n");
+    home.write("tests/__init__.py", "\n");
     home.write(
         "src/calc.py",
         "def add(a, b):\n    return a + b\n\n\ndef half(a):\n    return a / 2\n",

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::drafts::{Client, project};
 
 /// Tool sets of `assize mcp`, each as its arguments.
-const TOOL_SETS: [&[&str]; 2] = [&[], &["--tools", "code"]];
+const TOOL_SETS: [&[&str]; 2] = [&["--workspace", "."], &["--tools", "code"]];
 
 #[test]
 fn unknown_tool_is_an_invalid_params_error() {
     let home = project();
     for (tools, known) in TOOL_SETS.into_iter().zip(["ollama_submit_draft", "run_code"]) {
-        let mut client = Client::start(&home, tools);
+        let mut client = Client::with(&home, tools);
         let answer = client.answer("tools/call", json!({"name": "rm", "arguments": {}}));
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         let message = answer["error"]["message"].as_str().unwrap();
@@ -26,7 +26,7 @@ fn undeclared_methods_are_method_not_found() {
     let reference = json!({"type": "ref/prompt", "name": "x"});
     let argument = json!({"name": "x", "value": "y"});
     for tools in TOOL_SETS {
-        let mut client = Client::start(&home, tools);
+        let mut client = Client::with(&home, tools);
         for (method, params) in [
             ("prompts/list", json!({})),
             ("prompts/get", json!({"name": "x"})),
@@ -50,7 +50,7 @@ fn submit_draft_alone_declares_itself_destructive() {
     let home = project();
     let mut destructive = Vec::new();
     for tools in TOOL_SETS {
-        let mut client = Client::start(&home, tools);
+        let mut client = Client::with(&home, tools);
         let listed = client.answer("tools/list", json!({}));
         for tool in listed["result"]["tools"].as_array().unwrap() {
             if tool["annotations"]["destructiveHint"] == true {

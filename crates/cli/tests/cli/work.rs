@@ -338,7 +338,7 @@ fn answers_by_text_stand_for_themselves() {
         format!("Here.\n\nFILE: a.py\n```\n{}```\n", old.replace("x = 1", "x = 2")),
     ];
     let fake = FakeProvider::scripted(Kind::Ollama, answers.map(Reply::text));
-    let home = with(&fake);
+    let home = with(&fake).set("ASSIZE_DRAFT_READABLE", "a.py");
     home.write("a.py", &old);
     home.write("b.py", "x = 1\n");
     let ran = home.run(&["work", "Change a.py and b.py", "--provider", "ollama", "--mode", "text"]);

@@ -13,6 +13,20 @@ pub(crate) enum Runner {
 }
 
 impl Runner {
+    /// Options that choose tests by name or mark, under which a canary test would not run.
+    fn selecting(self) -> &'static [&'static str] {
+        match self {
+            Runner::Pytest => {
+                &["-k", "-m", "--lf", "--last-failed", "--ff", "--co", "--collect-only"]
+            }
+            Runner::Unittest => &["-k"],
+            Runner::Node => &["--test-name-pattern", "--test-only", "--test-skip-pattern"],
+            Runner::Jest | Runner::Vitest => &["-t", "--testNamePattern", "--onlyChanged", "-o"],
+            Runner::Cargo => &["--exact", "--no-run", "--doc"],
+            Runner::Go => &["-run", "-skip", "-list"],
+        }
+    }
+
     /// The file of the workspace that a report means. Runners name it by its full path in the sandbox, by its path below a
     /// package (Cargo), or by its package (Go); what several files could be is none.
     pub(crate) fn file_of(self, named: &str, files: &[String]) -> Option<String> {
@@ -52,23 +66,6 @@ pub(crate) struct TestCommand {
     command: String,
 }
 
-/// Options that choose tests by name, under which a canary test would not run.
-const SELECTING: [&str; 13] = [
-    "-k",
-    "-t",
-    "--testNamePattern",
-    "--test-name-pattern",
-    "--lf",
-    "--last-failed",
-    "--ff",
-    "--co",
-    "--collect-only",
-    "-run",
-    "--run",
-    "--exact",
-    "--test-only",
-];
-
 impl TestCommand {
     /// Recognises a command. It must be a single one, perhaps after `cd FOLDER &&`, and run whole files of tests.
     pub(crate) fn recognise(command: &str) -> Option<TestCommand> {
@@ -87,13 +84,6 @@ impl TestCommand {
         let start = words.iter().position(|word| !assignment(word))?;
         let words = &words[start..];
         let program = words[0].rsplit('/').next().unwrap_or_default();
-        let selects = |word: &&str| {
-            let name = word.split('=').next().unwrap_or_default();
-            SELECTING.contains(&name) || word.contains("::")
-        };
-        if words[1..].iter().any(selects) {
-            return None;
-        }
         let python = program == "python" || program.starts_with("python3");
         let runner = match (program, words.get(1..).unwrap_or_default()) {
             ("pytest" | "py.test", _) => Runner::Pytest,
@@ -106,8 +96,14 @@ impl TestCommand {
             ("go", ["test", ..]) => Runner::Go,
             _ => return None,
         };
-        // `-m EXPRESSION` chooses tests by their marks.
-        if runner == Runner::Pytest && words.iter().skip(3).any(|word| *word == "-m") {
+        let selecting = runner.selecting();
+        let selects = |word: &&str| {
+            let name = word.split('=').next().unwrap_or_default();
+            selecting.contains(&name) || word.contains("::")
+        };
+        // After `-m RUNNER`.
+        let first = if python { 3 } else { 1 };
+        if words.iter().skip(first).any(selects) {
             return None;
         }
         Some(TestCommand { runner, command: command.to_owned() })
@@ -184,7 +180,7 @@ mod tests {
             ("python3 -m pytest -x", Runner::Pytest),
             ("cd app && .venv/bin/pytest", Runner::Pytest),
             ("DEBUG=1 python -m unittest", Runner::Unittest),
-            ("python3.11 -m unittest discover -s tests", Runner::Unittest),
+            ("python3.11 -m unittest discover -s tests -t .", Runner::Unittest),
             ("node --test", Runner::Node),
             ("node --test tests/*.test.js", Runner::Node),
             ("npx jest --ci", Runner::Jest),
