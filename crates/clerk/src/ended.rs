@@ -86,6 +86,7 @@ pub async fn broke(
         (_, Ok(run)) if run.status == RunStatus::Cancelled => {
             RunError::Cancelled { reason: run.error.unwrap_or_else(|| STOPPED.to_owned()) }
         }
+        (_, Ok(run)) if run.epoch != journal.life() => RunError::Journal(JournalError::Fenced),
         (error, _) => error,
     };
     let (cancelled, why) = match &error {

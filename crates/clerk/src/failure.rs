@@ -99,7 +99,7 @@ impl From<ModelError> for Failure {
             E::Budget => FailureKind::Budget,
             E::Declined => FailureKind::Verdict,
             E::Cancelled => FailureKind::Interrupted,
-            E::Internal => FailureKind::Environment,
+            E::Internal | E::NotNoted => FailureKind::Environment,
             E::Unreachable
             | E::Connection
             | E::Timeout
@@ -114,7 +114,9 @@ impl From<ModelError> for Failure {
         let hint = error.hint().map(str::to_owned);
         let mut failure = match kind {
             // Only here does the cause say more than the message: which file, which disk.
-            _ if error.kind() == E::Internal => Failure::from_error(kind, &error),
+            _ if matches!(error.kind(), E::Internal | E::NotNoted) => {
+                Failure::from_error(kind, &error)
+            }
             _ => Failure::new(kind, error.message()),
         };
         if let Some(detail) = error.detail() {

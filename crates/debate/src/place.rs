@@ -26,11 +26,18 @@ pub(crate) const BLIND: &str = "score-blind";
 /// `docs/failures.md` has the table.
 pub fn ends_the_run(error: &ModelError) -> bool {
     use ErrorKind::{
-        Budget, Cancelled, Forbidden, Internal, NotRecorded, SpendLimit, Unauthorized,
+        Budget, Cancelled, Forbidden, Internal, NotNoted, NotRecorded, SpendLimit, Unauthorized,
     };
     matches!(
         error.kind(),
-        Unauthorized | Forbidden | Budget | SpendLimit | Cancelled | NotRecorded | Internal
+        Unauthorized
+            | Forbidden
+            | Budget
+            | SpendLimit
+            | Cancelled
+            | NotRecorded
+            | NotNoted
+            | Internal
     )
 }
 

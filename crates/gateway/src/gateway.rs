@@ -598,7 +598,7 @@ fn over_budget(error: BudgetError, wire: &dyn Wire) -> ModelError {
     let hint = match error {
         // Whoever cannot note it may not go on, either.
         BudgetError::NotNoted(_) => {
-            return ModelError::new(ErrorKind::Internal, error.to_string());
+            return ModelError::new(ErrorKind::NotNoted, error.to_string());
         }
         BudgetError::Cost { .. } => "raise `--max-cost` to go on".to_owned(),
         BudgetError::Tokens { .. } => "raise `--max-tokens` to go on".to_owned(),

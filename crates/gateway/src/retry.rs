@@ -110,6 +110,7 @@ mod tests {
             Deadline,
             Cancelled,
             NotRecorded,
+            NotNoted,
             Internal,
         ] {
             assert!(!repeated(kind), "{kind:?}");

@@ -65,6 +65,8 @@ pub enum ErrorKind {
     Cancelled,
     /// The request is not on the cassette that is being replayed.
     NotRecorded,
+    /// The call could not be noted in the store before it was sent, so it was not sent.
+    NotNoted,
     /// A fault on our side of the wire (a cassette that cannot be written, say).
     Internal,
 }
@@ -90,7 +92,7 @@ impl ErrorKind {
     /// retry or default may stand in for the answer.
     pub fn is_final(self) -> bool {
         use ErrorKind::*;
-        matches!(self, Budget | Deadline | Cancelled | NotRecorded | Internal)
+        matches!(self, Budget | Deadline | Cancelled | NotRecorded | NotNoted | Internal)
     }
 }
 

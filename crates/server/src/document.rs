@@ -34,7 +34,8 @@ pub(crate) fn document(config: &Config) -> Value {
         if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json/schema") {
             or_nothing(body);
         }
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
             without_null(&mut parameter["schema"]);
         }
         if let Some(file) = operation.pointer_mut("/responses/200/content/*~1*") {
