@@ -219,6 +219,10 @@ fn of_node(node: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
         Ok(trouble) => return Failure::from_error(FailureKind::Environment, &*trouble),
         Err(source) => source,
     };
+    let source = match source.downcast::<assize_consult::NotKept>() {
+        Ok(not_kept) => return Failure::from_error(FailureKind::Environment, &*not_kept),
+        Err(source) => source,
+    };
     let source = match source.downcast::<MostMovesAffected>() {
         Ok(most) => return Failure::from_error(FailureKind::Environment, &*most).hint(RETRY),
         Err(source) => source,

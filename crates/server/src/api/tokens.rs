@@ -95,8 +95,8 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<TokenList>, Prob
 
 /// Revoke a token
 #[utoipa::path(
-    delete, path = "/api/tokens/{token}", tag = "machine", operation_id = "revoke_token",
-    params(("token" = String, Path, description = "The id of the token")),
+    delete, path = "/api/tokens/{token_id}", tag = "machine", operation_id = "revoke_token",
+    params(("token_id" = String, Path, description = "The id of the token")),
     responses((status = 204, description = "It opens nothing any more")),
 )]
 pub(crate) async fn revoke(
