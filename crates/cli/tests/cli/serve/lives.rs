@@ -84,7 +84,8 @@ fn killed_in_the_middle_of_ten_runs_it_goes_on_with_all() {
 
 #[test]
 fn stopped_it_keeps_what_is_done_and_goes_on_later() {
-    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
+    // So slow that the debate is under way until the server is stopped.
+    let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
     let serving = Serving::start(&home, &[]);
     let run = serving.begin(debate());
     let seen = serving.block_on(async {
