@@ -133,7 +133,7 @@ test("where it is taken for markup it does run", async ({ page, faults }) => {
 });
 
 test("markup that gets into the page is stopped by its content security policy, and reported", async ({ page, serve, faults }) => {
-  faults.forgive(/content security policy|Content Security Policy|evil\.example/i);
+  faults.forgive(/content security policy|evil\.example|404 \(Not Found\) \(.*\/x\)/i);
   const serving = await serve();
   await enter(page, serving);
   await page.evaluate((tags) => {
