@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use assize_draft::work::file_blocks;
-use assize_draft::{Answer, Desk, Options, Submit};
+use assize_draft::{Answer, Desk, Force, Options, Submit};
 use assize_store::{Access, Durability, SqliteStore};
 use clap::Parser;
 
@@ -118,7 +118,12 @@ async fn lossless(args: &Args, at: &Path) -> anyhow::Result<()> {
     for number in 0..args.drafts {
         let content = shapes::draft(number);
         let (path, task) = (format!("file{number}.md"), format!("t{number}"));
-        let verdict = office.edit(&path, &task, &content).await?;
+        let mut verdict = office.edit(&path, &task, &content).await?;
+        // Some have characters that a reviewer confirms. Submissions are numbered from 1.
+        if verdict == Answer::Escalated {
+            office.desk.accept("reviewer", number as u64 + 1, Force::No).await?;
+            verdict = Answer::Accepted;
+        }
         let there =
             std::fs::read(office.folder.path().join("repo").join(&path)).unwrap_or_default();
         if verdict != Answer::Accepted || there != content.as_bytes() {
