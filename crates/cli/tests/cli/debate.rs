@@ -443,6 +443,15 @@ fn an_interrupted_debate_is_kept_and_goes_on() {
     }
 }
 
+/// Whether SIGSTOP has reached every thread of a process.
+fn all_threads_are_stopped(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:") && line.contains('T'))
+    })
+}
+
 #[test]
 fn a_run_has_one_process_at_a_time_and_the_last_to_claim_it_wins() {
     let fake = fake();
@@ -452,6 +461,8 @@ fn a_run_has_one_process_at_a_time_and_the_last_to_claim_it_wins() {
     for requests in 10.. {
         fake.wait_for_requests(requests);
         send("-STOP", &first);
+        // The signal arrives a little later in each thread, and one may begin to write until then.
+        crate::exec::until("the stop", || all_threads_are_stopped(first.id()));
         let db = rusqlite::Connection::open(home.store()).unwrap();
         db.busy_timeout(Duration::ZERO).unwrap();
         if db.execute_batch("BEGIN IMMEDIATE; ROLLBACK;").is_ok() {
