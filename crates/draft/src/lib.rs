@@ -31,6 +31,7 @@ pub mod hidden_text;
 mod ignored;
 mod inside;
 mod ledger;
+mod line_ends;
 mod missing;
 mod names;
 mod pattern;

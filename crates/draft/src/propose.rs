@@ -10,10 +10,11 @@ use assize_types::Fingerprint;
 
 use crate::answers::Submitted;
 use crate::book::{Proposed, Stage, Submission};
-use crate::counter::{as_the_original, waits};
+use crate::counter::waits;
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::diff::Diff;
 use crate::gate::DRAFT_MODE;
+use crate::line_ends::as_the_original;
 use crate::places::Places;
 use crate::policy::Policy;
 use crate::task::TaskId;

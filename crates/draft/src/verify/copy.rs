@@ -30,7 +30,7 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    /// A copy with the drafts in it, which is gone when nobody holds it.
+    /// Copies the workspace with the drafts in it. The copy is deleted when the returned folder is dropped.
     pub(super) fn copy(self) -> Result<TempDir, NotVerified> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             NotVerified(format!("the workspace could not be copied: {what}: {error}"))

@@ -30,7 +30,7 @@ async fn secret_in_a_file_name_or_task_id_is_rejected_without_its_text() {
     let log = office.store.audit_log(AuditQuery::default()).await.unwrap();
     let log = format!("{log:?}");
     assert!(!log.contains("R2d9"), "{log}");
-    // A file that is there already has its name from somebody else.
+    // The worker did not choose the name of an existing file.
     office.put(&path, "x\n");
     office.desk.request(WORKER, &path, TASK).await.unwrap();
 }

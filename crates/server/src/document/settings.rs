@@ -38,14 +38,15 @@ fn schema(config: &Config, setting: &Setting) -> Value {
         values.push(Value::Null);
         json!({"type": ["string", "null"], "enum": values})
     };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "was read as a whole number, of bytes for a size"
+    )]
+    let at_most = |most: u64| ceiling(config, setting).map_or(most, |ceiling| ceiling as u64);
     match &setting.kind {
         Kind::Whole { least, most } => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "was read as a whole number"
-            )]
-            let most = ceiling(config, setting).map_or(*most, |ceiling| ceiling as u64);
+            let most = at_most(*most);
             json!({"type": ["integer", "null"], "minimum": least, "maximum": most})
         }
         Kind::Decimal { least, most } => {
@@ -53,13 +54,7 @@ fn schema(config: &Config, setting: &Setting) -> Value {
             json!({"type": ["number", "null"], "minimum": least, "maximum": most})
         }
         Kind::Size { least, most } => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "was read as bytes"
-            )]
-            let most = ceiling(config, setting).map_or(*most, |ceiling| ceiling as u64);
-            json!({"type": ["string", "null"], "pattern": sizes(*least, most)})
+            json!({"type": ["string", "null"], "pattern": sizes(*least, at_most(*most))})
         }
         Kind::Choice(choices) => one_of(choices),
         Kind::Isolation => one_of(&ISOLATIONS),
