@@ -123,3 +123,30 @@ fn request_id_that_was_cancelled_is_an_invalid_request_error() {
     assert_eq!(third["result"]["structuredContent"]["stdout"], "third\n", "{third}");
     assert_eq!(client.end().code, 0);
 }
+
+#[test]
+fn linked_workspace_takes_paths_through_its_link_and_refuses_urls_and_spellings_of_git() {
+    let home = project();
+    home.write(".git/config", "[core]\n");
+    let link = home.folder.path().join("link");
+    std::os::unix::fs::symlink(home.work(), &link).unwrap();
+    let link = link.display().to_string();
+    let mut client = Client::with(&home, &["--workspace", &link]);
+    let mut request = |path: &str| {
+        client.call("ollama_request_draft", json!({"source_path": path, "task_id": "t"}))
+    };
+    let real = home.work().canonicalize().unwrap().display().to_string();
+    for root in [&link, &real] {
+        let draft = request(&format!("{root}/src/watchdog.py")).unwrap();
+        assert_eq!(draft["draft_path"], "_handoff/drafts/watchdog.py.t.draft", "{draft}");
+    }
+    for url in [format!("file://{real}/src/watchdog.py"), "FILE:src/watchdog.py".to_owned()] {
+        let refused = request(&url).unwrap_err();
+        assert!(refused.contains("is a URL, not a path"), "{url}: {refused}");
+    }
+    for path in [".git/config", ".git./config", "GIT~1/config", ".git ./config"] {
+        let refused = request(path).unwrap_err();
+        assert!(refused.contains(&format!("`{path}`")), "{path}: {refused}");
+    }
+    assert_eq!(client.end().code, 0);
+}
