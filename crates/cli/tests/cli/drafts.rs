@@ -54,7 +54,8 @@ impl Client {
         client
     }
 
-    fn say(&mut self, line: &str) {
+    /// Sends a message without waiting for a response.
+    pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
@@ -72,13 +73,18 @@ impl Client {
             &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
         );
         loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "it went away");
-            let told: Value = serde_json::from_str(&line).unwrap();
+            let told = self.next();
             if told["id"] == id {
                 return told;
             }
         }
+    }
+
+    /// Waits for the next message of the server.
+    pub(crate) fn next(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "it went away");
+        serde_json::from_str(&line).unwrap()
     }
 
     /// What a tool answers.
