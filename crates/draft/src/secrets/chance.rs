@@ -24,7 +24,7 @@ const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | \$[({] | \$[A-Z][A-Z_]{3} | \{\{ 
 const ALTERNATIVES: &str = r"^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$";
 
 /// What else a longer value that stands in for a secret begins with.
-const STAND_IN_START: &str = r"^[$%{:),;\]] | ^[A-Za-z_]\w*\(";
+const STAND_IN_START: &str = r"^[$%{:),;\]] | ^\.\$ | ^[A-Za-z_]\w*\(";
 
 /// References that a literal may be instead of a password: a variable (`$NAME`, `$this->name`, `:name`), a directive of
 /// a format (`%s`, `%(name)s`, `%NAME%`), a template (`{name}`, `<name>`), a call or an item (`env(NAME)`, `env[NAME]`),

@@ -252,7 +252,11 @@ impl Patterns {
         let found = found.or_else(defined).or_else(element)?;
         let text = found.as_str();
         // `POSTGRES_PASSWORD: postgres` stands in settings of continuous integration, too.
-        let of_service = || kind == FileKind::Config && own.to_lowercase().starts_with(text);
+        let of_service = || {
+            let own = own.to_lowercase();
+            let short = text == "postgres" && own.starts_with("pg");
+            kind == FileKind::Config && (own.starts_with(text) || short)
+        };
         let is_default = SERVICE_DEFAULTS.contains(&text) && (services || of_service());
         // `PWD` is the working folder, too.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());

@@ -125,6 +125,9 @@ pub(super) const RULES: &[Rule] = &[
     form("artifactory-header", "a key of Artifactory", "x-jfrog-art-api", r#"(?i)x-jfrog-art-api["']?\s*[:=]\s*["']?([A-Za-z0-9]{13,})"#),
     apart("octopus-key", "a key of Octopus Deploy", "api-", r"API-[A-Z0-9]{26}"),
     words("sidekiq-license", "a licence of Sidekiq", "contribsys", r#"(?i)BUNDLE_(?:ENTERPRISE|GEMS)__CONTRIBSYS__COM\w*["']?\s*[=:]\s*["']?([a-f0-9]{8}:[a-f0-9]{8})|https?://([a-f0-9]{8}:[a-f0-9]{8})@(?:gems|enterprise)\.contribsys\.com"#),
+    form("circleci-token", "a token of CircleCI", "ccipat_ cciprj_", r"CCIP(?:AT|RJ)_[A-Za-z0-9]{20,}_[A-Za-z0-9]{40,}"),
+    form("buildkite-token", "a token of Buildkite", "bkua_", r"bkua_[a-z0-9]{40}"),
+    apart("dependency-track-key", "a key of Dependency-Track", "odt_", r"odt_[A-Za-z0-9]{32,40}"),
     apart("sonar-token", "a token of SonarQube", "squ_ sqp_ sqa_", r"sq[upa]_[A-Za-z0-9]{40}"),
     form("postman-key", "a key of Postman", "pmak", r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
     form("prefect-token", "a token of Prefect", "pnu_ pnb_", r"pn[ub]_[A-Za-z0-9]{36}"),
@@ -171,7 +174,7 @@ pub(super) const RULES: &[Rule] = &[
     form("telegram-named-token", "a token of a Telegram bot", "telegr", r"(?i)telegr\S{0,40}?[^\n]{0,40}?\b\d{5,16}:(?-i:A)[A-Za-z0-9_-]{34}"),
     form("discord-token", "a token of a Discord bot", ".", r"\b[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}"),
     form("discord-webhook", "a webhook of Discord", "webhooks", r"discord(?:app)?\.com/api/webhooks/(\d{17,20}/[A-Za-z0-9_-]{60,})"),
-    form("teams-webhook", "a webhook of Microsoft Teams", "webhook.office.com", r"webhook\.office\.com/webhookb2/([\w@-]+/IncomingWebhook/[A-Za-z0-9]{32}/[\w-]+)"),
+    form("teams-webhook", "a webhook of Microsoft Teams", "office.com/webhook office365.com/webhook", r"(?:webhook\.office\.com/webhookb2|outlook\.office(?:365)?\.com/webhook)/([\w@-]+/IncomingWebhook/[A-Za-z0-9]{32}/[\w-]+)"),
     form("zapier-webhook", "a webhook of Zapier", "hooks.zapier.com", r"hooks\.zapier\.com/hooks/catch/(\d+/[a-z0-9]{6,})"),
 
     // Shops and money
@@ -193,12 +196,15 @@ pub(super) const RULES: &[Rule] = &[
     form("planetscale-token", "a password of PlanetScale", "pscale_", r"pscale_(?:pw|tkn|oauth)_[A-Za-z0-9_.=-]{32,}"),
     form("supabase-key", "a key of Supabase", "sbp_ sb_secret", r"sb(?:p|_secret)_[A-Za-z0-9_]{30,}"),
     form("neon-key", "a key of Neon", "napi_ npg_", r"napi_[a-z0-9]{60,}|npg_[A-Za-z0-9]{12,}"),
+    form("mongodb-secret", "a client secret of MongoDB Atlas", "mdb_sa_sk_", r"mdb_sa_sk_[A-Za-z0-9_-]{40}"),
     apart("clickhouse-key", "a key of ClickHouse Cloud", "4b1d", r"4b1d[A-Za-z0-9]{38}"),
     form("grafana-token", "a token of Grafana", "glc_ glsa_ eyjrijoi", r"gl(?:c|sa)_[A-Za-z0-9+/=_]{32,}|eyJrIjoi[A-Za-z0-9_-]{60,400}={0,3}"),
     form("newrelic-key", "a key of New Relic", "nrak nrjs nrii nrra nraa", r"NR(?:AK|JS|II|RA|AA)-[A-Za-z0-9-]{19,}"),
     apart("sentry-token", "a token of Sentry", "sntry", r"sntryu_[a-f0-9]{64}|sntrys_eyJ[A-Za-z0-9+/=]{50,}_[A-Za-z0-9+/]{43}"),
     form("datadog-key", "a key of Datadog", "dd", r#"(?i)\bdd_?(?:api|app|application)_?key\s*[=:]\s*["']?([a-f0-9]{32,40})\b"#),
     form("dynatrace-token", "a token of Dynatrace", "dt0", r"(?i)dt0[a-z]\d{2}\.[a-z0-9]{24}\.[a-z0-9]{64}"),
+    form("segment-token", "a token of Segment", "sgp_", r"sgp_[A-Za-z0-9]{64}"),
+    form("posthog-key", "a personal key of PostHog", "phx_", r"phx_[A-Za-z0-9_-]{43}"),
     form("maxmind-key", "a licence key of MaxMind", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9_]{29}_mmk"),
 
     // Work and people
