@@ -225,7 +225,7 @@ pub(super) const RULES: &[Rule] = &[
     // Places where any secret may stand
     form("jwt", "a signed token (JWT)", ".ey", r"ey[A-Za-z0-9_-]{12,}\.ey[A-Za-z0-9_-]{12,}\.(?:[A-Za-z0-9_-]{20,})?"),
     picked("connection-string", "a connection with its password", "://", r#"\b[a-z][a-z0-9+.-]{2,20}://[^\s:/@"']*:([^\s:/@"']{6,})@[\w.(-]+"#),
-    form("authorization-header", "an authorization header", "authorization", r#"(?i)\bauthorization["'\]]*\s*[:=,]?\s*[bf]?["'`]?(?:bearer|basic|token|apikey)\s+([A-Za-z0-9._~+/=-]{16,})"#),
+    form("authorization-header", "an authorization header", "authorization", r#"(?i)\bauthorization["'\]]*\s*[:=,]?\s*[bf]?["'`]?(?:bearer|basic|token|api-?key|api-?token)\s+([A-Za-z0-9._~+/=-]{16,})"#),
     picked("login-call", "a password in a call", "auth login getconnection credential", r#"(?i)(?:auth\w*|login|getconnection|credentials?)\s*=?\s*\((?:[^"'()]*,)?\s*["'][^"']*["']\s*,\s*["']([^"'\s]{8,})["']\s*\)|\blogin\(\s*["'][^"']*["']\s*,\s*["']([^"'\s]{8,})["']\s*,"#),
     form("key-in-call", "a key in a call", "fernet( hmac.new( createhmac( jwt.", r#"(?i)\b(?:fernet\(|hmac\.new\(|createhmac\([^,"']*["'][^"']*["'],|jwt\.(?:sign|verify|encode|decode)\([^,"']+,)\s*b?["']([^"'\s]{16,})["']"#),
     picked("sql-password", "a password in a statement of SQL", "identified", r#"(?i)\bidentified\s+(?:with\s+\w+\s+)?by\s+(?:password\s+)?["']([^"'\s]{6,})["']"#),
