@@ -118,6 +118,7 @@ impl Chance {
             && rest.len() >= 14
             && entropy(&rest) >= 3.0
             && breaks(&rest) * 4 >= rest.len()
+            && !is_path(text)
     }
 
     /// Whether a text was generated at random although it has few digits: no word has so many consonants in a row.
@@ -221,6 +222,13 @@ fn order(text: &str) -> f64 {
         if bytes.len() <= step { 1.0 } else { count as f64 / (bytes.len() - step) as f64 }
     };
     if bytes.len() < 12 { share(1) } else { share(1).max(share(2)) }
+}
+
+/// Whether a text is a path: several parts, one of them a word. Base64 has slashes, and hardly ever a word between them.
+fn is_path(text: &str) -> bool {
+    let is_word =
+        |part: &str| part.len() >= 5 && part.bytes().all(|byte| byte.is_ascii_lowercase());
+    text.matches('/').count() >= 2 && text.split('/').any(is_word)
 }
 
 /// How often one kind of character follows another where no word begins: digits among letters, capitals after
