@@ -352,6 +352,21 @@ fn a_workspace_is_made_ready() {
     assert!(home.work().join("_handoff/drafts").is_dir());
 }
 
+#[test]
+fn ignore_list_of_the_user_escalates() {
+    let home = project();
+    fs::create_dir_all(home.work().join(".git")).unwrap();
+    let list = home.work().join("../.config/git/ignore");
+    fs::create_dir_all(list.parent().unwrap()).unwrap();
+    fs::write(list, "*.local\n").unwrap();
+    let mut client = Client::start(&home, &[]);
+    let waiting = client.propose("src/a.local", "t1", "x = 1\n");
+    assert_eq!(waiting["verdict"], "escalated", "{waiting}");
+    assert_eq!(waiting["reasons"][0]["rule"], "git-ignored", "{waiting}");
+    assert_eq!(client.propose("src/a.py", "t1", "x = 1\n")["verdict"], "accepted");
+    assert_eq!(client.end().code, 0);
+}
+
 /// The project's own tests decide, in a sandbox, on a copy.
 #[test]
 fn what_fails_its_tests_is_not_accepted() {
