@@ -240,6 +240,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Debate(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
+        Command::Attack(args) => args.settings(),
         Command::Worker(args) => args.settings(),
         Command::Mcp(args) => args.gate.settings(),
         Command::Work(args) => [args.gate.settings(), args.model.settings()].concat(),
