@@ -19,6 +19,7 @@ mod eval;
 mod exec;
 mod exit;
 mod hints;
+mod host_files;
 mod image;
 mod input;
 mod logging;
