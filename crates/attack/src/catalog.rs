@@ -123,6 +123,18 @@ pub(crate) enum Judge {
     Forged,
     /// The probe itself; and when the guest is gone, that is its doing.
     Guest,
+    /// What it has to bring is in the files that the host collects afterwards.
+    Collected,
+}
+
+/// What the host does with the working folder after a probe, whose processes may still be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Then {
+    /// Collects its files.
+    Collect,
+    /// Writes an input for the next program into it: the mark, as `given-` with the tag.
+    Give,
 }
 
 /// The limits of the sandbox that a probe runs in.
@@ -167,6 +179,8 @@ pub(crate) struct Probe {
     /// It is a system call that should be refused, and nothing more.
     #[serde(default)]
     pub(crate) syscall: bool,
+    /// What the host does afterwards.
+    pub(crate) then: Option<Then>,
     /// What it ends with.
     #[serde(default)]
     pub(crate) exit: i32,

@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use crate::catalog::{Judge, Promise};
+use crate::catalog::{Judge, Promise, Then};
 use crate::inside::TIGHT_WALL;
 use crate::judge::before_answer;
 use crate::marked;
-use crate::place::{End, Failed, Place, Ran, Run, Told};
+use crate::place::{COLLECTIONS, End, Failed, Place, Ran, Run, Told};
 
 /// When a control is ended.
 const DEADLINE: Duration = Duration::from_secs(12);
@@ -104,8 +104,38 @@ impl Host {
             _ => Told::Nothing,
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran { stdout, stderr, end, told, took, wall: TIGHT_WALL, survived })
+        let collected = afterwards(&folder, run)?;
+        Ok(Ran { stdout, stderr, end, told, took, wall: TIGHT_WALL, survived, collected })
     }
+}
+
+/// Does what the probe is about as a careless runner would: through whatever links are there.
+fn afterwards(folder: &Path, run: &Run<'_>) -> std::io::Result<Vec<u8>> {
+    let mut collected = Vec::new();
+    match run.probe.then {
+        None => {}
+        Some(Then::Give) => std::fs::write(folder.join(format!("given-{}", run.tag)), &run.mark)?,
+        Some(Then::Collect) => {
+            for _ in 0..COLLECTIONS {
+                for path in files_in(folder) {
+                    let inside = if path.is_dir() { files_in(&path) } else { vec![path] };
+                    for path in inside.into_iter().filter(|path| path.is_file()) {
+                        collected.extend(std::fs::read(path).unwrap_or_default());
+                    }
+                }
+                if collected.len() > MOST {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(collected)
+}
+
+/// What is in a folder, if it can be listed.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
 }
 
 /// The end that a runner would be told that takes whatever its program can write to for the channel.

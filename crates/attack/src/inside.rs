@@ -1,13 +1,16 @@
 //! Probes in sandboxes: each in one of its own.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use assize_sandbox::{Command, Isolation, Language, Limits, Manager, Sandbox, SandboxError, Spec};
+use assize_sandbox::{
+    Command, Isolation, Language, Limits, Manager, Sandbox, SandboxError, Spec, WORKSPACE,
+};
 use async_trait::async_trait;
 
-use crate::catalog::{Promise, Room};
+use crate::catalog::{Promise, Room, Then};
 use crate::marked;
-use crate::place::{End, Failed, Place, Ran, Run, Told};
+use crate::place::{COLLECTIONS, End, Failed, Place, Ran, Run, Told};
 
 /// The most output of a program in a tight sandbox.
 pub(crate) const TIGHT_OUTPUT: u64 = 64 << 10;
@@ -17,6 +20,9 @@ pub(crate) const TIGHT_WALL: Duration = Duration::from_secs(2);
 
 /// When we give up on a sandbox altogether.
 const DEADLINE: Duration = Duration::from_secs(90);
+
+/// The most that is collected at once.
+const MOST: u64 = 1 << 20;
 
 /// How much longer everything takes in a machine, which may be emulated: what should end because it used
 /// too much must not end before, because it was slow.
@@ -37,6 +43,7 @@ impl Inside<'_> {
         let began = Instant::now();
         let ran = run_program(&sandbox, run).await;
         let took = began.elapsed();
+        let collected = afterwards(&sandbox, run).await;
         sandbox.end().await;
         let (finished, end) = ran.map_err(|error| Failed::Gone(error.to_string()))?;
         let told = match end {
@@ -44,8 +51,37 @@ impl Inside<'_> {
             _ => Told::Nothing,
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran { stdout: finished.0, stderr: finished.1, end, told, took, wall, survived })
+        Ok(Ran {
+            stdout: finished.0,
+            stderr: finished.1,
+            end,
+            told,
+            took,
+            wall,
+            survived,
+            collected,
+        })
     }
+}
+
+/// Does what the probe is about once its program has ended; gives the content of what was collected.
+async fn afterwards(sandbox: &Sandbox, run: &Run<'_>) -> Vec<u8> {
+    let mut collected = Vec::new();
+    match run.probe.then {
+        None => {}
+        Some(Then::Give) => {
+            let path = format!("{WORKSPACE}/given-{}", run.tag);
+            // That it cannot be written is an answer of the sandbox.
+            let _ = sandbox.write(&path, run.mark.as_bytes()).await;
+        }
+        Some(Then::Collect) => {
+            for _ in 0..COLLECTIONS {
+                let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), MOST).await;
+                collected.extend(harvest.files.into_iter().flat_map(|(_, bytes)| bytes));
+            }
+        }
+    }
+    collected
 }
 
 async fn run_program(

@@ -32,6 +32,8 @@ pub(crate) struct Ran {
     pub(crate) wall: Duration,
     /// Processes of it lived on.
     pub(crate) survived: bool,
+    /// The content of the files that were collected afterwards.
+    pub(crate) collected: Vec<u8>,
 }
 
 /// How the program ended.
@@ -58,6 +60,9 @@ pub(crate) enum Failed {
     /// The place went away beneath it.
     Gone(String),
 }
+
+/// How often the files of a probe are collected: it may change them meanwhile.
+pub(crate) const COLLECTIONS: usize = 20;
 
 /// The host itself, or sandboxes of some backend.
 #[async_trait]
