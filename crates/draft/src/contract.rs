@@ -97,8 +97,12 @@ pub struct Verify {
 }
 
 impl Verify {
-    fn usual_exclude() -> Vec<String> {
-        ["**/target/", "**/node_modules/", "**/.venv/", "**/venv/"].map(str::to_owned).into()
+    /// Folders of packages of Node.js.
+    pub(crate) const NODE_MODULES: &str = "**/node_modules/";
+
+    /// What is left out of the copy unless the contract says otherwise.
+    pub(crate) fn usual_exclude() -> Vec<String> {
+        ["**/target/", Verify::NODE_MODULES, "**/.venv/", "**/venv/"].map(str::to_owned).into()
     }
 
     fn usual_memory() -> u64 {

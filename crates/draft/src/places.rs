@@ -79,7 +79,7 @@ impl Places {
 fn contains_private_key(bytes: &[u8]) -> bool {
     const END: &[u8] = b"PRIVATE KEY-----";
     // Most files have none, and nothing else is looked at in them.
-    if !bytes.windows(END.len()).any(|window| window == END) {
+    if memchr::memmem::find(bytes, END).is_none() {
         return false;
     }
     let text = String::from_utf8_lossy(bytes);

@@ -29,39 +29,115 @@ fn corpus() -> Vec<Case> {
     cases.collect()
 }
 
-/// A project with tests of a small module.
+/// A project with tests of a small module, and the verification of its changes.
 fn with_tests(runner: &str) -> Home {
-    let home =
-        project().set("PATH", "/usr/local/bin:/usr/bin:/bin").set("ASSIZE_DRAFT_MAX_DELETION", "1");
-    home.write("src/__init__.py", "\n");
-    home.write("tests/__init__.py", "\n");
-    home.write(
-        "src/calc.py",
-        "def add(a, b):\n    return a + b\n\n\ndef half(a):\n    return a / 2\n",
-    );
-    home.write(
+    let path = "/usr/local/bin:/usr/bin:/bin";
+    let home = project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
+    let (files, verify): (&[(&str, &str)], Value) = match runner {
+        "unittest" => (&PYTHON, json!({"command": "python3 -m unittest discover -s tests -t ."})),
+        "pytest" => (&PYTHON, json!({"command": "python3 -m pytest -q tests", "python": ".venv"})),
+        "node" => (&NODE, json!({"command": "node --test tests"})),
+        "jest" => (&JEST, json!({"command": "npm test"})),
+        "vitest" => (&VITEST, json!({"command": "npx vitest run"})),
+        "cargo" => (&CARGO, json!({"command": "cargo test --offline", "layers": [toolchain()]})),
+        "go" => (&GO, json!({"command": "go test ./...", "memory_mb": 1024})),
+        other => panic!("{other}"),
+    };
+    for (path, text) in files {
+        home.write(path, text);
+    }
+    let contract = json!({"version": 1, "verify": verify});
+    home.write("_handoff/TASK_CONTRACT.json", &contract.to_string());
+    home.set("ASSIZE_DRAFT_VERIFY_LAYERS", &toolchain()).set("ASSIZE_DRAFT_VERIFY_MEMORY", "1024MB")
+}
+
+const PYTHON: [(&str, &str); 4] = [
+    ("src/__init__.py", "\n"),
+    ("tests/__init__.py", "\n"),
+    ("src/calc.py", "def add(a, b):\n    return a + b\n\n\ndef half(a):\n    return a / 2\n"),
+    (
         "tests/test_calc.py",
         "import unittest\n\nfrom src.calc import add, half\n\n\nclass CalcTest(unittest.TestCase):\n    \
          def test_add_small(self):\n        self.assertEqual(add(1, 2), 3)\n\n    \
          def test_half_even(self):\n        self.assertEqual(half(4), 2)\n",
-    );
-    home.write("src/calc.js", "exports.add = (a, b) => a + b;\nexports.half = (a) => a / 2;\n");
-    home.write(
+    ),
+];
+
+const NODE: [(&str, &str); 2] = [
+    ("src/calc.js", "exports.add = (a, b) => a + b;\nexports.half = (a) => a / 2;\n"),
+    (
         "tests/calc.test.js",
         "const test = require(\"node:test\");\nconst assert = require(\"node:assert\");\n\
          const { add, half } = require(\"../src/calc.js\");\n\n\
          test.test(\"adds small numbers\", () => {\n  assert.strictEqual(add(1, 2), 3);\n});\n\n\
          test.test(\"halves even numbers\", () => {\n  assert.strictEqual(half(4), 2);\n});\n",
+    ),
+];
+
+const JEST: [(&str, &str); 3] = [
+    ("package.json", r#"{"name": "calc", "private": true, "scripts": {"test": "jest"}}"#),
+    ("src/calc.js", "exports.add = (a, b) => a + b;\nexports.half = (a) => a / 2;\n"),
+    (
+        "tests/calc.test.js",
+        "const { add, half } = require(\"../src/calc.js\");\n\n\
+         test(\"adds small numbers\", () => {\n  expect(add(1, 2)).toBe(3);\n});\n\n\
+         test(\"halves even numbers\", () => {\n  expect(half(4)).toBe(2);\n});\n",
+    ),
+];
+
+const VITEST: [(&str, &str); 3] = [
+    ("package.json", r#"{"name": "calc", "private": true, "type": "module"}"#),
+    ("src/calc.js", "export const add = (a, b) => a + b;\nexport const half = (a) => a / 2;\n"),
+    (
+        "tests/calc.test.js",
+        "import { expect, test } from \"vitest\";\nimport { add, half } from \"../src/calc.js\";\n\n\
+         test(\"adds small numbers\", () => {\n  expect(add(1, 2)).toBe(3);\n});\n\n\
+         test(\"halves even numbers\", () => {\n  expect(half(4)).toBe(2);\n});\n",
+    ),
+];
+
+const CARGO: [(&str, &str); 3] = [
+    ("Cargo.toml", "[package]\nname = \"calc\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+    (
+        "src/lib.rs",
+        "pub fn add(a: i64, b: i64) -> i64 {\n    a + b\n}\n\npub fn half(a: i64) -> i64 {\n    a / 2\n}\n\n\
+         #[cfg(test)]\nmod tests {\n    use super::*;\n\n    #[test]\n    fn half_of_even() {\n        \
+         assert_eq!(half(4), 2);\n    }\n}\n",
+    ),
+    (
+        "tests/adds.rs",
+        "use calc::add;\n\n#[test]\nfn adds_small_numbers() {\n    assert_eq!(add(1, 2), 3);\n}\n",
+    ),
+];
+
+const GO: [(&str, &str); 3] = [
+    ("go.mod", "module example.org/calc\n\ngo 1.19\n"),
+    (
+        "calc/calc.go",
+        "package calc\n\nfunc Add(a, b int) int { return a + b }\n\nfunc Half(a int) int { return a / 2 }\n",
+    ),
+    (
+        "calc/calc_test.go",
+        "package calc\n\nimport \"testing\"\n\nfunc TestAddSmall(t *testing.T) {\n\tif Add(1, 2) != 3 {\n\t\t\
+         t.Fatal(\"not 3\")\n\t}\n}\n\nfunc TestHalfEven(t *testing.T) {\n\tif Half(4) != 2 {\n\t\t\
+         t.Fatal(\"not 2\")\n\t}\n}\n",
+    ),
+];
+
+/// The folder of the Rust toolchain.
+fn toolchain() -> String {
+    let printed = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
+    String::from_utf8(printed.stdout).unwrap().trim().to_owned()
+}
+
+/// Whether tests that need a registry must run; it fails those that cannot.
+fn required(registry: &str, installed: bool) -> bool {
+    let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
+    assert!(
+        installed || !required.contains(registry),
+        "packages of {registry} cannot be installed"
     );
-    let verify = match runner {
-        "unittest" => r#"{"command": "python3 -m unittest discover -s tests -t ."}"#,
-        "pytest" => r#"{"command": "python3 -m pytest -q tests", "python": ".venv"}"#,
-        "node" => r#"{"command": "node --test tests"}"#,
-        other => panic!("{other}"),
-    };
-    let contract = format!(r#"{{"version": 1, "verify": {verify}}}"#);
-    home.write("_handoff/TASK_CONTRACT.json", &contract);
-    home
+    installed
 }
 
 /// Puts pytest into a virtual environment of the project; `false` where there is no registry to get it from.
@@ -71,17 +147,39 @@ fn install_pytest(home: &Home) -> bool {
     assert!(made.success());
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest==8.4.2"];
     let installed = Command::new(venv.join("bin/python3")).args(pip).status().unwrap();
-    let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
-    assert!(installed.success() || !required.contains("pypi"), "pytest cannot be installed");
-    installed.success()
+    required("pypi", installed.success())
 }
 
-/// Tries changes of the corpus with a runner: every third, or all of them in a full run.
+/// Puts a package of Node.js into the project's `node_modules`; `false` where there is no registry to get it from.
+fn install_node_package(home: &Home, package: &str) -> bool {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
+    if !kept.exists() {
+        let new = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let install = ["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts"];
+        let ran = Command::new("npm").args(install).arg(package).current_dir(&new).output();
+        let installed = ran.is_ok_and(|ran| ran.status.success());
+        if !required("npm", installed) {
+            return false;
+        }
+        // Another process may have been faster.
+        let _ = std::fs::rename(new.path(), &kept);
+    }
+    let copied = Command::new("cp")
+        .arg("-R")
+        .args([kept.join("node_modules"), home.work().join("node_modules")])
+        .status();
+    copied.unwrap().success()
+}
+
+/// Tries changes of the corpus with a runner: all of them in a full run, otherwise every third, or the first two with a runner
+/// that is slow to start.
 fn try_all(runner: &str, home: &Home) {
     let all = std::env::var_os("ASSIZE_TEST_FULL").is_some();
+    let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
+    let sampled = |index: usize| if slow { index < 2 } else { index % 3 == 0 };
     let mut client = Client::start(home, &["--isolation", "jail"]);
     let cases = corpus().into_iter().filter(|case| case.runners.contains(&runner));
-    for (index, case) in cases.enumerate().filter(|(index, _)| all || index % 3 == 0) {
+    for (index, case) in cases.enumerate().filter(|(index, _)| all || sampled(*index)) {
         let (task, title) = (format!("t{index}"), case.title);
         let original = std::fs::read(home.work().join(case.file)).unwrap();
         let mut submitted = client.propose(case.file, &task, case.text);
@@ -132,8 +230,34 @@ fn forged_pytest_results_escalate() {
 
 #[test]
 fn forged_node_test_results_escalate() {
-    if Path::new("/usr/bin/node").exists() || Path::new("/usr/local/bin/node").exists() {
-        try_all("node", &with_tests("node"));
+    try_all("node", &with_tests("node"));
+}
+
+#[test]
+fn forged_jest_results_escalate() {
+    let home = with_tests("jest");
+    if install_node_package(&home, "jest@30.0.5") {
+        try_all("jest", &home);
+    }
+}
+
+#[test]
+fn forged_vitest_results_escalate() {
+    let home = with_tests("vitest");
+    if install_node_package(&home, "vitest@3.2.4") {
+        try_all("vitest", &home);
+    }
+}
+
+#[test]
+fn forged_cargo_test_results_escalate() {
+    try_all("cargo", &with_tests("cargo"));
+}
+
+#[test]
+fn forged_go_test_results_escalate() {
+    if required("go", Path::new("/usr/bin/go").exists()) {
+        try_all("go", &with_tests("go"));
     }
 }
 
@@ -143,11 +267,8 @@ fn verdict_of_an_unknown_command_rests_on_its_exit_code() {
     let contract = r#"{"version": 1, "verify": {"command": "python3 -m unittest discover -s tests -t . && true"}}"#;
     home.write("_handoff/TASK_CONTRACT.json", contract);
     let mut client = Client::start(&home, &["--isolation", "jail"]);
-    let submitted = client.propose(
-        "src/calc.js",
-        "t1",
-        "exports.add = (a, b) => b + a;\nexports.half = (a) => a / 2;\n",
-    );
+    let text = "def add(a, b):\n    return b + a\n\n\ndef half(a):\n    return a / 2\n";
+    let submitted = client.propose("src/calc.py", "t1", text);
     client.end();
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
     let evidence = submitted["verified"]["evidence"].as_str().unwrap();

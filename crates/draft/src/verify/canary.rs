@@ -28,17 +28,17 @@ pub(crate) struct Canary {
     pub count: usize,
 }
 
-/// Canaries for the files of a report that `text` can read, each below the workspace's folder.
+/// Canaries for the files of a report. `files` are those of the workspace, and `text` reads one.
 pub(crate) fn canaries(
     runner: Runner,
     report: &Report,
-    inside: &dyn Fn(&Test) -> Option<String>,
+    files: &[String],
     text: &dyn Fn(&str) -> Option<String>,
     rng: &mut fastrand::Rng,
 ) -> Vec<Canary> {
     let ran = report.tests.iter().filter(|test| test.outcome == TestOutcome::Passed);
-    let mut files: Vec<String> =
-        ran.filter_map(inside).collect::<BTreeSet<_>>().into_iter().collect();
+    let found = ran.filter_map(|test| file_of(runner, test, files, text));
+    let mut files: Vec<String> = found.collect::<BTreeSet<_>>().into_iter().collect();
     rng.shuffle(&mut files);
     let mut found: Vec<Canary> = Vec::new();
     for file in files {
@@ -64,6 +64,36 @@ pub(crate) fn canaries(
         found.push(Canary { file, name, code, count });
     }
     found
+}
+
+/// Where the copy of the workspace is in the sandbox.
+const WORKSPACE: &str = "/tmp/workspace/";
+
+/// The file of the workspace that a test is in. Runners name it by its full path in the sandbox; Go names the package, whose
+/// files have to be searched.
+fn file_of(
+    runner: Runner,
+    test: &Test,
+    files: &[String],
+    text: &dyn Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let named = test.file.as_deref()?;
+    if runner != Runner::Go {
+        let path = named.strip_prefix(WORKSPACE)?;
+        return files.iter().find(|file| *file == path).cloned();
+    }
+    let function = format!("func {}(", test.name.split('/').next().unwrap_or_default());
+    let in_package = |file: &&String| {
+        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        file.ends_with("_test.go") && (folder.is_empty() || named.ends_with(&format!("/{folder}")))
+    };
+    let mut fitting: Vec<&String> = files.iter().filter(in_package).collect();
+    // The module's own folder fits every package.
+    fitting.sort_by_key(|file| std::cmp::Reverse(file.matches('/').count()));
+    fitting
+        .into_iter()
+        .find(|file| text(file).is_some_and(|text| text.contains(&function)))
+        .cloned()
 }
 
 /// A name of two or three words of the real names, written as the runner's users write names.
@@ -111,6 +141,17 @@ fn code(runner: Runner, name: &str, text: &str, rng: &mut fastrand::Rng) -> Stri
         Runner::Node => format!(
             "\nrequire(\"node:test\").test(\"{name}\", () => {{\n  require(\"node:assert\").strictEqual({a} + {b}, {wrong});\n}});\n"
         ),
+        // Such a file may have only some of the names that are global elsewhere.
+        Runner::Jest if text.contains("@jest/globals") => {
+            let import = match is_module {
+                true => format!("import * as jest{a}{wrong} from \"@jest/globals\";"),
+                false => format!("const jest{a}{wrong} = require(\"@jest/globals\");"),
+            };
+            format!(
+                "\n{import}\njest{a}{wrong}.test(\"{name}\", () => {{\n  \
+                 jest{a}{wrong}.expect({a} + {b}).toBe({wrong});\n}});\n"
+            )
+        }
         Runner::Jest => {
             format!("\ntest(\"{name}\", () => {{\n  expect({a} + {b}).toBe({wrong});\n}});\n")
         }
@@ -174,19 +215,36 @@ mod tests {
     #[test]
     fn canaries_are_placed_in_files_that_ran_and_look_like_their_tests() {
         let report = Report { tests: vec![test("t.py::test_add_small", TestOutcome::Passed)] };
-        let inside =
-            |test: &Test| test.file.as_ref()?.strip_prefix("/tmp/workspace/").map(str::to_owned);
+        let files = ["t.py".to_owned()];
         let text = |_: &str| Some("def test_add_small(): pass\n".to_owned());
         let mut rng = fastrand::Rng::with_seed(7);
-        let found = canaries(Runner::Pytest, &report, &inside, &text, &mut rng);
+        let found = canaries(Runner::Pytest, &report, &files, &text, &mut rng);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].file, "t.py");
         assert!(found[0].name.starts_with("test_") && !found[0].name.contains("canary"));
         assert!(found[0].code.contains(&format!("def {}():\n    assert ", found[0].name)));
-        let again = canaries(Runner::Pytest, &report, &inside, &text, &mut rng);
+        let again = canaries(Runner::Pytest, &report, &files, &text, &mut rng);
         assert_ne!(found, again, "names and numbers are random");
         let skipped = Report { tests: vec![test("t.py::test_add", TestOutcome::Skipped)] };
-        assert!(canaries(Runner::Pytest, &skipped, &inside, &text, &mut rng).is_empty());
+        assert!(canaries(Runner::Pytest, &skipped, &files, &text, &mut rng).is_empty());
+    }
+
+    #[test]
+    fn canary_of_go_is_placed_in_the_file_of_the_test() {
+        let files = ["a_test.go", "b_test.go", "sub/deep/a_test.go", "deep/a_test.go"];
+        let files = files.map(str::to_owned);
+        let text = |file: &str| {
+            let name = if file == "a_test.go" { "TestTagged" } else { "TestAdd" };
+            Some(format!("package p\nfunc {name}(t *testing.T) {{}}\n"))
+        };
+        let file = |package: &str| {
+            let file = Some(package.to_owned());
+            let test = Test { name: "TestAdd/one".into(), file, outcome: TestOutcome::Passed };
+            file_of(Runner::Go, &test, &files, &text)
+        };
+        assert_eq!(file("example.org/m").as_deref(), Some("b_test.go"));
+        assert_eq!(file("example.org/m/sub/deep").as_deref(), Some("sub/deep/a_test.go"));
+        assert_eq!(file("example.org/m/deep").as_deref(), Some("deep/a_test.go"));
     }
 
     #[test]

@@ -11,14 +11,16 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 mod canary;
+mod command;
 mod copy;
 mod report;
 mod runner;
 
 use canary::Canary;
+use command::TestCommand;
 use copy::Copying;
-use report::{Report, Test};
-use runner::{REPORT, TestCommand};
+use report::Report;
+use runner::REPORT;
 
 use crate::book::Submission;
 use crate::contract::Verify;
@@ -172,7 +174,9 @@ impl Verification<'_> {
             drafts.insert(file.path.clone(), bytes);
         }
         let copy = self.copy(drafts.clone()).await?;
-        let Some(tests) = TestCommand::recognise(&self.how.command) else {
+        let changed = Workspace::open(copy.path()).map_err(|error| not_copied(&error))?;
+        let file = |path: &str| text_of(&changed, path);
+        let Some(tests) = TestCommand::recognise(&self.how.command, &file) else {
             let ran = self.run(copy.path(), self.how.command.clone(), None).await?;
             let evidence = "only the exit code was seen: the command is not a known test runner";
             return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
@@ -201,9 +205,8 @@ impl Verification<'_> {
         if canaries.is_empty() {
             return Ok(doubted("no test could be added that must fail"));
         }
-        let changed = Workspace::open(copy.path()).map_err(|error| not_copied(&error))?;
         for canary in &canaries {
-            let text = text_of(&changed, &canary.file).unwrap_or_default();
+            let text = file(&canary.file).unwrap_or_default();
             drafts.insert(canary.file.clone(), format!("{text}{}", canary.code).into_bytes());
         }
         let with_canaries = self.copy(drafts).await?;
@@ -222,8 +225,13 @@ impl Verification<'_> {
 
     /// A copy of the workspace with other content for some files.
     async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<TempDir, NotVerified> {
+        let mut exclude = self.how.exclude.clone();
+        // Programs of Node.js find their packages there.
+        if command::is_of_node(&self.how.command) && exclude == Verify::usual_exclude() {
+            exclude.retain(|pattern| pattern != Verify::NODE_MODULES);
+        }
         let copying = Copying {
-            exclude: Globs::new(&self.how.exclude).map_err(|error| not_copied(&error))?,
+            exclude: Globs::new(&exclude).map_err(|error| not_copied(&error))?,
             workspace: self.desk.workspace.path().to_owned(),
             beside: self.desk.own_folder().to_owned(),
             name: format!("verify-{}-", self.submission.id),
@@ -242,12 +250,14 @@ impl Verification<'_> {
         command: String,
         report: Option<(&TestCommand, &str)>,
     ) -> Result<Ran, NotVerified> {
-        let helper = report.and_then(|(tests, folder)| {
-            tests.helper().map(|(name, text)| (format!("{folder}/{name}"), text))
+        let files = report.iter().map(|(tests, folder)| {
+            // An empty report makes the folder, which not every runner does.
+            let (name, text) = tests.runner.helper().unwrap_or((REPORT, ""));
+            (format!("{folder}/{name}"), text)
         });
+        let files = files.collect();
         let report = report.map(|(_, folder)| format!("{folder}/{REPORT}"));
         let python = self.python.as_ref();
-        let files = helper.into_iter().collect();
         self.verifier.run(Job { how: self.how, python, copy, command, files, report }).await
     }
 
@@ -260,9 +270,11 @@ impl Verification<'_> {
         // The code under test cannot know its name beforehand.
         let folder = format!("/tmp/{:016x}", fastrand::u64(..));
         let command = tests.with_report(&folder);
-        let ran = self.run(copy, command, Some((tests, &folder))).await?;
-        let report = if tests.prints_report() { Some(&ran.printed) } else { ran.report.as_ref() };
-        let report = report.and_then(|bytes| Report::read(tests.runner, bytes));
+        let mut ran = self.run(copy, command, Some((tests, &folder))).await?;
+        let runner = tests.runner;
+        let report = if runner.prints_report() { Some(&ran.printed) } else { ran.report.as_ref() };
+        let report = report.and_then(|bytes| Report::read(runner, bytes));
+        ran.printed = report::readable(runner, ran.printed);
         Ok((ran, report))
     }
 
@@ -312,10 +324,9 @@ impl Verification<'_> {
         let workspace = Workspace::open(copy).map_err(|error| not_copied(&error))?;
         let walk = workspace.walk(usize::MAX, &|_, _| true).map_err(|error| not_copied(&error))?;
         let files: Vec<String> = walk.files.iter().map(|(path, _)| path.to_string()).collect();
-        let inside = |test: &Test| tests.runner.file_of(test.file.as_deref()?, &files);
         let text = |file: &str| text_of(&workspace, file);
         let mut rng = fastrand::Rng::new();
-        Ok(canary::canaries(tests.runner, report, &inside, &text, &mut rng))
+        Ok(canary::canaries(tests.runner, report, &files, &text, &mut rng))
     }
 
     fn verified(&self, ran: &Ran, evidence: &str) -> Verified {

@@ -108,16 +108,40 @@ fn jest(text: &str) -> Option<Report> {
     Some(Report { tests })
 }
 
-/// What `cargo test` prints: `Running tests/a.rs (…)`, then `test name ... ok` for each test.
+/// A line of JSON that `cargo` prints for what it has built.
+#[derive(Deserialize)]
+struct Artifact {
+    target: Target,
+    executable: Option<String>,
+}
+
+/// What a program was built from.
+#[derive(Deserialize)]
+struct Target {
+    src_path: String,
+}
+
+/// What a line of JSON that `cargo` prints begins with.
+const OF_CARGO: &str = "{\"reason\":";
+
+/// What `cargo test` prints: lines of JSON for the programs, `Running tests/a.rs (PROGRAM)`, then `test name ... ok` for each
+/// test.
 fn cargo(text: &str) -> Option<Report> {
     let mut tests = Vec::new();
+    let mut sources = BTreeMap::new();
     let (mut file, mut open) = (None, 0_usize);
     let mut any = false;
     for line in text.lines() {
         let line = line.trim();
-        if let Some(running) = line.strip_prefix("Running ") {
-            let path = running.strip_prefix("unittests ").unwrap_or(running);
-            file = path.split(" (").next().map(str::to_owned);
+        if line.starts_with(OF_CARGO) {
+            if let Ok(Artifact { target, executable: Some(program) }) = serde_json::from_str(line) {
+                sources.insert(last_part(&program).to_owned(), target.src_path);
+            }
+        } else if let Some(running) = line.strip_prefix("Running ") {
+            let program = running.rsplit_once(" (").map(|(_, path)| path.trim_end_matches(')'));
+            file = program.and_then(|path| sources.get(last_part(path)).cloned());
+        } else if line.starts_with("Doc-tests ") {
+            file = None;
         } else if line.starts_with("running ") && line.ends_with(['t', 's']) {
             (any, open) = (true, open + 1);
         } else if line.starts_with("test result: ") {
@@ -137,15 +161,42 @@ fn cargo(text: &str) -> Option<Report> {
     (any && open == 0).then_some(Report { tests })
 }
 
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// A line of JSON that `go test -json` prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Event {
+    action: String,
+    package: Option<String>,
+    test: Option<String>,
+    output: Option<String>,
+}
+
+/// What a command printed, without the lines that are only for the report.
+pub(super) fn readable(runner: Runner, printed: Vec<u8>) -> Vec<u8> {
+    if !runner.prints_report() {
+        return printed;
+    }
+    let text = String::from_utf8_lossy(&printed);
+    let mut readable = String::new();
+    for line in text.split_inclusive('\n') {
+        match runner {
+            Runner::Cargo if line.starts_with(OF_CARGO) => {}
+            Runner::Go => match serde_json::from_str::<Event>(line) {
+                Ok(event) => readable.push_str(&event.output.unwrap_or_default()),
+                Err(_) => readable.push_str(line),
+            },
+            _ => readable.push_str(line),
+        }
+    }
+    readable.into_bytes()
+}
+
 /// What `go test -json` prints: a line of JSON for each event.
 fn go(text: &str) -> Option<Report> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Event {
-        action: String,
-        package: Option<String>,
-        test: Option<String>,
-    }
     let mut tests = Vec::new();
     let mut packages: BTreeMap<String, bool> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with('{')) {
@@ -198,9 +249,14 @@ mod tests {
             {"name": "/b.test.js", "status": "failed", "assertionResults": []}]}"#;
         assert_eq!(counts(Runner::Jest, jest), Some((3, 2)));
         assert_eq!(counts(Runner::Vitest, "{}"), None);
-        let cargo = "     Running unittests src/lib.rs (target/debug/deps/a-1)\n\nrunning 2 tests\n\
+        let cargo = "{\"reason\":\"compiler-artifact\",\"target\":{\"src_path\":\"/w/src/lib.rs\"},\"executable\":\"/w/d/a-1\"}\n     \
+                     Running unittests src/lib.rs (d/a-1)\n\nrunning 2 tests\n\
                      test x::a ... ok\ntest x::b ... ignored, slow\n\ntest result: ok. 1 passed\n";
         assert_eq!(counts(Runner::Cargo, cargo), Some((2, 1)));
+        let report = Report::read(Runner::Cargo, cargo.as_bytes()).unwrap();
+        assert_eq!(report.tests[0].file.as_deref(), Some("/w/src/lib.rs"));
+        let shown = String::from_utf8(readable(Runner::Cargo, cargo.into())).unwrap();
+        assert!(shown.starts_with("     Running"), "{shown}");
         assert_eq!(counts(Runner::Cargo, &cargo.replace("test result: ok. 1 passed", "")), None);
         assert_eq!(counts(Runner::Cargo, ""), None);
         let go = r#"{"Action":"start","Package":"m/a"}
@@ -208,6 +264,8 @@ mod tests {
 {"Action":"pass","Package":"m/a","Test":"TestA","Elapsed":0}
 {"Action":"pass","Package":"m/a","Elapsed":0}"#;
         assert_eq!(counts(Runner::Go, go), Some((1, 1)));
+        let output = "{\"Action\":\"output\",\"Output\":\"ok m\\n\"}\nnot JSON\n";
+        assert_eq!(readable(Runner::Go, output.into()), b"ok m\nnot JSON\n");
         let early: String = go.lines().take(3).collect::<Vec<_>>().join("\n");
         assert_eq!(counts(Runner::Go, &early), None);
     }

@@ -1,0 +1,256 @@
+//! Verification commands that start a known test runner.
+
+use serde_json::Value;
+
+use super::runner::Runner;
+
+/// A verification command that starts a known test runner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TestCommand {
+    pub runner: Runner,
+    /// `cd FOLDER && ` and assignments.
+    before: String,
+    /// The command and its arguments.
+    words: Vec<String>,
+    /// Which word is the runner; those before it start it, such as `npx` or `uv run`.
+    at: usize,
+}
+
+/// Programs that start others in an environment of theirs.
+const LAUNCHERS: [&[&str]; 10] = [
+    &["npx", "--no-install"],
+    &["npx", "--no"],
+    &["npx"],
+    &["yarn"],
+    &["pnpm", "exec"],
+    &["pnpm"],
+    &["uv", "run"],
+    &["poetry", "run"],
+    &["pipenv", "run"],
+    &["pdm", "run"],
+];
+
+/// Programs that need the workspace's `node_modules`.
+const OF_NODE: [&str; 9] =
+    ["node", "npm", "npx", "yarn", "pnpm", "jest", "vitest", "tsx", "corepack"];
+
+/// Whether a command is one of Node.js.
+pub(super) fn is_of_node(command: &str) -> bool {
+    command.split(|c: char| c.is_whitespace() || ";&|()".contains(c)).any(|word| {
+        let program = word.rsplit('/').next().unwrap_or_default();
+        OF_NODE.contains(&program)
+    })
+}
+
+impl TestCommand {
+    /// Recognises a command. It must be a single one, perhaps after `cd FOLDER &&`, and run whole files of tests. A script of
+    /// `package.json` is looked up there; `file` reads a file of the workspace.
+    pub(crate) fn recognise(
+        command: &str,
+        file: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<TestCommand> {
+        let (folder, main) = match command.split_once("&&") {
+            Some((first, rest)) => (Some(first.trim().strip_prefix("cd ")?.trim()), rest),
+            None => (None, command),
+        };
+        let mut found = TestCommand::single(main).or_else(|| {
+            let package = folder.map_or("package.json".to_owned(), |f| format!("{f}/package.json"));
+            TestCommand::of_script(main, &file(&package)?)
+        })?;
+        if let Some(folder) = folder {
+            if folder.contains(in_shell) || folder.contains(char::is_whitespace) {
+                return None;
+            }
+            found.before.insert_str(0, &format!("cd {folder} && "));
+        }
+        Some(found)
+    }
+
+    /// Recognises a command without operators of a shell.
+    fn single(command: &str) -> Option<TestCommand> {
+        let (before, words) = split(command)?;
+        let starts = |launcher: &&&[&str]| {
+            words.iter().map(String::as_str).take(launcher.len()).eq(launcher.iter().copied())
+        };
+        let at = LAUNCHERS.iter().find(starts).map_or(0, |launcher| launcher.len());
+        let runner = Runner::of(&words[at..])?;
+        Some(TestCommand { runner, before, words, at })
+    }
+
+    /// Recognises `npm test` and its like by the script that they run. Scripts before or after it would not run.
+    fn of_script(command: &str, package: &str) -> Option<TestCommand> {
+        let (before, words) = split(command)?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (name, rest) = match &words[..] {
+            ["npm", "run" | "run-script", name, rest @ ..]
+            | ["yarn" | "pnpm", "run", name, rest @ ..]
+            | ["yarn" | "pnpm", name, rest @ ..] => (*name, rest),
+            ["npm", "test" | "t" | "tst", rest @ ..] => ("test", rest),
+            _ => return None,
+        };
+        let arguments = match rest {
+            ["--", arguments @ ..] => arguments,
+            [] => &[],
+            arguments if words[0] != "npm" => arguments,
+            _ => return None,
+        };
+        let package: Value = serde_json::from_str(package).ok()?;
+        let scripts = package.get("scripts")?;
+        let around = ["pre", "post"].map(|when| scripts.get(format!("{when}{name}")));
+        if around.iter().any(Option::is_some) {
+            return None;
+        }
+        let script = [&[scripts.get(name)?.as_str()?], arguments].concat().join(" ");
+        let mut found = TestCommand::single(&script)?;
+        found.before = format!("{before}PATH=node_modules/.bin:$PATH {}", found.before);
+        Some(found)
+    }
+
+    /// The command with a report of all its tests. `folder` is where the report and its helper are.
+    pub(crate) fn with_report(&self, folder: &str) -> String {
+        let words = self.words.iter().enumerate();
+        let kept = words.filter(|(at, word)| *at <= self.at || !self.runner.drops(word));
+        let mut words: Vec<String> = kept.map(|(_, word)| word.clone()).collect();
+        let more = self.runner.report(folder);
+        let at = match more.after {
+            Some(after) => words.iter().skip(self.at).position(|word| word == after),
+            None => None,
+        };
+        let at = at.map_or(words.len(), |at| self.at + at + 1);
+        // The helper takes the place of `-m unittest`.
+        let replaced = if self.runner == Runner::Unittest { at - 2..at } else { at..at };
+        words.splice(replaced, more.words);
+        format!("{}{}{}", self.before, more.environment, words.join(" "))
+    }
+}
+
+/// What a shell reads as more than a part of a word.
+fn in_shell(c: char) -> bool {
+    ";|&<>`$(){}#\n\\'\"".contains(c)
+}
+
+/// The assignments before a command, and its words; `None` if a shell would do more with it than run it.
+fn split(command: &str) -> Option<(String, Vec<String>)> {
+    if command.contains(in_shell) {
+        return None;
+    }
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let assignment = |word: &&str| word.contains('=') && !word.starts_with('-');
+    let start = words.iter().position(|word| !assignment(word))?;
+    let before: String = words[..start].iter().map(|word| format!("{word} ")).collect();
+    Some((before, words[start..].iter().map(|word| (*word).to_owned()).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKAGE: &str = r#"{"scripts": {
+        "test": "NODE_ENV=test jest --ci", "unit": "vitest run", "all": "eslint . && jest",
+        "e2e": "node --test e2e", "pree2e": "node build.js"}}"#;
+
+    fn recognise(command: &str) -> Option<TestCommand> {
+        TestCommand::recognise(command, &|path| {
+            ["package.json", "web/package.json"].contains(&path).then(|| PACKAGE.to_owned())
+        })
+    }
+
+    #[test]
+    fn known_runners_are_recognised() {
+        for (command, runner) in [
+            ("pytest", Runner::Pytest),
+            ("pytest -q tests/unit", Runner::Pytest),
+            ("python3 -m pytest -x", Runner::Pytest),
+            ("python3 -W error -m pytest", Runner::Pytest),
+            ("cd app && .venv/bin/pytest", Runner::Pytest),
+            ("uv run pytest -q", Runner::Pytest),
+            ("DEBUG=1 python -m unittest", Runner::Unittest),
+            ("python3.11 -m unittest discover -s tests -t .", Runner::Unittest),
+            ("node --test", Runner::Node),
+            ("node --test tests/*.test.js", Runner::Node),
+            ("node --test-concurrency=1 --test", Runner::Node),
+            ("npx jest --ci", Runner::Jest),
+            ("node_modules/.bin/jest", Runner::Jest),
+            ("node --experimental-vm-modules node_modules/jest/bin/jest.js", Runner::Jest),
+            ("npx vitest run", Runner::Vitest),
+            ("vitest", Runner::Vitest),
+            ("cargo test --workspace", Runner::Cargo),
+            ("cargo test -q -p calc --test more -- --nocapture", Runner::Cargo),
+            ("go test ./...", Runner::Go),
+            ("npm test", Runner::Jest),
+            ("cd web && npm test -- --coverage", Runner::Jest),
+            ("npm run unit", Runner::Vitest),
+            ("yarn unit", Runner::Vitest),
+            ("pnpm test --ci", Runner::Jest),
+        ] {
+            let found = recognise(command).map(|command| command.runner);
+            assert_eq!(found, Some(runner), "{command}");
+        }
+        for command in [
+            "",
+            "make test",
+            "npm run all",
+            "npm run e2e",
+            "npm run missing",
+            "cd elsewhere && npm test",
+            "npm test -- -t adds",
+            "pytest; true",
+            "pytest || true",
+            "pytest > log",
+            "pytest -k add",
+            "pytest tests/test_a.py::test_b",
+            "python3 -m pytest -m slow",
+            "python3 test.py",
+            "vitest watch",
+            "vitest --outputFile=x",
+            "jest --json",
+            "cargo test adds",
+            "cargo test -- adds",
+            "cargo test --features all adds",
+            "go test -run X ./...",
+            "true && pytest",
+            "sh -c 'pytest'",
+            "cd 'a b' && pytest",
+        ] {
+            assert_eq!(recognise(command), None, "{command}");
+        }
+    }
+
+    #[test]
+    fn report_is_asked_for_and_the_rest_of_the_command_stays() {
+        let with_report = |command: &str| recognise(command).unwrap().with_report("/tmp/r");
+        assert_eq!(
+            with_report("cd app && A=1 python3 -B -m unittest discover -s t"),
+            "cd app && A=1 python3 -B /tmp/r/unittest_report.py /tmp/r/report discover -s t"
+        );
+        assert_eq!(
+            with_report("uv run pytest -q"),
+            "ASSIZE_REPORT=/tmp/r/report PYTHONPATH=/tmp/r:$PYTHONPATH uv run pytest -q \
+             -p assize_pytest_report --maxfail=0"
+        );
+        assert_eq!(with_report("go test -failfast ./..."), "go test -json ./...");
+        assert_eq!(
+            with_report("cargo test -q --lib -- --nocapture --test-threads=1"),
+            "cargo test --no-fail-fast --message-format=json-render-diagnostics --lib -- --test-threads=1"
+        );
+        assert_eq!(
+            with_report("cd web && npm test -- --bail"),
+            "cd web && PATH=node_modules/.bin:$PATH NODE_ENV=test jest --ci \
+             --bail=0 --json --outputFile=/tmp/r/report"
+        );
+        assert!(
+            with_report("node --test-concurrency=1 --test t")
+                .starts_with("node --test-concurrency=1 --test --test-reporter=spec")
+        );
+    }
+
+    #[test]
+    fn commands_of_node_are_known_as_such() {
+        for command in ["npm ci && npm test", "cd web && npx jest", "A=1 node --test"] {
+            assert!(is_of_node(command), "{command}");
+        }
+        for command in ["pytest", "cargo test -p node-tools", "go test ./node"] {
+            assert!(!is_of_node(command) || command.ends_with("./node"), "{command}");
+        }
+    }
+}
