@@ -123,17 +123,17 @@ pub(crate) enum Judge {
     Forged,
     /// The probe itself; and when the guest is gone, that is its doing.
     Guest,
-    /// What it has to bring is in the files that the host collects afterwards.
+    /// What it has to bring is in the files that the host collects.
     Collected,
 }
 
-/// What the host does with the working folder after a probe, whose processes may still be there.
+/// What the host does with the working folder of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Then {
-    /// Collects its files.
+pub(crate) enum HostAction {
+    /// Collects its files, again and again while the probe runs, and once more afterwards.
     Collect,
-    /// Writes an input for the next program into it: the mark, as `given-` with the tag.
+    /// Afterwards writes an input for the next program into it: the mark, as `given-` with the tag.
     Give,
 }
 
@@ -179,8 +179,8 @@ pub(crate) struct Probe {
     /// It is a system call that should be refused, and nothing more.
     #[serde(default)]
     pub(crate) syscall: bool,
-    /// What the host does afterwards.
-    pub(crate) then: Option<Then>,
+    /// What the host does besides.
+    pub(crate) host: Option<HostAction>,
     /// What it ends with.
     #[serde(default)]
     pub(crate) exit: i32,

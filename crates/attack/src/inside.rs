@@ -1,6 +1,7 @@
 //! Probes in sandboxes: each in one of its own.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use assize_sandbox::{
@@ -8,9 +9,9 @@ use assize_sandbox::{
 };
 use async_trait::async_trait;
 
-use crate::catalog::{Promise, Room, Then};
+use crate::catalog::{HostAction, Promise, Room};
 use crate::marked;
-use crate::place::{COLLECTIONS, End, Failed, Place, Ran, Run, Told};
+use crate::place::{End, Failed, Place, Ran, Run, Told};
 
 /// The most output of a program in a tight sandbox.
 pub(crate) const TIGHT_OUTPUT: u64 = 64 << 10;
@@ -41,9 +42,8 @@ impl Inside<'_> {
         let made = self.0.make(spec).await;
         let sandbox = made.map_err(|error| Failed::Start(error.to_string()))?;
         let began = Instant::now();
-        let ran = run_program(&sandbox, run).await;
+        let (ran, collected) = run_with_host(&sandbox, run).await;
         let took = began.elapsed();
-        let collected = afterwards(&sandbox, run).await;
         sandbox.end().await;
         let (finished, end) = ran.map_err(|error| Failed::Gone(error.to_string()))?;
         let told = match end {
@@ -64,24 +64,34 @@ impl Inside<'_> {
     }
 }
 
-/// Does what the probe is about once its program has ended; gives the content of what was collected.
-async fn afterwards(sandbox: &Sandbox, run: &Run<'_>) -> Vec<u8> {
-    let mut collected = Vec::new();
-    match run.probe.then {
-        None => {}
-        Some(Then::Give) => {
-            let path = format!("{WORKSPACE}/given-{}", run.tag);
-            // That it cannot be written is an answer of the sandbox.
-            let _ = sandbox.write(&path, run.mark.as_bytes()).await;
-        }
-        Some(Then::Collect) => {
-            for _ in 0..COLLECTIONS {
-                let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), MOST).await;
-                collected.extend(harvest.files.into_iter().flat_map(|(_, bytes)| bytes));
+/// Runs the program of a probe, and does what the host has to do with its files; gives also what was collected of them.
+async fn run_with_host(
+    sandbox: &Sandbox,
+    run: &Run<'_>,
+) -> (Result<((Vec<u8>, Vec<u8>), End), SandboxError>, Vec<u8>) {
+    let (ended, mut collected) = (AtomicBool::new(false), Vec::new());
+    let program = async {
+        let ran = run_program(sandbox, run).await;
+        ended.store(true, Ordering::Relaxed);
+        ran
+    };
+    let collecting = async {
+        while run.probe.host == Some(HostAction::Collect) {
+            let is_last = ended.load(Ordering::Relaxed);
+            let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), MOST).await;
+            collected.extend(harvest.files.into_iter().flat_map(|(_, bytes)| bytes));
+            if is_last {
+                break;
             }
         }
+    };
+    let (ran, ()) = tokio::join!(program, collecting);
+    if run.probe.host == Some(HostAction::Give) {
+        let path = format!("{WORKSPACE}/given-{}", run.tag);
+        // That it cannot be written is an answer of the sandbox.
+        let _ = sandbox.write(&path, run.mark.as_bytes()).await;
     }
-    collected
+    (ran, collected)
 }
 
 async fn run_program(

@@ -32,7 +32,7 @@ pub(crate) struct Ran {
     pub(crate) wall: Duration,
     /// Processes of it lived on.
     pub(crate) survived: bool,
-    /// The content of the files that were collected afterwards.
+    /// The content of the files that were collected.
     pub(crate) collected: Vec<u8>,
 }
 
@@ -60,9 +60,6 @@ pub(crate) enum Failed {
     /// The place went away beneath it.
     Gone(String),
 }
-
-/// How often the files of a probe are collected: it may change them meanwhile.
-pub(crate) const COLLECTIONS: usize = 20;
 
 /// The host itself, or sandboxes of some backend.
 #[async_trait]
