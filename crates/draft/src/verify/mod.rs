@@ -8,7 +8,6 @@ use assize_types::Fingerprint;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
 mod canary;
 mod command;
@@ -18,7 +17,7 @@ mod runner;
 
 use canary::Canary;
 use command::TestCommand;
-use copy::Copying;
+use copy::{Copied, Copying};
 use report::Report;
 use runner::REPORT;
 
@@ -27,7 +26,7 @@ use crate::contract::Verify;
 use crate::desk::Desk;
 use crate::globs::Globs;
 use crate::policy::Policy;
-use crate::workspace::{Kind, Workspace};
+use crate::workspace::Workspace;
 
 /// How a verification went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -173,15 +172,16 @@ impl Verification<'_> {
             let bytes = self.desk.copy(file.after).map_err(|error| not_copied(&error))?;
             drafts.insert(file.path.clone(), bytes);
         }
-        let copy = self.copy(drafts.clone()).await?;
-        let changed = Workspace::open(copy.path()).map_err(|error| not_copied(&error))?;
+        let copied = self.copy(drafts.clone()).await?;
+        let copy = copied.folder.path();
+        let changed = Workspace::open(copy).map_err(|error| not_copied(&error))?;
         let file = |path: &str| text_of(&changed, path);
         let Some(tests) = TestCommand::recognise(&self.how.command, &file) else {
-            let ran = self.run(copy.path(), self.how.command.clone(), None).await?;
+            let ran = self.run(copy, self.how.command.clone(), None).await?;
             let evidence = "only the exit code was seen: the command is not a known test runner";
             return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
         };
-        let (ran, report) = self.run_tests(copy.path(), &tests).await?;
+        let (ran, report) = self.run_tests(copy, &tests).await?;
         if !ran.passed {
             let evidence = "the tests failed";
             return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
@@ -201,7 +201,7 @@ impl Verification<'_> {
             return Ok(doubted("no test was run"));
         }
         let before = self.executed_before(&tests).await?;
-        let canaries = self.canaries(copy.path(), &tests, &report)?;
+        let canaries = self.canaries(copy, &tests, &report)?;
         if canaries.is_empty() {
             return Ok(doubted("no test could be added that must fail"));
         }
@@ -210,11 +210,12 @@ impl Verification<'_> {
             drafts.insert(canary.file.clone(), format!("{text}{}", canary.code).into_bytes());
         }
         let with_canaries = self.copy(drafts).await?;
-        let (_, second) = self.run_tests(with_canaries.path(), &tests).await?;
+        let (_, second) = self.run_tests(with_canaries.folder.path(), &tests).await?;
         if let Some(why) = canary::doubt(&canaries, second.as_ref(), before) {
             return Ok(doubted(&why));
         }
-        self.remember(copy.path(), report.executed())?;
+        // It becomes the unchanged workspace if its drafts are accepted.
+        self.desk.baselines().insert(self.baseline(&copied.fingerprint), report.executed());
         let evidence = format!(
             "{} tests were run, and {} added ones that must fail did; code and tests shared a process",
             report.executed(),
@@ -223,14 +224,14 @@ impl Verification<'_> {
         Ok(Judged { verified: self.verified(&ran, &evidence), doubt: None })
     }
 
-    /// A copy of the workspace with other content for some files.
-    async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<TempDir, NotVerified> {
+    /// How the workspace is copied, with other content for some files.
+    fn copying(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<Copying, NotVerified> {
         let mut exclude = self.how.exclude.clone();
         // Programs of Node.js find their packages there.
         if command::is_of_node(&self.how.command) && exclude == Verify::usual_exclude() {
             exclude.retain(|pattern| pattern != Verify::NODE_MODULES);
         }
-        let copying = Copying {
+        Ok(Copying {
             exclude: Globs::new(&exclude).map_err(|error| not_copied(&error))?,
             workspace: self.desk.workspace.path().to_owned(),
             beside: self.desk.own_folder().to_owned(),
@@ -238,7 +239,12 @@ impl Verification<'_> {
             room: self.how.memory_mb << 20,
             places: self.policy.places().map_err(|error| not_copied(&error))?,
             drafts,
-        };
+        })
+    }
+
+    /// A copy of the workspace with other content for some files.
+    async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<Copied, NotVerified> {
+        let copying = self.copying(drafts)?;
         // Many files may have to be copied.
         let copied = tokio::task::spawn_blocking(move || copying.copy()).await;
         copied.map_err(|error| not_copied(&error))?
@@ -280,38 +286,23 @@ impl Verification<'_> {
 
     /// How many tests are run on the unchanged workspace.
     async fn executed_before(&self, tests: &TestCommand) -> Result<usize, NotVerified> {
-        let copy = self.copy(BTreeMap::new()).await?;
-        let key = self.fingerprint(copy.path())?;
-        if let Some(known) = self.desk.baselines().get(&key) {
+        let copying = self.copying(BTreeMap::new())?;
+        let unchanged = tokio::task::spawn_blocking(move || copying.fingerprint()).await;
+        let unchanged = unchanged.map_err(|error| not_copied(&error))??;
+        if let Some(known) = self.desk.baselines().get(&self.baseline(&unchanged)) {
             return Ok(*known);
         }
+        let copy = self.copy(BTreeMap::new()).await?;
         // Where it runs no tests at all, the change brings the first ones.
-        let (_, report) = self.run_tests(copy.path(), tests).await?;
+        let (_, report) = self.run_tests(copy.folder.path(), tests).await?;
         let executed = report.map_or(0, |report| report.executed());
-        self.desk.baselines().insert(key, executed);
+        self.desk.baselines().insert(self.baseline(&copy.fingerprint), executed);
         Ok(executed)
     }
 
-    /// Keeps the number of tests of a copy, which becomes the unchanged workspace if its drafts are accepted.
-    fn remember(&self, copy: &Path, executed: usize) -> Result<(), NotVerified> {
-        let key = self.fingerprint(copy)?;
-        self.desk.baselines().insert(key, executed);
-        Ok(())
-    }
-
-    /// What stands for a command and all files of a copy.
-    fn fingerprint(&self, copy: &Path) -> Result<Fingerprint, NotVerified> {
-        let workspace = Workspace::open(copy).map_err(|error| not_copied(&error))?;
-        let walk = workspace.walk(usize::MAX, &|_, _| true).map_err(|error| not_copied(&error))?;
-        let mut all = format!("{:?}\n", self.how);
-        for (path, kind) in walk.files {
-            let content = match kind {
-                Kind::Link => workspace.link(&path).map(|target| target.display().to_string()),
-                _ => workspace.read(&path, u64::MAX - 1).map(|file| file.sha256.to_string()),
-            };
-            all.push_str(&format!("{path}\0{}\n", content.unwrap_or_default()));
-        }
-        Ok(Fingerprint::of(all))
+    /// What stands for the command and all files of a copy.
+    fn baseline(&self, copy: &Fingerprint) -> Fingerprint {
+        Fingerprint::of(format!("{:?}\n{copy}", self.how))
     }
 
     /// Canary tests for the files of a report.
