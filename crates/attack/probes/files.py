@@ -246,3 +246,47 @@ def lease(given):
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return True, f"leased {path}"
+
+
+# Files that the host collects from a program, or writes for the next one. Whatever the program put in their place, what
+# the host reads and writes must be the sandbox's own.
+
+
+def swap(path, other):
+    """Puts one file in the place of another and back, for as long as the host takes to collect them a few times."""
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        # Both names are always there: this is RENAME_EXCHANGE.
+        libc.renameat2(-100, path.encode(), -100, other.encode(), 2)
+
+
+@probe("files/collected-link", "leaves a link to a file of the host for the host to collect", judge="collected", host="collect", proof="secret")
+def collected_link(given):
+    os.symlink(given.secret, "result-" + given.tag)
+    return True
+
+
+@probe("files/collected-swap", "swaps a file with a link to one of the host while it is collected", judge="collected", host="collect", proof="secret")
+def collected_swap(given):
+    with open("result-" + given.tag, "w") as file:
+        file.write("mine")
+    os.symlink(given.secret, "other-" + given.tag)
+    swap("result-" + given.tag, "other-" + given.tag)
+    return True
+
+
+@probe("files/collected-folder-swap", "swaps a folder with a link to one of the host while it is collected", judge="collected", host="collect", proof="secret")
+def collected_folder_swap(given):
+    above, name = os.path.split(given.secret)
+    os.mkdir("results-" + given.tag)
+    with open(f"results-{given.tag}/{name}", "w") as file:
+        file.write("mine")
+    os.symlink(above, "other-" + given.tag)
+    swap("results-" + given.tag, "other-" + given.tag)
+    return True
+
+
+@probe("files/given-link", "puts a link to a file of the host where the host writes an input next", judge="heard", host="give")
+def given_link(given):
+    os.symlink(f"{given.watched}/{given.mark}", "given-" + given.tag)
+    return True

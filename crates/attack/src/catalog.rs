@@ -123,6 +123,18 @@ pub(crate) enum Judge {
     Forged,
     /// The probe itself; and when the guest is gone, that is its doing.
     Guest,
+    /// What it has to bring is in the files that the host collects.
+    Collected,
+}
+
+/// What the host does with the working folder of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum HostAction {
+    /// Collects its files, again and again while the probe runs, and once more afterwards.
+    Collect,
+    /// Afterwards writes an input for the next program into it: the mark, as `given-` with the tag.
+    Give,
 }
 
 /// The limits of the sandbox that a probe runs in.
@@ -167,6 +179,8 @@ pub(crate) struct Probe {
     /// It is a system call that should be refused, and nothing more.
     #[serde(default)]
     pub(crate) syscall: bool,
+    /// What the host does besides.
+    pub(crate) host: Option<HostAction>,
     /// What it ends with.
     #[serde(default)]
     pub(crate) exit: i32,

@@ -1,7 +1,9 @@
 //! Probes on the host itself, as their own controls: plain processes, bounded and cleaned up after.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use crate::catalog::{Judge, Promise};
+use crate::catalog::{HostAction, Judge, Promise};
 use crate::inside::TIGHT_WALL;
 use crate::judge::before_answer;
 use crate::marked;
@@ -28,6 +30,11 @@ const MOST: usize = 4 << 20;
 /// Leaves two files open that the program inherits, as a careless runner would: its input, and one
 /// more. Only then does the program begin.
 const CARELESS: &str = r#"exec 9<>"$0" 0<>"$1"; shift; exec "$@""#;
+
+/// The files that a control begins with: its code, its input, and one that it inherits.
+const CODE: &str = "code.py";
+const INPUT: &str = "input";
+const INHERITED: &str = "inherited";
 
 /// No walls at all.
 #[derive(Debug)]
@@ -51,7 +58,7 @@ impl Host {
         let folder = self.work.join(&run.tag);
         std::fs::create_dir_all(&folder)?;
         let (code, input, left_open) =
-            (folder.join("code.py"), folder.join("input"), folder.join("inherited"));
+            (folder.join(CODE), folder.join(INPUT), folder.join(INHERITED));
         std::fs::write(&code, &run.code)?;
         std::fs::write(&input, "")?;
         std::fs::write(&left_open, &self.inherited)?;
@@ -73,6 +80,11 @@ impl Host {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
+        let last = Arc::new(AtomicBool::new(false));
+        let collecting = (run.probe.host == Some(HostAction::Collect)).then(|| {
+            let (folder, last) = (folder.clone(), Arc::clone(&last));
+            tokio::task::spawn_blocking(move || keep_collecting(&folder, &last))
+        });
         let (stdout, reads_stdout) = collect(child.stdout.take());
         let (stderr, reads_stderr) = collect(child.stderr.take());
         let status = tokio::time::timeout(DEADLINE, child.wait()).await;
@@ -104,8 +116,45 @@ impl Host {
             _ => Told::Nothing,
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran { stdout, stderr, end, told, took, wall: TIGHT_WALL, survived })
+        last.store(true, Ordering::Relaxed);
+        let collected = match collecting {
+            Some(collecting) => collecting.await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        if run.probe.host == Some(HostAction::Give) {
+            std::fs::write(folder.join(format!("given-{}", run.tag)), &run.mark)?;
+        }
+        Ok(Ran { stdout, stderr, end, told, took, wall: TIGHT_WALL, survived, collected })
     }
+}
+
+/// Collects the files of a folder as a careless runner would, through whatever links are there, until it is told that this
+/// is the last time. Gives each content once.
+fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
+    let mut contents = BTreeSet::new();
+    loop {
+        let is_last = last.load(Ordering::Relaxed);
+        for path in files_in(folder).into_iter().filter(|path| !is_own(path)) {
+            let inside = if path.is_dir() { files_in(&path) } else { vec![path] };
+            for path in inside.into_iter().filter(|path| path.is_file()) {
+                contents.extend(std::fs::read(path));
+            }
+        }
+        if is_last || contents.iter().map(Vec::len).sum::<usize>() > MOST {
+            return contents.into_iter().flatten().collect();
+        }
+    }
+}
+
+/// Whether a file is the runner's own, which it does not collect.
+fn is_own(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| [CODE, INPUT, INHERITED].iter().any(|own| name == *own))
+}
+
+/// What is in a folder, if it can be listed.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
 }
 
 /// The end that a runner would be told that takes whatever its program can write to for the channel.

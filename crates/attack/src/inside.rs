@@ -1,11 +1,15 @@
 //! Probes in sandboxes: each in one of its own.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use assize_sandbox::{Command, Isolation, Language, Limits, Manager, Sandbox, SandboxError, Spec};
+use assize_sandbox::{
+    Command, Isolation, Language, Limits, Manager, Sandbox, SandboxError, Spec, WORKSPACE,
+};
 use async_trait::async_trait;
 
-use crate::catalog::{Promise, Room};
+use crate::catalog::{HostAction, Promise, Room};
 use crate::marked;
 use crate::place::{End, Failed, Place, Ran, Run, Told};
 
@@ -17,6 +21,9 @@ pub(crate) const TIGHT_WALL: Duration = Duration::from_secs(2);
 
 /// When we give up on a sandbox altogether.
 const DEADLINE: Duration = Duration::from_secs(90);
+
+/// The most that is collected at once.
+const MOST: u64 = 1 << 20;
 
 /// How much longer everything takes in a machine, which may be emulated: what should end because it used
 /// too much must not end before, because it was slow.
@@ -35,7 +42,7 @@ impl Inside<'_> {
         let made = self.0.make(spec).await;
         let sandbox = made.map_err(|error| Failed::Start(error.to_string()))?;
         let began = Instant::now();
-        let ran = run_program(&sandbox, run).await;
+        let (ran, collected) = run_with_host(&sandbox, run).await;
         let took = began.elapsed();
         sandbox.end().await;
         let (finished, end) = ran.map_err(|error| Failed::Gone(error.to_string()))?;
@@ -44,8 +51,47 @@ impl Inside<'_> {
             _ => Told::Nothing,
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran { stdout: finished.0, stderr: finished.1, end, told, took, wall, survived })
+        Ok(Ran {
+            stdout: finished.0,
+            stderr: finished.1,
+            end,
+            told,
+            took,
+            wall,
+            survived,
+            collected,
+        })
     }
+}
+
+/// Runs the program of a probe, and does what the host has to do with its files; gives also what was collected of them.
+async fn run_with_host(
+    sandbox: &Sandbox,
+    run: &Run<'_>,
+) -> (Result<((Vec<u8>, Vec<u8>), End), SandboxError>, Vec<u8>) {
+    let (ended, mut collected) = (AtomicBool::new(false), Vec::new());
+    let program = async {
+        let ran = run_program(sandbox, run).await;
+        ended.store(true, Ordering::Relaxed);
+        ran
+    };
+    let collecting = async {
+        while run.probe.host == Some(HostAction::Collect) {
+            let is_last = ended.load(Ordering::Relaxed);
+            let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), MOST).await;
+            collected.extend(harvest.files.into_iter().flat_map(|(_, bytes)| bytes));
+            if is_last {
+                break;
+            }
+        }
+    };
+    let (ran, ()) = tokio::join!(program, collecting);
+    if run.probe.host == Some(HostAction::Give) {
+        let path = format!("{WORKSPACE}/given-{}", run.tag);
+        // That it cannot be written is an answer of the sandbox.
+        let _ = sandbox.write(&path, run.mark.as_bytes()).await;
+    }
+    (ran, collected)
 }
 
 async fn run_program(

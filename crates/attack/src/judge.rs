@@ -65,7 +65,8 @@ pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidenc
     let verdict = |reached: bool, detail: String| {
         if reached { Verdict::Reached(detail) } else { Verdict::Stopped(detail) }
     };
-    let own = by_itself(ran, evidence.proof);
+    let proof = evidence.proof.filter(|_| probe.judge != Judge::Collected);
+    let own = by_itself(ran, proof);
     match probe.judge {
         Judge::Itself | Judge::Guest => own,
         Judge::Heard => match own {
@@ -73,6 +74,19 @@ pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidenc
             _ if evidence.heard => Verdict::Reached("it arrived on the host".to_owned()),
             Verdict::Reached(_) => Verdict::Stopped("nothing arrived on the host".to_owned()),
             Verdict::Stopped(detail) => Verdict::Stopped(detail),
+        },
+        Judge::Collected => match (own, evidence.proof) {
+            (Verdict::Reached(_), Some(proof)) => {
+                let mut pieces = ran.collected.windows(proof.len().max(1));
+                let collected = ran.collected.len();
+                match pieces.any(|piece| piece == proof.as_bytes()) {
+                    true => Verdict::Reached("the host collected a file of its own".to_owned()),
+                    false => {
+                        Verdict::Stopped(format!("{collected} bytes collected, none the host's"))
+                    }
+                }
+            }
+            (own, _) => own,
         },
         Judge::Survives => match own {
             Verdict::Broke(why) => Verdict::Broke(why),
@@ -142,6 +156,7 @@ mod tests {
             wall: Duration::from_secs(2),
             took: Duration::from_millis(100),
             survived: false,
+            collected: Vec::new(),
         }
     }
 
@@ -185,6 +200,16 @@ mod tests {
         assert!(matches!(decide("output", loud, None, false), Verdict::Reached(_)));
         let late = Ran { took: Duration::from_secs(4), ..ran("", End::Exit(0)) };
         assert!(matches!(decide("late", late, None, false), Verdict::Reached(_)));
+    }
+
+    #[test]
+    fn collected_files_are_searched_for_the_proof() {
+        let said = "\n{\"reached\": true}\n";
+        let collected = |bytes: &[u8]| Ran { collected: bytes.to_vec(), ..ran(said, End::Exit(0)) };
+        let escaped = decide("collected", collected(b"a nonce b"), Some("nonce"), false);
+        assert!(matches!(escaped, Verdict::Reached(_)), "{escaped:?}");
+        let stopped = decide("collected", collected(b"a non"), Some("nonce"), false);
+        assert!(matches!(stopped, Verdict::Stopped(_)), "{stopped:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 mod attack;
 mod catalog;
 mod fixtures;
+mod gate;
 mod host;
 mod inside;
 mod judge;
@@ -22,4 +23,8 @@ mod score;
 
 pub use attack::{Attack, AttackError, Options};
 pub use catalog::Group;
+pub use gate::{
+    CaseKind, CaseOutcome, GateAttack, GateCase, GateClass, GateCount, GateError, GateOptions,
+    GateScorecard,
+};
 pub use score::{Control, Count, Finding, Outcome, Scorecard};

@@ -32,6 +32,8 @@ pub(crate) struct Ran {
     pub(crate) wall: Duration,
     /// Processes of it lived on.
     pub(crate) survived: bool,
+    /// The content of the files that were collected.
+    pub(crate) collected: Vec<u8>,
 }
 
 /// How the program ended.

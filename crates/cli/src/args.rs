@@ -374,21 +374,38 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttackArgs {
-    /// jail, docker, microvm or at-least=NAME; all that can be made here if not said
+    /// Try the gate of drafts with its labelled corpora, in place of sandboxes
+    #[arg(long)]
+    pub(crate) gate: bool,
+
+    /// jail, docker, microvm or at-least=NAME; all that can be made here if not said. With `--gate`, where the project's
+    /// tests run
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
-    /// Only probes with this in their names, such as `network/`
+    /// Only probes or cases with this in their names, such as `network/` or `secrets/`
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
 
-    /// Show every probe, not only those that got out
+    /// Show every probe or case, not only those that got out
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Print every probe with its outcome and its control as one JSON object
+    /// Print every probe or case with its outcome and its control as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl AttackArgs {
+    /// The flags as settings: key, flag, value. Probes go through all sandboxes that are named; the gate uses the one
+    /// that the settings choose.
+    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+        let isolation = self.isolation.clone().filter(|_| self.gate);
+        isolation
+            .map(|name| ("sandbox.isolation".to_owned(), "--isolation", name))
+            .into_iter()
+            .collect()
+    }
 }
 
 /// What an image is for.

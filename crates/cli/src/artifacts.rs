@@ -1,4 +1,4 @@
-//! Files into a sandbox and out of it.
+//! Files out of a sandbox.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, FailureKind};
+use crate::host_files::below_current_folder;
 
 /// What was taken out, and what was left and why.
 #[derive(Debug, Default)]
@@ -57,22 +58,6 @@ fn is_in_the_way(error: &std::io::Error) -> bool {
     link || matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory)
 }
 
-/// Whether a path is relative and leads below the current folder, by its words alone.
-fn is_below_current_folder(path: &Path) -> bool {
-    let Ok(current) = std::env::current_dir() else { return path.is_relative() };
-    let mut resolved = current.clone();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                resolved.pop();
-            }
-            Component::CurDir => {}
-            part => resolved.push(part),
-        }
-    }
-    path.is_relative() && resolved.starts_with(current)
-}
-
 fn symlink_refused(folder: &Path, link: &Path) -> Failure {
     let message = format!("`{}` goes through the symlink `{}`", folder.display(), link.display());
     Failure::new(FailureKind::Usage, message)
@@ -92,7 +77,7 @@ impl Target {
     /// Opens a folder, which is made if need be. A relative path below the current folder goes through no symlink: a
     /// repository could have planted one. Other paths are the user's own and may.
     fn open(folder: &Path) -> Result<Target, Failure> {
-        if is_below_current_folder(folder) {
+        if below_current_folder(folder).is_some() {
             return Target::open_without_symlinks(rustix::fs::CWD, folder);
         }
         let failed = |error: std::io::Error| cannot_write(folder, &error);
@@ -173,10 +158,6 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Environment, format!("cannot write `{}`: {error}", path.display()))
 }
 
-fn join(folder: &str, name: &str) -> String {
-    if name.is_empty() { folder.to_owned() } else { format!("{folder}/{name}") }
-}
-
 /// Writes a file that the user named, through no link.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
@@ -185,57 +166,6 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644));
     let file = file.map_err(|error| failed(error.into()))?;
     std::fs::File::from(file).write_all(bytes).map_err(failed)
-}
-
-/// Reads a file to be given to a sandbox, of at most so many bytes.
-pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
-    let refused = |why: String| {
-        Failure::new(FailureKind::Usage, format!("cannot give `{}`: {why}", path.display()))
-    };
-    let metadata = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(refused("it is not a regular file".to_owned()));
-    }
-    if metadata.len() > most {
-        let why = format!("it has {} bytes, and the sandbox has room for {most}", metadata.len());
-        return Err(refused(why).hint("allow more with `--disk`"));
-    }
-    std::fs::read(path).map_err(|error| refused(error.to_string()))
-}
-
-/// Puts a folder of this machine, or a file, into the sandbox.
-pub(crate) async fn put(sandbox: &Sandbox, from: &Path, to: &str) -> Result<usize, Failure> {
-    let mut count = 0;
-    let mut left = sandbox.spec().limits.disk;
-    let mut paths = vec![(from.to_owned(), to.to_owned())];
-    while let Some((path, to)) = paths.pop() {
-        if path.is_dir() {
-            for (entry, name) in names_in(&path)? {
-                paths.push((entry, join(&to, &name)));
-            }
-            continue;
-        }
-        let bytes = read(&path, left)?;
-        left = left.saturating_sub(bytes.len() as u64);
-        sandbox.write(&to, &bytes).await?;
-        count += 1;
-    }
-    Ok(count)
-}
-
-fn names_in(folder: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
-    let failed = |why: String| {
-        Failure::new(FailureKind::Usage, format!("cannot read `{}`: {why}", folder.display()))
-    };
-    let entries = std::fs::read_dir(folder).map_err(|error| failed(error.to_string()))?;
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| failed(error.to_string()))?;
-        let name = entry.file_name().into_string();
-        let name = name.map_err(|_| failed("it has a name that is not text".to_owned()))?;
-        names.push((entry.path(), name));
-    }
-    Ok(names)
 }
 
 #[cfg(test)]
@@ -289,18 +219,5 @@ mod tests {
         }
         assert!(work.join("new/deep/er/new_deep_er").is_file());
         assert!(work.join("new/sub____new").is_file() && work.join("sub/sub").is_file());
-    }
-
-    #[test]
-    fn current_folder_is_recognised_in_relative_paths_alone() {
-        let current = std::env::current_dir().unwrap();
-        let name = current.file_name().unwrap().to_str().unwrap();
-        for inside in ["results", "./a/../b", ".", &format!("../{name}/results")] {
-            assert!(is_below_current_folder(Path::new(inside)), "{inside}");
-        }
-        let absolute = current.join("results");
-        for outside in ["..", "../elsewhere", "a/../../b", "/tmp", absolute.to_str().unwrap()] {
-            assert!(!is_below_current_folder(Path::new(outside)), "{outside}");
-        }
     }
 }

@@ -1,4 +1,6 @@
-//! `assize attack`: the sandboxes themselves on trial.
+//! `assize attack`: the sandboxes themselves on trial, and the gate.
+
+mod gate;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -26,6 +28,9 @@ pub(crate) async fn run(
     cancel: assize_types::Cancel,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;
+    if args.gate {
+        return gate::run(&args, config, around, cancel).await;
+    }
     let mut managers = Vec::new();
     let mut skipped = Vec::new();
     let wanted = wanted(args.isolation.as_deref())?;

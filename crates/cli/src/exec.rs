@@ -15,6 +15,7 @@ use crate::config::settings::show_size;
 use crate::config::{Config, Surroundings};
 use crate::exit::Exit;
 use crate::failure::{Failure, FailureKind};
+use crate::host_files;
 use crate::input;
 use crate::own_name::OwnName;
 use crate::passing::{Followed, Show, follow, pass_input};
@@ -198,7 +199,7 @@ fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
     }
 }
 
-/// A file for the sandbox: where it is here, and its name there.
+/// A file for the sandbox: where it is here, as the user named it, and its name there.
 pub(crate) struct Input {
     pub(crate) path: std::path::PathBuf,
     pub(crate) name: String,
@@ -233,7 +234,7 @@ pub(crate) fn inputs(files: &[String], around: &Surroundings) -> Result<Vec<Inpu
             let hint = format!("name them apart, as in `--file {path}=other-{name}`");
             return Err(usage(format!("two files would be `{name}` in the sandbox")).hint(hint));
         }
-        inputs.push(Input { path: walls::typed(around, path.as_ref()), name });
+        inputs.push(Input { path: path.into(), name });
     }
     Ok(inputs)
 }
@@ -260,7 +261,7 @@ async fn trial(
     let stdin = file != Path::new("-");
     let mut left = sandbox.spec().limits.disk;
     for input in inputs {
-        let bytes = artifacts::read(&input.path, left)?;
+        let bytes = host_files::read(&input.path, left)?;
         left = left.saturating_sub(bytes.len() as u64);
         sandbox.write_with_mode(&format!("{WORKSPACE}/{}", input.name), &bytes, 0o444).await?;
     }

@@ -1,6 +1,5 @@
 //! Text that the user hands us: from a file, or from standard input.
 
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use assize_clerk::text::checked;
 use assize_types::Cancel;
 
 use crate::failure::{Failure, FailureKind};
+use crate::host_files::open_regular;
 
 /// Reads all of standard input, which must be text of at most so many MiB.
 pub(crate) async fn from_standard_input(
@@ -33,11 +33,11 @@ pub(crate) fn from_file(
     let shown = format!("`{}`", path.display());
     let failed =
         |why: String| Failure::new(FailureKind::Usage, format!("cannot read {shown}: {why}"));
-    let meta = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-    if !meta.is_file() {
-        return Err(failed("it is not a regular file".to_owned()).hint("`-` reads standard input"));
-    }
-    let mut file = fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    // Opened once: something else may take the file's place meanwhile.
+    let opened = open_regular(path).map_err(|error| failed(error.to_string()))?;
+    let mut file = opened.ok_or_else(|| {
+        failed("it is not a regular file".to_owned()).hint("`-` reads standard input")
+    })?;
     read(what, mebibytes, &mut file, &shown)
 }
 

@@ -19,6 +19,7 @@ mod eval;
 mod exec;
 mod exit;
 mod hints;
+mod host_files;
 mod image;
 mod input;
 mod logging;
@@ -240,6 +241,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         Command::Debate(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
         Command::Exec(args) => args.sandbox.settings(),
+        Command::Attack(args) => args.settings(),
         Command::Worker(args) => args.settings(),
         Command::Mcp(args) => args.gate.settings(),
         Command::Work(args) => [args.gate.settings(), args.model.settings()].concat(),

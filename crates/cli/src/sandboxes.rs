@@ -22,6 +22,7 @@ use crate::artifacts;
 use crate::config::{Config, Surroundings};
 use crate::exec::{exit_code, tell_limits};
 use crate::failure::{Failure, FailureKind};
+use crate::host_files;
 use crate::passing::{Show, follow, pass_input};
 use crate::terminal::{BOLD, harmless, note, out_json, out_line, paint, warn};
 use crate::{until_cancelled, walls};
@@ -223,10 +224,10 @@ async fn copy(
     match (Side::of(from), Side::of(to)) {
         (Side::Here(from), Side::There { name, path }) => {
             let sandbox = find(manager, &Key::new(run, name)?).await?;
-            let from = walls::typed(around, from.as_ref());
-            let to = into_folder(&sandbox, &path, &from).await;
-            let count = artifacts::put(&sandbox, &from, &to).await?;
-            if count == 0 {
+            let to = into_folder(&sandbox, &path, &walls::typed(around, from.as_ref())).await;
+            let put = host_files::put(&sandbox, from.as_ref(), &to).await?;
+            put.left.iter().for_each(|left| warn(left));
+            if put.files == 0 {
                 warn("there were no files to copy");
             }
             Ok(())

@@ -136,7 +136,7 @@ mod tests {
     /// Otherwise a pattern could be lost without a failing test.
     #[test]
     fn every_tool_has_a_labelled_path() {
-        let corpus = include_str!("../tests/corpus/files.txt");
+        let corpus = include_str!("../corpus/files.txt");
         let paths: Vec<&str> = corpus.lines().filter_map(|line| line.split(" | ").nth(1)).collect();
         let document: DocumentMut = DATA.parse().unwrap();
         let mut without = Vec::new();

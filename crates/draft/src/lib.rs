@@ -17,6 +17,7 @@ mod book;
 mod carry_out;
 mod contract;
 mod copies;
+pub mod corpus;
 mod counter;
 mod decide;
 mod desk;

@@ -27,6 +27,7 @@ use crate::config::{Config, Surroundings};
 use crate::doing::Doing;
 use crate::exit::exit_code;
 use crate::failure::{Failure, FailureKind};
+use crate::host_files;
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
@@ -96,7 +97,7 @@ async fn ask(
     let mut inputs = Vec::new();
     let mut room = walls::limits(config).disk;
     for file in exec::inputs(&args.files, around)? {
-        let bytes = artifacts::read(&file.path, room)?;
+        let bytes = host_files::read(&file.path, room)?;
         room = room.saturating_sub(bytes.len() as u64);
         inputs.push(InputFile { name: file.name, bytes: bytes.into() });
     }

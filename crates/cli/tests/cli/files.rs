@@ -82,6 +82,69 @@ fn out_below_the_current_folder_refuses_planted_symlinks_in_every_command() {
     }
 }
 
+/// What prints the content of a given file.
+const SHOW: &str = "print(open('data.txt').read(), end='')";
+
+#[test]
+fn file_refuses_a_symlink_that_leads_out_of_the_current_folder() {
+    let home = home();
+    home.write("show.py", SHOW);
+    home.write("real.txt", "mine");
+    let outside = home.folder.path().join("outside");
+    fs::create_dir_all(&outside).unwrap();
+    fs::write(outside.join("data.txt"), "SECRET").unwrap();
+    let link = |to: &std::path::Path, at: &str| {
+        std::os::unix::fs::symlink(to, home.work().join(at)).unwrap();
+    };
+    link("../outside/data.txt".as_ref(), "data.txt");
+    link(&outside, "linked");
+    link("real.txt".as_ref(), "inner.txt");
+    for path in ["data.txt", "./data.txt", "linked/data.txt", "../work/data.txt"] {
+        for args in [&["exec", "--file", path, "show.py"][..], &["run", SINE, "--file", path]] {
+            let Ran { code, out, err } = home.run(args);
+            assert_eq!(code, 2, "{args:?}: {out}{err}");
+            assert!(err.contains("a symlink leads out of the current folder"), "{err}");
+        }
+    }
+    // A link that stays below, and what the user names by another path.
+    let absolute = home.work().join("data.txt").display().to_string();
+    for (file, content) in [
+        ("inner.txt=data.txt", "mine"),
+        (absolute.as_str(), "SECRET"),
+        ("../outside/data.txt", "SECRET"),
+    ] {
+        let Ran { code, out, err } = home.run(&["exec", "--file", file, "show.py"]);
+        assert_eq!((code, out.as_str()), (0, content), "{file}: {err}");
+    }
+}
+
+#[test]
+fn file_that_is_swapped_for_a_symlink_is_refused_or_read_whole() {
+    let home = home();
+    home.write("show.py", SHOW);
+    home.write("data.txt", "mine");
+    let secret = home.folder.path().join("secret");
+    fs::write(&secret, "SECRET").unwrap();
+    std::os::unix::fs::symlink(&secret, home.work().join("other")).unwrap();
+    let (file, other) = (home.work().join("data.txt"), home.work().join("other"));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let (at, exchange) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+                rustix::fs::renameat_with(at, &file, at, &other, exchange).unwrap();
+            }
+        });
+        let ran: Vec<Ran> =
+            (0..8).map(|_| home.run(&["exec", "--file", "data.txt", "show.py"])).collect();
+        // Before any assertion fails: the scope waits for the other thread.
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        for Ran { code, out, err } in ran {
+            assert!([(0, "mine"), (2, "")].contains(&(code, out.as_str())), "{code} {out}{err}");
+        }
+    });
+}
+
 #[test]
 fn an_export_keeps_every_byte() {
     let answers = [program("open('x.bin', 'wb').write(bytes([0, 255])); print('é')")];

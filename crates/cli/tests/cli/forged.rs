@@ -18,7 +18,7 @@ struct Case {
 }
 
 fn corpus() -> Vec<Case> {
-    let text = include_str!("../corpus/forged.txt");
+    let text = include_str!("../../../draft/corpus/forged.txt");
     let cases = text.split("\n== ").skip(1).map(|case| {
         let (head, text) = case.split_once('\n').unwrap();
         let [runners, file, verdict, title] = head.split(" | ").collect::<Vec<_>>()[..] else {

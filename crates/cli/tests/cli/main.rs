@@ -15,6 +15,7 @@ mod exec;
 mod failures;
 mod files;
 mod forged;
+mod gate_attack;
 mod killed;
 mod machines;
 mod mcp;

@@ -63,7 +63,19 @@ fn a_sandbox_is_made_used_and_removed_by_different_processes() {
 
     home.write("in/a.txt", "one");
     home.write("in/deep/b.txt", "two");
-    assert_eq!(home.run(&["sandbox", "cp", "in", "box:/workspace/"]).code, 0);
+    fs::write(home.folder.path().join("secret"), "SECRET").unwrap();
+    for (to, at) in [("../../secret", "out"), ("a.txt", "inner"), (".", "loop"), ("no", "broken")] {
+        std::os::unix::fs::symlink(to, home.work().join("in").join(at)).unwrap();
+    }
+    let copied = home.run(&["sandbox", "cp", "in", "box:/workspace/"]);
+    assert_eq!(copied.code, 0, "{}", copied.err);
+    for left in
+        ["in/out` was not copied: it leads out", "in/loop` was not copied", "in/broken` was"]
+    {
+        assert!(copied.err.contains(left), "{left}: {}", copied.err);
+    }
+    let listed = home.run(&["sandbox", "exec", "box", "sh", "-c", "ls in; cat in/inner"]);
+    assert_eq!(listed.out, "a.txt\ndeep\ninner\none", "{}", listed.err);
     let shell = "cat in/a.txt in/deep/b.txt; cat; echo $GIVEN; pwd; exit 9";
     let args = ["sandbox", "exec", "--env", "GIVEN=yes", "box", "sh", "-c", shell];
     let Ran { code, out, err } = home.run_with_input(&args, b"-three-");

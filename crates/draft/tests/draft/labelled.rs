@@ -2,15 +2,10 @@
 
 use std::path::Path;
 
+use assize_draft::corpus::{self, Case};
 use assize_draft::gate::{self, Change, Scanners};
 use assize_draft::hidden_text;
 use assize_draft::{FileKind, Inside, Policy};
-
-/// The lines of a corpus, with their numbers, without comments.
-fn corpus(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
-    let rows = text.lines().enumerate().filter(|(_, line)| !line.starts_with("%%"));
-    rows.map(|(index, line)| (index + 1, line.split(" | ").collect()))
-}
 
 /// The rules that speak against a new file.
 fn rules(path: &str, text: &str) -> Vec<String> {
@@ -33,12 +28,9 @@ fn rules(path: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn files_are_protected_or_hidden_by_path() {
-    // Runs something, whatever the format of the file is.
-    let text = r#"{"scripts": {"a": "b"}, "tasks": {"a": "b"}, "build-system": {"a": "b"}, "package": {"build": "b"}}"#;
     let mut wrong = Vec::new();
-    for (number, row) in corpus(include_str!("../corpus/files.txt")) {
-        let [label, path] = row[..] else { panic!("line {number}: {row:?}") };
-        let found = rules(path, text);
+    for Case { number, label, path, text, .. } in corpus::files().unwrap() {
+        let found = rules(path, &text);
         let has = |rule: &str| found.iter().any(|found| found == rule);
         let is = match () {
             () if has("path/not-allowed") => "secret",
@@ -56,10 +48,9 @@ fn files_are_protected_or_hidden_by_path() {
 #[test]
 fn hidden_characters_are_found_with_their_column() {
     let mut wrong = Vec::new();
-    for (number, row) in corpus(include_str!("../corpus/hidden.txt")) {
-        let [label, path, text] = row[..] else { panic!("line {number}: {row:?}") };
+    for Case { number, label, path, text, .. } in corpus::hidden().unwrap() {
         let (rule, column) = label.split_once(' ').unwrap();
-        let found = hidden_text::in_line(&unescape(text), false, FileKind::of(path));
+        let found = hidden_text::in_line(&text, false, FileKind::of(path));
         let first = found.first().map(|found| (found.rule, found.column.to_string()));
         let expected = (rule != "-").then(|| (rule, column.to_owned()));
         if first != expected {
@@ -67,16 +58,4 @@ fn hidden_characters_are_found_with_their_column() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// A line with each `\u{…}` replaced by its character.
-fn unescape(text: &str) -> String {
-    let mut parts = text.split("\\u{");
-    let mut line = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (code, rest) = part.split_once('}').unwrap();
-        line.push(char::from_u32(u32::from_str_radix(code, 16).unwrap()).unwrap());
-        line.push_str(rest);
-    }
-    line
 }

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod corpus;
 mod cycle;
 mod docs;
 mod faults;

@@ -3,9 +3,8 @@
 #![expect(clippy::print_stdout, reason = "the figures are what the test is for")]
 
 use assize_draft::FileKind;
+use assize_draft::corpus::{self, Case};
 use assize_draft::hardcoded::PathScanner;
-
-const PATHS: &str = include_str!("../corpus/paths.txt");
 
 /// What the gate does with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,16 +26,14 @@ fn label(line: &str, kind: FileKind) -> Label {
 #[test]
 fn precision_and_recall_of_machine_paths() {
     let (mut right, mut wrong, mut false_alarms, mut found, mut missed) = (0, Vec::new(), 0, 0, 0);
-    for (index, line) in PATHS.lines().enumerate().filter(|(_, line)| !line.starts_with("%%")) {
-        let mut parts = line.splitn(3, " | ");
-        let expected = match parts.next().unwrap() {
+    for Case { number, label: expected, path, text, .. } in corpus::paths().unwrap() {
+        let expected = match expected {
             "accept" => Label::Accept,
             "escalate" => Label::Escalate,
             "reject" => Label::Reject,
-            other => panic!("paths.txt:{}: unknown label `{other}`", index + 1),
+            other => panic!("paths.txt:{}: unknown label `{other}`", number),
         };
-        let (path, text) = (parts.next().unwrap(), parts.next().unwrap());
-        let actual = label(text, FileKind::of(path));
+        let actual = label(&text, FileKind::of(path));
         match (expected, actual) {
             (Label::Accept, Label::Accept) => {}
             (Label::Accept, _) => false_alarms += 1,
@@ -46,7 +43,7 @@ fn precision_and_recall_of_machine_paths() {
         if expected == actual {
             right += 1;
         } else {
-            wrong.push(format!("paths.txt:{}: {actual:?}, not {expected:?}: {text}", index + 1));
+            wrong.push(format!("paths.txt:{}: {actual:?}, not {expected:?}: {text}", number));
         }
     }
     println!(

@@ -3,11 +3,31 @@
 #![expect(clippy::print_stdout, reason = "the numbers are what the test is for")]
 
 use assize_draft::FileKind;
+use assize_draft::corpus::{self, Case};
 use assize_draft::hardcoded::PathScanner;
 use assize_draft::secrets::{ALLOWED, Secret, SecretScanner};
 use proptest::prelude::*;
 
-use crate::corpus::{Labelled, labelled, texts, undrawn};
+/// A line or a text of the corpus.
+struct Labelled {
+    case: Case,
+    /// The kind of file it is in.
+    kind: FileKind,
+    /// It holds a secret, found by this rule; any will do for `-`.
+    key: Option<&'static str>,
+    /// It was left out while the rules were improved.
+    held_out: bool,
+}
+
+fn labelled() -> Vec<Labelled> {
+    let of = |case: Case| Labelled {
+        kind: FileKind::of(case.path),
+        key: (case.label != corpus::NO_SECRET).then_some(case.label),
+        held_out: case.index % 3 == 2,
+        case,
+    };
+    corpus::secrets().unwrap().into_iter().map(of).collect()
+}
 
 fn in_line(line: &str, kind: FileKind) -> Vec<Secret> {
     SecretScanner::get().unwrap().in_line(line, kind)
@@ -32,7 +52,7 @@ impl Counts {
     fn of<'a>(lines: impl Iterator<Item = &'a Labelled>) -> Counts {
         let mut counts = Counts::default();
         for line in lines {
-            match (line.key, in_text(&line.text, line.kind).is_empty()) {
+            match (line.key, in_text(&line.case.text, line.kind).is_empty()) {
                 (Some(_), false) => counts.found += 1,
                 (Some(_), true) => counts.missed += 1,
                 (None, false) => counts.alarms += 1,
@@ -72,8 +92,8 @@ fn precision_and_recall_on_the_labelled_corpus() {
     for line in &lines {
         let part = if line.held_out { "held-out" } else { "seen" };
         let rules: Vec<&str> =
-            in_text(&line.text, line.kind).iter().map(|secret| secret.rule).collect();
-        let (list, number, text) = (line.list, line.number, &line.text);
+            in_text(&line.case.text, line.kind).iter().map(|secret| secret.rule).collect();
+        let (list, number, text) = (line.case.list, line.case.number, &line.case.text);
         match line.key {
             Some(rule) if rules.is_empty() => {
                 println!("missed ({part}) {list}:{number} {rule}: {text}");
@@ -143,18 +163,19 @@ fn password_is_found_beside_other_words_of_its_statement() {
 /// Every text of several lines, or in an encoding, by itself.
 #[test]
 fn multi_line_and_encoded_secrets_are_found() {
-    let texts = texts();
+    let mut texts = labelled();
+    texts.retain(|text| text.case.list == "texts.txt");
     let wrong: Vec<String> = texts
         .iter()
         .filter_map(|text| {
             let rules: Vec<&str> =
-                in_text(&text.text, text.kind).iter().map(|secret| secret.rule).collect();
+                in_text(&text.case.text, text.kind).iter().map(|secret| secret.rule).collect();
             let right = match text.key {
                 None => rules.is_empty(),
                 Some("-") => !rules.is_empty(),
                 Some(rule) => rules.contains(&rule),
             };
-            (!right).then(|| format!("texts.txt:{} {:?}: {rules:?}", text.number, text.key))
+            (!right).then(|| format!("texts.txt:{} {:?}: {rules:?}", text.case.number, text.key))
         })
         .collect();
     assert!(texts.len() >= 120);
@@ -203,7 +224,7 @@ fn names_with_a_token_are_recognised() {
 /// Otherwise a scanner that looks over this repository finds what this one is tried on.
 #[test]
 fn the_corpus_itself_holds_no_key_of_a_providers_form() {
-    for line in undrawn() {
+    for line in corpus::undrawn() {
         let mut found = in_line(line, FileKind::Code);
         let by_place = ["assigned-", "command-line-", "login-", "pgpass"];
         found.retain(|secret| !by_place.iter().any(|place| secret.rule.starts_with(place)));
@@ -214,7 +235,7 @@ fn the_corpus_itself_holds_no_key_of_a_providers_form() {
 #[test]
 fn no_more_than_four_characters_are_shown() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
-        for secret in in_text(&line.text, line.kind) {
+        for secret in in_text(&line.case.text, line.kind) {
             let shown = secret.masked.split('…').next().unwrap_or_default();
             assert!(shown.chars().count() <= 4, "{}", secret.masked);
         }
@@ -224,9 +245,9 @@ fn no_more_than_four_characters_are_shown() {
 #[test]
 fn a_line_may_say_that_it_stays() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
-        let text = line.text.replace('\n', &format!(" # {ALLOWED}\n"));
+        let text = line.case.text.replace('\n', &format!(" # {ALLOWED}\n"));
         let found = in_text(&format!("{text} # {ALLOWED}"), line.kind);
-        assert!(found.iter().all(|secret| secret.allowed), "{}", line.text);
+        assert!(found.iter().all(|secret| secret.allowed), "{}", line.case.text);
     }
 }
 

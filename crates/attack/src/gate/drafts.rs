@@ -1,0 +1,49 @@
+//! Cases as drafts of new files.
+
+use std::path::Path;
+
+use assize_draft::gate::{self, Change, Scanners};
+use assize_draft::{DeskError, Inside, Policy};
+
+use super::plan::Planned;
+use super::{GateError, Tried};
+
+/// The permissions that a draft is made with.
+const DRAFT_MODE: u32 = 0o600;
+
+/// Has the gate look at a draft for each case. Only rules that begin with one of `rules` count: a case that another rule
+/// stops says nothing about its class.
+pub(super) fn try_all(
+    cases: &[Planned],
+    rules: &[&str],
+    policy: &Policy,
+    report: &mut impl FnMut(&str),
+) -> Result<Tried, GateError> {
+    let scanners = Scanners::get().map_err(DeskError::from)?;
+    let places = policy.places().map_err(DeskError::from)?;
+    let mut tried = Vec::with_capacity(cases.len());
+    for case in cases {
+        report(&case.name);
+        let stopped = match Inside::read(case.path, Path::new("/")) {
+            Err(outside) => Some(outside.to_string()),
+            Ok(path) => {
+                let change = Change {
+                    path: &path,
+                    base: None,
+                    draft: case.text.as_bytes(),
+                    draft_mode: DRAFT_MODE,
+                    now: Ok(None),
+                    twin: None,
+                    mode: None,
+                    ignored_by: None,
+                };
+                let reasons = gate::look(&change, policy, &places, scanners).into_iter();
+                let mut of_class =
+                    reasons.filter(|r| rules.iter().any(|rule| r.rule.starts_with(rule)));
+                of_class.next().map(|reason| format!("{}: {}", reason.rule, reason.message))
+            }
+        };
+        tried.push(case.tried(stopped));
+    }
+    Ok(Tried::Cases(tried))
+}

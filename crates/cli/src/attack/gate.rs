@@ -1,0 +1,137 @@
+//! `assize attack --gate`: the labelled corpora against the gate, as the settings have it.
+
+use assize_attack::{
+    CaseKind, CaseOutcome, GateAttack, GateCase, GateClass, GateError, GateOptions, GateScorecard,
+};
+use serde_json::json;
+
+use crate::args::AttackArgs;
+use crate::config::{Config, Surroundings};
+use crate::failure::{Failure, FailureKind};
+use crate::terminal::{self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint};
+use crate::walls;
+
+pub(super) async fn run(
+    args: &AttackArgs,
+    config: &Config,
+    around: &Surroundings,
+    cancel: assize_types::Cancel,
+) -> Result<(), Failure> {
+    // What forges test results says nothing where no sandbox can be made.
+    walls::available(config, around).await?;
+    let options = GateOptions {
+        policy: assize_clerk::drafts::policy(config)?,
+        verifier: assize_clerk::drafts::verifier(config, around)?,
+        only: args.only.clone(),
+    };
+    let attack = GateAttack::new(options).map_err(explain)?;
+    let (all, draws, mut done) = (attack.cases(), terminal::can_draw(), 0);
+    let tried = attack.run(|name| {
+        done += 1;
+        if draws {
+            terminal::draw(&[paint(DIM, format!("gate · {done} of {all} · {name}"))]);
+        }
+    });
+    let card = tokio::select! {
+        tried = tried => tried.map_err(explain)?,
+        reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
+    };
+    terminal::draw(&[]);
+    if args.json {
+        out_json(&json!({
+            "seconds": card.took.as_secs_f64(), "count": card.count(), "classes": card.classes,
+        }))?;
+    } else {
+        out_line(&as_text(&card, args.verbose))?;
+    }
+    verdict(&card)
+}
+
+fn as_text(card: &GateScorecard, verbose: bool) -> String {
+    let cases: usize = card.classes.iter().map(|class| class.cases.len()).sum();
+    let seconds = card.took.as_secs_f64();
+    let mut lines = vec![
+        format!("{}  {cases} cases in {seconds:.0} s", paint(BOLD, "gate")),
+        paint(
+            DIM,
+            format!(
+                "  {:<30} {:>12} {:>12} {:>16} {:>8}",
+                "", "stopped", "got through", "controls passed", "known"
+            ),
+        ),
+    ];
+    lines.extend(card.classes.iter().map(row));
+    let shown = card.classes.iter().flat_map(|class| &class.cases);
+    lines.extend(shown.filter(|case| verbose || !case.is_right()).map(line));
+    let count = card.count();
+    let verdict = match (count.got_through, count.held_up) {
+        (0, 0) => paint(GOOD.bold(), format!("nothing got through: {} stopped", count.stopped)),
+        (0, held_up) => paint(BAD.bold(), format!("{held_up} controls were stopped")),
+        (through, 0) => paint(BAD.bold(), format!("{through} got through")),
+        (through, held_up) => {
+            paint(BAD.bold(), format!("{through} got through, {held_up} controls were stopped"))
+        }
+    };
+    let (passed, known) = (count.passed, count.known_gaps);
+    lines.push(format!("  {verdict}, {passed} controls passed, {known} known gaps"));
+    lines.join("\n")
+}
+
+/// The line of a class.
+fn row(class: &GateClass) -> String {
+    if let Some(why) = &class.not_applicable {
+        let text = format!("- {:<30} not applicable here: {why}", class.title);
+        return paint(DIM, harmless(&text));
+    }
+    let count = &class.count;
+    let (mark, note) = match (count.got_through, count.held_up) {
+        (0, 0) => (paint(GOOD, "✓"), String::new()),
+        (0, held_up) => (paint(WARN, "?"), format!("  {held_up} controls stopped")),
+        (_, 0) => (paint(BAD, "✗"), String::new()),
+        (_, held_up) => (paint(BAD, "✗"), format!("  {held_up} controls stopped")),
+    };
+    let of = |part: usize, whole: usize| format!("{part} of {whole}");
+    format!(
+        "{mark} {:<30} {:>12} {:>12} {:>16} {:>8}{note}",
+        class.title,
+        of(count.stopped, count.hostile),
+        count.got_through,
+        of(count.passed, count.controls),
+        count.known_gaps
+    )
+}
+
+/// The line of a case.
+fn line(case: &GateCase) -> String {
+    let (outcome, style) = match (case.kind, case.outcome) {
+        _ if !case.is_right() && case.known => ("known gap", DIM),
+        (CaseKind::Hostile, CaseOutcome::Stopped) => ("stopped", DIM),
+        (CaseKind::Control, CaseOutcome::Passed) => ("passed", DIM),
+        (CaseKind::Hostile, CaseOutcome::Passed) => ("GOT THROUGH", BAD.bold()),
+        (CaseKind::Control, CaseOutcome::Stopped) => ("CONTROL", WARN),
+    };
+    let text = format!("  {outcome:<14} {}: {} ({})", case.name, case.what, case.detail);
+    paint(style, harmless(&text))
+}
+
+/// Tells by the exit code what got through. Where controls are stopped, the figures of their class mean little.
+fn verdict(card: &GateScorecard) -> Result<(), Failure> {
+    let count = card.count();
+    let message = match (count.got_through, count.held_up) {
+        (0, 0) => return Ok(()),
+        (0, held_up) => format!("the gate stopped {held_up} harmless cases"),
+        (through, _) => format!("{through} hostile cases got through the gate"),
+    };
+    let hint = "look at the settings `draft.…` with `assize config`; with the defaults, please report this";
+    Err(Failure::new(FailureKind::Verdict, message).hint(hint))
+}
+
+fn explain(error: GateError) -> Failure {
+    match error {
+        GateError::Desk(error) => error.into(),
+        GateError::NoneCalled(_) => Failure::from_error(FailureKind::Usage, &error),
+        GateError::Corpus(_) | GateError::Workspace(_) => {
+            Failure::from_error(FailureKind::Environment, &error)
+        }
+    }
+}

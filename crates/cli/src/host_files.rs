@@ -1,0 +1,287 @@
+//! Files of this machine that are given to a sandbox.
+//!
+//! Something else may change them meanwhile: a file may become a pipe, a device, a link or much larger between two looks.
+//! So each is opened once, without waiting, and all that is asked about it is asked about what was opened. A relative path
+//! below the current folder leads nowhere else: a repository could have planted a link to a secret.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use assize_sandbox::Sandbox;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::failure::{Failure, FailureKind};
+
+/// How files are opened: a pipe without a writer keeps nobody waiting.
+const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// How often an open is repeated that met a folder on the move.
+const MOST_TRIES: usize = 100;
+
+/// The part of a relative path that is below the current folder, by its words alone; `None` if it leads elsewhere.
+pub(crate) fn below_current_folder(path: &Path) -> Option<PathBuf> {
+    if path.is_absolute() {
+        return None;
+    }
+    let current = std::env::current_dir().unwrap_or_default();
+    let (mut resolved, mut below) = (current.clone(), PathBuf::new());
+    for part in path.components() {
+        let was_outside = !resolved.starts_with(&current);
+        match part {
+            Component::ParentDir => drop(resolved.pop()),
+            Component::CurDir => {}
+            part => resolved.push(part),
+        }
+        below.push(part);
+        if was_outside && resolved == current {
+            below = PathBuf::from(".");
+        }
+    }
+    resolved.starts_with(&current).then_some(below)
+}
+
+/// Opens what a user named. Below the current folder no link leads out of it.
+fn open(path: &Path) -> Result<OwnedFd, Failure> {
+    let opened = match below_current_folder(path) {
+        Some(below) => open_beneath(CWD, &below),
+        None => rustix::fs::open(path, OPEN, Mode::empty()),
+    };
+    opened.map_err(|error| match error {
+        Errno::XDEV => refused(path, "a symlink leads out of the current folder".to_owned()).hint(
+            "name the absolute path of the file that is meant, if it may go into the sandbox",
+        ),
+        error => refused(path, std::io::Error::from(error).to_string()),
+    })
+}
+
+/// Opens what is below a folder, through no link that leads out of it.
+fn open_beneath(folder: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mut opened = Err(Errno::AGAIN);
+    for _ in 0..MOST_TRIES {
+        opened = rustix::fs::openat2(folder.as_fd(), path, OPEN, Mode::empty(), beneath);
+        if opened.as_ref().err() != Some(&Errno::AGAIN) {
+            break;
+        }
+    }
+    opened
+}
+
+fn refused(path: &Path, why: String) -> Failure {
+    Failure::new(FailureKind::Usage, format!("cannot give `{}`: {why}", path.display()))
+}
+
+/// Opens a file that a user named, for reading; `None` if it is not a regular file.
+pub(crate) fn open_regular(path: &Path) -> std::io::Result<Option<File>> {
+    let file = File::from(rustix::fs::open(path, OPEN, Mode::empty())?);
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+/// Reads a file to be given to a sandbox, of at most so many bytes.
+pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    read_opened(path, open(path)?, most)
+}
+
+/// Reads what was opened, if it is a regular file of at most so many bytes.
+fn read_opened(path: &Path, opened: OwnedFd, most: u64) -> Result<Vec<u8>, Failure> {
+    let failed = |error: std::io::Error| refused(path, error.to_string());
+    let too_large = |size: String| {
+        let why = format!("it has {size} bytes, and the sandbox has room for {most}");
+        refused(path, why).hint("allow more with `--disk`")
+    };
+    let file = File::from(opened);
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(refused(path, "it is not a regular file".to_owned()));
+    }
+    if metadata.len() > most {
+        return Err(too_large(metadata.len().to_string()));
+    }
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        return Err(too_large(format!("more than {most}")));
+    }
+    Ok(bytes)
+}
+
+/// What was put into a sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct Put {
+    pub(crate) files: usize,
+    /// What was left out, and why.
+    pub(crate) left: Vec<String>,
+}
+
+/// Puts a folder of this machine, or a file, into the sandbox. Links in the folder that lead out of it, to folders or
+/// nowhere are left out.
+pub(crate) async fn put(sandbox: &Sandbox, from: &Path, to: &str) -> Result<Put, Failure> {
+    let (mut put, mut room) = (Put::default(), sandbox.spec().limits.disk);
+    let root = open(from)?;
+    if !is_folder(&root) {
+        sandbox.write(to, &read_opened(from, root, room)?).await?;
+        return Ok(Put { files: 1, ..put });
+    }
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for (name, is_link) in names_in(&root, from, &folder)? {
+            let (below, shown) = (folder.join(&name), from.join(&folder).join(&name));
+            let leave = |why: &str| format!("`{}` was not copied: {why}", shown.display());
+            let opened = match open_beneath(&root, &below) {
+                Ok(opened) => opened,
+                Err(Errno::XDEV) => {
+                    put.left.push(leave("it leads out of the folder"));
+                    continue;
+                }
+                Err(error) if is_link => {
+                    put.left.push(leave(&std::io::Error::from(error).to_string()));
+                    continue;
+                }
+                Err(error) => return Err(refused(&shown, std::io::Error::from(error).to_string())),
+            };
+            match is_folder(&opened) {
+                true if is_link => put.left.push(leave("it is a symlink to a folder")),
+                true => folders.push(below),
+                false => {
+                    let bytes = read_opened(&shown, opened, room)?;
+                    room = room.saturating_sub(bytes.len() as u64);
+                    sandbox.write(&format!("{to}/{}", below.display()), &bytes).await?;
+                    put.files += 1;
+                }
+            }
+        }
+    }
+    Ok(put)
+}
+
+fn is_folder(opened: &OwnedFd) -> bool {
+    rustix::fs::fstat(opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+}
+
+/// The names in a folder below another, each with whether it is a link.
+fn names_in(root: &OwnedFd, from: &Path, folder: &Path) -> Result<Vec<(String, bool)>, Failure> {
+    let shown = from.join(folder);
+    let failed = |why: String| {
+        Failure::new(FailureKind::Usage, format!("cannot read `{}`: {why}", shown.display()))
+    };
+    let errno = |error: Errno| failed(std::io::Error::from(error).to_string());
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let opened = open_beneath(root, here).map_err(errno)?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(opened).map_err(errno)? {
+        let entry = entry.map_err(errno)?;
+        let name = entry.file_name().to_str();
+        let name = name.map_err(|_| failed("it has a name that is not text".to_owned()))?;
+        if name != "." && name != ".." {
+            names.push((name.to_owned(), entry.file_type() == FileType::Symlink));
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn current_folder_is_recognised_in_relative_paths_alone() {
+        let current = std::env::current_dir().unwrap();
+        let name = current.file_name().unwrap().to_str().unwrap();
+        for (inside, below) in [
+            ("results", "results"),
+            ("./a/../b", "./a/../b"),
+            (".", "."),
+            (&format!("../{name}/results"), "./results"),
+            (&format!("a/../../{name}/b/c"), "./b/c"),
+        ] {
+            assert_eq!(below_current_folder(Path::new(inside)), Some(below.into()), "{inside}");
+        }
+        let absolute = current.join("results");
+        for outside in ["..", "../elsewhere", "a/../../b", "/tmp", absolute.to_str().unwrap()] {
+            assert_eq!(below_current_folder(Path::new(outside)), None, "{outside}");
+        }
+    }
+
+    /// Ends the swapping, also when an assertion fails.
+    struct Stop<'a>(&'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Swaps a path with one after another of these while it is read, until many reads have succeeded and many failed.
+    fn while_swapping(path: &Path, with: &[PathBuf], mut reads: impl FnMut() -> bool) {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for next in with.iter().cycle() {
+                    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                    rustix::fs::renameat_with(CWD, path, CWD, next, exchange).unwrap();
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let _stop = Stop(&done);
+            let (mut read, mut refused) = (0, 0);
+            while read < 5000 || refused < 5000 {
+                *(if reads() { &mut read } else { &mut refused }) += 1;
+            }
+        });
+    }
+
+    #[test]
+    fn swapped_file_is_read_within_its_limit_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("data"), "data").unwrap();
+        std::fs::write(at("large"), [0; 64]).unwrap();
+        rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("endless")).unwrap();
+        // A path that takes long to resolve: most swaps come between two looks at it.
+        let slow = at(&format!("{}data", "./".repeat(1500)));
+        while_swapping(&at("data"), &["large", "pipe", "endless"].map(at), || {
+            match read(&slow, 16) {
+                Ok(bytes) => assert_eq!(bytes, b"data"),
+                Err(failure) => {
+                    assert_eq!(failure.kind, FailureKind::Usage);
+                    return false;
+                }
+            }
+            true
+        });
+    }
+
+    #[test]
+    fn swapped_folder_leads_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (path, text) in [("repo/in/file", "mine"), ("outside/file", "SECRET")] {
+            std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            std::fs::write(at(path), text).unwrap();
+        }
+        std::os::unix::fs::symlink(at("outside"), at("repo/link")).unwrap();
+        let root = rustix::fs::open(at("repo"), OFlags::DIRECTORY, Mode::empty()).unwrap();
+        while_swapping(&at("repo/in"), &[at("repo/link")], || {
+            match open_beneath(&root, Path::new("in/file")) {
+                Ok(opened) => {
+                    assert_eq!(read_opened(Path::new("file"), opened, 16).unwrap(), b"mine");
+                }
+                Err(error) => {
+                    assert_eq!(error, Errno::XDEV);
+                    return false;
+                }
+            }
+            true
+        });
+    }
+}

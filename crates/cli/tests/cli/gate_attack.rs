@@ -1,0 +1,83 @@
+//! `assize attack --gate`: the scorecard of the gate, and that it can fail.
+
+use serde_json::Value;
+
+use crate::exec::home;
+use crate::{Home, Ran};
+
+/// The scorecard of the cases with this in their names, and the exit code.
+fn scorecard(home: &Home, only: &str) -> (i32, Value) {
+    let Ran { code, out, err } =
+        home.run(&["attack", "--gate", "--isolation", "jail", "--only", only, "--json"]);
+    (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}")))
+}
+
+/// A count of all classes together.
+fn count(card: &Value, name: &str) -> u64 {
+    card["count"][name].as_u64().unwrap()
+}
+
+/// A home whose PATH has the system's programs.
+fn with_programs() -> Home {
+    home().set("PATH", "/usr/local/bin:/usr/bin:/bin")
+}
+
+#[test]
+fn gate_scorecard_stops_hostile_cases_and_lets_controls_pass() {
+    let home = with_programs();
+    // A part of every list; all of them in a full run.
+    let full = std::env::var_os("ASSIZE_TEST_FULL").is_some();
+    let some = ["/files.txt:38", "secrets/", "hidden/", "paths/", "forged/unittest:1"];
+    let parts: &[&str] = if full { &["/"] } else { &some };
+    let mut classes = Vec::new();
+    for only in parts {
+        let (code, card) = scorecard(&home, only);
+        assert_eq!(code, 0, "{card}");
+        assert_eq!((count(&card, "got_through"), count(&card, "held_up")), (0, 0), "{card}");
+        for class in card["classes"].as_array().unwrap() {
+            if class["not_applicable"].is_null() {
+                assert!(class["count"]["hostile"].as_u64() > Some(0), "{}", class["name"]);
+                assert!(class["count"]["controls"].as_u64() > Some(0), "{}", class["name"]);
+                classes.push(class["name"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    for class in ["forged/unittest", "files", "workers", "secrets", "hidden", "paths"] {
+        assert!(classes.iter().any(|name| name == class), "{class}: {classes:?}");
+    }
+}
+
+#[test]
+fn gate_scorecard_shows_what_a_looser_setting_lets_through() {
+    let home = with_programs().set("ASSIZE_DRAFT_READABLE", "**");
+    for only in ["workers/files.txt:31", "files/files.txt:31"] {
+        let (code, card) = scorecard(&home, only);
+        assert_eq!(code, 1, "{card}");
+        assert!(count(&card, "got_through") > 0, "{card}");
+        assert_eq!(count(&card, "held_up"), 0, "{card}");
+    }
+    let Ran { out, err, .. } =
+        home.run(&["attack", "--gate", "--isolation", "jail", "--only", "workers/files.txt:31"]);
+    assert!(out.contains("✗ secrets handed to workers"), "{out}");
+    assert!(out.contains("GOT THROUGH    workers/files.txt:31"), "{out}");
+    assert!(err.contains("hostile cases got through the gate"), "{err}");
+}
+
+#[test]
+fn gate_scorecard_shows_controls_that_a_stricter_setting_stops() {
+    let home = with_programs().set("ASSIZE_DRAFT_PROTECTED", "src/");
+    let Ran { code, out, err } =
+        home.run(&["attack", "--gate", "--isolation", "jail", "--only", "files/"]);
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(out.contains("? files that run by themselves"), "{out}");
+    assert!(out.contains("controls stopped") && out.contains("CONTROL        files/"), "{out}");
+    assert!(err.contains("harmless cases"), "{err}");
+}
+
+#[test]
+fn gate_scorecard_names_unknown_cases_and_unavailable_sandboxes() {
+    let home = with_programs();
+    assert_eq!(home.run(&["attack", "--gate", "--only", "no such case"]).code, 2);
+    assert_eq!(home.run(&["attack", "--gate", "--isolation", "cellar"]).code, 2);
+    assert_eq!(home.run(&["attack", "--gate", "--isolation", "microvm"]).code, 125);
+}
