@@ -25,7 +25,7 @@ use crate::pattern::BadPattern;
 use crate::places::Places;
 use crate::policy::Policy;
 use crate::task::{BadTaskId, TaskId};
-use crate::verify::Verifier;
+use crate::verify::{Report, Verifier};
 use crate::workspace::{FileError, Workspace};
 
 /// The actor of what the gate decides by itself.
@@ -104,9 +104,12 @@ pub struct Desk {
     pub(crate) state: Arc<Folder>,
     own: PathBuf,
     held: Mutex<Remembered>,
-    /// How many tests a verification runs on a workspace, by what stands for both.
-    baselines: std::sync::Mutex<HashMap<Fingerprint, usize>>,
+    /// The tests that a verification runs on a workspace, by what stands for both.
+    baselines: std::sync::Mutex<Baselines>,
 }
+
+/// Reports of unchanged workspaces.
+pub(crate) type Baselines = HashMap<Fingerprint, Arc<Report>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
@@ -160,8 +163,8 @@ impl Desk {
         &self.own
     }
 
-    /// How many tests verifications run on unchanged workspaces.
-    pub(crate) fn baselines(&self) -> std::sync::MutexGuard<'_, HashMap<Fingerprint, usize>> {
+    /// The tests that verifications run on unchanged workspaces.
+    pub(crate) fn baselines(&self) -> std::sync::MutexGuard<'_, Baselines> {
         self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,121 +8,23 @@ use serde_json::{Value, json};
 use crate::Home;
 use crate::drafts::{Client, project};
 
-/// A change of the corpus.
-struct Case {
-    runners: Vec<&'static str>,
-    file: &'static str,
-    verdict: &'static str,
-    title: &'static str,
-    text: &'static str,
-}
-
-fn corpus() -> Vec<Case> {
-    let text = include_str!("../../../draft/corpus/forged.txt");
-    let cases = text.split("\n== ").skip(1).map(|case| {
-        let (head, text) = case.split_once('\n').unwrap();
-        let [runners, file, verdict, title] = head.split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{head}")
-        };
-        Case { runners: runners.split(' ').collect(), file, verdict, title, text }
-    });
-    cases.collect()
-}
-
 /// A project with tests of a small module, and the verification of its changes.
 fn with_tests(runner: &str) -> Home {
     let path = "/usr/local/bin:/usr/bin:/bin";
     let home = project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
-    let (files, verify): (&[(&str, &str)], Value) = match runner {
-        "unittest" => (&PYTHON, json!({"command": "python3 -m unittest discover -s tests -t ."})),
-        "pytest" => (&PYTHON, json!({"command": "python3 -m pytest -q tests", "python": ".venv"})),
-        "node" => (&NODE, json!({"command": "node --test tests"})),
-        "jest" => (&JEST, json!({"command": "npm test"})),
-        "vitest" => (&VITEST, json!({"command": "npx vitest run"})),
-        "cargo" => (&CARGO, json!({"command": "cargo test --offline", "layers": [toolchain()]})),
-        "go" => (&GO, json!({"command": "go test ./...", "memory_mb": 1024})),
-        other => panic!("{other}"),
-    };
-    for (path, text) in files {
-        home.write(path, text);
+    for (path, text) in assize_draft::corpus::project(runner).unwrap() {
+        home.write(path, &text);
     }
-    let contract = json!({"version": 1, "verify": verify});
-    home.write("_handoff/TASK_CONTRACT.json", &contract.to_string());
+    let contract = "_handoff/TASK_CONTRACT.json";
+    let mut read: Value = serde_json::from_str(&home.text(contract)).unwrap();
+    match runner {
+        "pytest" => read["verify"]["python"] = json!(".venv"),
+        "cargo" => read["verify"]["layers"] = json!([toolchain()]),
+        _ => {}
+    }
+    home.write(contract, &read.to_string());
     home.set("ASSIZE_DRAFT_VERIFY_LAYERS", &toolchain()).set("ASSIZE_DRAFT_VERIFY_MEMORY", "1024MB")
 }
-
-const PYTHON: [(&str, &str); 4] = [
-    ("src/__init__.py", "\n"),
-    ("tests/__init__.py", "\n"),
-    ("src/calc.py", "def add(a, b):\n    return a + b\n\n\ndef half(a):\n    return a / 2\n"),
-    (
-        "tests/test_calc.py",
-        "import unittest\n\nfrom src.calc import add, half\n\n\nclass CalcTest(unittest.TestCase):\n    \
-         def test_add_small(self):\n        self.assertEqual(add(1, 2), 3)\n\n    \
-         def test_half_even(self):\n        self.assertEqual(half(4), 2)\n",
-    ),
-];
-
-const NODE: [(&str, &str); 2] = [
-    ("src/calc.js", "exports.add = (a, b) => a + b;\nexports.half = (a) => a / 2;\n"),
-    (
-        "tests/calc.test.js",
-        "const test = require(\"node:test\");\nconst assert = require(\"node:assert\");\n\
-         const { add, half } = require(\"../src/calc.js\");\n\n\
-         test.test(\"adds small numbers\", () => {\n  assert.strictEqual(add(1, 2), 3);\n});\n\n\
-         test.test(\"halves even numbers\", () => {\n  assert.strictEqual(half(4), 2);\n});\n",
-    ),
-];
-
-const JEST: [(&str, &str); 3] = [
-    ("package.json", r#"{"name": "calc", "private": true, "scripts": {"test": "jest"}}"#),
-    ("src/calc.js", "exports.add = (a, b) => a + b;\nexports.half = (a) => a / 2;\n"),
-    (
-        "tests/calc.test.js",
-        "const { add, half } = require(\"../src/calc.js\");\n\n\
-         test(\"adds small numbers\", () => {\n  expect(add(1, 2)).toBe(3);\n});\n\n\
-         test(\"halves even numbers\", () => {\n  expect(half(4)).toBe(2);\n});\n",
-    ),
-];
-
-const VITEST: [(&str, &str); 3] = [
-    ("package.json", r#"{"name": "calc", "private": true, "type": "module"}"#),
-    ("src/calc.js", "export const add = (a, b) => a + b;\nexport const half = (a) => a / 2;\n"),
-    (
-        "tests/calc.test.js",
-        "import { expect, test } from \"vitest\";\nimport { add, half } from \"../src/calc.js\";\n\n\
-         test(\"adds small numbers\", () => {\n  expect(add(1, 2)).toBe(3);\n});\n\n\
-         test(\"halves even numbers\", () => {\n  expect(half(4)).toBe(2);\n});\n",
-    ),
-];
-
-const CARGO: [(&str, &str); 3] = [
-    ("Cargo.toml", "[package]\nname = \"calc\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
-    (
-        "src/lib.rs",
-        "pub fn add(a: i64, b: i64) -> i64 {\n    a + b\n}\n\npub fn half(a: i64) -> i64 {\n    a / 2\n}\n\n\
-         #[cfg(test)]\nmod tests {\n    use super::*;\n\n    #[test]\n    fn half_of_even() {\n        \
-         assert_eq!(half(4), 2);\n    }\n}\n",
-    ),
-    (
-        "tests/adds.rs",
-        "use calc::add;\n\n#[test]\nfn adds_small_numbers() {\n    assert_eq!(add(1, 2), 3);\n}\n",
-    ),
-];
-
-const GO: [(&str, &str); 3] = [
-    ("go.mod", "module example.org/calc\n\ngo 1.19\n"),
-    (
-        "calc/calc.go",
-        "package calc\n\nfunc Add(a, b int) int { return a + b }\n\nfunc Half(a int) int { return a / 2 }\n",
-    ),
-    (
-        "calc/calc_test.go",
-        "package calc\n\nimport \"testing\"\n\nfunc TestAddSmall(t *testing.T) {\n\tif Add(1, 2) != 3 {\n\t\t\
-         t.Fatal(\"not 3\")\n\t}\n}\n\nfunc TestHalfEven(t *testing.T) {\n\tif Half(4) != 2 {\n\t\t\
-         t.Fatal(\"not 2\")\n\t}\n}\n",
-    ),
-];
 
 /// The folder of the Rust toolchain.
 fn toolchain() -> String {
@@ -178,20 +80,23 @@ fn try_all(runner: &str, home: &Home) {
     let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
     let sampled = |index: usize| if slow { index < 2 } else { index % 3 == 0 };
     let mut client = Client::start(home, &["--isolation", "jail"]);
-    let cases = corpus().into_iter().filter(|case| case.runners.contains(&runner));
+    let cases = assize_draft::corpus::forgeries().unwrap();
+    let cases = cases.into_iter().filter(|case| case.runners.contains(&runner));
     for (index, case) in cases.enumerate().filter(|(index, _)| all || sampled(*index)) {
         let (task, title) = (format!("t{index}"), case.title);
-        let original = std::fs::read(home.work().join(case.file)).unwrap();
-        let mut submitted = client.propose(case.file, &task, case.text);
+        let original = std::fs::read(home.work().join(case.path)).unwrap();
+        let mut submitted = client.propose(case.path, &task, case.text);
         while submitted["verdict"] == "pending" {
-            submitted = client.submit_again(case.file, &task);
+            submitted = client.submit_again(case.path, &task);
         }
-        assert_eq!(submitted["verdict"], case.verdict, "{runner}: {title}: {submitted}");
+        // What is missed is a known gap.
+        let verdict = if case.verdict == "missed" { "accepted" } else { case.verdict };
+        assert_eq!(submitted["verdict"], verdict, "{runner}: {title}: {submitted}");
         let evidence = submitted["verified"]["evidence"].as_str().unwrap();
-        match case.verdict {
+        match verdict {
             "accepted" => {
                 assert!(evidence.contains("code and tests shared a process"), "{evidence}");
-                std::fs::write(home.work().join(case.file), original).unwrap();
+                std::fs::write(home.work().join(case.path), original).unwrap();
             }
             "escalated" => {
                 assert_eq!(submitted["reasons"][0]["rule"], "verify", "{title}: {submitted}");

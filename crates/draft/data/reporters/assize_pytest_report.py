@@ -23,10 +23,13 @@ class Report:
     def pytest_runtest_logreport(self, report):
         # One record for each test, after its last phase.
         worst = self.outcomes.setdefault(report.nodeid, report.outcome)
-        if report.outcome == "failed" or (report.outcome == "skipped" and worst == "passed"):
+        if report.outcome in ("failed", "rerun") or (report.outcome == "skipped" and worst == "passed"):
             self.outcomes[report.nodeid] = report.outcome
         if report.when == "teardown":
             outcome = self.outcomes.pop(report.nodeid)
+            # pytest-rerunfailures runs it once more.
+            if outcome == "rerun":
+                return
             file = os.path.join(self.root, report.fspath)
             self.write({"name": report.nodeid, "file": file, "outcome": outcome})
 

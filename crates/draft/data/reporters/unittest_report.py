@@ -5,9 +5,12 @@ import os
 import sys
 import unittest
 
-report = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-# As with `-m`: modules are looked for in the current folder, not in that of this script.
-sys.path[0] = os.getcwd()
+# Processes that tests start with `multiprocessing` load this file under another name.
+report = None
+if __name__ == "__main__":
+    report = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    # As with `-m`: modules are looked for in the current folder, not in that of this script.
+    sys.path[0] = os.getcwd()
 
 
 def write(record, report=report, write=os.write, dumps=json.dumps):
@@ -66,4 +69,5 @@ class Runner(unittest.TextTestRunner):
         return result
 
 
-unittest.main(module=None, argv=["python3 -m unittest", *sys.argv[2:]], testRunner=Runner)
+if __name__ == "__main__":
+    unittest.main(module=None, argv=["python3 -m unittest", *sys.argv[2:]], testRunner=Runner)

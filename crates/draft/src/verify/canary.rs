@@ -1,13 +1,14 @@
 //! Canary tests: tests that must fail. The host adds them to the files that a test runner ran, under names made of the
 //! words of the real ones. Code that forges its own test result makes them pass too, or makes them disappear.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::report::{Report, Test, TestOutcome};
 use super::runner::Runner;
 
-/// Files that get a canary, at most.
-const MOST: usize = 3;
+/// Files that get a canary, at most. Runners have a process or a module for each, and each may be forged alone.
+const MOST: usize = 300;
 
 /// Words for names where the real tests have too few.
 const WORDS: [&str; 12] = [
@@ -18,7 +19,7 @@ const WORDS: [&str; 12] = [
 /// A test that must fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Canary {
-    /// The file that it is added to, below the workspace's folder.
+    /// The file that it is added to, below the workspace's folder; a new one in Go.
     pub file: String,
     /// What its name in the report contains.
     pub name: String,
@@ -28,31 +29,119 @@ pub(crate) struct Canary {
     pub count: usize,
 }
 
-/// Canaries for the files of a report. `files` are those of the workspace, and `text` reads one.
-pub(crate) fn canaries(
+/// Where tests are: the files of the workspace, and what is in them.
+pub(crate) struct Sources<'a> {
     runner: Runner,
+    files: BTreeSet<String>,
+    text: &'a (dyn Fn(&str) -> Option<String> + Sync),
+}
+
+impl<'a> Sources<'a> {
+    pub(crate) fn new(
+        runner: Runner,
+        files: impl IntoIterator<Item = String>,
+        text: &'a (dyn Fn(&str) -> Option<String> + Sync),
+    ) -> Sources<'a> {
+        Sources { runner, files: files.into_iter().collect(), text }
+    }
+
+    /// The files of tests, each with those of its tests that `fit`.
+    pub(crate) fn of<'t>(
+        &self,
+        tests: impl IntoIterator<Item = &'t Test>,
+    ) -> BTreeMap<String, Vec<&'t Test>> {
+        let mut found: BTreeMap<String, Vec<&Test>> = BTreeMap::new();
+        // Many tests are in the same place, which takes a search in Go.
+        let mut known: HashMap<(Option<&str>, &str), Option<String>> = HashMap::new();
+        for test in tests {
+            let key = (test.file.as_deref(), self.place_in_name(&test.name));
+            let file = known.entry(key).or_insert_with(|| self.file(key.0?, key.1)).clone();
+            if let Some(file) = file {
+                found.entry(file).or_default().push(test);
+            }
+        }
+        found
+    }
+
+    /// The part of a test's name that says where it is: the function in Go, the modules in Rust.
+    fn place_in_name<'t>(&self, name: &'t str) -> &'t str {
+        match self.runner {
+            Runner::Go => name.split('/').next().unwrap_or_default(),
+            Runner::Cargo => name.rsplit_once("::").map_or("", |(modules, _)| modules),
+            _ => "",
+        }
+    }
+
+    /// The file of the workspace that a test is in. Runners name it by its full path in the sandbox. Cargo names the first
+    /// file of a program, beside which its modules are; Go names the package, whose files have to be searched.
+    fn file(&self, named: &str, place: &str) -> Option<String> {
+        if self.runner == Runner::Go {
+            return self.file_of_package(named, place);
+        }
+        let path = named.strip_prefix(WORKSPACE)?;
+        if self.runner == Runner::Cargo {
+            let folder = path.rsplit_once('/').map_or(String::new(), |(f, _)| format!("{f}/"));
+            let mut modules: Vec<&str> = place.split("::").collect();
+            while !modules.is_empty() {
+                let module = format!("{folder}{}", modules.join("/"));
+                let names = [format!("{module}.rs"), format!("{module}/mod.rs")];
+                if let Some(file) = names.into_iter().find(|name| self.files.contains(name)) {
+                    return Some(file);
+                }
+                modules.pop();
+            }
+        }
+        self.files.get(path).cloned()
+    }
+
+    /// The file of a package of Go with a function: of those with the function, the one whose folder has most in common with
+    /// the end of the package's name.
+    fn file_of_package(&self, package: &str, function: &str) -> Option<String> {
+        let fit = |file: &&String| {
+            let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let parts = folder.rsplit('/').filter(|part| !part.is_empty());
+            let in_common =
+                parts.clone().zip(package.rsplit('/')).take_while(|(a, b)| a == b).count();
+            (in_common, Reverse(parts.count() - in_common))
+        };
+        let function = format!("func {function}(");
+        let tests = self.files.iter().filter(|file| file.ends_with("_test.go"));
+        let with_function =
+            tests.filter(|file| (self.text)(file).is_some_and(|text| text.contains(&function)));
+        with_function.max_by_key(fit).cloned()
+    }
+}
+
+/// Where the copy of the workspace is in the sandbox.
+const WORKSPACE: &str = "/tmp/workspace/";
+
+/// Canaries for the files of a report.
+pub(crate) fn canaries(
     report: &Report,
-    files: &[String],
-    text: &dyn Fn(&str) -> Option<String>,
+    sources: &Sources<'_>,
     rng: &mut fastrand::Rng,
 ) -> Vec<Canary> {
+    let runner = sources.runner;
     let ran = report.tests.iter().filter(|test| test.outcome == TestOutcome::Passed);
-    let found = ran.filter_map(|test| file_of(runner, test, files, text));
-    let mut files: Vec<String> = found.collect::<BTreeSet<_>>().into_iter().collect();
+    let ran = ran.filter(|test| is_function(runner, test));
+    let mut files: Vec<(String, Vec<&Test>)> = sources.of(ran).into_iter().collect();
     rng.shuffle(&mut files);
+    let names: String =
+        report.tests.iter().map(|test| format!("{}\n", test.name.to_lowercase())).collect();
     let mut found: Vec<Canary> = Vec::new();
-    for file in files {
+    for (file, tests) in files {
         if found.len() == MOST {
             break;
         }
-        let Some(text) = text(&file) else { continue };
+        let Some(text) = (sources.text)(&file) else { continue };
+        let lower = text.to_lowercase();
         let taken = |name: &str| {
             let name = name.to_lowercase();
-            report.tests.iter().any(|test| test.name.to_lowercase().contains(&name))
-                || found.iter().any(|canary| canary.name.to_lowercase() == name)
-                || text.to_lowercase().contains(&name)
+            names.contains(&name)
+                || found.iter().any(|canary| canary.name.to_lowercase().contains(&name))
+                || lower.contains(&name)
         };
-        let name = (0..50).map(|_| name(runner, report, rng)).find(|name| !taken(name));
+        let name = (0..50).map(|_| name(runner, &tests, rng)).find(|name| !taken(name));
         let Some(name) = name else { continue };
         let mut code = code(runner, &name, &text, rng);
         let mut count = 1;
@@ -61,57 +150,54 @@ pub(crate) fn canaries(
             code.push_str(&self::code(Runner::Unittest, &name, &text, rng));
             count = 2;
         }
+        let file = match runner {
+            // The file may lack the import, or have it under another name.
+            Runner::Go => file.replace("_test.go", &format!("_{:04x}_test.go", rng.u16(..))),
+            _ => file,
+        };
         found.push(Canary { file, name, code, count });
     }
     found
 }
 
-/// Where the copy of the workspace is in the sandbox.
-const WORKSPACE: &str = "/tmp/workspace/";
-
-/// The file of the workspace that a test is in. Runners name it by its full path in the sandbox; Go names the package, whose
-/// files have to be searched.
-fn file_of(
-    runner: Runner,
-    test: &Test,
-    files: &[String],
-    text: &dyn Fn(&str) -> Option<String>,
-) -> Option<String> {
-    let named = test.file.as_deref()?;
-    if runner != Runner::Go {
-        let path = named.strip_prefix(WORKSPACE)?;
-        return files.iter().find(|file| *file == path).cloned();
+/// Whether a test is a function in a file of tests, not something else that the runner found, such as an example in a text.
+fn is_function(runner: Runner, test: &Test) -> bool {
+    match runner {
+        Runner::Pytest => {
+            test.file.as_ref().is_some_and(|file| file.ends_with(".py"))
+                && function_of_pytest(test).is_some_and(|name| !name.contains(['.', ' ', '/']))
+        }
+        _ => true,
     }
-    let function = format!("func {}(", test.name.split('/').next().unwrap_or_default());
-    let in_package = |file: &&String| {
-        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
-        file.ends_with("_test.go") && (folder.is_empty() || named.ends_with(&format!("/{folder}")))
-    };
-    let mut fitting: Vec<&String> = files.iter().filter(in_package).collect();
-    // The module's own folder fits every package.
-    fitting.sort_by_key(|file| std::cmp::Reverse(file.matches('/').count()));
-    fitting
-        .into_iter()
-        .find(|file| text(file).is_some_and(|text| text.contains(&function)))
-        .cloned()
 }
 
-/// A name of two or three words of the real names, written as the runner's users write names.
-fn name(runner: Runner, report: &Report, rng: &mut fastrand::Rng) -> String {
+/// The name of a function of pytest: `tests/test_a.py::TestA::test_b[1]` is `test_b`.
+fn function_of_pytest(test: &Test) -> Option<&str> {
+    let (_, parts) = test.name.split_once("::")?;
+    parts.split('[').next()?.rsplit("::").next()
+}
+
+/// A name of three or four words of the real names, written as the runner's users write names.
+fn name(runner: Runner, tests: &[&Test], rng: &mut fastrand::Rng) -> String {
     let mut words: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
-    for test in &report.tests {
+    for test in tests.iter().take(100) {
         let last = test.name.rsplit(['.', ':', '/', '>']).next().unwrap_or_default();
         let parts = last.split(|c: char| !c.is_ascii_alphabetic()).map(str::to_lowercase);
         words.extend(parts.filter(|part| (3..=12).contains(&part.len()) && part != "test"));
     }
-    let count = rng.usize(2..=3);
+    let count = rng.usize(3..=4);
     let chosen: Vec<String> = (0..count).filter_map(|_| rng.choice(&words).cloned()).collect();
     let capital = |word: &String| {
         let mut chars = word.chars();
         chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect::<String>()
     };
     match runner {
-        Runner::Pytest | Runner::Unittest => format!("test_{}", chosen.join("_")),
+        Runner::Pytest => {
+            // A project may have its functions begin with another word.
+            let first = tests.first().and_then(|test| function_of_pytest(test)?.split('_').next());
+            format!("{}_{}", first.unwrap_or("test"), chosen.join("_"))
+        }
+        Runner::Unittest => format!("test_{}", chosen.join("_")),
         Runner::Cargo => chosen.join("_"),
         Runner::Go => format!("Test{}", chosen.iter().map(capital).collect::<String>()),
         Runner::Node | Runner::Jest | Runner::Vitest => chosen.join(" "),
@@ -122,8 +208,12 @@ fn name(runner: Runner, report: &Report, rng: &mut fastrand::Rng) -> String {
 fn code(runner: Runner, name: &str, text: &str, rng: &mut fastrand::Rng) -> String {
     let (a, b) = (rng.u32(2..60), rng.u32(2..60));
     let wrong = a + b + rng.u32(1..5);
-    let words = name.trim_start_matches("test_").split('_');
-    let class: String = words.map(|word| word[..1].to_ascii_uppercase() + &word[1..]).collect();
+    let capital = |word: &str| {
+        let mut chars = word.chars();
+        let first = chars.next().map(|c| c.to_ascii_uppercase());
+        first.into_iter().chain(chars).collect::<String>()
+    };
+    let class: String = name.trim_start_matches("test_").split('_').map(capital).collect();
     let is_module = text.lines().map(str::trim_start).any(|line| {
         line.starts_with("import ") && !line.starts_with("import type")
             || line.starts_with("export ")
@@ -163,13 +253,20 @@ fn code(runner: Runner, name: &str, text: &str, rng: &mut fastrand::Rng) -> Stri
             "\n#[cfg(test)]\nmod {name}_cases {{\n    #[test]\n    fn {name}() {{\n        assert_eq!({a} + {b}, {wrong});\n    }}\n}}\n"
         ),
         Runner::Go => format!(
-            "\nfunc {name}(t *testing.T) {{\n\tif {a}+{b} != {wrong} {{\n\t\tt.Fatalf(\"got %d, want %d\", {a}+{b}, {wrong})\n\t}}\n}}\n"
+            "{}\n\nimport \"testing\"\n\nfunc {name}(t *testing.T) {{\n\tif {a}+{b} != {wrong} {{\n\t\tt.Fatalf(\"got %d, want %d\", {a}+{b}, {wrong})\n\t}}\n}}\n",
+            text.lines().find(|line| line.starts_with("package ")).unwrap_or_default()
         ),
     }
 }
 
-/// What a report with canaries shows: nothing, or why the tests cannot be relied on.
-pub(crate) fn doubt(canaries: &[Canary], report: Option<&Report>, before: usize) -> Option<String> {
+/// What a report with canaries shows: nothing, or why the tests cannot be relied on. `before` is the report of the unchanged
+/// workspace; `is_unchanged` says whether the file of a test is known and stays as it is.
+pub(crate) fn doubt(
+    canaries: &[Canary],
+    report: Option<&Report>,
+    before: &Report,
+    is_unchanged: &dyn Fn(&Test) -> bool,
+) -> Option<String> {
     let Some(report) = report else {
         return Some("the tests left no complete report".to_owned());
     };
@@ -199,8 +296,19 @@ pub(crate) fn doubt(canaries: &[Canary], report: Option<&Report>, before: usize)
     if passed == 0 {
         return Some("no test was run".to_owned());
     }
-    (passed < before).then(|| {
-        format!("{passed} tests were run, and {before} are run on the unchanged workspace")
+    if passed < before.executed() {
+        let before = before.executed();
+        return Some(format!(
+            "{passed} tests were run, and {before} are run on the unchanged workspace"
+        ));
+    }
+    let (passed, passed_before) = (report.passed(), before.passed());
+    let missing = before.tests.iter().find(|test| {
+        passed_before.contains(&test.key()) && !passed.contains(&test.key()) && is_unchanged(test)
+    });
+    missing.map(|test| {
+        let name = assize_types::text::shorten(&test.name, 200);
+        format!("`{name}` was not run, although its file is unchanged")
     })
 }
 
@@ -215,36 +323,85 @@ mod tests {
     #[test]
     fn canaries_are_placed_in_files_that_ran_and_look_like_their_tests() {
         let report = Report { tests: vec![test("t.py::test_add_small", TestOutcome::Passed)] };
-        let files = ["t.py".to_owned()];
         let text = |_: &str| Some("def test_add_small(): pass\n".to_owned());
+        let sources = Sources::new(Runner::Pytest, ["t.py".to_owned()], &text);
         let mut rng = fastrand::Rng::with_seed(7);
-        let found = canaries(Runner::Pytest, &report, &files, &text, &mut rng);
+        let found = canaries(&report, &sources, &mut rng);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].file, "t.py");
         assert!(found[0].name.starts_with("test_") && !found[0].name.contains("canary"));
         assert!(found[0].code.contains(&format!("def {}():\n    assert ", found[0].name)));
-        let again = canaries(Runner::Pytest, &report, &files, &text, &mut rng);
+        let again = canaries(&report, &sources, &mut rng);
         assert_ne!(found, again, "names and numbers are random");
         let skipped = Report { tests: vec![test("t.py::test_add", TestOutcome::Skipped)] };
-        assert!(canaries(Runner::Pytest, &skipped, &files, &text, &mut rng).is_empty());
+        assert!(canaries(&skipped, &sources, &mut rng).is_empty());
+        let example = Report { tests: vec![test("t.py::t.add", TestOutcome::Passed)] };
+        assert!(canaries(&example, &sources, &mut rng).is_empty());
+        let checks = Report { tests: vec![test("t.py::check_add[1]", TestOutcome::Passed)] };
+        assert!(canaries(&checks, &sources, &mut rng)[0].name.starts_with("check_"));
     }
 
     #[test]
-    fn canary_of_go_is_placed_in_the_file_of_the_test() {
+    fn every_file_of_tests_gets_a_canary() {
+        let name = |number: usize| format!("t{number}.py");
+        let tests = (0..20).map(|number| Test {
+            name: format!("{}::test_add", name(number)),
+            file: Some(format!("{WORKSPACE}{}", name(number))),
+            outcome: TestOutcome::Passed,
+        });
+        let report = Report { tests: tests.collect() };
+        let text = |_: &str| Some("def test_add(): pass\n".to_owned());
+        let sources = Sources::new(Runner::Pytest, (0..20).map(name), &text);
+        let found = canaries(&report, &sources, &mut fastrand::Rng::with_seed(7));
+        let names: BTreeSet<&str> = found.iter().map(|canary| canary.name.as_str()).collect();
+        assert_eq!((found.len(), names.len()), (20, 20));
+    }
+
+    /// The file that a test is in.
+    fn file(sources: &Sources<'_>, file: &str, name: &str) -> Option<String> {
+        let (name, file) = (name.to_owned(), Some(file.to_owned()));
+        let test = Test { name, file, outcome: TestOutcome::Passed };
+        sources.of([&test]).into_keys().next()
+    }
+
+    #[test]
+    fn file_of_a_test_in_go_has_its_function() {
         let files = ["a_test.go", "b_test.go", "sub/deep/a_test.go", "deep/a_test.go"];
-        let files = files.map(str::to_owned);
         let text = |file: &str| {
             let name = if file == "a_test.go" { "TestTagged" } else { "TestAdd" };
             Some(format!("package p\nfunc {name}(t *testing.T) {{}}\n"))
         };
-        let file = |package: &str| {
-            let file = Some(package.to_owned());
-            let test = Test { name: "TestAdd/one".into(), file, outcome: TestOutcome::Passed };
-            file_of(Runner::Go, &test, &files, &text)
+        let sources = Sources::new(Runner::Go, files.map(str::to_owned), &text);
+        let file = |package: &str| file(&sources, package, "TestAdd/one").unwrap();
+        assert_eq!(file("example.org/m"), "b_test.go");
+        assert_eq!(file("example.org/m/sub/deep"), "sub/deep/a_test.go");
+        assert_eq!(file("example.org/m/deep"), "deep/a_test.go");
+        let report = Report {
+            tests: vec![Test {
+                name: "TestAdd".into(),
+                file: Some("m/deep".into()),
+                outcome: TestOutcome::Passed,
+            }],
         };
-        assert_eq!(file("example.org/m").as_deref(), Some("b_test.go"));
-        assert_eq!(file("example.org/m/sub/deep").as_deref(), Some("sub/deep/a_test.go"));
-        assert_eq!(file("example.org/m/deep").as_deref(), Some("deep/a_test.go"));
+        let found = canaries(&report, &sources, &mut fastrand::Rng::with_seed(7));
+        assert!(found[0].file.starts_with("deep/a_") && found[0].file.ends_with("_test.go"));
+        assert!(found[0].code.starts_with("package p\n\nimport \"testing\"\n"));
+    }
+
+    #[test]
+    fn file_of_a_test_in_rust_is_its_module() {
+        let files = ["a/src/lib.rs", "a/src/ops.rs", "a/src/deep/mod.rs", "a/tests/t.rs"];
+        let text = |_: &str| None;
+        let sources = Sources::new(Runner::Cargo, files.map(str::to_owned), &text);
+        for (named, name, expected) in [
+            ("a/src/lib.rs", "tests::adds", "a/src/lib.rs"),
+            ("a/src/lib.rs", "ops::tests::halves", "a/src/ops.rs"),
+            ("a/src/lib.rs", "deep::inner::tests::x", "a/src/deep/mod.rs"),
+            ("a/tests/t.rs", "adds", "a/tests/t.rs"),
+        ] {
+            let found = file(&sources, &format!("{WORKSPACE}{named}"), name);
+            assert_eq!(found.as_deref(), Some(expected), "{name}");
+        }
     }
 
     #[test]
@@ -258,19 +415,38 @@ mod tests {
         let canaries = [canary];
         let failed = || test("t.py::test_order_total", TestOutcome::Failed);
         let own = |outcome| test("t.py::test_add", outcome);
-        let doubt = |tests: Vec<Test>, before| doubt(&canaries, Some(&Report { tests }), before);
-        assert_eq!(doubt(vec![failed(), own(TestOutcome::Passed)], 1), None);
+        let unchanged = |test: &Test| test.name.starts_with("t.py");
+        let before = |names: &[&str]| Report {
+            tests: names.iter().map(|name| test(name, TestOutcome::Passed)).collect(),
+        };
+        let doubt = |tests: Vec<Test>, names: &[&str]| {
+            super::doubt(&canaries, Some(&Report { tests }), &before(names), &unchanged)
+        };
+        let add = "t.py::test_add";
+        assert_eq!(doubt(vec![failed(), own(TestOutcome::Passed)], &[add]), None);
+        assert_eq!(doubt(vec![failed(), own(TestOutcome::Passed)], &["changed.py::test_a"]), None);
         for (tests, before, why) in [
-            (vec![own(TestOutcome::Passed)], 1, "is missing"),
-            (vec![test("t.py::test_order_total", TestOutcome::Passed)], 0, "did not fail"),
-            (vec![test("t.py::test_order_total", TestOutcome::Skipped)], 0, "did not fail"),
-            (vec![failed()], 0, "no test was run"),
-            (vec![failed(), own(TestOutcome::Skipped)], 0, "no test was run"),
-            (vec![failed(), own(TestOutcome::Passed)], 2, "and 2 are run on the unchanged"),
-            (vec![failed(), own(TestOutcome::Failed)], 1, "failed in the second"),
+            (vec![own(TestOutcome::Passed)], &[add][..], "is missing"),
+            (vec![test("t.py::test_order_total", TestOutcome::Passed)], &[], "did not fail"),
+            (vec![test("t.py::test_order_total", TestOutcome::Skipped)], &[], "did not fail"),
+            (vec![failed()], &[], "no test was run"),
+            (vec![failed(), own(TestOutcome::Skipped)], &[], "no test was run"),
+            (
+                vec![failed(), own(TestOutcome::Passed)],
+                &[add, "b"],
+                "and 2 are run on the unchanged",
+            ),
+            (vec![failed(), own(TestOutcome::Failed)], &[add], "failed in the second"),
+            (vec![failed(), test("other", TestOutcome::Passed)], &[add], "was not run, although"),
+            (
+                vec![failed(), own(TestOutcome::Skipped), own(TestOutcome::Passed)],
+                &[add],
+                "was not run, although",
+            ),
         ] {
             assert!(doubt(tests, before).unwrap().contains(why), "{why}");
         }
-        assert!(super::doubt(&canaries, None, 0).unwrap().contains("no complete report"));
+        let missing = super::doubt(&canaries, None, &before(&[]), &unchanged);
+        assert!(missing.unwrap().contains("no complete report"));
     }
 }

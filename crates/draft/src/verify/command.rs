@@ -77,10 +77,11 @@ impl TestCommand {
         Some(TestCommand { runner, before, words, at })
     }
 
-    /// Recognises `npm test` and its like by the script that they run. Scripts before or after it would not run.
+    /// Recognises `npm test` and its like by the script that they run. A runner that is asked by its last arguments gets them
+    /// from `npm`; another is started in its place, unless there are scripts before or after it.
     fn of_script(command: &str, package: &str) -> Option<TestCommand> {
-        let (before, words) = split(command)?;
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (before, mut all) = split(command)?;
+        let words: Vec<&str> = all.iter().map(String::as_str).collect();
         let (name, rest) = match &words[..] {
             ["npm", "run" | "run-script", name, rest @ ..]
             | ["yarn" | "pnpm", "run", name, rest @ ..]
@@ -96,21 +97,38 @@ impl TestCommand {
         };
         let package: Value = serde_json::from_str(package).ok()?;
         let scripts = package.get("scripts")?;
+        let script = [&[scripts.get(name)?.as_str()?], arguments].concat().join(" ");
+        let mut found = TestCommand::single(&script)?;
         let around = ["pre", "post"].map(|when| scripts.get(format!("{when}{name}")));
+        if found.runner.report("").after.is_none() {
+            if found.words.iter().any(|word| found.runner.drops(word)) {
+                return None;
+            }
+            if words[0] == "npm" && rest.is_empty() {
+                all.push("--".to_owned());
+            }
+            let at = all.len() - 1;
+            return Some(TestCommand { before, words: all, at, ..found });
+        }
         if around.iter().any(Option::is_some) {
             return None;
         }
-        let script = [&[scripts.get(name)?.as_str()?], arguments].concat().join(" ");
-        let mut found = TestCommand::single(&script)?;
-        found.before = format!("{before}PATH=node_modules/.bin:$PATH {}", found.before);
+        found.before = format!("{before}PATH=\"$PWD/node_modules/.bin:$PATH\" {}", found.before);
         Some(found)
     }
 
     /// The command with a report of all its tests. `folder` is where the report and its helper are.
     pub(crate) fn with_report(&self, folder: &str) -> String {
-        let words = self.words.iter().enumerate();
-        let kept = words.filter(|(at, word)| *at <= self.at || !self.runner.drops(word));
-        let mut words: Vec<String> = kept.map(|(_, word)| word.clone()).collect();
+        let mut words: Vec<String> = Vec::new();
+        let mut dropped = false;
+        for (at, word) in self.words.iter().enumerate() {
+            let value =
+                dropped && (word.parse::<u32>().is_ok() || word == "always" || word == "auto");
+            dropped = at > self.at && self.runner.drops(word);
+            if !dropped && !value {
+                words.push(word.clone());
+            }
+        }
         let more = self.runner.report(folder);
         let at = match more.after {
             Some(after) => words.iter().skip(self.at).position(|word| word == after),
@@ -120,7 +138,8 @@ impl TestCommand {
         // The helper takes the place of `-m unittest`.
         let replaced = if self.runner == Runner::Unittest { at - 2..at } else { at..at };
         words.splice(replaced, more.words);
-        format!("{}{}{}", self.before, more.environment, words.join(" "))
+        let into = more.into.map_or(String::new(), |file| format!(" > {file}"));
+        format!("{}{}{}{into}", self.before, more.environment, words.join(" "))
     }
 }
 
@@ -147,7 +166,7 @@ mod tests {
 
     const PACKAGE: &str = r#"{"scripts": {
         "test": "NODE_ENV=test jest --ci", "unit": "vitest run", "all": "eslint . && jest",
-        "e2e": "node --test e2e", "pree2e": "node build.js"}}"#;
+        "e2e": "node --test e2e", "pree2e": "node build.js", "nodes": "node --test", "one": "jest --bail"}}"#;
 
     fn recognise(command: &str) -> Option<TestCommand> {
         TestCommand::recognise(command, &|path| {
@@ -191,6 +210,9 @@ mod tests {
             "make test",
             "npm run all",
             "npm run e2e",
+            "npm run one",
+            "python3 -m unittest tests.test_calc.CalcTest",
+            "pytest -kadd",
             "npm run missing",
             "cd elsewhere && npm test",
             "npm test -- -t adds",
@@ -225,18 +247,26 @@ mod tests {
         );
         assert_eq!(
             with_report("uv run pytest -q"),
-            "ASSIZE_REPORT=/tmp/r/report PYTHONPATH=/tmp/r:$PYTHONPATH uv run pytest -q \
+            "ASSIZE_REPORT=/tmp/r/report PYTHONPATH=/tmp/r${PYTHONPATH:+:$PYTHONPATH} uv run pytest -q \
              -p assize_pytest_report --maxfail=0"
         );
-        assert_eq!(with_report("go test -failfast ./..."), "go test -json ./...");
+        assert_eq!(with_report("go test -failfast ./..."), "go test -json ./... > /tmp/r/report");
         assert_eq!(
-            with_report("cargo test -q --lib -- --nocapture --test-threads=1"),
-            "cargo test --no-fail-fast --message-format=json-render-diagnostics --lib -- --test-threads=1"
+            with_report("cargo test -q --color always --lib -- --nocapture --test-threads=1"),
+            "cargo test --no-fail-fast --color=never --message-format=json-render-diagnostics --lib -- --test-threads=1"
         );
         assert_eq!(
-            with_report("cd web && npm test -- --bail"),
-            "cd web && PATH=node_modules/.bin:$PATH NODE_ENV=test jest --ci \
-             --bail=0 --json --outputFile=/tmp/r/report"
+            with_report("cd web && npm test"),
+            "cd web && npm_config_offline=true npm test -- --bail=0 --json --outputFile=/tmp/r/report"
+        );
+        assert_eq!(
+            with_report("vitest run --bail 1"),
+            "npm_config_offline=true vitest run --run --bail=0 --reporter=default --reporter=json \
+             --outputFile=/tmp/r/report"
+        );
+        assert!(
+            with_report("npm run nodes")
+                .starts_with("PATH=\"$PWD/node_modules/.bin:$PATH\" node --test ")
         );
         assert!(
             with_report("node --test-concurrency=1 --test t")

@@ -1,6 +1,6 @@
 //! The project's own tests, on a copy of the workspace with the drafts in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ mod copy;
 mod report;
 mod runner;
 
-use canary::Canary;
+use canary::Sources;
 use command::TestCommand;
 use copy::{Copied, Copying};
-use report::Report;
+pub(crate) use report::Report;
+use report::Test;
 use runner::REPORT;
 
 use crate::book::Submission;
@@ -200,8 +201,11 @@ impl Verification<'_> {
         if report.executed() == 0 {
             return Ok(doubted("no test was run"));
         }
-        let before = self.executed_before(&tests).await?;
-        let canaries = self.canaries(copy, &tests, &report)?;
+        let before = self.report_before(&tests).await?;
+        let walk = changed.walk(usize::MAX, &|_, _| true).map_err(|error| not_copied(&error))?;
+        let files = walk.files.iter().map(|(path, _)| path.to_string());
+        let sources = Sources::new(tests.runner, files, &file);
+        let canaries = canary::canaries(&report, &sources, &mut fastrand::Rng::new());
         if canaries.is_empty() {
             return Ok(doubted("no test could be added that must fail"));
         }
@@ -211,16 +215,22 @@ impl Verification<'_> {
         }
         let with_canaries = self.copy(drafts).await?;
         let (_, second) = self.run_tests(with_canaries.folder.path(), &tests).await?;
-        if let Some(why) = canary::doubt(&canaries, second.as_ref(), before) {
+        let changed: BTreeSet<&str> =
+            self.submission.files.iter().map(|f| f.path.as_str()).collect();
+        let is_unchanged = |test: &Test| {
+            let file = sources.of([test]).into_keys().next();
+            file.is_some_and(|file| !changed.contains(file.as_str()))
+        };
+        if let Some(why) = canary::doubt(&canaries, second.as_ref(), &before, &is_unchanged) {
             return Ok(doubted(&why));
         }
-        // It becomes the unchanged workspace if its drafts are accepted.
-        self.desk.baselines().insert(self.baseline(&copied.fingerprint), report.executed());
         let evidence = format!(
             "{} tests were run, and {} added ones that must fail did; code and tests shared a process",
             report.executed(),
             canaries.len()
         );
+        // It becomes the unchanged workspace if its drafts are accepted.
+        self.desk.baselines().insert(self.baseline(&copied.fingerprint), Arc::new(report));
         Ok(Judged { verified: self.verified(&ran, &evidence), doubt: None })
     }
 
@@ -280,44 +290,29 @@ impl Verification<'_> {
         let runner = tests.runner;
         let report = if runner.prints_report() { Some(&ran.printed) } else { ran.report.as_ref() };
         let report = report.and_then(|bytes| Report::read(runner, bytes));
-        ran.printed = report::readable(runner, ran.printed);
+        ran.printed = report::readable(runner, ran.printed, ran.report.as_deref());
         Ok((ran, report))
     }
 
-    /// How many tests are run on the unchanged workspace.
-    async fn executed_before(&self, tests: &TestCommand) -> Result<usize, NotVerified> {
+    /// The tests that are run on the unchanged workspace.
+    async fn report_before(&self, tests: &TestCommand) -> Result<Arc<Report>, NotVerified> {
         let copying = self.copying(BTreeMap::new())?;
         let unchanged = tokio::task::spawn_blocking(move || copying.fingerprint()).await;
         let unchanged = unchanged.map_err(|error| not_copied(&error))??;
         if let Some(known) = self.desk.baselines().get(&self.baseline(&unchanged)) {
-            return Ok(*known);
+            return Ok(Arc::clone(known));
         }
         let copy = self.copy(BTreeMap::new()).await?;
         // Where it runs no tests at all, the change brings the first ones.
         let (_, report) = self.run_tests(copy.folder.path(), tests).await?;
-        let executed = report.map_or(0, |report| report.executed());
-        self.desk.baselines().insert(self.baseline(&copy.fingerprint), executed);
-        Ok(executed)
+        let report = Arc::new(report.unwrap_or_default());
+        self.desk.baselines().insert(self.baseline(&copy.fingerprint), Arc::clone(&report));
+        Ok(report)
     }
 
     /// What stands for the command and all files of a copy.
     fn baseline(&self, copy: &Fingerprint) -> Fingerprint {
         Fingerprint::of(format!("{:?}\n{copy}", self.how))
-    }
-
-    /// Canary tests for the files of a report.
-    fn canaries(
-        &self,
-        copy: &Path,
-        tests: &TestCommand,
-        report: &Report,
-    ) -> Result<Vec<Canary>, NotVerified> {
-        let workspace = Workspace::open(copy).map_err(|error| not_copied(&error))?;
-        let walk = workspace.walk(usize::MAX, &|_, _| true).map_err(|error| not_copied(&error))?;
-        let files: Vec<String> = walk.files.iter().map(|(path, _)| path.to_string()).collect();
-        let text = |file: &str| text_of(&workspace, file);
-        let mut rng = fastrand::Rng::new();
-        Ok(canary::canaries(tests.runner, report, &files, &text, &mut rng))
     }
 
     fn verified(&self, ran: &Ran, evidence: &str) -> Verified {

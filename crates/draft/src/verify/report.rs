@@ -1,6 +1,6 @@
 //! Reports of test runners: each test with its outcome. Their text is hostile: the code under test can write it, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,6 +25,18 @@ pub(crate) struct Test {
     pub outcome: TestOutcome,
 }
 
+/// What tells a test from others: its file and its name.
+pub(crate) type TestKey<'a> = (Option<&'a str>, &'a str);
+
+impl Test {
+    pub(crate) fn key(&self) -> TestKey<'_> {
+        (self.file.as_deref(), &self.name)
+    }
+}
+
+/// The most tests of a report. Reading them takes time on the host, and the code under test can write any number.
+const MOST_TESTS: usize = 100_000;
+
 /// The tests of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Report {
@@ -32,20 +44,31 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Reads the report of a runner; `None` if it is missing or ends too early.
+    /// Reads the report of a runner; `None` if it is missing, ends too early or has too many tests.
     pub(crate) fn read(runner: Runner, bytes: &[u8]) -> Option<Report> {
         let text = String::from_utf8_lossy(bytes);
-        match runner {
+        let report = match runner {
             Runner::Pytest | Runner::Unittest | Runner::Node => lines(&text),
             Runner::Jest | Runner::Vitest => jest(&text),
             Runner::Cargo => cargo(&text),
             Runner::Go => go(&text),
-        }
+        };
+        report.filter(|report| report.tests.len() <= MOST_TESTS)
     }
 
     /// The first test that failed.
     pub(crate) fn failed(&self) -> Option<&Test> {
         self.tests.iter().find(|test| test.outcome == TestOutcome::Failed)
+    }
+
+    /// The tests that passed. One with another outcome as well did not: the code under test may have written either.
+    pub(crate) fn passed(&self) -> BTreeSet<TestKey<'_>> {
+        let with = |passed: bool| {
+            let tests = self.tests.iter();
+            tests.filter(move |test| (test.outcome == TestOutcome::Passed) == passed).map(Test::key)
+        };
+        let others: BTreeSet<TestKey<'_>> = with(false).collect();
+        with(true).filter(|key| !others.contains(key)).collect()
     }
 
     /// How many tests were run, passed or not.
@@ -175,24 +198,25 @@ struct Event {
     output: Option<String>,
 }
 
-/// What a command printed, without the lines that are only for the report.
-pub(super) fn readable(runner: Runner, printed: Vec<u8>) -> Vec<u8> {
-    if !runner.prints_report() {
-        return printed;
-    }
-    let text = String::from_utf8_lossy(&printed);
-    let mut readable = String::new();
-    for line in text.split_inclusive('\n') {
-        match runner {
-            Runner::Cargo if line.starts_with(OF_CARGO) => {}
-            Runner::Go => match serde_json::from_str::<Event>(line) {
-                Ok(event) => readable.push_str(&event.output.unwrap_or_default()),
-                Err(_) => readable.push_str(line),
-            },
-            _ => readable.push_str(line),
+/// What a command printed as a person reads it, of what it printed and its report.
+pub(super) fn readable(runner: Runner, mut printed: Vec<u8>, report: Option<&[u8]>) -> Vec<u8> {
+    match runner {
+        Runner::Cargo => {
+            let text = String::from_utf8_lossy(&printed);
+            let lines = text.split_inclusive('\n').filter(|line| !line.starts_with(OF_CARGO));
+            lines.collect::<String>().into_bytes()
         }
+        Runner::Go => {
+            for line in String::from_utf8_lossy(report.unwrap_or_default()).split_inclusive('\n') {
+                match serde_json::from_str::<Event>(line) {
+                    Ok(event) => printed.extend(event.output.unwrap_or_default().into_bytes()),
+                    Err(_) => printed.extend(line.as_bytes()),
+                }
+            }
+            printed
+        }
+        _ => printed,
     }
-    readable.into_bytes()
 }
 
 /// What `go test -json` prints: a line of JSON for each event.
@@ -232,6 +256,18 @@ mod tests {
     }
 
     #[test]
+    fn test_with_two_outcomes_did_not_pass() {
+        let test = |name: &str, outcome| Test { name: name.into(), file: None, outcome };
+        let tests = vec![
+            test("a", TestOutcome::Skipped),
+            test("a", TestOutcome::Passed),
+            test("b", TestOutcome::Passed),
+        ];
+        let report = Report { tests };
+        assert_eq!(report.passed().into_iter().collect::<Vec<_>>(), [(None, "b")]);
+    }
+
+    #[test]
     fn reports_are_read_and_broken_ones_are_none() {
         let line = r#"{"name": "a", "file": "a.py", "outcome": "passed"}"#;
         let skipped = line.replace("passed", "skipped");
@@ -255,7 +291,7 @@ mod tests {
         assert_eq!(counts(Runner::Cargo, cargo), Some((2, 1)));
         let report = Report::read(Runner::Cargo, cargo.as_bytes()).unwrap();
         assert_eq!(report.tests[0].file.as_deref(), Some("/w/src/lib.rs"));
-        let shown = String::from_utf8(readable(Runner::Cargo, cargo.into())).unwrap();
+        let shown = String::from_utf8(readable(Runner::Cargo, cargo.into(), None)).unwrap();
         assert!(shown.starts_with("     Running"), "{shown}");
         assert_eq!(counts(Runner::Cargo, &cargo.replace("test result: ok. 1 passed", "")), None);
         assert_eq!(counts(Runner::Cargo, ""), None);
@@ -265,7 +301,8 @@ mod tests {
 {"Action":"pass","Package":"m/a","Elapsed":0}"#;
         assert_eq!(counts(Runner::Go, go), Some((1, 1)));
         let output = "{\"Action\":\"output\",\"Output\":\"ok m\\n\"}\nnot JSON\n";
-        assert_eq!(readable(Runner::Go, output.into()), b"ok m\nnot JSON\n");
+        let shown = readable(Runner::Go, b"# m\n".to_vec(), Some(output.as_bytes()));
+        assert_eq!(shown, b"# m\nok m\nnot JSON\n");
         let early: String = go.lines().take(3).collect::<Vec<_>>().join("\n");
         assert_eq!(counts(Runner::Go, &early), None);
     }

@@ -19,7 +19,12 @@ pub(super) struct Asking {
     /// The words are put after this one, or at the end.
     pub after: Option<&'static str>,
     pub words: Vec<String>,
+    /// The file that gets what the command prints.
+    pub into: Option<String>,
 }
+
+/// Keeps npm from asking a registry.
+const OFFLINE: &str = "npm_config_offline=true ";
 
 /// The name of the report in its folder.
 pub(super) const REPORT: &str = "report";
@@ -84,18 +89,38 @@ impl Runner {
         };
         let is_refused = |word: &&str| {
             let name = word.split('=').next().unwrap_or_default();
-            runner.refused().contains(&name) || word.contains("::")
+            runner.refused().contains(&name) || word.contains("::") || runner.selects(word)
         };
         (whole && !arguments.iter().any(is_refused)).then_some(runner)
+    }
+
+    /// Whether an argument names a test or a part of its name.
+    fn selects(self, word: &str) -> bool {
+        match self {
+            Runner::Pytest => word.starts_with("-k"),
+            // A class or a method of a module.
+            Runner::Unittest => {
+                let of_class = |part: &str| part.starts_with(|c: char| c.is_ascii_uppercase());
+                word.starts_with("-k") || !word.contains('/') && word.split('.').any(of_class)
+            }
+            _ => false,
+        }
     }
 
     /// Arguments under which a canary test would not run, or the report could not be had.
     fn refused(self) -> &'static [&'static str] {
         match self {
-            Runner::Pytest => {
-                &["-k", "-m", "--lf", "--last-failed", "--ff", "--co", "--collect-only"]
-            }
-            Runner::Unittest => &["-k"],
+            Runner::Pytest => &[
+                "-m",
+                "--lf",
+                "--last-failed",
+                "--ff",
+                "--sw",
+                "--stepwise",
+                "--co",
+                "--collect-only",
+            ],
+            Runner::Unittest => &[],
             Runner::Node => &[
                 "--test-name-pattern",
                 "--test-only",
@@ -144,9 +169,18 @@ impl Runner {
         match self {
             Runner::Jest => ["-b", "--bail"].contains(&name),
             Runner::Vitest => name == "--bail",
-            Runner::Cargo => {
-                ["-q", "--quiet", "--nocapture", "--no-capture", "--no-fail-fast"].contains(&name)
-            }
+            Runner::Cargo => [
+                "-q",
+                "--quiet",
+                "-v",
+                "-vv",
+                "--verbose",
+                "--color",
+                "--nocapture",
+                "--no-capture",
+                "--no-fail-fast",
+            ]
+            .contains(&name),
             Runner::Go => ["-json", "-failfast"].contains(&name),
             Runner::Pytest | Runner::Unittest | Runner::Node => false,
         }
@@ -159,11 +193,15 @@ impl Runner {
             environment: String::new(),
             after,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
+            into: None,
         };
         let file = format!("--outputFile={report}");
         match self {
             Runner::Pytest => Asking {
-                environment: format!("ASSIZE_REPORT={report} PYTHONPATH={folder}:$PYTHONPATH "),
+                // An empty part would be the current folder.
+                environment: format!(
+                    "ASSIZE_REPORT={report} PYTHONPATH={folder}${{PYTHONPATH:+:$PYTHONPATH}} "
+                ),
                 ..asking(None, &["-p", "assize_pytest_report", "--maxfail=0"])
             },
             Runner::Unittest => {
@@ -178,16 +216,22 @@ impl Runner {
                     &format!("--test-reporter-destination={report}"),
                 ],
             ),
-            Runner::Jest => asking(None, &["--bail=0", "--json", &file]),
+            // Without a network npx would try for a minute to get a missing runner.
+            Runner::Jest => Asking {
+                environment: OFFLINE.to_owned(),
+                ..asking(None, &["--bail=0", "--json", &file])
+            },
             Runner::Vitest => {
                 let reporters = ["--reporter=default", "--reporter=json"];
-                asking(None, &["--run", "--bail=0", reporters[0], reporters[1], &file])
+                let words = ["--run", "--bail=0", reporters[0], reporters[1], &file];
+                Asking { environment: OFFLINE.to_owned(), ..asking(None, &words) }
             }
             Runner::Cargo => {
                 let format = "--message-format=json-render-diagnostics";
-                asking(Some("test"), &["--no-fail-fast", format])
+                asking(Some("test"), &["--no-fail-fast", "--color=never", format])
             }
-            Runner::Go => asking(Some("test"), &["-json"]),
+            // More than may be printed.
+            Runner::Go => Asking { into: Some(report), ..asking(Some("test"), &["-json"]) },
         }
     }
 
@@ -211,7 +255,7 @@ impl Runner {
 
     /// Whether the report is what the command prints, not a file.
     pub(super) fn prints_report(self) -> bool {
-        matches!(self, Runner::Cargo | Runner::Go)
+        self == Runner::Cargo
     }
 }
 
