@@ -7,6 +7,7 @@
 //! say what changed.
 
 mod history;
+mod samples;
 mod secrets;
 mod shapes;
 
@@ -41,6 +42,9 @@ struct Args {
     /// Scan the files of this folder for secrets, and measure nothing else
     #[arg(long, value_name = "FOLDER")]
     secrets: Option<PathBuf>,
+    /// Score the secret scanner on labelled samples (see scripts/secret-samples), and measure nothing else
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
 }
 
 /// What an edit may cost us, apart from the disk, in the middle of all.
@@ -54,6 +58,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if let Some(folder) = &args.secrets {
         return secrets::scan(folder);
+    }
+    if let Some(file) = &args.samples {
+        return samples::score(file);
     }
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     println!("{} cores, {build} build", std::thread::available_parallelism()?);

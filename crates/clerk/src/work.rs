@@ -125,7 +125,8 @@ impl Trial {
         let account = already.account.clone();
         // Nobody else waits: a verification may take as long as it may.
         let verifier = Some(drafts::verifier(config, around)?);
-        let how = Options { policy: policy.clone(), verifier, patience: PATIENCE };
+        let how =
+            Options { policy: policy.clone(), verifier, patience: PATIENCE, ..Options::default() };
         let desk = drafts::desk(&workspace, around, store.clone(), how)?;
         let mut way = way;
         check_against_desk(&desk, &mut way).await?;

@@ -406,7 +406,7 @@ impl Held<'_> {
             draft_mode: proposed.draft_mode,
             mode: now.as_ref().ok().map(|original| original.mode),
             now: gate::fingerprint(now),
-            ignored_by: self.desk.workspace.ignored_by(&path),
+            ignored_by: self.desk.workspace.ignored_by(&path, &self.desk.options.git),
             twin: is_new.then(|| self.desk.workspace.twin(&path)).flatten(),
             path,
         })

@@ -18,6 +18,7 @@ use crate::book::{Book, Message, Step, Submission};
 use crate::contract::{Contract, ContractError};
 use crate::copies::Copies;
 use crate::folder::{DRAFTS, Folder, HANDOFF, Lock, Wait};
+use crate::git_settings::GitSettings;
 use crate::globs::BadGlob;
 use crate::ledger::{self, Ledger, Mirror, TRANSITIONS};
 use crate::pattern::BadPattern;
@@ -35,6 +36,8 @@ pub const GATE: &str = "gate";
 pub struct Options {
     /// By the settings; a contract may tighten it.
     pub policy: Policy,
+    /// Git's settings of the user.
+    pub git: GitSettings,
     /// Whoever can run a verification.
     pub verifier: Option<Arc<dyn Verifier>>,
     /// How long a worker waits for the verdict; it is told later otherwise.
@@ -44,7 +47,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let patience = Duration::from_secs(25);
-        Options { policy: Policy::default(), verifier: None, patience }
+        Options { policy: Policy::default(), git: GitSettings::default(), verifier: None, patience }
     }
 }
 

@@ -133,6 +133,28 @@ mod tests {
         assert!(rules.runs.len() >= 8 && rules.source_folders.contains(&"src".to_owned()));
     }
 
+    /// Otherwise a pattern could be lost without a failing test.
+    #[test]
+    fn every_tool_has_a_labelled_path() {
+        let corpus = include_str!("../corpus/files.txt");
+        let paths: Vec<&str> = corpus.lines().filter_map(|line| line.split(" | ").nth(1)).collect();
+        let document: DocumentMut = DATA.parse().unwrap();
+        let mut without = Vec::new();
+        for section in ["protected", "secret", "repository", "runs"] {
+            for (group, item) in document[section].as_table().unwrap() {
+                let lists = table(group, item).unwrap();
+                let is_files = |tool: &str| section != "runs" || tool == "files";
+                for (tool, list) in lists.iter().filter(|(tool, _)| is_files(tool)) {
+                    let globs = Globs::in_any_case(&strings(tool, list).unwrap()).unwrap();
+                    if !paths.iter().any(|path| globs.matches(path)) {
+                        without.push(format!("{section}.{group} {tool}"));
+                    }
+                }
+            }
+        }
+        assert!(without.is_empty(), "{}", without.join("\n"));
+    }
+
     #[test]
     fn invalid_rules_are_an_error() {
         let whole = "[protected.x]\na = [\"**/x\"]\n[secret.x]\na = []\n[repository.x]\na = []\n\

@@ -1,66 +1,74 @@
 //! Files that git ignores: a change to one shows in no `git diff`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use crate::git_settings::{GitSettings, LARGEST, Repository, read_start};
 use crate::inside::Inside;
 use crate::workspace::Workspace;
 
-/// The largest file of patterns that is read.
-const LARGEST: u64 = 1 << 20;
+/// Name of the lists that settings of git name. Their paths are no business of workers.
+const USER_LIST: &str = "core.excludesFile";
 
 impl Workspace {
     /// The file whose patterns make git ignore a path; `None` if git does not ignore it. A file that was committed
     /// although a pattern matches it counts as ignored, too.
-    pub(crate) fn ignored_by(&self, path: &Inside) -> Option<String> {
+    pub(crate) fn ignored_by(&self, path: &Inside, settings: &GitSettings) -> Option<String> {
+        let repository = Repository::of(self.path());
+        let top = repository.as_ref().map_or(self.path(), |repository| &repository.root);
+        // Of the lists that say something about a path, the last one decides.
         let mut lists = Vec::new();
-        for folder in self.repository_folders() {
-            let exclude = std::fs::read(folder.join(".git/info/exclude")).unwrap_or_default();
-            lists.extend(patterns(&folder, ".git/info/exclude", &exclude));
-            if folder != self.path() {
-                let bytes = std::fs::read(folder.join(".gitignore")).unwrap_or_default();
-                lists.extend(patterns(&folder, ".gitignore", &bytes));
+        let mut user_lists = Vec::new();
+        if let Some(repository) = &repository {
+            let named = settings.lists(repository);
+            user_lists.extend(named.iter().filter_map(|list| patterns(top, &read_start(list))));
+            let exclude = patterns(top, &read_start(&repository.exclude));
+            lists.extend(exclude.map(|list| (".git/info/exclude".to_owned(), list)));
+        }
+        let file = path.parts().iter().fold(self.path().to_owned(), |file, part| file.join(part));
+        let mut at = top.to_owned();
+        // Nothing brings back a file whose folder is ignored.
+        for part in file.strip_prefix(top).ok()?.components() {
+            lists.extend(self.list_in(&at));
+            at.push(part);
+            let is_folder = at != file;
+            let decided = lists.iter().rev().find_map(|(name, list)| {
+                let found = list.matched(&at, is_folder);
+                (!found.is_none()).then(|| found.is_ignore().then(|| name.clone()))
+            });
+            // Each of the user's lists stands alone: none can bring back what another ignores.
+            let by_user = || user_lists.iter().any(|list| list.matched(&at, is_folder).is_ignore());
+            let by = decided.unwrap_or_else(|| by_user().then(|| USER_LIST.to_owned()));
+            if by.is_some() {
+                return by;
             }
         }
-        let mut folder = self.path().to_owned();
-        for depth in 0..path.parts().len() {
-            let name = [&path.parts()[..depth], &[".gitignore".to_owned()]].concat().join("/");
-            let original = self.inside(&name).ok().and_then(|file| self.read(&file, LARGEST).ok());
-            let bytes = original.map(|original| original.bytes).unwrap_or_default();
-            lists.extend(patterns(&folder, &name, &bytes));
-            folder.push(&path.parts()[depth]);
-        }
-        // The folder is the file itself by now. The innermost list that says something about it decides.
-        lists.iter().rev().find_map(|(name, list)| {
-            let found = list.matched_path_or_any_parents(&folder, false);
-            match found.is_none() {
-                true => None,
-                false => Some(found.is_ignore().then(|| name.clone())),
-            }
-        })?
+        None
     }
 
-    /// The folders from that of the repository to that of the workspace, where there is a repository.
-    fn repository_folders(&self) -> Vec<PathBuf> {
-        let mut folders: Vec<PathBuf> = Vec::new();
-        for folder in self.path().ancestors() {
-            folders.insert(0, folder.to_owned());
-            if folder.join(".git").exists() {
-                return folders;
+    /// The list of a folder on the way from the root of the repository to a file, with its name.
+    fn list_in(&self, folder: &Path) -> Option<(String, Gitignore)> {
+        let file = folder.join(".gitignore");
+        let (name, bytes) = match file.strip_prefix(self.path()) {
+            Ok(inside) => {
+                let name = inside.to_string_lossy().into_owned();
+                let inside = self.inside(&name).ok()?;
+                let bytes = self.read(&inside, LARGEST).ok()?.bytes;
+                (name, bytes)
             }
-        }
-        Vec::new()
+            Err(_) => (".gitignore".to_owned(), read_start(&file)),
+        };
+        patterns(folder, &bytes).map(|list| (name, list))
     }
 }
 
 /// The patterns of one file, which hold below a folder.
-fn patterns(folder: &Path, name: &str, bytes: &[u8]) -> Option<(String, Gitignore)> {
+fn patterns(folder: &Path, bytes: &[u8]) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(folder);
     for line in String::from_utf8_lossy(bytes).lines() {
         // Git skips an invalid pattern, too.
         drop(builder.add_line(None, line));
     }
-    let list = builder.build().ok().filter(|list| !list.is_empty())?;
-    Some((name.to_owned(), list))
+    builder.build().ok().filter(|list| !list.is_empty())
 }

@@ -19,6 +19,7 @@ use regex::Regex;
 mod chance;
 mod decode;
 mod named;
+mod names;
 mod rules;
 mod statements;
 
@@ -134,7 +135,11 @@ impl SecretScanner {
         let is_new: Vec<bool> = (1..=source.lines.len()).map(is_new).collect();
         let first_new =
             |lines: std::ops::Range<usize>| lines.into_iter().find(|line| is_new[*line]);
-        let bodies = statements::key_bodies(&source.lines);
+        let mut bodies = statements::key_bodies(&source.lines);
+        let examples: Vec<usize> = bodies
+            .extract_if(.., |body| !statements::may_hold_key(&source.lines[body.start..]))
+            .map(|body| body.start - 1)
+            .collect();
         let mut found: Vec<(usize, Hit)> = Vec::new();
         for body in &bodies {
             // A new heading is found as a line.
@@ -147,7 +152,11 @@ impl SecretScanner {
         for (index, line) in source.lines.iter().enumerate() {
             while body.next_if(|body| body.end <= index).is_some() {}
             if is_new[index] && !body.peek().is_some_and(|body| body.contains(&index)) {
-                found.extend(self.look_at(line, kind).into_iter().map(|hit| (index, hit)));
+                let mut hits = self.look_at(line, kind);
+                if examples.binary_search(&index).is_ok() {
+                    hits.retain(|hit| hit.secret.rule != PRIVATE_KEY.0);
+                }
+                found.extend(hits.into_iter().map(|hit| (index, hit)));
             }
         }
         for statement in self.statements.all(&source, kind) {

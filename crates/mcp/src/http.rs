@@ -192,11 +192,11 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Tracked<T> {
         let id = id.and_then(|id| serde_json::to_string(id).ok()).map(Fingerprint::of);
         let (sending, in_flight) = (self.inner.send(item), self.in_flight.clone());
         async move {
-            let sent = sending.await;
+            // Before the client can read the response, after which it may use the id again.
             if let Some(id) = id {
                 in_flight.ids().remove(&id);
             }
-            sent
+            sending.await
         }
     }
 

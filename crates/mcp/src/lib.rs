@@ -9,6 +9,7 @@ mod http;
 mod left;
 mod server;
 mod stdio;
+mod unique_ids;
 
 pub use code::{CodeServer, RUN_CODE};
 pub use drafts::DraftServer;

@@ -5,6 +5,8 @@ use rmcp::handler::server::ServerHandler;
 use rmcp::service::{RoleServer, ServerInitializeError, serve_server};
 use rmcp::transport::async_rw::AsyncRwTransport;
 
+use crate::unique_ids::UniqueIds;
+
 /// The longest message that is read: a draft is far shorter.
 const LONGEST_MESSAGE: usize = 64 << 20;
 
@@ -24,7 +26,7 @@ pub async fn serve_stdio(tools: impl ServerHandler, cancel: &Cancel) -> Ended {
         AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())
             .with_max_line_length(LONGEST_MESSAGE);
     let begun = tokio::select! {
-        begun = serve_server(tools, transport) => begun,
+        begun = serve_server(tools, UniqueIds::new(transport)) => begun,
         reason = cancel.cancelled() => return Ended::Cancelled(reason),
     };
     let service = match begun {

@@ -183,7 +183,9 @@ mod tests {
         assert!(check("plot.png", EntryKind::File).is_ok());
         let wrong =
             ["..", ".bashrc", "a\\b", "a\nb", "\u{fffd}x", "\u{1b}[2J", "-rf", "~", "a\u{202e}b"];
-        for name in wrong {
+        let invisible =
+            ["plot\u{200b}.png", "\u{feff}plot.png", "plo\u{ad}t.png", "plot\u{e0041}.png"];
+        for name in wrong.into_iter().chain(invisible) {
             assert!(check(name, EntryKind::File).is_err(), "{name:?}");
         }
         assert!(check("link", EntryKind::Link).is_err());

@@ -22,7 +22,8 @@ pub(super) async fn try_all(
     report: &mut impl FnMut(&str),
 ) -> Result<Tried, GateError> {
     let verifier = Some(options.verifier.clone());
-    let how = Options { policy: options.policy.clone(), verifier, patience: PATIENCE };
+    let policy = options.policy.clone();
+    let how = Options { policy, verifier, patience: PATIENCE, ..Options::default() };
     let workspace = Workspace::new(how)?;
     let files = assize_draft::corpus::project(runner)?;
     for (path, text) in &files {

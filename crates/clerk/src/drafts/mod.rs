@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_draft::{
-    Desk, DeskError, Diff, Options, Policy, Proposed, Stage, Submission, Verifier, Verify,
-    VerifyMost,
+    Desk, DeskError, Diff, GitSettings, Options, Policy, Proposed, Stage, Submission, Verifier,
+    Verify, VerifyMost,
 };
 use assize_store::Store;
 use serde_json::{Value, json};
@@ -80,6 +80,8 @@ pub fn desk(
         let message = format!("there is no folder `{}`", folder.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
+    let git = GitSettings::of(&around.home, |name| around.environment.get(name).cloned());
+    let how = Options { git, ..how };
     Ok(Desk::open(folder, &around.state_folder.join("drafts"), store, how)?)
 }
 

@@ -54,7 +54,8 @@ impl Client {
         client
     }
 
-    fn say(&mut self, line: &str) {
+    /// Sends a message without waiting for a response.
+    pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
@@ -72,13 +73,18 @@ impl Client {
             &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
         );
         loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "it went away");
-            let told: Value = serde_json::from_str(&line).unwrap();
+            let told = self.next();
             if told["id"] == id {
                 return told;
             }
         }
+    }
+
+    /// Waits for the next message of the server.
+    pub(crate) fn next(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "it went away");
+        serde_json::from_str(&line).unwrap()
     }
 
     /// What a tool answers.
@@ -344,6 +350,21 @@ fn a_workspace_is_made_ready() {
     assert_eq!(home.text(".gitignore"), "target\n/_handoff/*\n!/_handoff/TASK_CONTRACT.json\n");
     assert!(home.run(&["drafts", "init"]).out.contains("leaves them out already"));
     assert!(home.work().join("_handoff/drafts").is_dir());
+}
+
+#[test]
+fn ignore_list_of_the_user_escalates() {
+    let home = project();
+    fs::create_dir_all(home.work().join(".git")).unwrap();
+    let list = home.work().join("../.config/git/ignore");
+    fs::create_dir_all(list.parent().unwrap()).unwrap();
+    fs::write(list, "*.local\n").unwrap();
+    let mut client = Client::start(&home, &[]);
+    let waiting = client.propose("src/a.local", "t1", "x = 1\n");
+    assert_eq!(waiting["verdict"], "escalated", "{waiting}");
+    assert_eq!(waiting["reasons"][0]["rule"], "git-ignored", "{waiting}");
+    assert_eq!(client.propose("src/a.py", "t1", "x = 1\n")["verdict"], "accepted");
+    assert_eq!(client.end().code, 0);
 }
 
 /// The project's own tests decide, in a sandbox, on a copy.

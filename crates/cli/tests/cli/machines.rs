@@ -18,7 +18,7 @@ fn kept() -> PathBuf {
 }
 
 /// A home in which machines can be made, if they can be at all.
-fn with_machines() -> Option<Home> {
+pub(crate) fn with_machines() -> Option<Home> {
     let home = home();
     let cache = home.folder.path().join(".cache/assize");
     fs::create_dir_all(&cache).unwrap();

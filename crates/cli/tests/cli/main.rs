@@ -8,6 +8,7 @@ mod cluster;
 mod codes;
 mod consult;
 mod debate;
+mod delegated;
 mod drafts;
 mod eval;
 mod exec;

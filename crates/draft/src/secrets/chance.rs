@@ -20,19 +20,25 @@ const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | \$[({] | \$[A-Z][A-Z_]{3} | \{\{ 
     | ^[.*]{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
     | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w";
 
+/// Alternatives: `string|null`, `required|min:8`.
+const ALTERNATIVES: &str = r"^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$";
+
 /// What else a longer value that stands in for a secret begins with.
-const STAND_IN_START: &str = r"^[$%{:),;\]] | ^[A-Za-z_]\w*\(";
+const STAND_IN_START: &str = r"^[$%{:),;\]] | ^\.\$ | ^[A-Za-z_]\w*\(";
 
 /// References that a literal may be instead of a password: a variable (`$NAME`, `$this->name`, `:name`), a directive of
 /// a format (`%s`, `%(name)s`, `%NAME%`), a template (`{name}`, `<name>`), a call or an item (`env(NAME)`, `env[NAME]`),
-/// alternatives (`string|null`), the hash of a password (`$2y$…`), the key of a message (`errors.password.weak`).
+/// the hash of a password (`$2y$…`), the key of a message (`errors.password.weak`).
 const REFERENCE: &str = r"^\$[A-Za-z_]\w*(?:(?:->|::|\.)\w+)*$ | ^:[A-Za-z_]\w*$
     | ^%(?:\(|\{|\S+%$|[\d.-]*[sdvqr]$) | \{[A-Za-z_][\w.!:]*\} | ^\{ | <[^<>]*> | ^[A-Za-z_][\w.:]*!?(?:\(.*\)|\[.*\])$
-    | ^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$ | ^\$[\w-]+\$ | ^[a-z_]+(?:\.[a-z_]+){2,}$";
+    | ^\$[\w-]+\$ | ^[a-z_]+(?:\.[a-z_]+){2,}$";
 
 /// The shortest literal that is a password, and the shortest without a digit.
 const SHORTEST: usize = 3;
 const SHORTEST_WORD: usize = 4;
+
+/// The fewest consonants in a row that occur in no word.
+const CONSONANTS: usize = 6;
 
 /// Words that make the value of a password a placeholder, the name of another field, or a setting of a form. A value
 /// is a password if letters or digits are left without these words.
@@ -43,6 +49,9 @@ const NO_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | c
     | strings? | required | optional | length | undefined | forgot(?:ten)? | reset | bcrypt | argon2\w* | md5 | scram | sha
     | \b(?:a|all|any|api|be|current|db|empty|false|goes|here|in|is|max|me|min|my|name|new|no|none|not|null|off|old|on|one|our
       |plain|please|real|right|set|show|some|str|text|that|the|this|to|true|two|type|with|yes|your|256|512|1)\b";
+
+/// Words of placeholders: with one of these, small letters alone make no password.
+const PLACEHOLDER: &str = r"fake|dummy|placeholder|redacted|example|sample";
 
 /// Words of test data: with one of these, only letters make a password.
 const FIXTURE: &str = r"(?i)example|sample|dummy|placeholder|changeme|redacted|fake|mock|stub|test";
@@ -60,8 +69,10 @@ pub(super) const SERVICE_DEFAULTS: [&str; 9] =
 pub(super) struct Chance {
     words: Regex,
     stand_in: Regex,
+    alternatives: Regex,
     reference: Regex,
     no_password: Regex,
+    placeholder: Regex,
     fixture: Regex,
     pattern: Regex,
 }
@@ -71,8 +82,10 @@ impl Chance {
         Ok(Chance {
             words: compile("placeholder words", WORDS)?,
             stand_in: compile("stand-ins", &format!("{STAND_IN} | {STAND_IN_START}"))?,
+            alternatives: compile("alternatives", ALTERNATIVES)?,
             reference: compile("references", &format!("{STAND_IN} | {REFERENCE}"))?,
             no_password: compile("password placeholders", NO_PASSWORD)?,
+            placeholder: compile("placeholders", PLACEHOLDER)?,
             fixture: compile("test data", FIXTURE)?,
             pattern: compile("patterns", PATTERN)?,
         })
@@ -90,7 +103,11 @@ impl Chance {
     /// Whether a text with the form of a key is one, and not mostly words of a placeholder.
     pub(super) fn fills_a_form(&self, text: &str) -> bool {
         let rest = self.rest(text);
-        !self.stands_in(text) && rest.len() >= 12 && order(text) < 0.4 && entropy(&rest) >= 2.5
+        !self.stands_in(text)
+            && rest.len() >= 12
+            && rest.len() * 3 >= text.len()
+            && order(text) < 0.4
+            && entropy(&rest) >= 2.5
     }
 
     /// Whether a text was generated at random.
@@ -101,6 +118,20 @@ impl Chance {
             && rest.len() >= 14
             && entropy(&rest) >= 3.0
             && breaks(&rest) * 4 >= rest.len()
+            && !is_path(text)
+    }
+
+    /// Whether a text was generated at random although it has few digits: no word has so many consonants in a row.
+    pub(super) fn unspeakable(&self, text: &str) -> bool {
+        let rest = self.rest(text);
+        let vowel = |char: char| "aeiouyAEIOUY".contains(char);
+        let mut parts = rest.split(|char: char| !char.is_ascii_alphabetic() || vowel(char));
+        self.fills_a_form(text)
+            && text.is_ascii()
+            && rest.len() >= 14
+            && entropy(&rest) >= 3.0
+            && breaks(&rest) * 8 >= rest.len()
+            && parts.any(|part| part.len() >= CONSONANTS)
     }
 
     /// Whether a text of letters, digits and signs was generated at random, as `SECRET_KEY` of Django and the salts of
@@ -143,6 +174,7 @@ impl Chance {
         let letters = count(u8::is_ascii_alphabetic);
         let signs = count(|byte| b"!@#$%^&*+?=~".contains(byte));
         !self.stands_in(text)
+            && !self.alternatives.is_match(text)
             && text.len() >= 8
             && rest.len() >= 6
             && order(text) < 0.5
@@ -167,21 +199,36 @@ impl Chance {
             false => char.is_alphanumeric(),
         };
         let reference = self.reference.is_match(text)
+            || self.alternatives.is_match(text)
             // A selector, an alias, a tag or a path; at the end, a label or a folder.
             || text.starts_with(['#', '.', '@', '&', '*', '!', '/', '\\', '|'])
             || text.ends_with([':', '?', '…', '/']);
         let digit = text.bytes().any(|byte| byte.is_ascii_digit());
         let long_enough = text.len() >= if digit { SHORTEST } else { SHORTEST_WORD };
+        let small = |byte: u8| byte.is_ascii_lowercase() || b"_-. ".contains(&byte);
+        let placeholder = self.placeholder.is_match(text) && text.bytes().all(small);
         // A word in another alphabet is a label of a form.
-        !reference && long_enough && text.is_ascii() && rest.chars().any(counts)
+        !reference && !placeholder && long_enough && text.is_ascii() && rest.chars().any(counts)
     }
 }
 
-/// How many neighbours are the same or follow one another, as in `aaaa` and `abcd`, from 0 to 1.
+/// How many neighbours are the same or follow one another, as in `aaaa` and `abcd`, or in a longer text every other
+/// character, as in `a1b2c3d4e5f6`; from 0 to 1.
 fn order(text: &str) -> f64 {
     let bytes = text.as_bytes();
-    let in_order = bytes.windows(2).filter(|pair| pair[1].wrapping_sub(pair[0]) <= 1).count();
-    if bytes.len() < 2 { 1.0 } else { in_order as f64 / (bytes.len() - 1) as f64 }
+    let share = |step: usize| {
+        let follows = |pair: &&[u8]| pair[step].wrapping_sub(pair[0]) <= 1;
+        let count = bytes.windows(step + 1).filter(follows).count();
+        if bytes.len() <= step { 1.0 } else { count as f64 / (bytes.len() - step) as f64 }
+    };
+    if bytes.len() < 12 { share(1) } else { share(1).max(share(2)) }
+}
+
+/// Whether a text is a path: several parts, one of them a word. Base64 has slashes, and hardly ever a word between them.
+fn is_path(text: &str) -> bool {
+    let is_word =
+        |part: &str| part.len() >= 5 && part.bytes().all(|byte| byte.is_ascii_lowercase());
+    text.matches('/').count() >= 2 && text.split('/').any(is_word)
 }
 
 /// How often one kind of character follows another where no word begins: digits among letters, capitals after

@@ -7,29 +7,18 @@
 use regex::Regex;
 
 use super::chance::{Chance, SERVICE_DEFAULTS};
+use super::names::{Kind, LONGEST, about, kind, names_a_password, never, sets, words};
 use crate::file_kind::FileKind;
 use crate::pattern::{BadPattern, compile};
 
 /// How many names in a line are looked at: a line with more was made by a machine, and only forms are found in
 /// the rest of it.
 const NAMES: usize = 1000;
-/// The longest name, how far behind it a value may stand, and where the value must have ended, in bytes.
-const NAME: usize = 64;
+/// How far behind a name a value may stand, and where the value must have ended, in bytes.
 const NEAR: usize = 60;
 const REACH: usize = 300;
 /// The longest line in which a literal of letters, digits and signs is taken for a random one, in bytes.
 const LONGEST_LINE: usize = 1000;
-
-/// What a name says about its value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// People pick these.
-    Password,
-    /// People pick these, too, but seldom short ones.
-    Secret,
-    /// Machines draw these.
-    Key,
-}
 
 /// A name, what it says, and whether it says so plainly.
 struct Name {
@@ -67,7 +56,7 @@ pub(super) struct Patterns {
     setting: Regex,
     /// The default of a variable of a shell: `${PASSWORD:-…}`.
     fallback: Regex,
-    /// The value of a variable of an image: `ENV PASSWORD …`.
+    /// The value of a variable of an image, or in a `.netrc`: `ENV PASSWORD …`.
     image: Regex,
     /// The content of an element: `<password>…</password>`.
     element: Regex,
@@ -76,6 +65,8 @@ pub(super) struct Patterns {
     defining: Regex,
     /// A long literal, also with spaces and signs.
     long: Regex,
+    /// A literal that is compared with what follows it: `"…" == password`.
+    turned: Regex,
 }
 
 impl Patterns {
@@ -83,14 +74,15 @@ impl Patterns {
         let new = |pattern: &str| compile("assigned secrets", pattern);
         Ok(Patterns {
             core: new(
-                r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd?|secret|token|key|credential|auth|bearer|appid|securestring|salt",
+                r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd?|secret|token|key|cred(?:ential|s)|auth|bearer|appid|securestring|salt",
             )?,
-            quoted: new(r#"(?x) ^["'`\])*]{0,4} \s* (?:\[\])? \s*
-               (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | [:=,(] | \{\s*default\s*=
+            quoted: new(r#"(?x) ^["'`\])*]{0,4} \s* (?:\[\w{0,4}\])? \s*
+               (?: (?::\s*[&'\w<>\[\].\ ]{1,40}|(?:string|\[\]byte)\s*)?= | (?:[?.+:]|\|\||\?\?|::)= | [=!]==? | => | :=
+                 | [:=,(] | \{\s*default\s*=
                  | ,?\s*["']?value["']?\s*[:=] )? \s*
                (?: [\w.:\[\]]{0,20}\( | [bBruUfFL@$]{1,2} )? ["'`]\\?["']?([^"'`\s]{6,})["'`]"#)?,
             bare: new(
-                r#"(?x) ^["'`\]*]{0,4} \s* (?: (?: = | := | :\s | \s:\s ) \s* ([^\s"'`,;<>(){}\[\]|]{6,}) ([(\[{,;]?)
+                r#"(?x) ^["'`\]*]{0,4} \s* (?: (?: = | := | :\s | \s:\s ) \s* (?:!!\w+\s+)? ([^\s"'`,;<>(){}\[\]|]{6,}) ([(\[{,;]?)
                  | > ([^\s"'`,;<>(){}\[\]|]{6,}) </ )"#,
             )?,
             spaced: new(r#"^\s+["']?([^\s"'`,;<>(){}\[\]|]{6,})"#)?,
@@ -98,7 +90,8 @@ impl Patterns {
             code: new(r"(?x) ^[*&] | ^(?:[A-Z]{1,4}[a-z]{2,}|\d+)+$ | ^[A-Z0-9]+(?:_[A-Z0-9]+)+$
               | ^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$ | ^[A-Za-z]+(?:[_.-](?:[A-Za-z]+|\d{1,4}))+$")?,
             literal: new(
-                r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | [=!]==? | => | := | :
+                r#"(?x) ^["'`\])*]{0,4} \s* (?:\[\w{0,4}\]\s*)? (?: (?::\s*[&'\w<>\[\].\ ]{1,40}|(?:string|\[\]byte)\s*)?=
+                 | (?:[?.+:]|\|\||\?\?|::)= | [=!]==? | => | := | :
                  | ,?\s*["']?value["']?\s*[:=] ) \s* \(? [bBruUfFL@]{0,2} (?:"{3}|'{3}|["'`]) ([^"'`\s]{3,})["'`] (?:[^.\w]|$)"#,
             )?,
             call: new(r#"^\(\s*["']([^"'\s]{3,})["']\s*\)"#)?,
@@ -114,11 +107,30 @@ impl Patterns {
                 r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | => | := | [:=,(] )? \s*
                  (?: \w{0,20}\( | [bru] )? (?: "([^"]{30,})" | '([^']{30,})' )"#,
             )?,
+            turned: new(
+                r#"["'`]([^"'`\s]{3,200})["'`]\s*(?:===?|!==?)\s*([A-Za-z_$][\w.$]{0,60})"#,
+            )?,
         })
     }
 
     /// The values in a line that their names give away.
     pub(super) fn values(&self, line: &str, kind: FileKind, chance: &Chance) -> Vec<Value> {
+        let mut values = self.after_names(line, kind, chance);
+        if line.len() <= LONGEST_LINE && (line.contains("==") || line.contains("!=")) {
+            for captures in self.turned.captures_iter(line) {
+                let turned = format!("{} == \"{}\"", &captures[2], &captures[1]);
+                let found = self.after_names(&turned, kind, chance).into_iter().next();
+                if let (Some(found), Some(literal)) = (found, captures.get(1)) {
+                    let (start, end) = (literal.start(), literal.end());
+                    values.push(Value { start, end, rule: found.rule });
+                }
+            }
+        }
+        values
+    }
+
+    /// The values that stand after their names.
+    fn after_names(&self, line: &str, kind: FileKind, chance: &Chance) -> Vec<Value> {
         let mut values: Vec<Value> = Vec::new();
         let mut from = 0;
         for _ in 0..NAMES {
@@ -142,9 +154,13 @@ impl Patterns {
             Value { start, end: start + alone(group.as_str()).len(), rule }
         };
         let may_be = |text: &str, quoted: bool| {
+            if cut_off(text) {
+                return false;
+            }
             let text = alone(text);
             chance.drawn(text)
-                || name.plain && is_uuid(text)
+                || name.plain && chance.unspeakable(text)
+                || name.plain && is_uuid(text) && chance.fills_a_form(text)
                 || name.plain
                     && kind != FileKind::Translation
                     && chance.picked(text)
@@ -188,9 +204,15 @@ impl Patterns {
         }
         let near = self.near.captures(rest)?.get(1)?;
         let between = &rest[..near.start()];
+        let between_words = words(between);
         let other = between.len() > NEAR
             || between.contains(';')
-            || words(between).iter().any(|word| never(word));
+            // A checksum of Go's modules.
+            || between.ends_with("h1:")
+            || between_words.iter().any(|word| never(word))
+            // The nearest name tells what a value is: `password(credentialsId: '…')`.
+            || between_words.last().is_some_and(|word| about(word))
+            || cut_off(near.as_str());
         (!other && chance.drawn(alone(near.as_str()))).then(|| value(near, QUOTED))
     }
 
@@ -215,9 +237,11 @@ impl Patterns {
         let services = matches!(kind, FileKind::Container | FileKind::Compose);
         let called = || group(&self.call).filter(|_| sets(own));
         let set = || group(&self.setting).filter(|_| services || kind == FileKind::Config);
-        let image = || group(&self.image).filter(|_| kind == FileKind::Container && name.spaced);
+        let netrc = line.trim_start().starts_with("machine ");
+        let spaced = name.spaced && (netrc || kind == FileKind::Container);
+        let image = || group(&self.image).filter(|_| spaced);
         let found = group(&self.literal).or_else(called).or_else(set);
-        let near_start = (name.start.saturating_sub(NAME)..=name.start)
+        let near_start = (name.start.saturating_sub(LONGEST)..=name.start)
             .find(|at| line.is_char_boundary(*at))
             .unwrap_or(name.start);
         let defined = || {
@@ -228,7 +252,11 @@ impl Patterns {
         let found = found.or_else(defined).or_else(element)?;
         let text = found.as_str();
         // `POSTGRES_PASSWORD: postgres` stands in settings of continuous integration, too.
-        let of_service = || kind == FileKind::Config && own.to_lowercase().starts_with(text);
+        let of_service = || {
+            let own = own.to_lowercase();
+            let short = text == "postgres" && own.starts_with("pg");
+            kind == FileKind::Config && (own.starts_with(text) || short)
+        };
         let is_default = SERVICE_DEFAULTS.contains(&text) && (services || of_service());
         // `PWD` is the working folder, too.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
@@ -240,15 +268,6 @@ impl Patterns {
     }
 }
 
-/// Whether a text may end with the name of a secret.
-pub(super) fn may_name(text: &str) -> bool {
-    const PARTS: [&str; 10] =
-        ["pass", "pw", "secret", "token", "key", "credential", "auth", "bearer", "appid", "salt"];
-    let end: String = text.chars().rev().take(NAME).map(|char| char.to_ascii_lowercase()).collect();
-    let end: String = end.chars().rev().collect();
-    PARTS.iter().any(|part| end.contains(part))
-}
-
 /// The line after a name, as far as a value may reach.
 fn within_reach(line: &str, from: usize) -> &str {
     let mut end = (from + REACH).min(line.len());
@@ -258,52 +277,14 @@ fn within_reach(line: &str, from: usize) -> &str {
     &line[from..end]
 }
 
-/// Whether a name is a password's, and not that of a message, a form or an action.
-fn names_a_password(name: &str, before: &str) -> bool {
-    const OTHER: &str = "error errors message messages msg label labels hint hints placeholder placeholders title \
-        titles i18n translation translations column columns schema rule rules validation show hide toggle forgot \
-        forgotten reset change update verify validate check has is no without require requires required route routes \
-        icon autocomplete policy type types text texts help";
-    const ACCOUNTS: &str = "db user smtp mail email ftp sftp admin root redis mysql pg postgres ldap ssh sudo proxy api \
-        mqtt rabbit imap pop";
-    let own = words(name);
-    let before_pass = own.iter().rev().nth(1);
-    let pass = own.last().is_some_and(|word| word == "pass")
-        && !before_pass.is_some_and(|word| among(word, ACCOUNTS));
-    !pass && !own.iter().chain(&words(belongs_to(before))).any(|word| among(word, OTHER))
-}
-
-/// The word that a name belongs to, by the text before it: the owner (`errors["password"]`, `errors->password`), the
-/// attribute that it is the value of (`type="password"`), or the keyword of a type (`type Password =`).
-fn belongs_to(before: &str) -> &str {
-    const QUOTES: [char; 3] = ['"', '\'', '`'];
-    let unquoted = before.trim_end_matches(QUOTES);
-    let quoted = unquoted.len() < before.len();
-    let owner = ["[", "->", "?", "!"].iter().find_map(|end| unquoted.strip_suffix(end));
-    let attribute = || unquoted.trim_end().strip_suffix([':', '=']).filter(|_| quoted);
-    let keyword = || unquoted.strip_suffix("type ").map(|_| unquoted);
-    let Some(rest) = owner.or_else(attribute).or_else(keyword) else { return "" };
-    let rest = rest.trim_end().trim_end_matches(QUOTES);
-    let part = |char: char| char.is_ascii_alphanumeric() || "_-.$".contains(char);
-    let longest = rest.char_indices().rev().take(NAME).take_while(|(_, char)| part(*char));
-    longest.last().map_or("", |(start, _)| &rest[start..])
-}
-
-/// Whether a method of this name sets a password.
-fn sets(name: &str) -> bool {
-    let method = name.rsplit(['.', ':', '>']).next().unwrap_or_default();
-    let words = words(method);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    matches!(words.as_slice(), ["set" | "with", "password" | "passwd"] | ["password" | "passwd"])
-}
-
 /// Nothing at the end of the line; nothing inside for what is no name of a secret.
 fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>> {
     let found = core.find_at(line, *from)?;
     let part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
     let nested = |byte: &&u8| part(byte) || **byte == b':';
-    let before = line.as_bytes()[*from..found.start()].iter().rev().take(NAME).take_while(nested);
-    let after = line.as_bytes()[found.end()..].iter().take(NAME).take_while(part);
+    let before =
+        line.as_bytes()[*from..found.start()].iter().rev().take(LONGEST).take_while(nested);
+    let after = line.as_bytes()[found.end()..].iter().take(LONGEST).take_while(part);
     let (start, end) = (found.start() - before.count(), found.end() + after.count());
     *from = end;
     let text = &line[start..end];
@@ -325,15 +306,21 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
         || line.trim_start().starts_with("machine ");
     // Whoever passes something writes this, too.
     let assigned =
-        line[end..].trim_start_matches(['"', '\'', '`', ']', ' ']).starts_with(['=', ':']);
-    if words.last().is_some_and(|word| word == "pass") && !assigned && !spaced {
+        line[end..].trim_start_matches(['"', '\'', '`', ']', ' ']).starts_with(['=', ':', '!']);
+    let element = line[..start].ends_with('<');
+    if words.last().is_some_and(|word| word == "pass") && !assigned && !spaced && !element {
         return Some(None);
     }
     Some(Some(Name { start, end, kind, plain, spaced }))
 }
 
-/// A value without what follows it in an address, a command or a sentence.
+/// A value without what follows it in an address, a command or a sentence, or on the next line of a text in a literal.
 fn alone(text: &str) -> &str {
+    let text = ["\\n", "\\r", "\\t"]
+        .iter()
+        .filter_map(|escape| text.split_once(escape).map(|(line, _)| line))
+        .min_by_key(|line| line.len())
+        .unwrap_or(text);
     let next = |at: &usize| {
         let rest = &text[at + 1..];
         let name = rest.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
@@ -343,110 +330,12 @@ fn alone(text: &str) -> &str {
     text[..end].trim_end_matches(['\\', '.'])
 }
 
+/// Whether only the beginning of a value stands there: `eyJhbGci...`.
+fn cut_off(text: &str) -> bool {
+    text.ends_with("...") || text.ends_with('…')
+}
+
 fn is_uuid(text: &str) -> bool {
     let parts: Vec<usize> = text.split('-').map(str::len).collect();
     parts == [8, 4, 4, 4, 12] && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
-}
-
-/// The words of a name, small: `dbPassword`, `DB_PASSWORD` and `db.password` have the same.
-fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut before = ' ';
-    let mut chars = name.chars().peekable();
-    while let Some(char) = chars.next() {
-        let next_small = chars.peek().is_some_and(char::is_ascii_lowercase);
-        let begins = char.is_ascii_uppercase()
-            && (before.is_ascii_lowercase() || before.is_ascii_uppercase() && next_small);
-        if begins || !char.is_ascii_alphanumeric() {
-            words.push(String::new());
-        }
-        if let (true, Some(word)) = (char.is_ascii_alphabetic(), words.last_mut()) {
-            word.push(char.to_ascii_lowercase());
-        }
-        before = char;
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-fn among(word: &str, words: &str) -> bool {
-    words.split_whitespace().any(|other| other == word)
-}
-
-/// What is no secret, though it looks like one.
-fn never(word: &str) -> bool {
-    among(
-        word,
-        "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
-         primary foreign partition etag commit arn",
-    )
-}
-
-/// What tells of a secret, and is none.
-fn about(word: &str) -> bool {
-    among(
-        word,
-        "id ids url uri endpoint path file arn regex pattern type name header field label \
-         version selector policy",
-    )
-}
-
-/// What may follow the word for a secret.
-fn still(word: &str) -> bool {
-    among(
-        word,
-        "key base value b prod production dev staging live default old new str bytes plain \
-         string",
-    )
-}
-
-/// Which keys are secret.
-fn of_keys(word: &str) -> bool {
-    among(
-        word,
-        "api access auth private secret encryption signing sign jwt aes master admin license \
-         subscription account hmac session crypto cipher webhook deploy client",
-    )
-}
-
-/// What a name says, and whether plainly.
-fn kind(words: &[String]) -> Option<(Kind, bool)> {
-    if words.iter().any(|word| never(word)) {
-        return None;
-    }
-    let core = |index: usize| {
-        let word = words[index].as_str();
-        let ends = |with: &[&str]| with.iter().any(|end| word.ends_with(end));
-        let before = index.checked_sub(1).map(|index| words[index].as_str());
-        if ends(&["password", "passwd", "passphrase", "passcode", "pwd", "securestring"])
-            || matches!(
-                word,
-                "pass" | "dbpass" | "requirepass" | "pw" | "dbpw" | "rootpw" | "userpw"
-            )
-            || (before, word) == (Some("secure"), "string")
-        {
-            Some((Kind::Password, true))
-        } else if ends(&["secret"]) {
-            Some((Kind::Secret, true))
-        } else if ends(&["token", "apikey", "accesskey", "secretkey", "authkey", "privatekey"])
-            || matches!(word, "bearer" | "appid")
-        {
-            Some((Kind::Key, true))
-        } else if word == "key" {
-            before.map(|before| (Kind::Key, of_keys(before)))
-        } else {
-            let vague = matches!(
-                word,
-                "auth" | "credential" | "credentials" | "tokens" | "secrets" | "salt"
-            );
-            vague.then_some((Kind::Key, false))
-        }
-    };
-    let (index, (kind, plain)) =
-        (0..words.len()).rev().find_map(|index| core(index).map(|core| (index, core)))?;
-    let tail = &words[index + 1..];
-    if tail.iter().any(|word| about(word)) {
-        return None;
-    }
-    Some((kind, plain && tail.iter().all(|word| still(word))))
 }

@@ -98,7 +98,7 @@ pub(super) const RULES: &[Rule] = &[
     form("cloudflare-token", "an origin key of Cloudflare", "v1.0-", r"v1\.0-[a-f0-9]{24}-[a-f0-9]{146}"),
     form("scalingo-token", "a token of Scalingo", "tk-us", r"tk-us-[A-Za-z0-9_-]{48}"),
     form("yandex-token", "a token of Yandex Cloud", "t1. aqvn", r"t1\.[A-Za-z0-9_-]+={0,2}\.[A-Za-z0-9_-]{86}={0,2}|AQVN[A-Za-z0-9_-]{35,38}"),
-    form("fly-token", "a token of Fly.io", "fo1_ fm1 fm2", r"fo1_[A-Za-z0-9_-]{43}|fm[12][ar]?_[A-Za-z0-9+/]{100,}={0,3}"),
+    form("fly-token", "a token of Fly.io", "fo1_ fm1 fm2", r"(?:^|[^A-Za-z0-9])(fo1_[A-Za-z0-9_-]{43}|fm[12][ar]?_[A-Za-z0-9+/]{100,}={0,3})"),
     form("netlify-token", "a token of Netlify", "nfp_", r"nfp_[A-Za-z0-9]{36,}"),
     form("render-key", "a key of Render", "rnd_", r"rnd_[A-Za-z0-9]{28,}"),
     form("tailscale-key", "a key of Tailscale", "tskey", r"tskey-(?:auth|api|client|scim|webhook)-[A-Za-z0-9]{8,}-[A-Za-z0-9]{20,}"),
@@ -122,8 +122,12 @@ pub(super) const RULES: &[Rule] = &[
     form("clojars-token", "a token of Clojars", "clojars_", r"(?i)CLOJARS_[a-z0-9]{60}"),
     form("docker-token", "a token of Docker Hub", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,}"),
     apart("artifactory-key", "a key of Artifactory", "akc cmvmd", r"AKC[a-z0-9][A-Za-z0-9]{59,}|cmVmd[A-Za-z0-9]{59}"),
+    form("artifactory-header", "a key of Artifactory", "x-jfrog-art-api", r#"(?i)x-jfrog-art-api["']?\s*[:=]\s*["']?([A-Za-z0-9]{13,})"#),
     apart("octopus-key", "a key of Octopus Deploy", "api-", r"API-[A-Z0-9]{26}"),
     words("sidekiq-license", "a licence of Sidekiq", "contribsys", r#"(?i)BUNDLE_(?:ENTERPRISE|GEMS)__CONTRIBSYS__COM\w*["']?\s*[=:]\s*["']?([a-f0-9]{8}:[a-f0-9]{8})|https?://([a-f0-9]{8}:[a-f0-9]{8})@(?:gems|enterprise)\.contribsys\.com"#),
+    form("circleci-token", "a token of CircleCI", "ccipat_ cciprj_", r"CCIP(?:AT|RJ)_[A-Za-z0-9]{20,}_[A-Za-z0-9]{40,}"),
+    form("buildkite-token", "a token of Buildkite", "bkua_", r"bkua_[a-z0-9]{40}"),
+    apart("dependency-track-key", "a key of Dependency-Track", "odt_", r"odt_[A-Za-z0-9]{32,40}"),
     apart("sonar-token", "a token of SonarQube", "squ_ sqp_ sqa_", r"sq[upa]_[A-Za-z0-9]{40}"),
     form("postman-key", "a key of Postman", "pmak", r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
     form("prefect-token", "a token of Prefect", "pnu_ pnb_", r"pn[ub]_[A-Za-z0-9]{36}"),
@@ -132,7 +136,7 @@ pub(super) const RULES: &[Rule] = &[
     form("terraform-token", "a token of Terraform Cloud", "atlasv1", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,}"),
     apart("pulumi-token", "a token of Pulumi", "pul-", r"pul-[a-f0-9]{40}"),
     form("doppler-token", "a token of Doppler", "dp.", r"\bdp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]+\.)?[A-Za-z0-9]{40,}"),
-    apart("infracost-key", "a key of Infracost", "ico-", r"ico-[A-Za-z0-9]{32}"),
+    apart("infracost-key", "a key of Infracost", "ico-", r"(?:^|[^.])(ico-[A-Za-z0-9]{32})"),
     form("harness-token", "a token of Harness", "pat. sat.", r"\b(?:pat|sat)\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
     form("authress-key", "a key of Authress", "acc_ acc-", r"\b(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}\.[A-Za-z0-9+/_=-]{30,120}"),
     form("settlemint-token", "a token of SettleMint", "sm_", r"sm_(?:aat|pat|sat)_[A-Za-z0-9]{16}"),
@@ -157,7 +161,7 @@ pub(super) const RULES: &[Rule] = &[
     form("tavily-key", "a key of Tavily", "tvly-", r"tvly-(?:dev-)?[A-Za-z0-9]{32}"),
 
     // Messages and mail
-    form("slack-token", "a token of Slack", "xox", r"xox[abeprs](?:\.xox[abp])?-[A-Za-z0-9-]{10,}|xox[do]-\d+-[A-Za-z0-9-]{10,}"),
+    form("slack-token", "a token of Slack", "xox", r"xox[abeprs](?:\.xox[abp])?-[A-Za-z0-9-]*(?:[0-9][A-Za-z]|[A-Za-z][0-9])[A-Za-z0-9-]*|xox[do]-\d+-[A-Za-z0-9-]{10,}"),
     form("slack-app-token", "an app token of Slack", "xapp-", r"xapp-\d-[A-Z0-9]+-\d+-[a-z0-9]{20,}"),
     form("slack-webhook", "a webhook of Slack", "hooks.slack.com", r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+_-]{30,})"),
     form("sendgrid-key", "a key of SendGrid", "sg.", r"SG\.[A-Za-z0-9_=-]{16,32}\.[A-Za-z0-9_=-]{16,64}|SG\.[A-Za-z0-9_=.-]{66}"),
@@ -170,7 +174,7 @@ pub(super) const RULES: &[Rule] = &[
     form("telegram-named-token", "a token of a Telegram bot", "telegr", r"(?i)telegr\S{0,40}?[^\n]{0,40}?\b\d{5,16}:(?-i:A)[A-Za-z0-9_-]{34}"),
     form("discord-token", "a token of a Discord bot", ".", r"\b[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}"),
     form("discord-webhook", "a webhook of Discord", "webhooks", r"discord(?:app)?\.com/api/webhooks/(\d{17,20}/[A-Za-z0-9_-]{60,})"),
-    form("teams-webhook", "a webhook of Microsoft Teams", "webhook.office.com", r"webhook\.office\.com/webhookb2/([\w@-]+/IncomingWebhook/[A-Za-z0-9]{32}/[\w-]+)"),
+    form("teams-webhook", "a webhook of Microsoft Teams", "office.com/webhook office365.com/webhook", r"(?:webhook\.office\.com/webhookb2|outlook\.office(?:365)?\.com/webhook)/([\w@-]+/IncomingWebhook/[A-Za-z0-9]{32}/[\w-]+)"),
     form("zapier-webhook", "a webhook of Zapier", "hooks.zapier.com", r"hooks\.zapier\.com/hooks/catch/(\d+/[a-z0-9]{6,})"),
 
     // Shops and money
@@ -192,12 +196,15 @@ pub(super) const RULES: &[Rule] = &[
     form("planetscale-token", "a password of PlanetScale", "pscale_", r"pscale_(?:pw|tkn|oauth)_[A-Za-z0-9_.=-]{32,}"),
     form("supabase-key", "a key of Supabase", "sbp_ sb_secret", r"sb(?:p|_secret)_[A-Za-z0-9_]{30,}"),
     form("neon-key", "a key of Neon", "napi_ npg_", r"napi_[a-z0-9]{60,}|npg_[A-Za-z0-9]{12,}"),
+    form("mongodb-secret", "a client secret of MongoDB Atlas", "mdb_sa_sk_", r"mdb_sa_sk_[A-Za-z0-9_-]{40}"),
     apart("clickhouse-key", "a key of ClickHouse Cloud", "4b1d", r"4b1d[A-Za-z0-9]{38}"),
     form("grafana-token", "a token of Grafana", "glc_ glsa_ eyjrijoi", r"gl(?:c|sa)_[A-Za-z0-9+/=_]{32,}|eyJrIjoi[A-Za-z0-9_-]{60,400}={0,3}"),
     form("newrelic-key", "a key of New Relic", "nrak nrjs nrii nrra nraa", r"NR(?:AK|JS|II|RA|AA)-[A-Za-z0-9-]{19,}"),
     apart("sentry-token", "a token of Sentry", "sntry", r"sntryu_[a-f0-9]{64}|sntrys_eyJ[A-Za-z0-9+/=]{50,}_[A-Za-z0-9+/]{43}"),
     form("datadog-key", "a key of Datadog", "dd", r#"(?i)\bdd_?(?:api|app|application)_?key\s*[=:]\s*["']?([a-f0-9]{32,40})\b"#),
     form("dynatrace-token", "a token of Dynatrace", "dt0", r"(?i)dt0[a-z]\d{2}\.[a-z0-9]{24}\.[a-z0-9]{64}"),
+    form("segment-token", "a token of Segment", "sgp_", r"sgp_[A-Za-z0-9]{64}"),
+    form("posthog-key", "a personal key of PostHog", "phx_", r"phx_[A-Za-z0-9_-]{43}"),
     form("maxmind-key", "a licence key of MaxMind", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9_]{29}_mmk"),
 
     // Work and people
@@ -218,9 +225,10 @@ pub(super) const RULES: &[Rule] = &[
     // Places where any secret may stand
     form("jwt", "a signed token (JWT)", ".ey", r"ey[A-Za-z0-9_-]{12,}\.ey[A-Za-z0-9_-]{12,}\.(?:[A-Za-z0-9_-]{20,})?"),
     picked("connection-string", "a connection with its password", "://", r#"\b[a-z][a-z0-9+.-]{2,20}://[^\s:/@"']*:([^\s:/@"']{6,})@[\w.(-]+"#),
-    form("authorization-header", "an authorization header", "authorization", r#"(?i)\bauthorization["'\]]*\s*[:=,]?\s*[bf]?["'`]?(?:bearer|basic|token|apikey)\s+([A-Za-z0-9._~+/=-]{16,})"#),
-    picked("login-call", "a password in a call", "auth login getconnection credential", r#"(?i)(?:auth\w*|login|getconnection|credentials?)\s*=?\s*\((?:[^"'()]*,)?\s*["'][^"']*["']\s*,\s*["']([^"'\s]{8,})["']\s*\)"#),
+    form("authorization-header", "an authorization header", "authorization", r#"(?i)\bauthorization["'\]]*\s*[:=,]?\s*[bf]?["'`]?(?:bearer|basic|token|api-?key|api-?token)\s+([A-Za-z0-9._~+/=-]{16,})"#),
+    picked("login-call", "a password in a call", "auth login getconnection credential", r#"(?i)(?:auth\w*|login|getconnection|credentials?)\s*=?\s*\((?:[^"'()]*,)?\s*["'][^"']*["']\s*,\s*["']([^"'\s]{8,})["']\s*\)|\blogin\(\s*["'][^"']*["']\s*,\s*["']([^"'\s]{8,})["']\s*,"#),
     form("key-in-call", "a key in a call", "fernet( hmac.new( createhmac( jwt.", r#"(?i)\b(?:fernet\(|hmac\.new\(|createhmac\([^,"']*["'][^"']*["'],|jwt\.(?:sign|verify|encode|decode)\([^,"']+,)\s*b?["']([^"'\s]{16,})["']"#),
+    picked("sql-password", "a password in a statement of SQL", "identified", r#"(?i)\bidentified\s+(?:with\s+\w+\s+)?by\s+(?:password\s+)?["']([^"'\s]{6,})["']"#),
     picked("command-line-password", "a password on a command line", "sshpass mysql mariadb login twine redis-cli", r#"\b(?:sshpass|mysql\w*|mariadb\w*|docker\s+login|podman\s+login|helm\s+registry\s+login|az\s+login|twine|redis-cli)\b[^|;]*?\s-[pa]\s*["']?([^\s"']{6,})"#),
-    picked("command-line-user", "a user with the password on a command line", "curl wget http", r#"\b(?:curl|wget|http)\b.*?\s(?:-u|--user|--proxy-user|-U)[\s=]*["']?[^\s:"'/]*:([^\s"']{6,})"#),
+    picked("command-line-user", "a user with the password on a command line", "curl wget http", r#"\b(?:curl|wget|http)\b.*?\s(?:-u|--user|--proxy-user|-U)[\s=]*["']?[^\s:"'/]*["']?:["']?([^\s"']{6,})"#),
 ];

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use regex::Regex;
 
-use super::named;
+use super::names;
 use crate::file_kind::FileKind;
 use crate::pattern::{BadPattern, compile};
 
@@ -139,7 +139,7 @@ impl Patterns {
             let Some(open) = self.open.captures(line).and_then(|captures| captures.get(1)) else {
                 continue;
             };
-            if !named::may_name(open.as_str()) {
+            if !names::may_name(open.as_str()) {
                 continue;
             }
             let indent = |line: &str| line.len() - line.trim_start().len();
@@ -172,7 +172,7 @@ impl Patterns {
         let mut add = |whole: Range<usize>, name: &str, value: &str| {
             let value = value.trim_end().trim_end_matches([',', ';', '}', '/', '>', ' ']);
             let short = name.len() <= BYTES && value.len() <= BYTES;
-            if short && named::may_name(name) && !value.starts_with(['|', '>', '{', '[']) {
+            if short && names::may_name(name) && !value.starts_with(['|', '>', '{', '[']) {
                 let lines = source.line_of(whole.start)..source.line_of(whole.end - 1) + 1;
                 all.push(Statement { lines, text: format!("{name}: {value}"), is: None });
             }
@@ -196,7 +196,7 @@ impl Patterns {
             let mut groups = captures.iter().skip(1).flatten();
             let (Some(name), Some(value)) = (groups.next(), groups.next()) else { continue };
             let short = name.len() <= BYTES && value.len() <= BYTES;
-            if short && named::may_name(name.as_str()) {
+            if short && names::may_name(name.as_str()) {
                 let lines = source.line_of(name.start())..source.line_of(value.end()) + 1;
                 let (name, value) = (name.as_str(), value.as_str());
                 all.push(Statement { lines, text: format!("<{name}>{value}</{name}>"), is: None });
@@ -307,6 +307,28 @@ pub(super) fn key_bodies(lines: &[&str]) -> Vec<Range<usize>> {
         }
     }
     bodies
+}
+
+/// The fewest characters of a private key that stand between its heading and its end.
+const SHORTEST_KEY: usize = 40;
+/// The most lines of a private key.
+const LONGEST_KEY: usize = 200;
+
+/// Whether what follows the heading of a private key may be one: not if it ends and holds less, as in examples.
+pub(super) fn may_hold_key(body: &[&str]) -> bool {
+    let part = |char: char| char.is_ascii_alphanumeric() || "+/=".contains(char);
+    let length = |line: &&str| -> usize {
+        let runs = line.split(|char| !part(char)).filter(|run| run.len() >= 8);
+        runs.map(str::len).sum()
+    };
+    let varied = |line: &&&str| !line.bytes().all(|byte| Some(byte) == line.bytes().next());
+    let end = body.iter().take(LONGEST_KEY).position(|line| line.contains("-----END "));
+    end.is_none_or(|end| {
+        let lines = || body[..end].iter().filter(varied);
+        // A key in groups of a few characters is longer than an example.
+        let all: usize = lines().map(|line| line.chars().filter(|char| part(*char)).count()).sum();
+        all >= 4 * SHORTEST_KEY || lines().map(length).sum::<usize>() >= SHORTEST_KEY
+    })
 }
 
 /// A text with its lines.

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{Answer, DeskError, NewContent, Policy, Proposal, Seen, Submit, Workspace};
+use assize_draft::{
+    Answer, DeskError, GitSettings, NewContent, Options, Policy, Proposal, Seen, Submit, Workspace,
+};
 use assize_store::AuditQuery;
 use proptest::prelude::*;
 
@@ -208,6 +210,51 @@ async fn patterns_of_the_outer_repository_count() {
     let done = office.propose("out/x.py", "x = 1\n").await;
     assert_eq!(rules(&done), ["git-ignored"]);
     assert_eq!(office.propose("src/out/x.py", "x = 1\n").await.verdict, Answer::Accepted);
+}
+
+/// The precedence of git: the user's lists are the weakest, and nothing brings back a file of an ignored folder.
+#[tokio::test]
+async fn ignore_lists_of_the_user_count_and_are_the_weakest() {
+    let home = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        fs::create_dir_all(home.path().join(path).parent().unwrap()).unwrap();
+        fs::write(home.path().join(path), text).unwrap();
+    };
+    put(".gitconfig", "[core]\n\texcludesFile = ~/lists/mine # for all repositories\n");
+    put("lists/mine", "*.local\n/scratch\nnotes.txt\ncache/\n");
+    put("lists/theirs", "*.theirs\n!a.local\n");
+    put("system", "");
+    let git = GitSettings::of(home.path(), |name| {
+        let system = home.path().join("system").display().to_string();
+        (name == "GIT_CONFIG_SYSTEM").then_some(system)
+    });
+    let office = Office::with(Options { policy: small_files(), git, ..Options::default() });
+    office.put(
+        ".git/config",
+        format!("[core]\nexcludesFile = \"{}/lists/theirs\"\n", home.path().display()),
+    );
+    office.put(".git/info/exclude", "!notes.txt\nbuild/\n");
+    office.put(".gitignore", "!c.local\n");
+    office.put("build/.gitignore", "!run.py\n");
+    for (path, ignored) in [
+        // A list that the repository's own settings name cannot bring back what the user's list ignores.
+        ("a.local", true),
+        ("src/b.local", true),
+        ("scratch", true),
+        ("src/cache/x.py", true),
+        ("x.theirs", true),
+        ("build/run.py", true),
+        ("c.local", false),
+        ("notes.txt", false),
+        ("src/scratch", false),
+        ("src/a.py", false),
+    ] {
+        let done = office.propose(path, "x = 1\n").await;
+        let expected: &[&str] = if ignored { &["git-ignored"] } else { &[] };
+        assert_eq!(rules(&done), expected, "{path}");
+        let shown = done.reasons.iter().any(|reason| reason.message.contains("lists/"));
+        assert!(!shown, "{:?}", done.reasons);
+    }
 }
 
 #[tokio::test]

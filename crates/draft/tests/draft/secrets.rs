@@ -83,6 +83,9 @@ impl Counts {
     }
 }
 
+/// How many lines of the corpus are known to be missed.
+const KNOWN_MISSES: usize = 3;
+
 #[test]
 fn precision_and_recall_on_the_labelled_corpus() {
     let lines = labelled();
@@ -108,9 +111,10 @@ fn precision_and_recall_on_the_labelled_corpus() {
     Counts::of(lines.iter().filter(|line| !line.held_out)).print("seen");
     Counts::of(lines.iter().filter(|line| line.held_out)).print("held out");
     all.print("all");
-    assert!(all.found + all.missed >= 350 && all.alarms + all.plain >= 450);
-    assert!(all.precision() >= 0.98, "precision {:.3}", all.precision());
-    assert!(all.recall() >= 0.95, "recall {:.3}", all.recall());
+    assert!(all.found + all.missed >= 690 && all.alarms + all.plain >= 800);
+    // What is missed is printed above; a change may find more of it, and not less.
+    assert!(all.missed <= KNOWN_MISSES, "{} are missed", all.missed);
+    assert_eq!(all.alarms, 0);
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn options(verifier: Arc<Says>, commands: &[&str]) -> Options {
         policy: Policy { verify, ..Policy::default() },
         verifier: Some(verifier),
         patience: Duration::from_secs(60),
+        ..Options::default()
     }
 }
 

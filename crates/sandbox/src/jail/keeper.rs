@@ -53,6 +53,8 @@ struct Life {
 /// What is known of a jail that was built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Built {
+    /// Its first process.
+    pub(crate) pid: u32,
     pub(crate) proc: bool,
     /// The version of Landlock; 0 for none.
     pub(crate) landlock: u32,
@@ -98,7 +100,7 @@ impl Keeper {
         let answer =
             asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).unwrap_or_default();
         match serde_json::from_str(&answer) {
-            Ok(jail::Built::Ready { proc, landlock, .. }) => Ok(Built { proc, landlock }),
+            Ok(jail::Built::Ready { pid, proc, landlock }) => Ok(Built { pid, proc, landlock }),
             Ok(jail::Built::Failed { step, errno, message }) => {
                 self.end().await;
                 let reason = format!("{step}: {message}");

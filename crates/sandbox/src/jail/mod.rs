@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use assize_protocol::jail::{File, Link, Piece, Setup};
 use assize_protocol::{GuestLimits, Hello, VERSION};
 use async_trait::async_trait;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Isolation, Started};
 use crate::cgroup::{self, Group, Groups};
@@ -235,10 +236,11 @@ impl Backend for Jail {
             machine: None,
         };
         let channel = Channel::over(keeper::from_std(channel)?, &hello);
-        let Built { proc, landlock } = keeper.build(Isolation::Jail, &setup, &[]).await?;
+        let Built { pid, proc, landlock } = keeper.build(Isolation::Jail, &setup, &[]).await?;
         self.landlock.store(landlock, Ordering::Relaxed);
         self.without_proc.store(!proc, Ordering::Relaxed);
-        Ok(Started { channel, cell: Box::new(JailCell(keeper)) })
+        let watch = keeper.group().watch(pid, &spec.limits);
+        Ok(Started { channel, cell: Box::new(JailCell { keeper, _watch: watch }) })
     }
 
     fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
@@ -299,20 +301,24 @@ impl Backend for Jail {
 
 /// The walls of one jail.
 #[derive(Debug)]
-struct JailCell(Keeper);
+struct JailCell {
+    keeper: Keeper,
+    /// Watch over programs that thrash.
+    _watch: Option<AbortOnDropHandle<()>>,
+}
 
 #[async_trait]
 impl Cell for JailCell {
     async fn account(&self) -> Account {
-        self.0.group().account()
+        self.keeper.group().account()
     }
 
     async fn end(&self) {
-        self.0.end().await;
+        self.keeper.end().await;
     }
 
     async fn last_words(&self) -> Option<String> {
-        self.0.last_words().await
+        self.keeper.last_words().await
     }
 }
 

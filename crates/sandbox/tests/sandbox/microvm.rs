@@ -498,12 +498,14 @@ async fn a_kernel_and_a_root_that_the_user_names_will_do() {
 }
 
 /// Another first process than ours.
-fn first_process(name: &str, way: &str) -> Vec<u8> {
+fn first_process(name: &str, definitions: &[String]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("init");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sandbox/first");
     let built = std::process::Command::new("cc")
-        .args(["-static", "-O1", "-w", &format!("-D{way}"), "-o"])
+        .args(["-static", "-O1", "-w"])
+        .args(definitions.iter().map(|definition| format!("-D{definition}")))
+        .arg("-o")
         .arg(&program)
         .arg(sources.join(format!("{name}.c")))
         .status();
@@ -513,7 +515,7 @@ fn first_process(name: &str, way: &str) -> Vec<u8> {
 
 /// Those that have to do with control groups and with namespaces; all of them take minutes in an emulated machine.
 const SOME: &str = "jail::memory_ jail::processes_ jail::the_disk jail::a_program_prints jail::programs_ \
-                    jail::a_crash jail::time_runs_out_for jail::the_first jail::there_is_no";
+                    jail::a_crash jail::time_runs_out_for jail::the_first jail::there_is_no jail::shared_memory";
 
 /// Where the host has no control groups of the second version, a machine has; and an ordinary user in it has a group
 /// of their own, as systemd hands them out.
@@ -527,7 +529,10 @@ async fn the_jail_passes_its_own_tests_in_a_machine() {
     let cache = fresh_cache();
     let machines = machines(cache.path(), |options| {
         let tests = if count(0, 1) == 1 { "conformance::jail" } else { SOME };
-        options.first_process = Some(first_process("runner", &format!("TESTS={tests:?}")));
+        let command = format!("exec /opt/layers/*/tests --test-threads=1 {tests}");
+        let definitions =
+            [format!("COMMAND={command:?}"), format!("MEMBERS={:?}", "session/application")];
+        options.first_process = Some(first_process("runner", &definitions));
     });
     let mut spec = Spec { layers: vec![Layer::of(folder.path()).unwrap()], ..Spec::default() };
     spec.limits.memory = 1 << 30;
@@ -557,7 +562,7 @@ async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
     }
     let (good, maker, cache) = (Arc::new(microvm()), maker(), fresh_cache());
     let machines = machines(cache.path(), |options| {
-        options.first_process = Some(first_process("hostile", "HOSTILE"));
+        options.first_process = Some(first_process("hostile", &[]));
     });
     let such = |way: u32| {
         let mut spec = Spec::default();

@@ -1,32 +1,55 @@
 // The first process of a machine in which an ordinary user may do what such users may, on a whole system with control
-// groups of the second version: it runs one program, whatever the host asks for, and tells what it writes.
+// groups of the second version. Whatever the host asks for, it runs a shell command (COMMAND) as that user, once in each
+// control group of a list (MEMBERS), and sends what the command writes. The command finds the group's name in $GROUP.
 #include <stdlib.h>
 #include <sys/wait.h>
 
 #include "begin.h"
 
 #define USER 1000
+#define ROOT "/sys/fs/cgroup/"
+#define CONTROLLERS "+memory +pids +cpu"
 
-static void put(const char *path, const char *text) {
-    int file = open(path, O_WRONLY);
-    if (file < 0 || write(file, text, strlen(text)) < 0) perror(path);
-    close(file);
+static void put(const char *group, const char *file, const char *text) {
+    char path[200];
+    snprintf(path, sizeof path, ROOT "%s/%s", group, file);
+    int opened = open(path, O_WRONLY);
+    if (opened < 0 || write(opened, text, strlen(text)) < 0) perror(path);
+    close(opened);
 }
 
-// As systemd hands groups to a user: one that is theirs, and they in one below it.
-static void hand_over_groups(void) {
-    put("/sys/fs/cgroup/cgroup.subtree_control", "+memory +pids +cpu");
-    static const char *theirs[] = {"", "/cgroup.procs", "/cgroup.subtree_control", "/cgroup.threads"};
-    static const char *groups[] = {"/sys/fs/cgroup/user", "/sys/fs/cgroup/user/own"};
-    for (int group = 0; group < 2; group++) {
-        mkdir(groups[group], 0755);
-        if (group == 0) put("/sys/fs/cgroup/user/cgroup.subtree_control", "+memory +pids +cpu");
-        for (int file = 0; file < 4; file++) {
-            char path[200];
-            snprintf(path, sizeof path, "%s%s", groups[group], theirs[file]);
-            if (chown(path, USER, USER)) perror(path);
-        }
+// Makes a group and, as systemd delegates one, gives its folder and these files to the user.
+static void make_group(const char *group, int delegated) {
+    static const char *theirs[] = {"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"};
+    char path[200];
+    snprintf(path, sizeof path, ROOT "%s", group);
+    if (mkdir(path, 0755)) perror(path);
+    for (int file = 0; delegated && file < 4; file++) {
+        snprintf(path, sizeof path, ROOT "%s/%s", group, theirs[file]);
+        if (chown(path, USER, USER)) perror(path);
     }
+}
+
+static void make_groups(void) {
+    put("", "cgroup.subtree_control", CONTROLLERS);
+    // A session: the user's own service manager hands controllers on, and has one group for each application.
+    make_group("session", 1);
+    put("session", "cgroup.subtree_control", CONTROLLERS);
+    make_group("session/application", 1);
+    // A service with `Delegate=yes`: its process is in the delegated group itself.
+    make_group("service", 1);
+    // A service with `DelegateSubgroup=`: its process is one group below, and no controller is handed on.
+    make_group("parent", 1);
+    make_group("parent/subgroup", 1);
+    // A delegated group in which another process is, too.
+    make_group("shared", 1);
+    char other[20];
+    pid_t process = fork();
+    if (process == 0) for (;;) pause();
+    snprintf(other, sizeof other, "%d", process);
+    put("shared", "cgroup.procs", other);
+    // A login without a session: all groups are root's.
+    make_group("login", 0);
 }
 
 static void enter_root(void) {
@@ -42,7 +65,7 @@ static void enter_root(void) {
     mount("tmp", "/tmp", "tmpfs", 0, "mode=1777");
     mkdir("/dev/shm", 01777);
     mount("shm", "/dev/shm", "tmpfs", 0, "mode=1777");
-    hand_over_groups();
+    make_groups();
 }
 
 static void frame(char kind, unsigned stream, const char *bytes, unsigned length) {
@@ -55,21 +78,13 @@ static void frame(char kind, unsigned stream, const char *bytes, unsigned length
     say(bytes, length);
 }
 
-int main(void) {
-    begin();
-    enter_root();
-    welcome();
-    hear();
-    mount("/dev/vdb", "/opt/layers", "squashfs", MS_RDONLY, "");
-    welcome();
-    // Which program is known: the one in the only layer there is.
-    do hear(); while (heard[4] != 2);
-    unsigned stream;
-    memcpy(&stream, heard + 5, 4);
-    int pipes[2];
+// Runs the command in a group, sends what it writes, and returns its exit code.
+static int run(const char *group, unsigned stream) {
+    int pipes[2], status;
     pipe(pipes);
-    if (fork() == 0) {
-        put("/sys/fs/cgroup/user/own/cgroup.procs", "0");
+    pid_t process = fork();
+    if (process == 0) {
+        put(group, "cgroup.procs", "0");
         dup2(open("/dev/null", O_RDONLY), 0);
         dup2(pipes[1], 1);
         dup2(pipes[1], 2);
@@ -79,19 +94,37 @@ int main(void) {
         setuid(USER);
         setenv("HOME", "/tmp", 1);
         setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 1);
+        setenv("GROUP", group, 1);
         setenv("ASSIZE_TEST_WITHIN_A_MACHINE", "yes", 1);
         chdir("/tmp");
-        execl("/bin/sh", "sh", "-c", "exec /opt/layers/*/tests --test-threads=1 " TESTS, NULL);
+        execl("/bin/sh", "sh", "-c", COMMAND, NULL);
         _exit(126);
     }
     close(pipes[1]);
     char bytes[4097];
     bytes[0] = 1;
     for (ssize_t count; (count = read(pipes[0], bytes + 1, 4096)) > 0;) frame(3, stream, bytes, count + 1);
-    int status;
-    wait(&status);
+    close(pipes[0]);
+    waitpid(process, &status, 0);
+    return WEXITSTATUS(status);
+}
+
+int main(void) {
+    begin();
+    enter_root();
+    welcome();
+    hear();
+    mount("/dev/vdb", "/opt/layers", "squashfs", MS_RDONLY, "");
+    welcome();
+    // What to run is known.
+    do hear(); while (heard[4] != 2);
+    unsigned stream;
+    memcpy(&stream, heard + 5, 4);
+    static const char *members[] = {MEMBERS};
+    int code = 0;
+    for (int member = 0; member < sizeof members / sizeof *members; member++) code |= run(members[member], stream);
     char ended[100];
-    snprintf(ended, sizeof ended, "{\"ended\":{\"exit_code\":%d,\"micros\":1}}", WEXITSTATUS(status));
+    snprintf(ended, sizeof ended, "{\"ended\":{\"exit_code\":%d,\"micros\":1}}", code);
     frame(6, stream, ended, strlen(ended));
     for (;;) pause();
 }

@@ -2,97 +2,28 @@
 //! first or the second version. A jail has groups of its own where this process may make any; a
 //! container's are the engine's, and are only read.
 
+mod find;
+mod thrash;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use assize_protocol::jail::Setup;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::backend::Account;
 use crate::spec::Limits;
+pub(crate) use find::Groups;
+use thrash::Watched;
 
 /// Our groups begin with this.
 pub(crate) const PREFIX: &str = "assize-";
 
 /// One hundred milliseconds, in which a jail has its share of the processor.
 pub(crate) const PERIOD: u64 = 100_000;
-
-/// Where groups can be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Groups {
-    /// One folder for each kind of account, where it can be kept.
-    V1 { memory: Option<PathBuf>, pids: Option<PathBuf>, cpu: Option<PathBuf> },
-    /// One folder for all, and the kinds that can be kept in it.
-    V2 { folder: PathBuf, kinds: Vec<String> },
-    /// Nowhere, and why.
-    None(String),
-}
-
-impl Groups {
-    /// Looks where this process may make groups, and has the kernel keep all accounts there that we
-    /// need, as the engines of containers do.
-    pub(crate) fn find() -> Groups {
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let mut groups = Groups::find_in(&mounts(), &own, may_make_groups);
-        if let Groups::V2 { folder, kinds } = &mut groups {
-            for kind in NEEDED.into_iter().filter(|kind| !has(kinds, kind)).collect::<Vec<_>>() {
-                if write(folder, "cgroup.subtree_control", format!("+{kind}")).is_ok() {
-                    kinds.push(kind.to_owned());
-                }
-            }
-        }
-        groups
-    }
-
-    fn find_in(mounts: &str, own: &str, may: impl Fn(&Path) -> bool) -> Groups {
-        let first = |kind: &str| own_folder(mounts, own, Some(kind)).filter(|folder| may(folder));
-        let (memory, pids, cpu) = (first("memory"), first("pids"), first("cpu"));
-        if memory.is_some() || pids.is_some() {
-            return Groups::V1 { memory, pids, cpu };
-        }
-        if let Some((own, root)) = own_folder(mounts, own, None).zip(own_root(mounts)) {
-            // A group with processes in it hands nothing on, so ours is made beside our own; where most
-            // is handed on, and else where it is the nearest.
-            let above = own.ancestors().skip(usize::from(own != root));
-            let mut best: Option<(usize, Groups)> = None;
-            for folder in above.take_while(|folder| folder.starts_with(&root)) {
-                let handed =
-                    fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
-                let kinds: Vec<String> = handed.split_whitespace().map(str::to_owned).collect();
-                let count = NEEDED.iter().filter(|kind| has(&kinds, kind)).count();
-                let better = best.as_ref().is_none_or(|(most, _)| count > *most);
-                if has(&kinds, "memory") && better && may(folder) {
-                    best = Some((count, Groups::V2 { folder: folder.to_owned(), kinds }));
-                }
-            }
-            let none = "no control group was handed to this user; `systemd-run --user --scope assize …` \
-                        has one where there is systemd";
-            return best.map_or_else(|| Groups::None(none.to_owned()), |(_, groups)| groups);
-        }
-        if mounts.contains(" - cgroup ") {
-            return Groups::None("the control groups of this machine belong to root".to_owned());
-        }
-        Groups::None("our own control group is not to be seen here".to_owned())
-    }
-
-    /// Makes the groups of one jail.
-    pub(crate) fn make(&self, id: &str, limits: &Limits) -> io::Result<Group> {
-        let name = format!("{PREFIX}{id}");
-        let mut group = Group::default();
-        let made = match self {
-            Groups::V1 { memory, pids, cpu } => group.make_v1([memory, pids, cpu], &name, limits),
-            Groups::V2 { folder, kinds } => group.make_v2(&folder.join(name), kinds, limits),
-            Groups::None(_) => Ok(()),
-        };
-        match made {
-            Ok(()) => Ok(group),
-            Err(error) => {
-                group.remove();
-                Err(error)
-            }
-        }
-    }
-}
 
 /// Removes the groups of a maker that is gone, which nobody is in any more. They are beside wherever it
 /// was, which may be elsewhere than we are.
@@ -111,13 +42,6 @@ pub(crate) fn clean_up(maker: &str) {
     }
 }
 
-/// The accounts that a jail needs.
-const NEEDED: [&str; 3] = ["memory", "pids", "cpu"];
-
-fn has(kinds: &[String], kind: &str) -> bool {
-    kinds.iter().any(|each| each == kind)
-}
-
 fn mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
 }
@@ -126,13 +50,6 @@ fn mounts() -> String {
 fn place_of_groups(line: &str) -> Option<PathBuf> {
     let (front, back) = line.split_once(" - ")?;
     back.starts_with("cgroup").then(|| front.split(' ').nth(4).map(PathBuf::from)).flatten()
-}
-
-/// Whether we may make a group here and move processes of ours into it.
-fn may_make_groups(folder: &Path) -> bool {
-    use rustix::fs::{Access, access};
-    access(folder, Access::WRITE_OK).is_ok()
-        && access(folder.join("cgroup.procs"), Access::WRITE_OK).is_ok()
 }
 
 /// The folder of the group that this process is in; of the second version without a kind.
@@ -175,10 +92,6 @@ fn own_memory_in(mounts: &str, own: &str) -> Vec<Memory> {
     groups.collect()
 }
 
-fn own_root(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| Some(mount(line, None)?.1.into()))
-}
-
 /// The root and the place of a mount of control groups.
 fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
@@ -200,6 +113,8 @@ pub(crate) struct Group {
     second: Option<PathBuf>,
     /// Where memory is kept an account of.
     memory: Option<Memory>,
+    /// How often programs were killed because they thrashed.
+    kills: Arc<AtomicU64>,
 }
 
 /// The account of memory that the kernel keeps of one group.
@@ -340,8 +255,18 @@ impl Group {
         }
     }
 
+    /// Starts the watch over programs that thrash, where groups are of the second version. `guest` is the process in it
+    /// that is not killed.
+    pub(crate) fn watch(&self, guest: u32, limits: &Limits) -> Option<AbortOnDropHandle<()>> {
+        let Some(Memory::V2(folder)) = &self.memory else { return None };
+        let (folder, kills) = (folder.clone(), Arc::clone(&self.kills));
+        Some(Watched { folder, limit: limits.memory, guest, kills }.watch())
+    }
+
     pub(crate) fn account(&self) -> Account {
-        self.memory.as_ref().and_then(Memory::read).unwrap_or_default()
+        let mut account = self.memory.as_ref().and_then(Memory::read).unwrap_or_default();
+        account.out_of_memory += self.kills.load(Ordering::Relaxed);
+        account
     }
 
     /// `false` while somebody is still in one of them.
@@ -368,6 +293,7 @@ fn write(folder: &Path, name: &str, value: impl std::fmt::Display) -> io::Result
     fs::write(folder.join(name), value.to_string())
 }
 
+/// The figure of a line `NAME FIGURE`; 0 where there is none.
 fn count(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(' '))
@@ -379,36 +305,13 @@ fn count(text: &str, name: &str) -> u64 {
 mod tests {
     use super::*;
 
-    const V1: &str = "\
+    pub(super) const V1: &str = "\
 30 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 31 30 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
 32 30 0:28 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
 33 30 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
 34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
-
-    #[test]
-    fn groups_of_the_first_version_are_made_below_our_own() {
-        let own = "9:memory:/process/1\n8:pids:/\n7:cpu,cpuacct:/\n0::/\n";
-        let groups = Groups::find_in(V1, own, |_| true);
-        let folder = |path: &str| Some(PathBuf::from(path));
-        assert_eq!(
-            groups,
-            Groups::V1 {
-                memory: folder("/sys/fs/cgroup/memory/process/1"),
-                pids: folder("/sys/fs/cgroup/pids"),
-                cpu: folder("/sys/fs/cgroup/cpu,cpuacct"),
-            }
-        );
-        let none = Groups::find_in(V1, own, |_| false);
-        assert!(matches!(none, Groups::None(_)), "{none:?}");
-        assert!(matches!(Groups::find_in("", "", |_| true), Groups::None(_)));
-        // In a container only a part of the tree is mounted.
-        let mounts = "31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-        let found = Groups::find_in(mounts, "9:memory:/docker/abc/x\n", |_| true);
-        let Groups::V1 { memory, .. } = found else { panic!("{found:?}") };
-        assert_eq!(memory, folder("/sys/fs/cgroup/memory/x"));
-    }
 
     #[test]
     fn available_memory_is_read_from_the_innermost_group_up() {
@@ -437,7 +340,7 @@ mod tests {
     }
 
     /// A tree as systemd lays it out, in which a user's terminal runs.
-    fn unified() -> (tempfile::TempDir, String) {
+    pub(super) fn unified() -> (tempfile::TempDir, String) {
         let root = tempfile::tempdir().unwrap();
         let service = "user.slice/user-1000.slice/user@1000.service";
         for (group, handed) in [
@@ -454,26 +357,6 @@ mod tests {
         }
         let mounts = format!("30 23 0:26 / {} rw - cgroup2 cgroup2 rw\n", root.path().display());
         (root, mounts)
-    }
-
-    #[test]
-    fn groups_of_the_second_version_are_made_beside_our_own_where_they_were_handed_to_us() {
-        let (root, mounts) = unified();
-        let service = "/user.slice/user-1000.slice/user@1000.service";
-        let own = format!("0::{service}/app.slice/terminal.scope\n");
-        let ours = root.path().join(&service[1..]);
-        let found = Groups::find_in(&mounts, &own, |folder| folder.starts_with(&ours));
-        // Not in the nearest one, which keeps no account of the processor.
-        let kinds = ["cpu", "memory", "pids"].map(str::to_owned).into();
-        assert_eq!(found, Groups::V2 { folder: ours, kinds });
-        let ours = root.path().join(&service[1..]);
-        // From a plain login, nothing on the way up is the user's own.
-        let session = "0::/user.slice/user-1000.slice/session-1.scope\n";
-        let none = Groups::find_in(&mounts, session, |folder| folder.starts_with(&ours));
-        assert!(matches!(none, Groups::None(why) if why.contains("no control group was handed")));
-        // Root may make them anywhere.
-        let found = Groups::find_in(&mounts, session, |_| true);
-        assert!(matches!(found, Groups::V2 { folder, .. } if folder.ends_with("user.slice")));
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! Delegated control groups of the second version, from the built binary: as an ordinary user inside a microVM, whose
+//! kernel has them whatever the host has.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command as Process;
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_sandbox::microvm::{Microvm, Options};
+use assize_sandbox::{Backend, Command, Identity, Layer, Sandbox, Spec};
+use serde_json::Value;
+
+use crate::machines::with_machines;
+
+/// Takes 1.5 GB of shared anonymous memory that no process shows.
+const ATTACK: &str = r"
+import mmap
+CHUNK = 16 << 20
+held = []
+try:
+    for _ in range(96):
+        shared = mmap.mmap(-1, CHUNK)
+        for page in range(0, CHUNK, 4096): shared[page] = 1
+        shared.madvise(mmap.MADV_DONTNEED)
+        held.append(shared)
+except OSError as error:
+    print('refused', error.errno)
+else:
+    print('held', len(held) * CHUNK >> 20, 'MB')
+";
+
+/// Runs the attack. It prints before which groups earlier runs have left. `exec`, because the shell would be another
+/// process in the group.
+const COMMAND: &str = "echo \"== $GROUP\"; \
+    for left in /sys/fs/cgroup/*/assize-* /sys/fs/cgroup/*/*/assize-*; do [ -d \"$left\" ] && echo \"left $left\"; done; \
+    exec /opt/layers/*/assize exec --isolation jail --memory 256M --cpus 1 --timeout 100 --json /opt/layers/*/attack.py";
+
+/// Groups that the command is run in; `runner.c` says how each is made.
+const MEMBERS: [&str; 5] = ["session/application", "service", "parent/subgroup", "shared", "login"];
+
+/// First process of a microVM that runs the command in each of the groups.
+fn first_process(folder: &Path) -> Vec<u8> {
+    let program = folder.join("init");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/tests/sandbox/first");
+    let members = MEMBERS.map(|member| format!("{member:?}")).join(",");
+    let built = Process::new("cc")
+        .args(["-static", "-O1", "-w"])
+        .args([format!("-DCOMMAND={COMMAND:?}"), format!("-DMEMBERS={members}")])
+        .arg("-o")
+        .arg(&program)
+        .arg(sources.join("runner.c"))
+        .status();
+    assert!(built.unwrap().success());
+    fs::read(program).unwrap()
+}
+
+/// Runs the attack in each of the groups inside one microVM; the outcomes by group, and all that was written.
+async fn outcomes() -> (BTreeMap<String, Value>, String) {
+    let (cache, layer, build) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let image = Options::of_environment().cache.join("microvm/image");
+    fs::create_dir(cache.path().join("microvm")).unwrap();
+    std::os::unix::fs::symlink(image, cache.path().join("microvm/image")).unwrap();
+    fs::write(layer.path().join("attack.py"), ATTACK).unwrap();
+    let stripped = Process::new("strip")
+        .arg("-o")
+        .arg(layer.path().join("assize"))
+        .arg(env!("CARGO_BIN_EXE_assize"))
+        .status();
+    assert!(stripped.unwrap().success());
+    let backend: Arc<dyn Backend> = Arc::new(Microvm::new(Options {
+        cache: cache.path().to_owned(),
+        first_process: Some(first_process(build.path())),
+        ..Options::of_environment()
+    }));
+    let mut spec = Spec { layers: vec![Layer::of(layer.path()).unwrap()], ..Spec::default() };
+    spec.limits.memory = 1 << 30;
+    spec.limits.cpu_millis = 1000;
+    spec.limits.wall = Duration::from_secs(1000);
+    let maker = format!("delegated-{:08x}", fastrand::u32(..));
+    let identity = Identity { maker, id: "1".to_owned() };
+    let sandbox = Sandbox::start(backend, &identity, spec).await.unwrap();
+    let running = sandbox.exec(Command::new("runner")).await.unwrap();
+    // As it comes: in an emulated microVM it takes a while.
+    #[expect(clippy::print_stderr, reason = "progress of a slow test")]
+    let print = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
+    let done = running.finish_telling(print).await.unwrap();
+    sandbox.end().await;
+    let written = String::from_utf8(done.stdout).unwrap();
+    let parts = written.split("== ").skip(1).map(|part| {
+        let (group, rest) = part.split_once('\n').unwrap();
+        let json = rest.find('{').map(|at| &rest[at..]).unwrap_or_default();
+        let outcome = serde_json::Deserializer::from_str(json).into_iter().next();
+        (group.to_owned(), outcome.unwrap_or(Ok(Value::Null)).unwrap())
+    });
+    (parts.collect(), written)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delegated_groups_limit_memory_that_no_process_shows() {
+    if with_machines().is_none() {
+        return;
+    }
+    let (outcomes, written) = outcomes().await;
+    assert_eq!(outcomes.len(), MEMBERS.len(), "{written}");
+    for group in ["session/application", "service", "parent/subgroup"] {
+        let outcome = &outcomes[group];
+        assert_eq!(outcome["out_of_memory"], true, "{group}: {outcome:#}");
+        assert_eq!(outcome["stdout"], "", "{group}: {outcome:#}");
+        for limit in ["memory", "processes", "cpu"] {
+            assert_eq!(outcome["enforcement"][limit], "control group (v2)", "{group}: {outcome:#}");
+        }
+        let peak = outcome["peak_memory_bytes"].as_u64().unwrap();
+        assert!((200 << 20..=256 << 20).contains(&peak), "{group}: {outcome:#}");
+    }
+    // Without a group the mappings are refused, and the limit is said to be weaker.
+    for group in ["shared", "login"] {
+        let outcome = &outcomes[group];
+        assert_eq!(outcome["out_of_memory"], false, "{group}: {outcome:#}");
+        assert!(outcome["stdout"].as_str().unwrap().starts_with("refused"), "{group}: {outcome:#}");
+        let memory = outcome["enforcement"]["memory"].as_str().unwrap();
+        assert!(memory.starts_with("best effort"), "{group}: {outcome:#}");
+        let why = if group == "shared" { "other processes are in" } else { "no control group was" };
+        assert!(memory.contains(why), "{group}: {outcome:#}");
+    }
+    assert!(!written.contains("left "), "{written}");
+}

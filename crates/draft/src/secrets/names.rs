@@ -1,0 +1,173 @@
+//! What a name says about its value: a password, a secret, a key, or nothing of the kind.
+
+/// The longest name, in bytes.
+pub(super) const LONGEST: usize = 64;
+
+/// What a name says about its value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// People pick these.
+    Password,
+    /// People pick these, too, but seldom short ones.
+    Secret,
+    /// Machines draw these.
+    Key,
+}
+
+/// Whether a text may end with the name of a secret.
+pub(super) fn may_name(text: &str) -> bool {
+    const PARTS: [&str; 10] =
+        ["pass", "pw", "secret", "token", "key", "credential", "auth", "bearer", "appid", "salt"];
+    let end: String =
+        text.chars().rev().take(LONGEST).map(|char| char.to_ascii_lowercase()).collect();
+    let end: String = end.chars().rev().collect();
+    PARTS.iter().any(|part| end.contains(part))
+}
+
+/// Whether a name is a password's, and not that of a message, a form or an action.
+pub(super) fn names_a_password(name: &str, before: &str) -> bool {
+    const OTHER: &str = "error errors message messages msg label labels hint hints placeholder placeholders title \
+        titles i18n translation translations column columns schema rule rules validation show hide toggle forgot \
+        forgotten reset change update verify validate check has is no without require requires required route routes \
+        icon autocomplete policy type types text texts help";
+    const ACCOUNTS: &str = "db user smtp mail email ftp sftp admin root redis mysql pg postgres ldap ssh sudo proxy api \
+        mqtt rabbit imap pop";
+    let own = words(name);
+    let before_pass = own.iter().rev().nth(1);
+    let pass = own.last().is_some_and(|word| word == "pass")
+        && !before.ends_with('<')
+        && !before_pass.is_some_and(|word| among(word, ACCOUNTS));
+    !pass && !own.iter().chain(&words(belongs_to(before))).any(|word| among(word, OTHER))
+}
+
+/// The word that a name belongs to, by the text before it: the owner (`errors["password"]`, `errors->password`), the
+/// attribute that it is the value of (`type="password"`), or the keyword of a type (`type Password =`).
+fn belongs_to(before: &str) -> &str {
+    const QUOTES: [char; 3] = ['"', '\'', '`'];
+    let unquoted = before.trim_end_matches(QUOTES);
+    let quoted = unquoted.len() < before.len();
+    let owner = ["[", "->", "?", "!"].iter().find_map(|end| unquoted.strip_suffix(end));
+    let attribute = || unquoted.trim_end().strip_suffix([':', '=']).filter(|_| quoted);
+    let keyword = || unquoted.strip_suffix("type ").map(|_| unquoted);
+    let Some(rest) = owner.or_else(attribute).or_else(keyword) else { return "" };
+    let rest = rest.trim_end().trim_end_matches(QUOTES);
+    let part = |char: char| char.is_ascii_alphanumeric() || "_-.$".contains(char);
+    let longest = rest.char_indices().rev().take(LONGEST).take_while(|(_, char)| part(*char));
+    longest.last().map_or("", |(start, _)| &rest[start..])
+}
+
+/// Whether a method of this name sets a password.
+pub(super) fn sets(name: &str) -> bool {
+    let method = name.rsplit(['.', ':', '>']).next().unwrap_or_default();
+    let words = words(method);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    matches!(words.as_slice(), ["set" | "with", "password" | "passwd"] | ["password" | "passwd"])
+}
+
+/// The words of a name, small: `dbPassword`, `DB_PASSWORD` and `db.password` have the same.
+pub(super) fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    let mut chars = name.chars().peekable();
+    while let Some(char) = chars.next() {
+        let next_small = chars.peek().is_some_and(char::is_ascii_lowercase);
+        let begins = char.is_ascii_uppercase()
+            && (before.is_ascii_lowercase() || before.is_ascii_uppercase() && next_small);
+        if begins || !char.is_ascii_alphanumeric() {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (char.is_ascii_alphabetic(), words.last_mut()) {
+            word.push(char.to_ascii_lowercase());
+        }
+        before = char;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn among(word: &str, words: &str) -> bool {
+    words.split_whitespace().any(|other| other == word)
+}
+
+/// What is no secret, though it looks like one.
+pub(super) fn never(word: &str) -> bool {
+    among(
+        word,
+        "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
+         primary foreign partition etag commit arn",
+    )
+}
+
+/// What tells of a secret, and is none.
+pub(super) fn about(word: &str) -> bool {
+    among(
+        word,
+        "id ids url uri endpoint path file arn regex pattern type name header field label \
+         version selector policy",
+    )
+}
+
+/// What may follow the word for a secret.
+fn still(word: &str) -> bool {
+    among(
+        word,
+        "key base value b prod production dev staging live default old new str bytes plain \
+         string",
+    )
+}
+
+/// Which keys are secret.
+fn of_keys(word: &str) -> bool {
+    among(
+        word,
+        "api access auth private secret encryption signing sign jwt aes master admin license \
+         subscription account hmac session crypto cipher webhook deploy client",
+    )
+}
+
+/// What a name says, and whether plainly.
+pub(super) fn kind(words: &[String]) -> Option<(Kind, bool)> {
+    if words.iter().any(|word| never(word)) {
+        return None;
+    }
+    // Made for one page of one session.
+    let of_a_page = |word: &String| matches!(word.as_str(), "csrf" | "xsrf" | "authenticity");
+    if words.iter().any(of_a_page) && words.last().is_some_and(|word| word == "token") {
+        return None;
+    }
+    let core = |index: usize| {
+        let word = words[index].as_str();
+        let ends = |with: &[&str]| with.iter().any(|end| word.ends_with(end));
+        let before = index.checked_sub(1).map(|index| words[index].as_str());
+        if ends(&["password", "passwd", "passphrase", "passcode", "pwd", "securestring"])
+            || matches!(
+                word,
+                "pass" | "dbpass" | "requirepass" | "pw" | "dbpw" | "rootpw" | "userpw"
+            )
+            || (before, word) == (Some("secure"), "string")
+        {
+            Some((Kind::Password, true))
+        } else if ends(&["secret"]) {
+            Some((Kind::Secret, true))
+        } else if ends(&["token", "apikey", "accesskey", "secretkey", "authkey", "privatekey"])
+            || matches!(word, "bearer" | "appid")
+        {
+            Some((Kind::Key, true))
+        } else if word == "key" {
+            before.map(|before| (Kind::Key, of_keys(before)))
+        } else {
+            let vague = matches!(
+                word,
+                "auth" | "creds" | "credential" | "credentials" | "tokens" | "secrets" | "salt"
+            );
+            vague.then_some((Kind::Key, false))
+        }
+    };
+    let (index, (kind, plain)) =
+        (0..words.len()).rev().find_map(|index| core(index).map(|core| (index, core)))?;
+    let tail = &words[index + 1..];
+    if tail.iter().any(|word| about(word)) {
+        return None;
+    }
+    Some((kind, plain && tail.iter().all(|word| still(word))))
+}

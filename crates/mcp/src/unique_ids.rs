@@ -1,0 +1,86 @@
+//! Transport that refuses a request whose id is in flight: two responses with one id cannot be told apart.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use rmcp::ErrorData;
+use rmcp::model::{JsonRpcMessage, RequestId};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+
+/// Transport whose requests in flight have unique ids.
+pub(crate) struct UniqueIds<T: Transport<RoleServer>> {
+    inner: T,
+    in_flight: InFlight,
+    /// Refusal on its way. `receive` is dropped and called again at any await, and must not lose it.
+    refusing: Option<BoxFuture<'static, Result<(), T::Error>>>,
+}
+
+/// Ids of requests that were received and not answered yet. An id that was cancelled stays: its handler may still end,
+/// and its response must not be taken for that of another request.
+#[derive(Clone, Default)]
+struct InFlight(Arc<Mutex<HashSet<RequestId>>>);
+
+impl InFlight {
+    fn ids(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Transport<RoleServer>> UniqueIds<T> {
+    pub(crate) fn new(inner: T) -> UniqueIds<T> {
+        UniqueIds { inner, in_flight: InFlight::default(), refusing: None }
+    }
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let id = match &item {
+            JsonRpcMessage::Response(response) => Some(response.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        let (sending, in_flight) = (self.inner.send(item), self.in_flight.clone());
+        async move {
+            // Before the client can read the response, after which it may use the id again.
+            if let Some(id) = id {
+                in_flight.ids().remove(&id);
+            }
+            sending.await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if let Some(refusing) = &mut self.refusing {
+                let sent = refusing.await;
+                self.refusing = None;
+                sent.ok()?;
+            }
+            let message = self.inner.receive().await?;
+            let JsonRpcMessage::Request(request) = &message else { return Some(message) };
+            if self.in_flight.ids().insert(request.id.clone()) {
+                return Some(message);
+            }
+            // Not through `send`, which would release the id of the request in flight.
+            self.refusing = Some(Box::pin(self.inner.send(refusal(&request.id))));
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.inner.close().await
+    }
+}
+
+/// Response to a request whose id is in flight.
+fn refusal(id: &RequestId) -> TxJsonRpcMessage<RoleServer> {
+    let message = "a request with this id is in flight, or was cancelled; give every request of a session an id of \
+                   its own";
+    JsonRpcMessage::error(ErrorData::invalid_request(message, None), Some(id.clone()))
+}
