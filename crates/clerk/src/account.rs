@@ -159,7 +159,8 @@ impl Account {
     }
 
     fn claim(&self) -> Result<&Claim, BudgetError> {
-        self.claim.get().ok_or_else(|| BudgetError::NotNoted("the run was not begun".to_owned()))
+        let why = "the run was not begun".to_owned();
+        self.claim.get().ok_or(BudgetError::NotNoted { why, hint: None })
     }
 
     /// Notes that a call is over; what cannot be noted counts as lost.
@@ -201,6 +202,12 @@ impl KeptLedger {
     }
 }
 
+/// The error of a call that the store could not note.
+fn not_noted(error: StoreError) -> BudgetError {
+    let hint = error.hint().map(str::to_owned);
+    BudgetError::NotNoted { why: error.to_string(), hint }
+}
+
 #[async_trait]
 impl Ledger for KeptLedger {
     async fn reserve(&self, worst: Worst) -> Result<(), BudgetError> {
@@ -208,8 +215,7 @@ impl Ledger for KeptLedger {
             Err(refused) => refused,
             Ok(()) => return Ok(()),
         };
-        let failed = |error: StoreError| BudgetError::NotNoted(error.to_string());
-        let less = self.account.reconciled().await.map_err(failed)?;
+        let less = self.account.reconciled().await.map_err(not_noted)?;
         if less != Lost::default() {
             self.inner.allow_more(less.cost, less.tokens);
         }
@@ -232,7 +238,7 @@ impl Ledger for KeptLedger {
                 break noted;
             }
         };
-        noted.map_err(|error| BudgetError::NotNoted(error.to_string()))?;
+        noted.map_err(not_noted)?;
         not_made.0 = None;
         Ok(number)
     }

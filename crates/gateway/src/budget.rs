@@ -98,8 +98,8 @@ pub enum BudgetError {
     Tokens { cap: u64, spent: u64, worst: u64 },
     #[error("a cost limit cannot be kept with a model whose price is unknown")]
     NoPrice,
-    #[error("no call is made that cannot be noted before: {0}")]
-    NotNoted(String),
+    #[error("no call is made that cannot be noted before: {why}")]
+    NotNoted { why: String, hint: Option<String> },
 }
 
 /// Keeps the account. A cluster shares one; a single process has a [`MemoryLedger`].

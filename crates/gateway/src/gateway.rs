@@ -597,8 +597,12 @@ fn after_attempts(error: ModelError, attempts: u32) -> ModelError {
 fn over_budget(error: BudgetError, wire: &dyn Wire) -> ModelError {
     let hint = match error {
         // Whoever cannot note it may not go on, either.
-        BudgetError::NotNoted(_) => {
-            return ModelError::new(ErrorKind::NotNoted, error.to_string());
+        BudgetError::NotNoted { ref hint, .. } => {
+            let not_noted = ModelError::new(ErrorKind::NotNoted, error.to_string());
+            return match hint {
+                Some(hint) => not_noted.with_hint(hint.clone()),
+                None => not_noted,
+            };
         }
         BudgetError::Cost { .. } => "raise `--max-cost` to go on".to_owned(),
         BudgetError::Tokens { .. } => "raise `--max-tokens` to go on".to_owned(),

@@ -216,6 +216,7 @@ fn code(runner: Runner, name: &str, text: &str, rng: &mut fastrand::Rng) -> Stri
     let class: String = name.trim_start_matches("test_").split('_').map(capital).collect();
     let is_module = text.lines().map(str::trim_start).any(|line| {
         line.starts_with("import ") && !line.starts_with("import type")
+            || line.starts_with("import{")
             || line.starts_with("export ")
     });
     match runner {
@@ -224,12 +225,15 @@ fn code(runner: Runner, name: &str, text: &str, rng: &mut fastrand::Rng) -> Stri
             "\n\nimport unittest as _{name}\n\n\nclass Test{class}(_{name}.TestCase):\n    def {name}(self):\n        \
              self.assertEqual({a} + {b}, {wrong})\n"
         ),
-        Runner::Node if is_module => format!(
+        // The lines may be part of a text.
+        Runner::Node if is_module && !text.contains("require(") => format!(
             "\nimport {{ test as test{a}{wrong} }} from \"node:test\";\nimport assert{a}{wrong} from \"node:assert\";\n\
              test{a}{wrong}(\"{name}\", () => {{\n  assert{a}{wrong}.strictEqual({a} + {b}, {wrong});\n}});\n"
         ),
         Runner::Node => format!(
-            "\nrequire(\"node:test\").test(\"{name}\", () => {{\n  require(\"node:assert\").strictEqual({a} + {b}, {wrong});\n}});\n"
+            "\nconst load{a}{wrong} = process.getBuiltinModule ?? require;\n\
+             load{a}{wrong}(\"node:test\").test(\"{name}\", () => {{\n  \
+             load{a}{wrong}(\"node:assert\").strictEqual({a} + {b}, {wrong});\n}});\n"
         ),
         // Such a file may have only some of the names that are global elsewhere.
         Runner::Jest if text.contains("@jest/globals") => {
