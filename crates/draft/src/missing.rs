@@ -31,6 +31,12 @@ fn command(line: &str) -> Option<String> {
     if let Some(rest) = rest {
         return named(rest);
     }
+    // `npx` and its like would fetch it from a registry.
+    let fetched = ["npm error request to ", "npm ERR! request to "];
+    if let Some(rest) = fetched.iter().find_map(|start| line.strip_prefix(start)) {
+        let (address, why) = rest.split_once(" failed")?;
+        return why.contains("cache mode").then(|| named(address.rsplit('/').next()?)).flatten();
+    }
     let rest = line.strip_prefix("error: no such command: `")?;
     Some(format!("cargo {}", rest.split('`').next()?))
 }
@@ -120,6 +126,11 @@ mod tests {
             ("/bin/sh: 1: npm: not found", "npm"),
             ("bash: line 1: cargo: command not found", "cargo"),
             ("zsh: ruff: command not found", "ruff"),
+            (
+                "npm error code ENOTCACHED\nnpm error request to https://registry.example/jest failed: cache mode is \
+                 'only-if-cached' but no cached response is available.\nnpm error A complete log of this run",
+                "jest",
+            ),
             ("env: ‘node’: No such file or directory", "node"),
             ("./build.sh: line 3: cargo: command not found\nmake: *** [test] Error 127", "cargo"),
             ("make: pytest: No such file or directory", "pytest"),

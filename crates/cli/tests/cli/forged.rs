@@ -23,7 +23,7 @@ fn with_tests(runner: &str) -> Home {
         _ => {}
     }
     home.write(contract, &read.to_string());
-    home.set("ASSIZE_DRAFT_VERIFY_LAYERS", &toolchain()).set("ASSIZE_DRAFT_VERIFY_MEMORY", "1024MB")
+    home.set("ASSIZE_DRAFT_VERIFY_LAYERS", toolchain()).set("ASSIZE_DRAFT_VERIFY_MEMORY", "1024MB")
 }
 
 /// The folder of the Rust toolchain.
@@ -78,7 +78,7 @@ fn install_node_package(home: &Home, package: &str) -> bool {
 fn try_all(runner: &str, home: &Home) {
     let all = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
-    let sampled = |index: usize| if slow { index < 2 } else { index % 3 == 0 };
+    let sampled = |index: usize| if slow { index < 2 } else { index.is_multiple_of(3) };
     let mut client = Client::start(home, &["--isolation", "jail"]);
     let cases = assize_draft::corpus::forgeries().unwrap();
     let cases = cases.into_iter().filter(|case| case.runners.contains(&runner));

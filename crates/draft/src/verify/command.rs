@@ -113,7 +113,17 @@ impl TestCommand {
         if around.iter().any(Option::is_some) {
             return None;
         }
-        found.before = format!("{before}PATH=\"$PWD/node_modules/.bin:$PATH\" {}", found.before);
+        // What npm tells its scripts; no other value can be a word of a shell.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._+-".contains(c);
+        let mut environment = format!("npm_lifecycle_event={name} ");
+        for key in ["name", "version"] {
+            let value = package.get(key).and_then(Value::as_str);
+            if let Some(value) = value.filter(|value| value.chars().all(is_plain)) {
+                environment.push_str(&format!("npm_package_{key}={value} "));
+            }
+        }
+        let path = "PATH=\"$PWD/node_modules/.bin:$PATH\"";
+        found.before = format!("{before}{environment}{path} {}", found.before);
         Some(found)
     }
 
@@ -164,7 +174,7 @@ fn split(command: &str) -> Option<(String, Vec<String>)> {
 mod tests {
     use super::*;
 
-    const PACKAGE: &str = r#"{"scripts": {
+    const PACKAGE: &str = r#"{"name": "$(rm)", "version": "1.0.0", "scripts": {
         "test": "NODE_ENV=test jest --ci", "unit": "vitest run", "all": "eslint . && jest",
         "e2e": "node --test e2e", "pree2e": "node build.js", "nodes": "node --test", "one": "jest --bail"}}"#;
 
@@ -266,7 +276,9 @@ mod tests {
         );
         assert!(
             with_report("npm run nodes")
-                .starts_with("PATH=\"$PWD/node_modules/.bin:$PATH\" node --test ")
+                .starts_with(
+            "npm_lifecycle_event=nodes npm_package_version=1.0.0 PATH=\"$PWD/node_modules/.bin:$PATH\" node --test "
+        )
         );
         assert!(
             with_report("node --test-concurrency=1 --test t")

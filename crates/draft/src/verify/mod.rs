@@ -225,7 +225,7 @@ impl Verification<'_> {
             return Ok(doubted(&why));
         }
         let evidence = format!(
-            "{} tests were run, and {} added ones that must fail did; code and tests shared a process",
+            "tests run: {}; tests added that must fail, and did: {}; code and tests shared a process",
             report.executed(),
             canaries.len()
         );
