@@ -3,7 +3,7 @@
 //! Nothing here touches a file. Checks look at added lines alone, so that what was there before is held
 //! against nobody.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
@@ -254,17 +254,29 @@ fn runs_by_itself(change: &Change<'_>, places: &Places) -> Vec<Reason> {
     reasons
 }
 
-/// Characters in added lines that a reader does not see or takes for others; the first of each kind.
+/// Lines with hidden text that are named for each rule.
+const MOST_HIDDEN: usize = 5;
+
+/// Characters in added lines that a reader does not see or takes for others: the first of each rule in a line, in the first
+/// lines that have any.
 fn hidden_text(path: &Inside, diff: &Diff) -> Vec<Reason> {
     let kind = FileKind::of(&path.to_string());
     let mut reasons: Vec<Reason> = Vec::new();
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
     for (number, line) in &diff.added {
         for found in hidden_text::in_line(line, *number == 1, kind) {
-            if reasons.iter().all(|reason| reason.rule != found.rule) {
+            let count = lines.entry(found.rule).or_default();
+            *count += 1;
+            if *count <= MOST_HIDDEN {
                 let message = format!("column {}: {}", found.column, found.message);
                 let reason = Reason::about(path, Effect::Escalate, found.rule);
                 reasons.push(reason.at(*number).saying(message, WAIT));
             }
+        }
+    }
+    for (rule, count) in lines.into_iter().filter(|(_, count)| *count > MOST_HIDDEN) {
+        if let Some(last) = reasons.iter_mut().rfind(|reason| reason.rule == rule) {
+            last.message.push_str(&format!("; {} more lines have such text", count - MOST_HIDDEN));
         }
     }
     reasons

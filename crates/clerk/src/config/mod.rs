@@ -218,6 +218,16 @@ impl Config {
             }
             config.set((*key).to_owned(), value.clone(), Source::Request);
         }
+        // A default above the ceiling is no way around it.
+        for setting in &self.settings {
+            let value = config.get(&setting.key).filter(|value| value.source == Source::Default);
+            let most = setting.ceiling().and_then(|key| self.text(key));
+            if let Some((value, most)) = value.zip(most)
+                && setting.refuses(most, &value.text).is_some()
+            {
+                config.set(setting.key.clone(), most.to_owned(), Source::Default);
+            }
+        }
         Ok(config)
     }
 

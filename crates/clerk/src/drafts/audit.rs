@@ -80,7 +80,7 @@ fn position(head: &str) -> Result<(u64, Fingerprint), Failure> {
     let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
     parts.ok_or_else(|| {
         let message =
-            "`since` is the head of the log, as `assize audit head` printed it, or `ID:HASH`";
+            "`since` must be `ID:HASH`; `assize audit verify --since` also takes what `assize audit head` printed";
         Failure::new(FailureKind::Usage, message)
     })
 }

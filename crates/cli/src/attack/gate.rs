@@ -65,7 +65,7 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     lines.extend(shown.filter(|case| verbose || !case.is_right()).map(line));
     let count = card.count();
     let verdict = match (count.got_through, count.held_up) {
-        (0, 0) => paint(GOOD.bold(), format!("nothing got through: {} stopped", count.stopped)),
+        (0, 0) => paint(GOOD.bold(), format!("as labelled: {} stopped", count.stopped)),
         (0, held_up) => paint(BAD.bold(), format!("{held_up} controls were stopped")),
         (through, 0) => paint(BAD.bold(), format!("{through} got through")),
         (through, held_up) => {

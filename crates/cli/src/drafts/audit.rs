@@ -96,6 +96,11 @@ async fn head(config: &Config, around: &Surroundings) -> Result<(), Failure> {
             Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` says more")
         );
     }
+    if log.is_empty() {
+        note(
+            "warning: the log is empty; `store.path` in `assize config show` says where it is looked for",
+        );
+    }
     let (entry, hash) = log.last().map_or((0, Fingerprint::NONE), |last| (last.id, last.hash));
     let key = HeadKey::read_or_create(&key_file(around)).map_err(|error| no_key(&error, around))?;
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
@@ -165,8 +170,9 @@ fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Fail
             note(NOTHING);
             Ok(())
         }
-        false => Err(Failure::new(FailureKind::Verdict, wrong.join("\n"))
-            .hint("was the store moved or removed? `assize config show store.path` says where it is looked for")),
+        false => Err(Failure::new(FailureKind::Verdict, wrong.join("\n")).hint(
+            "was the store moved or removed? `store.path` in `assize config show` says where it is looked for",
+        )),
     }
 }
 

@@ -3,14 +3,14 @@
 use std::io::IsTerminal;
 
 use assize_draft::{Effect, Reason, Verified};
-use assize_types::text::shorten;
+use assize_types::text::{is_invisible, is_obeyed, shorten};
 
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};
 
 /// A unified diff in colours.
 pub(crate) fn diff(unified: &str) -> Vec<String> {
     let line = |line: &str| {
-        let safe = harmless(line);
+        let safe = harmless(&visible(line));
         match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => paint(BOLD, safe),
             [b'+', ..] => paint(GOOD, safe),
@@ -21,6 +21,15 @@ pub(crate) fn diff(unified: &str) -> Vec<String> {
         }
     };
     unified.lines().map(line).collect()
+}
+
+/// A line with its invisible characters named, such as `<U+200B>`.
+fn visible(line: &str) -> String {
+    let named = |c: char| match is_invisible(c) || is_obeyed(c) && c != '\t' {
+        true => format!("<U+{:04X}>", c as u32),
+        false => c.to_string(),
+    };
+    line.chars().map(named).collect()
 }
 
 /// Why something was decided as it was, a line for each reason and one for what to do.
@@ -114,6 +123,12 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn invisible_characters_in_a_diff_are_named() {
+        let shown = visible("+x\u{200b}\t= \u{202e}1\u{1b}[0m");
+        assert_eq!(shown, "+x<U+200B>\t= <U+202E>1<U+001B>[0m");
+    }
 
     #[test]
     fn a_draft_cannot_drive_the_terminal() {

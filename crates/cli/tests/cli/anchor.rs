@@ -58,6 +58,8 @@ fn restore(home: &Home, backup: &[(std::path::PathBuf, Vec<u8>)]) {
 #[test]
 fn rolled_back_store_and_log_are_found_by_a_head_kept_elsewhere() {
     let home = Home::new();
+    let Ran { code, err, .. } = home.run(&["audit", "head"]);
+    assert!(code == 0 && err.contains("warning: the log is empty"), "{err}");
     add_entries(&home);
     let (before, early) = (backup(&home), head(&home));
     add_entries(&home);
@@ -116,7 +118,7 @@ fn changed_heads_and_heads_of_other_keys_do_not_verify() {
     for (wrong, told) in [
         (changed(0, "assize-audit-head-9"), "a head is a line that `assize audit head` printed"),
         (changed(4, "rsa:AAAA"), "a head is a line that `assize audit head` printed"),
-        ("x".to_owned(), "`since` is the head of the log"),
+        ("x".to_owned(), "`since` must be `ID:HASH`"),
         (" ".to_owned(), "there is no head for `--since`"),
         ("@nowhere".to_owned(), "cannot read `nowhere`"),
     ] {

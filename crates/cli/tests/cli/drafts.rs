@@ -313,7 +313,7 @@ fn what_cannot_be_used_is_told() {
         (&["gate", "accept", "99"], 2, "no submission `99` in this workspace"),
         (&["gate", "show", "99"], 2, "no submission `99` in this workspace"),
         (&["drafts", "show", "x"], 2, "there is no open draft"),
-        (&["audit", "verify", "--since", "x"], 2, "`since` is the head"),
+        (&["audit", "verify", "--since", "x"], 2, "`since` must be `ID:HASH`"),
         (&["mcp", "--review", "sometimes"], 2, "invalid value"),
     ] {
         let ran = home.run(args);

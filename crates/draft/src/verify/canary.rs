@@ -45,7 +45,7 @@ impl<'a> Sources<'a> {
         Sources { runner, files: files.into_iter().collect(), text }
     }
 
-    /// The files of tests, each with those of its tests that `fit`.
+    /// The files that tests are in, each with its tests.
     pub(crate) fn of<'t>(
         &self,
         tests: impl IntoIterator<Item = &'t Test>,
@@ -303,7 +303,7 @@ pub(crate) fn doubt(
     if passed < before.executed() {
         let before = before.executed();
         return Some(format!(
-            "{passed} tests were run, and {before} are run on the unchanged workspace"
+            "fewer tests were run ({passed}) than on the unchanged workspace ({before})"
         ));
     }
     let (passed, passed_before) = (report.passed(), before.passed());
@@ -438,7 +438,7 @@ mod tests {
             (
                 vec![failed(), own(TestOutcome::Passed)],
                 &[add, "b"],
-                "and 2 are run on the unchanged",
+                "(1) than on the unchanged workspace (2)",
             ),
             (vec![failed(), own(TestOutcome::Failed)], &[add], "failed in the second"),
             (vec![failed(), test("other", TestOutcome::Passed)], &[add], "was not run, although"),

@@ -291,8 +291,8 @@ mod tests {
         for command in ["npm ci && npm test", "cd web && npx jest", "A=1 node --test"] {
             assert!(is_of_node(command), "{command}");
         }
-        for command in ["pytest", "cargo test -p node-tools", "go test ./node"] {
-            assert!(!is_of_node(command) || command.ends_with("./node"), "{command}");
+        for command in ["pytest", "cargo test -p node-tools", "go test ./node/..."] {
+            assert!(!is_of_node(command), "{command}");
         }
     }
 }

@@ -267,6 +267,16 @@ async fn hidden_characters_escalate_with_their_position() {
 }
 
 #[tokio::test]
+async fn hidden_characters_are_named_in_the_first_lines_that_have_any() {
+    let office = Office::new();
+    let done = office.propose("src/a.py", &"x\u{200b} = 1\n".repeat(7)).await;
+    let lines: Vec<_> = done.reasons.iter().map(|reason| reason.line).collect();
+    assert_eq!(lines, (1..=5).map(Some).collect::<Vec<_>>());
+    let last = &done.reasons[4].message;
+    assert!(last.ends_with("is invisible; 2 more lines have such text"), "{last}");
+}
+
+#[tokio::test]
 async fn workspace_behind_a_link_takes_paths_through_the_link() {
     let office = Office::new();
     let link = office.folder.path().join("link");

@@ -235,8 +235,12 @@ fn request_with_both_lengths_is_refused() {
 
 #[test]
 fn sandbox_limits_of_requests_have_ceilings() {
-    let home = home().set("ASSIZE_SERVE_MAX_TIMEOUT_SECONDS", "60");
+    let home =
+        home().set("ASSIZE_SERVE_MAX_TIMEOUT_SECONDS", "60").set("ASSIZE_SERVE_MAX_MEMORY", "128M");
     let serving = Serving::start(&home, &[]);
+    // The default is more than that.
+    let big = json!({"code": "print(len(b'x' * (180 << 20)))"});
+    assert_eq!(serving.post("/api/exec", big).good()["out_of_memory"], true);
     for (settings, ceiling) in [
         (json!({"memory": "5G"}), "serve.max_memory"),
         (json!({"disk": "5G"}), "serve.max_disk"),
