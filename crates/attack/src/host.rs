@@ -128,8 +128,8 @@ impl Host {
     }
 }
 
-/// Collects the files of a folder as a careless runner would, through whatever links are there, until it is told that this
-/// is the last time. Gives each content once.
+/// Collects the files of a folder as a careless runner would, through links, until `last` is
+/// set. Gives each content once.
 fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
     let mut contents = BTreeSet::new();
     loop {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Failure, FailureKind};
 
-/// How files are opened: a pipe without a writer keeps nobody waiting.
+/// How files are opened: opening a pipe without a writer does not block.
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 

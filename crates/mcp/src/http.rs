@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use assize_types::Fingerprint;
 use futures_util::Stream;
 use rmcp::handler::server::ServerHandler;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::{
@@ -18,6 +18,8 @@ use rmcp::transport::streamable_http_server::session::{
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+use crate::unique_ids::InFlight;
 
 /// Tools that are served over HTTP.
 pub type HttpService<S> = StreamableHttpService<S, SessionTable>;
@@ -48,17 +50,6 @@ struct Session {
     /// None between its creation and the response to its caller.
     owner: Option<String>,
     in_flight: InFlight,
-}
-
-/// Ids of requests that were accepted and not answered yet, as fingerprints. An id that was cancelled stays: its
-/// program may still end, and its response must not go to another request.
-#[derive(Debug, Clone, Default)]
-struct InFlight(Arc<Mutex<HashSet<Fingerprint>>>);
-
-impl InFlight {
-    fn ids(&self) -> MutexGuard<'_, HashSet<Fingerprint>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Why a request of a session is refused.
@@ -184,20 +175,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Tracked<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        let id = match &item {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
-        let id = id.and_then(|id| serde_json::to_string(id).ok()).map(Fingerprint::of);
-        let (sending, in_flight) = (self.inner.send(item), self.in_flight.clone());
-        async move {
-            // Before the client can read the response, after which it may use the id again.
-            if let Some(id) = id {
-                in_flight.ids().remove(&id);
-            }
-            sending.await
-        }
+        self.in_flight.send(&mut self.inner, item)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use assize_types::Fingerprint;
 use futures_util::future::BoxFuture;
 use rmcp::ErrorData;
 use rmcp::model::{JsonRpcMessage, RequestId};
@@ -17,15 +18,42 @@ pub(crate) struct UniqueIds<T: Transport<RoleServer>> {
     refusing: Option<BoxFuture<'static, Result<(), T::Error>>>,
 }
 
-/// Ids of requests that were received and not answered yet. An id that was cancelled stays: its handler may still end,
-/// and its response must not be taken for that of another request.
-#[derive(Clone, Default)]
-struct InFlight(Arc<Mutex<HashSet<RequestId>>>);
+/// Ids of requests that were received and not answered yet, as fingerprints. An id that was cancelled stays: its handler may
+/// still end, and its response must not be taken for that of another request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InFlight(Arc<Mutex<HashSet<Fingerprint>>>);
 
 impl InFlight {
-    fn ids(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+    pub(crate) fn ids(&self) -> MutexGuard<'_, HashSet<Fingerprint>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Sends a message, and releases the id of the request that it answers.
+    pub(crate) fn send<T: Transport<RoleServer>>(
+        &self,
+        transport: &mut T,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let id = match &item {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        let id = id.map(fingerprint);
+        let (sending, in_flight) = (transport.send(item), self.clone());
+        async move {
+            // Before the client can read the response, after which it may use the id again.
+            if let Some(id) = id {
+                in_flight.ids().remove(&id);
+            }
+            sending.await
+        }
+    }
+}
+
+/// The fingerprint of an id: that of its JSON.
+fn fingerprint(id: &RequestId) -> Fingerprint {
+    Fingerprint::of(serde_json::to_string(id).unwrap_or_default())
 }
 
 impl<T: Transport<RoleServer>> UniqueIds<T> {
@@ -41,19 +69,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        let id = match &item {
-            JsonRpcMessage::Response(response) => Some(response.id.clone()),
-            JsonRpcMessage::Error(error) => error.id.clone(),
-            _ => None,
-        };
-        let (sending, in_flight) = (self.inner.send(item), self.in_flight.clone());
-        async move {
-            // Before the client can read the response, after which it may use the id again.
-            if let Some(id) = id {
-                in_flight.ids().remove(&id);
-            }
-            sending.await
-        }
+        self.in_flight.send(&mut self.inner, item)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -65,7 +81,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
             }
             let message = self.inner.receive().await?;
             let JsonRpcMessage::Request(request) = &message else { return Some(message) };
-            if self.in_flight.ids().insert(request.id.clone()) {
+            if self.in_flight.ids().insert(fingerprint(&request.id)) {
                 return Some(message);
             }
             // Not through `send`, which would release the id of the request in flight.

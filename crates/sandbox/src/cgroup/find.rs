@@ -113,7 +113,7 @@ fn enable(folder: &Path, kinds: &mut Vec<String>) {
         {
             kinds.push(kind.to_owned());
         }
-        // A group with processes in it hands memory on to nobody, but could hand on the others: to groups of threads
+        // A group with processes in it cannot enable memory for its subgroups, but could enable the others: for groups of threads
         // alone, from which there is no way back.
         if !has(kinds, "memory") {
             return;
