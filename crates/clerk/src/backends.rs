@@ -9,10 +9,10 @@ use std::time::Duration;
 use assize_sandbox::{
     Isolation, Language, Manager, Pool, PoolMetrics, Sandbox, Spec, WarmPoolOptions, WarmPools,
 };
+use assize_types::Failure;
 use tokio::sync::OnceCell;
 
 use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::walls;
 
 /// Memory that warm pools leave to programs and to the rest of the machine.

@@ -12,14 +12,13 @@ use assize_gateway::{
     discover, probe,
 };
 use assize_llm::ModelError;
-use assize_types::Money;
 use assize_types::text::harmless;
+use assize_types::{Failure, FailureKind, Money};
 
 use crate::account::{Account, KeptLedger};
 use crate::cluster::limits::FarPacer;
 use crate::config::settings::{REHEARSAL, nearest};
 use crate::config::{Config, Source};
-use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, Listener};
 
 /// How long a local Ollama may take to say that it is there.

@@ -8,10 +8,10 @@ use assize_graph::{Event, InvalidGraph, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
 use assize_negotiation::{DebateError, MostMovesAffected};
 use assize_store::{Claim, Ending, Run, RunId, RunJournal, RunStatus, Store, StoreError};
+use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::cluster::debates::NotHeld;
-use crate::failure::{Failure, FailureKind};
 use crate::{consult, kept};
 
 /// How long the last word of a run that was stopped may take: whoever stopped it waits.

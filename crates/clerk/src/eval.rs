@@ -9,8 +9,8 @@ use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
 use assize_sandbox::{Language, Limits, Spec};
 use assize_store::{NewRun, Run, RunJournal, Store};
-use assize_types::Cancel;
 use assize_types::text::harmless;
+use assize_types::{Cancel, Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,10 +18,9 @@ use crate::choose::{self, Tape};
 use crate::cluster::elsewhere::{Seat, came_to};
 use crate::config::Config;
 use crate::ended::{self, Broke, Held};
-use crate::failure::{Failure, FailureKind};
-use crate::kept::Begin;
-use crate::walls::RunPool;
-use crate::{Clerk, GoOn, cluster, kept, walls};
+use crate::kept::{self, Begin};
+use crate::walls::{self, RunPool};
+use crate::{Clerk, GoOn, cluster};
 
 /// The kind of such a run.
 pub const KIND: &str = "eval";

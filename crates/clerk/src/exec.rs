@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assize_code::InputFile;
 use assize_sandbox::{Command, Finished, Language, SandboxError, Stdin, WORKSPACE};
+use assize_types::{Failure, FailureKind};
 
 use crate::code::check_inputs;
-use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, walls};
 
 /// Bytes of all files that a program leaves and that are collected. They are held in memory.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use assize_debate::Personas;
 use assize_graph::{Fork, Journal, Key, Record};
 use assize_store::{Run, RunId, RunJournal, Store, StoreError};
+use assize_types::{Failure, FailureKind};
 
 use crate::Listener;
-use crate::failure::{Failure, FailureKind};
 
 fn usage(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, message)

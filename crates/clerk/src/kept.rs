@@ -11,7 +11,7 @@ use assize_store::{
     Access, Claim, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
     SqliteStore, Store, StoreError,
 };
-use assize_types::{Cost, Money};
+use assize_types::{Cost, Failure, FailureKind, Money};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,7 +20,6 @@ use crate::choose::{self, Already, Tape};
 use crate::cluster::elsewhere::Elsewhere;
 use crate::cluster::{self, Member};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, GoOn, Role};
 
 /// Where the store is, by the settings.

@@ -21,7 +21,6 @@ pub mod drafts;
 pub mod ended;
 pub mod eval;
 pub mod exec;
-pub mod failure;
 pub mod fork;
 pub mod kept;
 pub mod reading;
@@ -42,7 +41,6 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{Config, Surroundings};
 pub use ended::Broke;
-pub use failure::{Failure, FailureKind};
 
 /// Whoever is told what happens on the way.
 pub trait Listener: Send + Sync {

@@ -6,13 +6,12 @@ use assize_debate::{LogName, conversation_logs};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Outcome, Record};
 use assize_store::{Run, Store};
-use assize_types::Cost;
+use assize_types::{Cost, Failure, FailureKind};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, FailureKind};
 use crate::kept;
 
 /// Whether any of its answers is, or would be, a rehearsal.

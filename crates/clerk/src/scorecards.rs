@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Surroundings;
-use crate::failure::{Failure, FailureKind};
 
 /// An attack with all probes on one kind of sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,7 @@
 //! Text that somebody hands us.
 
 use assize_types::text::is_invisible;
-
-use crate::failure::{Failure, FailureKind};
+use assize_types::{Failure, FailureKind};
 
 /// Text that must say something, in at most so many MiB.
 pub fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure> {

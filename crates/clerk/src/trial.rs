@@ -6,13 +6,12 @@ use std::sync::Arc;
 use assize_code::Live;
 use assize_gateway::Gateway;
 use assize_store::{Run, Store};
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use async_trait::async_trait;
 
 use crate::choose::Tape;
 use crate::config::settings::REHEARSAL;
-use crate::{Broke, Clerk, Config, Failure, FailureKind, GoOn};
-use crate::{code, consult, debate, eval, kept, work};
+use crate::{Broke, Clerk, Config, GoOn, code, consult, debate, eval, kept, work};
 
 /// A trial that was opened: its run is claimed and kept.
 #[async_trait]

@@ -11,10 +11,10 @@ use assize_sandbox::{
     Backend, Command, Enforcement, Interpreter, Isolation, Language, Limits, Manager, Pool,
     PoolOptions, Sandbox, SandboxError, Spec, Wanted,
 };
+use assize_types::{Failure, FailureKind};
 
 use crate::cluster;
 use crate::config::{Config, Source, Surroundings};
-use crate::failure::{Failure, FailureKind};
 
 /// The backend that was taken, and why.
 #[expect(missing_debug_implementations, reason = "a backend has nothing to show")]

@@ -11,16 +11,15 @@ use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
 use assize_store::{NewRun, Run, RunJournal, Store, StoreError};
 use assize_types::text::{one_line, shorten};
-use assize_types::{Cancel, trail};
+use assize_types::{Cancel, Failure, FailureKind, trail};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::{self, Tape};
 use crate::config::Config;
 use crate::ended::{self, Broke, Held};
-use crate::failure::{Failure, FailureKind};
-use crate::kept::Begin;
-use crate::{Clerk, GoOn, drafts, kept};
+use crate::kept::{self, Begin};
+use crate::{Clerk, GoOn, drafts};
 
 /// The kind of such a run.
 pub const KIND: &str = "work";

@@ -1,10 +1,9 @@
 //! What was spent, in words and figures.
 
 use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Totals};
-use assize_types::{Cost, Money, Usage};
+use assize_types::{Cost, Failure, FailureKind, Money, Usage};
 use serde_json::json;
 
-use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{grouped, harmless, out_json, out_line};
 

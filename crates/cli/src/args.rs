@@ -17,7 +17,10 @@ use std::time::Duration;
 use assize_clerk::choose::Tape;
 use assize_clerk::{ForkOf, GoOn};
 use assize_consult::At;
+use assize_types::{Failure, FailureKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{exit, input};
 
 pub(crate) use self::cluster::{ClusterCommand, WorkerArgs};
 pub(crate) use self::consult::{ConsultArgs, SourceName};
@@ -29,9 +32,6 @@ pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
 pub(crate) use self::sandbox::{CreateArgs, SandboxArgs, SandboxCommand};
 pub(crate) use self::serve::{ServeArgs, TokensCommand};
-use crate::exit;
-use crate::failure::{Failure, FailureKind};
-use crate::input;
 
 /// The version, and whether something is missing in this program.
 fn version() -> &'static str {

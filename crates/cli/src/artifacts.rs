@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use assize_sandbox::{Harvest, Sandbox};
+use assize_types::{Failure, FailureKind};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::failure::{Failure, FailureKind};
 use crate::host_files::below_current_folder;
 
 /// What was taken out, and what was left and why.

@@ -11,20 +11,18 @@ use assize_llm::{
     AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
     Stop,
 };
-use assize_types::{Cancel, Cost, trail};
+use assize_types::{Cancel, Cost, Failure, FailureKind, trail};
 use serde_json::{Value, json};
 
 use crate::account::{account, known_price, tokens};
 use crate::args::AskArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::input;
 use crate::reading::dollars;
 use crate::terminal::{
     self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
 };
-
 use crate::voice::clerk;
 
 /// No question has more MiB: the largest context window there is would not hold it.

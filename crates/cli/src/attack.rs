@@ -8,11 +8,11 @@ use std::time::SystemTime;
 use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
 use assize_clerk::scorecards::{self, Counted, Escaped};
 use assize_sandbox::{Isolation, Language, Manager, SandboxError, Spec, Wanted};
+use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::args::AttackArgs;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{
     self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint, warn,
 };

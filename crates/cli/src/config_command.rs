@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use assize_gateway::Provider;
+use assize_types::{Failure, FailureKind};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args::{ConfigCommand, Which};
 use crate::choose;
 use crate::config::trust::TrustStore;
 use crate::config::{Config, Source, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
 
 pub(crate) fn run(

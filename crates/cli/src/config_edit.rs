@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use assize_types::{Failure, FailureKind};
 use rustix::fs::{FlockOperation, flock};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use crate::config::file::{names_a_key, parse, read_text};
 use crate::config::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key, nearest};
 use crate::config::{Config, Source, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{harmless, note, warn};
 
 /// Sets a setting in the user's file.

@@ -1,13 +1,12 @@
 //! A run that is taken up again, or started from, whatever made it.
 
 use assize_store::Run;
-use assize_types::Cancel;
 use assize_types::text::one_line;
+use assize_types::{Cancel, Failure, FailureKind};
 use clap::Parser;
 
 use crate::args::{Cli, Command};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::{consult, debate, eval, flags, kept, run, work};
 
 /// Flags as they would be typed.

@@ -12,7 +12,7 @@ use assize_graph::{Signal, TaskStage};
 use assize_llm::{Call, Model, ModelError, Request, Response};
 use assize_sandbox::Language;
 use assize_store::Run;
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -20,7 +20,6 @@ use crate::account::account;
 use crate::args::EvalArgs;
 use crate::config::{Config, Surroundings};
 use crate::exit::exit_code;
-use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, WORKSPACE};
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use clap::CommandFactory;
 use serde_json::{Value, json};
 
@@ -14,13 +14,10 @@ use crate::artifacts::{self, Taken};
 use crate::config::settings::show_size;
 use crate::config::{Config, Surroundings};
 use crate::exit::Exit;
-use crate::failure::{Failure, FailureKind};
-use crate::host_files;
-use crate::input;
 use crate::own_name::OwnName;
 use crate::passing::{Followed, Show, follow, pass_input};
 use crate::terminal::{self, DIM, paint};
-use crate::walls;
+use crate::{host_files, input, walls};
 
 /// The longest code, in MiB.
 const LONGEST: u64 = 4;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use assize_clerk::FailureKind;
+use assize_types::FailureKind;
 
 /// Every way the command ends, with its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use assize_sandbox::Sandbox;
+use assize_types::{Failure, FailureKind};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-
-use crate::failure::{Failure, FailureKind};
 
 /// How files are opened: opening a pipe without a writer does not block.
 const OPEN: OFlags =

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use assize_sandbox::docker::{Docker, ImageInfo};
 use assize_sandbox::microvm::{Microvm, Sources};
 use assize_sandbox::rootfs;
+use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::{ImageCommand, ImageFor};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{BOLD, DIM, harmless, note, out_json, out_line, paint};
 use crate::walls;
 

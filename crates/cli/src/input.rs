@@ -4,9 +4,8 @@ use std::io::Read;
 use std::path::Path;
 
 use assize_clerk::text::checked;
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 
-use crate::failure::{Failure, FailureKind};
 use crate::host_files::open_regular;
 
 /// Reads all of standard input, which must be text of at most so many MiB.

@@ -39,14 +39,13 @@ mod worker;
 
 use std::process::ExitCode;
 
-use assize_clerk::{choose, config, failure, kept, reading, walls};
-use assize_types::Cancel;
+use assize_clerk::{choose, config, kept, reading, walls};
+use assize_types::{Cancel, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
 use crate::args::{Cli, Command, ConfigCommand, RunsCommand, SandboxCommand};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{DIM, paint};
 
 fn main() -> ExitCode {

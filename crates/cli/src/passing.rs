@@ -3,9 +3,9 @@
 use std::io::IsTerminal;
 
 use assize_sandbox::{Event, Outcome, Output, Running, Stdin};
+use assize_types::{Failure, FailureKind};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::failure::{Failure, FailureKind};
 use crate::own_name::OwnName;
 use crate::terminal;
 

@@ -13,19 +13,16 @@ use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Spec, WORKSPACE,
 };
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::args::{CreateArgs, SandboxCommand};
-use crate::artifacts;
 use crate::config::{Config, Surroundings};
 use crate::exec::{exit_code, tell_limits};
-use crate::failure::{Failure, FailureKind};
-use crate::host_files;
 use crate::passing::{Show, follow, pass_input};
 use crate::terminal::{BOLD, harmless, note, out_json, out_line, paint, warn};
-use crate::{until_cancelled, walls};
+use crate::{artifacts, host_files, until_cancelled, walls};
 
 pub(crate) async fn run(
     command: SandboxCommand,

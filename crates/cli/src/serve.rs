@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 
 use assize_clerk::cluster::{self, Member};
 use assize_server::{Certificate, Exposure, Options, Server, Token, Tokens};
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::ServeArgs;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, note, out_json, out_line};
 use crate::voice::clerk;
 use crate::{kept, until_cancelled, walls};

@@ -1,11 +1,11 @@
 //! `assize sessions`: the working files that are kept between runs.
 
 use assize_code::Session;
+use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::SessionsCommand;
 use crate::config::Surroundings;
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, grouped, note, out_json, out_line, paint};
 
 pub(crate) fn run(command: SessionsCommand, around: &Surroundings) -> Result<(), Failure> {

@@ -8,10 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
 use assize_types::text::is_obeyed;
-pub(crate) use assize_types::text::{grouped, harmless};
+use assize_types::{Failure, FailureKind};
 use serde_json::Value;
 
-use crate::failure::{Failure, FailureKind};
+pub(crate) use assize_types::text::{grouped, harmless};
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();

@@ -1,11 +1,11 @@
 //! `assize tokens`: the scoped tokens of a server.
 
 use assize_server::{TokenInfo, TokensError};
+use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::TokensCommand;
 use crate::config::Surroundings;
-use crate::failure::{Failure, FailureKind};
 use crate::serve::{token_file, tokens};
 use crate::terminal::{harmless, note, out_json, out_line, when};
 

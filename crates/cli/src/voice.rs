@@ -5,10 +5,10 @@ use std::sync::Arc;
 use assize_clerk::choose::Paces;
 use assize_clerk::{Broke, Clerk, Listener, Role};
 use assize_gateway::Gateway;
+use assize_types::Failure;
 
 use crate::account::account;
 use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::terminal::{self, DIM, note, paint};
 
 /// Warnings are always heard.

@@ -2,12 +2,11 @@
 
 use assize_clerk::cluster::labels;
 use assize_clerk::cluster::worker::{Offer, Worker};
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure};
 use serde_json::json;
 
 use crate::args::WorkerArgs;
 use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::terminal::{note, out_json};
 use crate::until_cancelled;
 use crate::voice::clerk;

@@ -3,11 +3,11 @@
 //! Sandboxes never see the folder itself. Its files are given to each fresh one, and what is there at
 //! its end takes their place in one step, so that whoever is killed leaves the old ones or the new ones.
 
+use assize_types::{Failure, FailureKind, Fingerprint};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use assize_types::Fingerprint;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 const FILES: &str = "files";
@@ -213,6 +213,29 @@ fn each_file(
         }
     }
     Ok(())
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Failure {
+        let kind = match &error {
+            SessionError::Files(_) | SessionError::Changed => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        let failure = Failure::from_error(kind, &error);
+        match error {
+            SessionError::InUse(_) => failure.hint("wait for it, or name another"),
+            SessionError::TooLarge { .. } => failure.hint(
+                "allow more with `--disk`, or remove some: `assize sessions show NAME` says where they are",
+            ),
+            SessionError::TooMany => {
+                failure.hint("remove some: `assize sessions show NAME` says where they are")
+            }
+            SessionError::Changed => {
+                failure.hint("start a new run: this one knows nothing of what has changed")
+            }
+            SessionError::Name(_) | SessionError::Files(_) => failure,
+        }
+    }
 }
 
 #[cfg(test)]

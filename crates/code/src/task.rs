@@ -1,5 +1,6 @@
 //! What is to be done, and when it counts as done.
 
+use assize_types::{Failure, FailureKind};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -111,6 +112,13 @@ impl FromStr for Expect {
                 })
             }
         }
+    }
+}
+
+impl From<UnknownExpectation> for Failure {
+    fn from(error: UnknownExpectation) -> Failure {
+        Failure::new(FailureKind::Usage, error.to_string())
+            .hint("without the slashes it is taken as plain text")
     }
 }
 

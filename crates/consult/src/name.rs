@@ -1,8 +1,10 @@
 //! Names of private companies: text of a user that goes into prompts, titles and pages.
 
+use assize_types::{
+    Failure, FailureKind,
+    text::{is_invisible, shorten},
+};
 use std::str::FromStr;
-
-use assize_types::text::{is_invisible, shorten};
 
 /// The most characters of a name.
 const MAX_CHARACTERS: usize = 80;
@@ -45,6 +47,12 @@ impl FromStr for CompanyName {
 impl From<CompanyName> for String {
     fn from(name: CompanyName) -> String {
         name.0
+    }
+}
+
+impl From<InvalidName> for Failure {
+    fn from(error: InvalidName) -> Failure {
+        Failure::from_error(FailureKind::Usage, &error)
     }
 }
 

@@ -2,7 +2,10 @@
 //! edited and passed back.
 
 use assize_debate::DecisionMaker;
-use assize_types::text::{one_line, shorten};
+use assize_types::{
+    Failure, FailureKind,
+    text::{one_line, shorten},
+};
 use serde::{Deserialize, Serialize};
 
 /// Everybody in a consultation.
@@ -240,6 +243,13 @@ fn escaped(text: &str, lines: bool) -> String {
         }
     }
     escaped
+}
+
+impl From<BadPersonas> for Failure {
+    fn from(error: BadPersonas) -> Failure {
+        Failure::new(FailureKind::Usage, format!("the file of personas cannot be used: {error}"))
+            .hint("`assize consult --export-personas` prints one that can")
+    }
 }
 
 #[cfg(test)]

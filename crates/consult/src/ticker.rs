@@ -1,5 +1,6 @@
 //! Tickers: names that go into prompts, file names and addresses, so nothing but a ticker is one.
 
+use assize_types::{Failure, FailureKind};
 use std::fmt;
 use std::str::FromStr;
 
@@ -58,6 +59,14 @@ impl TryFrom<String> for Ticker {
 impl From<Ticker> for String {
     fn from(ticker: Ticker) -> String {
         ticker.0
+    }
+}
+
+impl From<NoTicker> for Failure {
+    fn from(error: NoTicker) -> Failure {
+        let hint = "a company without a ticker goes by its name: `--name \"Larkspur Kettles\"` \
+                    (`name` in the API)";
+        Failure::from_error(FailureKind::Usage, &error).hint(hint)
     }
 }
 

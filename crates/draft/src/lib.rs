@@ -22,6 +22,7 @@ mod counter;
 mod decide;
 mod desk;
 mod diff;
+mod failure;
 mod file_kind;
 mod file_rules;
 mod folder;

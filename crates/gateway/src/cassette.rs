@@ -3,6 +3,7 @@
 //! One file is cache, audit trail and test fixture in one. It holds a line of JSON for each call,
 //! with the whole request and its outcome, and no key. What is on it is never asked again.
 
+use assize_types::{Failure, FailureKind, text::shorten};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_llm::{ErrorKind, ModelError, Request, Response};
-use assize_types::text::shorten;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
@@ -364,6 +364,19 @@ fn write_line(file: &mut File, value: &impl Serialize) -> io::Result<()> {
 /// A request with each text on lines of its own, so that a diff shows words and not escapes.
 fn pretty(request: &Request) -> String {
     serde_json::to_string_pretty(request).unwrap_or_default().replace("\\n", "\n")
+}
+
+impl From<CassetteError> for Failure {
+    fn from(error: CassetteError) -> Failure {
+        let kind = match error {
+            CassetteError::Open { ref source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                FailureKind::Usage
+            }
+            CassetteError::Open { .. } | CassetteError::Busy { .. } => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        Failure::from_error(kind, &error)
+    }
 }
 
 #[cfg(test)]

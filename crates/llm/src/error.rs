@@ -1,5 +1,6 @@
 //! Why a call got no answer.
 
+use assize_types::{Failure, FailureKind};
 use std::error::Error as StdError;
 use std::time::Duration;
 
@@ -202,5 +203,41 @@ impl ModelError {
 
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
+    }
+}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Failure {
+        use ErrorKind as E;
+        let kind = match error.kind() {
+            E::Unauthorized | E::Forbidden | E::NotFound => FailureKind::Settings,
+            E::BadRequest | E::TooLarge | E::ContextOverflow | E::NotRecorded => FailureKind::Usage,
+            E::Budget => FailureKind::Budget,
+            E::Declined => FailureKind::Verdict,
+            E::Cancelled => FailureKind::Interrupted,
+            E::Internal | E::NotNoted => FailureKind::Environment,
+            E::Unreachable
+            | E::Connection
+            | E::Timeout
+            | E::RateLimited
+            | E::Overloaded
+            | E::Server
+            | E::Malformed
+            | E::Empty
+            | E::SpendLimit
+            | E::Deadline => FailureKind::Environment,
+        };
+        let hint = error.hint().map(str::to_owned);
+        let mut failure = match kind {
+            // Only here does the cause say more than the message: which file, which disk.
+            _ if matches!(error.kind(), E::Internal | E::NotNoted) => {
+                Failure::from_error(kind, &error)
+            }
+            _ => Failure::new(kind, error.message()),
+        };
+        if let Some(detail) = error.detail() {
+            failure = failure.with_detail(detail);
+        }
+        failure.maybe_hint(hint.as_deref())
     }
 }

@@ -115,7 +115,7 @@ impl CodeTools {
         if call.code.trim().is_empty() {
             return Err("`code` is empty: send the whole program".to_owned());
         }
-        let told = |failure: assize_clerk::Failure| failure.render();
+        let told = |failure: assize_types::Failure| failure.render();
         let seconds =
             call.timeout_seconds.map(|seconds| ("sandbox.timeout_seconds", seconds.to_string()));
         let config = self.clerk.config.asked_for(seconds.as_slice()).map_err(told)?;

@@ -1,6 +1,7 @@
 //! Why a sandbox could not do something.
 
-use assize_protocol::{Cause, Failure};
+use assize_protocol::{Cause, Failure as GuestFailure};
+use assize_types::{Failure, FailureKind};
 
 use crate::backend::Isolation;
 use crate::channel::Gone;
@@ -26,7 +27,7 @@ pub enum SandboxError {
     NoInterpreter(Language, Isolation),
     /// What was asked for cannot be done inside, by the guest's own word.
     #[error("{}", .0.message)]
-    Refused(Failure),
+    Refused(GuestFailure),
     /// Work inside asked the host for what it may not have, and was ended.
     #[error("what ran in the sandbox was ended, as it sent {0}")]
     Overstepped(String),
@@ -92,8 +93,22 @@ impl From<Gone> for SandboxError {
     }
 }
 
-impl From<Failure> for SandboxError {
-    fn from(failure: Failure) -> SandboxError {
+impl From<GuestFailure> for SandboxError {
+    fn from(failure: GuestFailure) -> SandboxError {
         SandboxError::Refused(failure)
+    }
+}
+
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Failure {
+        let kind = match &error {
+            SandboxError::Limits(_)
+            | SandboxError::Unsupported { .. }
+            | SandboxError::Name(_)
+            | SandboxError::NotFound(_)
+            | SandboxError::Different(_) => FailureKind::Usage,
+            _ => FailureKind::Sandbox,
+        };
+        Failure::new(kind, error.to_string()).maybe_hint(error.hint())
     }
 }

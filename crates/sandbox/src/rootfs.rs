@@ -4,6 +4,7 @@
 //! The archive that [`build`] makes is plain Debian and outlives many a guest; what we put into it,
 //! and into any other image, is added by whoever uses it.
 
+use assize_types::{Failure, FailureKind};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -273,6 +274,16 @@ pub(crate) fn digest() -> &'static str {
 /// The first twelve digits of a hash.
 pub(crate) fn short(hash: Sha256) -> String {
     hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<RootfsError> for Failure {
+    fn from(error: RootfsError) -> Failure {
+        let failure = Failure::from_error(FailureKind::Environment, &error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use assize_clerk::ended::{self, PAUSED, STOPPED};
 use assize_clerk::kept::{self, Holder};
 use assize_clerk::trial::{PARALLEL, Trial, take_up};
-use assize_clerk::{Clerk, FailureKind, GoOn, Role, work};
+use assize_clerk::{Clerk, GoOn, Role, work};
 use assize_code::Live;
 use assize_gateway::{Ledger, Totals};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
-use assize_types::Cancel;
+use assize_types::{Cancel, FailureKind};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 

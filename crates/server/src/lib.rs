@@ -32,10 +32,10 @@ use std::time::Duration;
 
 use assize_clerk::backends::Backends;
 use assize_clerk::cluster::{Member, worker};
-use assize_clerk::{Clerk, Failure, FailureKind, Role, kept};
+use assize_clerk::{Clerk, Role, kept};
 use assize_cluster::{Abilities, NodeRole};
 use assize_store::{Log, Store};
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -1,15 +1,14 @@
 //! The place in the network, and how callers are spoken to.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use std::{fmt, io};
 
-use assize_clerk::{Failure, FailureKind};
+use assize_types::{Failure, FailureKind};
 use axum::Router;
 use axum::serve::Listener;
 use hyper::server::conn::http1;

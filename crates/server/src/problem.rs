@@ -1,9 +1,9 @@
 //! What went wrong, as programs read it: problem details by RFC 9457.
 
-use assize_clerk::{Failure, FailureKind};
 use assize_draft::DeskError;
 use assize_sandbox::SandboxError;
 use assize_store::StoreError;
+use assize_types::{Failure, FailureKind};
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};

@@ -1,5 +1,6 @@
 //! Why the store could not do something.
 
+use assize_types::{Failure, FailureKind};
 use std::path::PathBuf;
 
 use crate::run::RunId;
@@ -63,5 +64,32 @@ impl StoreError {
             StoreError::Busy { .. } => Some("wait for the other process, or stop it"),
             _ => None,
         }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let kind = match &error {
+            StoreError::NoSuchRun(_)
+            | StoreError::NoSuchArtifact(_)
+            | StoreError::AskedBefore { .. }
+            | StoreError::Done(_) => FailureKind::Usage,
+            StoreError::NotAStore { .. } | StoreError::Newer { .. } => FailureKind::Settings,
+            StoreError::Fenced(_)
+            | StoreError::Unopened { .. }
+            | StoreError::Empty { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::Full { .. }
+            | StoreError::ReadOnly { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Failed { .. } => FailureKind::Environment,
+        };
+        let hint = match &error {
+            StoreError::Done(id) => Some(format!(
+                "`assize runs show {id}` shows its result, `assize runs fork {id}` makes calls again that failed"
+            )),
+            error => error.hint().map(str::to_owned),
+        };
+        Failure::new(kind, error.to_string()).maybe_hint(hint.as_deref())
     }
 }

@@ -5,6 +5,7 @@
 //! must agree on and neither of them owns is at home here.
 
 mod cancel;
+mod failure;
 mod fingerprint;
 mod money;
 pub mod text;
@@ -12,6 +13,7 @@ pub mod trail;
 mod usage;
 
 pub use cancel::Cancel;
+pub use failure::{Failure, FailureKind};
 pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use money::{Cost, Money};
 pub use usage::Usage;

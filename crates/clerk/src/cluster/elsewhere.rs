@@ -7,13 +7,12 @@ use std::time::Duration;
 use assize_gateway::{Ledger, Settlement, Worst};
 use assize_graph::{EffectStage, Event, Key, Observer, Signal};
 use assize_store::{EventQuery, Log, Run, RunFilter, RunId, RunStatus, Store, StoreError};
-use assize_types::{Cancel, Cost, Money};
+use assize_types::{Cancel, Cost, Failure, FailureKind, Money};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::account::LOST;
 use crate::ended::{self, Broke, PAUSED};
-use crate::failure::{Failure, FailureKind};
 use crate::{kept, reading};
 
 /// How often it is looked what was answered, where somebody watches.

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use assize_sandbox::{Manager, Spec};
+use assize_types::Failure;
 use tokio::sync::Mutex;
 
 use crate::config::{Config, Surroundings};
 use crate::consult::ground::Prepared;
-use crate::failure::Failure;
 use crate::walls;
 
 /// Choices that are remembered. Requests are foreign, so their number is bounded.

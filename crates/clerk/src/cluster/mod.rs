@@ -23,12 +23,12 @@ use assize_cluster::{
 };
 use assize_sandbox::{Limits, Wanted};
 use assize_store::{Run, RunId, Store, StoreError};
+use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::Tape;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::kept::Holder;
 use crate::{code, eval, walls};
 

@@ -2,10 +2,10 @@
 
 use assize_cluster::{DeadLetter, Line, Node, NodeRole, Place, Stream, VERSION};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store};
+use assize_types::Failure;
 use serde::Serialize;
 
 use super::{Member, RUN};
-use crate::failure::Failure;
 use crate::kept::Holder;
 use crate::work;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
 use assize_sandbox::{Isolation, Spec};
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
@@ -21,7 +21,6 @@ use super::{DEBATE, LIMITS, Member, REJOINED, RUN, RunWork, limits, live, needs_
 use crate::backends::Backends;
 use crate::consult::ground::Prepared;
 use crate::ended::{self, PAUSED};
-use crate::failure::{Failure, FailureKind};
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
 use crate::{Clerk, GoOn, Role, account, eval, walls, work};

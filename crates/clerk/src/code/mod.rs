@@ -13,7 +13,7 @@ use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_sandbox::{Language, Layer, Spec};
 use assize_store::{ArtifactId, Run, RunId, RunJournal, Store, StoreError};
-use assize_types::{Cancel, Fingerprint, trail};
+use assize_types::{Cancel, Failure, FailureKind, Fingerprint, trail};
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -21,10 +21,9 @@ use crate::choose::{self, Tape};
 use crate::cluster::elsewhere::{Seat, came_to};
 use crate::config::{Config, Surroundings};
 use crate::ended::{self, Broke, Held};
-use crate::failure::{Failure, FailureKind};
-use crate::kept::Begin;
-use crate::walls::RunPool;
-use crate::{Clerk, cluster, kept, walls};
+use crate::kept::{self, Begin};
+use crate::walls::{self, RunPool};
+use crate::{Clerk, cluster};
 
 pub use plan::{Ask, INPUTS, Input, Plan, check_inputs, check_names};
 

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_code::{Expect, InputFile, Task, UnknownExpectation, packages};
+use assize_code::{Expect, InputFile, Task, packages};
 use assize_gateway::Gateway;
 use assize_llm::Request;
 use assize_sandbox::{Language, Limits};
 use assize_store::{NewRun, Run, Store};
 use assize_types::text::{harmless, shorten};
+use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::Tape;
 use crate::config::Config;
-use crate::failure::{Failure, FailureKind};
 use crate::{GoOn, kept, text, walls};
 
 /// The longest task and the longest file of tests, in MiB: more would fit no model.
@@ -111,12 +111,6 @@ pub struct Plan {
 
 fn usage(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, message)
-}
-
-impl From<UnknownExpectation> for Failure {
-    fn from(error: UnknownExpectation) -> Failure {
-        usage(error.to_string()).hint("without the slashes it is taken as plain text")
-    }
 }
 
 impl Plan {

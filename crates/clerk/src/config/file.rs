@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use assize_types::{Failure, FailureKind};
 use toml_edit::{Document, Item, TableLike, Value};
 
 use super::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key};
-use crate::failure::{Failure, FailureKind};
 
 /// No settings file is larger.
 const LARGEST: u64 = 1024 * 1024;

@@ -9,11 +9,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use assize_gateway::{Price, Provider, Secret};
+use assize_types::{Failure, FailureKind};
 
 use self::file::{Entry, parse, parse_env, read_text, short};
 use self::settings::{Guard, PRICE_FIELDS, Setting, parse_size};
 use self::trust::{Trust, TrustStore};
-use crate::failure::{Failure, FailureKind};
 
 /// Where assize looks for what it is told: handed in, so that nothing below reads the process.
 #[derive(Debug, Clone)]

@@ -9,10 +9,10 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use assize_types::{Failure, FailureKind};
 use sha2::{Digest, Sha256};
 
 use super::file::read_text;
-use crate::failure::{Failure, FailureKind};
 
 /// What became of a folder's trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

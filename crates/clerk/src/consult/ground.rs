@@ -6,14 +6,13 @@ use assize_gateway::Gateway;
 use assize_negotiation::{Debates, InProcess, InSandboxes, install};
 use assize_sandbox::{Layer, Limits, Manager, Spec};
 use assize_store::Run;
+use assize_types::{Failure, FailureKind};
 
-use crate::Clerk;
 use crate::cluster::Member;
 use crate::cluster::debates::{InCluster, Walls};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
-use crate::walls::Chosen;
-use crate::{Listener, walls};
+use crate::walls::{self, Chosen};
+use crate::{Clerk, Listener};
 
 /// Calls of one debate that are under way at once.
 const AT_ONCE: usize = 3;

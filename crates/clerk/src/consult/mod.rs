@@ -16,7 +16,7 @@ use assize_negotiation::{InProcess, Models};
 use assize_sandbox::Manager;
 use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;
-use assize_types::{Cancel, Money, trail};
+use assize_types::{Cancel, Failure, FailureKind, Money, trail};
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -25,9 +25,8 @@ use crate::choose::{self, Tape};
 use crate::cluster::debates::Walls;
 use crate::cluster::elsewhere::Seat;
 use crate::ended::{self, Broke, Held};
-use crate::failure::{Failure, FailureKind};
-use crate::kept::Begin;
-use crate::{Clerk, cluster, fork, kept, reading};
+use crate::kept::{self, Begin};
+use crate::{Clerk, cluster, fork, reading};
 use ground::Ground;
 
 pub use plan::{Input, Plan};

@@ -5,21 +5,20 @@ use std::sync::Arc;
 
 use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::{Edgar, EdgarError, day_of};
-use assize_consult::sources::files::FilesError;
-use assize_consult::{BadPersonas, Company, InvalidName, NoTicker, Personas, Turning};
+use assize_consult::{Company, Personas, Turning};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
 use assize_llm::Request;
 use assize_sandbox::{Limits, Spec};
 use assize_store::{NewRun, Run, RunId, Store};
 use assize_types::text::harmless;
+use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Ask, KIND, SourceName};
 use crate::choose::Tape;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::{Clerk, ForkOf, GoOn, Listener, fork, kept, text, walls};
 
 /// The longest file of personas, in MiB.
@@ -105,20 +104,6 @@ pub struct Plan {
     turning: Option<Turning>,
 }
 
-impl From<NoTicker> for Failure {
-    fn from(error: NoTicker) -> Failure {
-        let hint = "a company without a ticker goes by its name: `--name \"Larkspur Kettles\"` \
-                    (`name` in the API)";
-        Failure::from_error(FailureKind::Usage, &error).hint(hint)
-    }
-}
-
-impl From<InvalidName> for Failure {
-    fn from(error: InvalidName) -> Failure {
-        Failure::from_error(FailureKind::Usage, &error)
-    }
-}
-
 /// The company that is asked about: by its ticker, or a private one by its name.
 fn company(ask: &Ask) -> Result<Company, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
@@ -132,48 +117,6 @@ fn company(ask: &Ask) -> Result<Company, Failure> {
         (Some(_), Some(_)) => Err(usage("a ticker and a name are given").hint("give one of them")),
         (None, None) => Err(usage("no company is named")
             .hint("give a ticker, or the name of a private company with `--name`")),
-    }
-}
-
-impl From<BadPersonas> for Failure {
-    fn from(error: BadPersonas) -> Failure {
-        Failure::new(FailureKind::Usage, format!("the file of personas cannot be used: {error}"))
-            .hint("`assize consult --export-personas` prints one that can")
-    }
-}
-
-impl From<FilesError> for Failure {
-    fn from(error: FilesError) -> Failure {
-        let kind = match &error {
-            FilesError::Unreadable { .. } => FailureKind::Environment,
-            _ => FailureKind::Usage,
-        };
-        Failure::from_error(kind, &error)
-    }
-}
-
-impl From<EdgarError> for Failure {
-    fn from(error: EdgarError) -> Failure {
-        let kind = match &error {
-            EdgarError::Unknown { .. } => FailureKind::Usage,
-            EdgarError::NoContact { .. } => FailureKind::Settings,
-            _ => FailureKind::Environment,
-        };
-        let failure = Failure::from_error(kind, &error);
-        match error {
-            EdgarError::Unknown { .. } => failure.hint(
-                "check the ticker; a private company goes by its name: `assize consult --name \"NAME\"`",
-            ),
-            EdgarError::NoContact { .. } => failure.hint(
-                "set `edgar.contact` to your name and address, such as \"Your Name you@example.org\", or put \
-                 the SEC's files into the folder (`edgar.folder`): company_tickers.json, \
-                 companyfacts-CIK0000000000.json and submissions-CIK0000000000.json, with the company's number",
-            ),
-            EdgarError::Page(_) | EdgarError::Status(403 | 429) => {
-                failure.hint("wait a few minutes, and see that `edgar.contact` is yours")
-            }
-            _ => failure,
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use assize_graph::{Observer, Record, RunOptions};
 use assize_negotiation::{DebateOutcome, Debates, Models, SingleDebate, single_debate};
 use assize_sandbox::Manager;
 use assize_store::{Run, RunJournal, Store};
-use assize_types::{Cancel, trail};
+use assize_types::{Cancel, Failure, FailureKind, trail};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -21,9 +21,8 @@ use crate::cluster::debates::Walls;
 use crate::cluster::elsewhere::Seat;
 use crate::consult::ground::Ground;
 use crate::ended::{self, Broke, Held};
-use crate::failure::{Failure, FailureKind};
-use crate::kept::Begin;
-use crate::{Clerk, cluster, fork, kept, reading};
+use crate::kept::{self, Begin};
+use crate::{Clerk, cluster, fork, reading};
 
 pub use estimate::estimate;
 pub use plan::{Ask, Input, Plan};

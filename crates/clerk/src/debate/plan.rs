@@ -9,6 +9,7 @@ use assize_llm::Request;
 use assize_sandbox::{Limits, Spec};
 use assize_store::{NewRun, Run, Store};
 use assize_types::text::{harmless, is_invisible, shorten};
+use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -16,7 +17,6 @@ use super::KIND;
 use crate::choose::Tape;
 use crate::config::Config;
 use crate::consult::ground;
-use crate::failure::{Failure, FailureKind};
 use crate::{ForkOf, GoOn, Listener, fork, kept, text};
 
 /// The longest document, in MiB: more would fit no model.

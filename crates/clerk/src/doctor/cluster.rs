@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use assize_cluster::{Node, NodeRole, VERSION};
+use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use super::PATIENCE;
 use crate::cluster::{self, Member};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 
 /// What was found out about it.
 #[derive(Debug)]

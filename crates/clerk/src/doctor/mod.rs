@@ -6,12 +6,12 @@ mod sandboxes;
 use std::time::{Duration, Instant};
 
 use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, Provider, probe};
+use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::choose::{self, Choice, ORDER};
 use crate::config::settings::REHEARSAL;
 use crate::config::{Config, Source, Surroundings};
-use crate::failure::{Failure, FailureKind};
 
 pub use cluster::{ClusterFound, ClusterState};
 pub use sandboxes::Sandboxes;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_sandbox::{Enforcement, Isolation, Language, SandboxError, Spec};
+use assize_types::Failure;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::walls;
 
 /// What was found out about all of them.

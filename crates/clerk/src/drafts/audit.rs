@@ -2,10 +2,8 @@
 
 use assize_draft::{Book, Desk, Mirror, Step};
 use assize_store::{AuditEntry, AuditQuery, AuditVerdict, Store, check_head};
-use assize_types::Fingerprint;
+use assize_types::{Failure, FailureKind, Fingerprint};
 use serde::Serialize;
-
-use crate::failure::{Failure, FailureKind};
 
 /// What a look at the whole log came to.
 #[derive(Debug, Serialize)]

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_draft::{
-    Desk, DeskError, Diff, GitSettings, Options, Policy, Proposed, Stage, Submission, Verifier,
-    Verify, VerifyMost,
+    Desk, Diff, GitSettings, Options, Policy, Proposed, Stage, Submission, Verifier, Verify,
+    VerifyMost,
 };
 use assize_store::Store;
+use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 
 /// What was said in one setting, as a list.
 fn listed(config: &Config, key: &str) -> Vec<String> {
@@ -91,23 +91,6 @@ pub fn desk(
 /// When no such sandbox is known.
 pub fn verifier(config: &Config, around: &Surroundings) -> Result<Arc<dyn Verifier>, Failure> {
     Ok(Arc::new(verifier::InSandbox::new(config, around)?))
-}
-
-impl From<DeskError> for Failure {
-    fn from(error: DeskError) -> Failure {
-        let error = match error {
-            DeskError::Store(error) => return error.into(),
-            error => error,
-        };
-        let kind = match &error {
-            DeskError::Store(_) | DeskError::Scanner(_) => FailureKind::Environment,
-            DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
-            DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
-            DeskError::File { .. } | DeskError::Unfinished(_) => FailureKind::Environment,
-            DeskError::Conflict(_) => FailureKind::Verdict,
-        };
-        Failure::from_error(kind, &error)
-    }
 }
 
 /// A file as it was and as it is to be; `None` where it is not kept any more.

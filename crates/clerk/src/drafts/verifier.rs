@@ -10,10 +10,10 @@ use assize_sandbox::{
     Command, Isolation, Language, Layer, Limits, Manager, Sandbox, SandboxError, Spec,
     VirtualEnvironment, Wanted,
 };
+use assize_types::Failure;
 use async_trait::async_trait;
 
 use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::walls;
 
 /// The most that it may print.

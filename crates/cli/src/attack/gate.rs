@@ -3,11 +3,11 @@
 use assize_attack::{
     CaseKind, CaseOutcome, GateAttack, GateCase, GateClass, GateError, GateOptions, GateScorecard,
 };
+use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::AttackArgs;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint};
 use crate::walls;
 

@@ -13,13 +13,12 @@ use assize_consult::sources::files;
 use assize_consult::{Chamber, Manner, Personas, Report, graph};
 use assize_gateway::{Estimate, Gateway, Rehearsal};
 use assize_negotiation::{InProcess, Models};
-use assize_types::{Cancel, Money};
+use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::Value;
 
 use crate::account::{account, how_long, less, show_estimate};
 use crate::args::{self, ConsultArgs};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
 use crate::{choose, hints, input, kept, reading};

@@ -5,12 +5,11 @@ use std::path::Path;
 use assize_consult::{Placed, Report, short};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_types::text::{one_line, shorten};
+use assize_types::{Failure, FailureKind};
 use serde_json::Value;
 
-use crate::artifacts;
-use crate::failure::{Failure, FailureKind};
-use crate::reading;
 use crate::terminal::{self, BOLD, DIM, WARN, paint};
+use crate::{artifacts, reading};
 
 /// Refuses a folder in which something would be in the way, before anything is spent.
 pub(crate) fn check_empty(folder: &Path) -> Result<(), Failure> {

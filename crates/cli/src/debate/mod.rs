@@ -12,14 +12,13 @@ use assize_clerk::ended::Held;
 use assize_consult::short;
 use assize_debate::{Options, Personas, graph};
 use assize_gateway::{Gateway, Rehearsal};
-use assize_types::{Cancel, Money};
+use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
 
 use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
 use crate::choose::{self, Already};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
 use crate::voice::{clerk, tell_broke};

@@ -4,11 +4,11 @@ mod sandboxes;
 
 use assize_clerk::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
 use assize_gateway::{ModelFacts, PRICES_AS_OF, Price, REHEARSAL_LABEL};
+use assize_types::Failure;
 
 use crate::args::DoctorArgs;
 use crate::choose::{self, Choice, ORDER};
 use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, grouped, harmless, out_json, out_line, paint};
 
 pub(crate) async fn run(

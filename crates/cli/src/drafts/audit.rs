@@ -8,14 +8,13 @@ use assize_store::{
     AuditEntry, AuditQuery, AuditVerdict, HeadKey, HeadKeyError, InvalidHead, SignedHead,
 };
 use assize_types::text::shorten;
-use assize_types::{Cancel, Fingerprint};
+use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{desk, show};
 use crate::args::AuditCommand;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, note, out_json, out_line, when};
 use crate::{input, kept};
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use assize_draft::{
     Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Stage, Workspace,
 };
+use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
 use crate::args::DraftsCommand;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, note, out_json, out_line};
 
 pub(crate) async fn run(

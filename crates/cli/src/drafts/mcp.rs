@@ -7,12 +7,11 @@ use assize_clerk::Clerk;
 use assize_clerk::backends::Backends;
 use assize_draft::{GATE, Options};
 use assize_mcp::{CodeServer, DraftServer, Ended, serve_stdio};
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 
 use super::{desk, keep, options, show, verifier, warn_of_contract};
 use crate::args::McpArgs;
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, DIM, note, paint};
 use crate::voice::clerk;
 use crate::{kept, until_cancelled, walls};

@@ -10,14 +10,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use assize_clerk::drafts::{keep, options, verifier};
 use assize_draft::{Book, Desk, HANDOFF, Options};
 use assize_store::Store;
+use assize_types::Failure;
 
 use crate::args::WorkspaceArgs;
 use crate::config::{Config, Surroundings};
-use crate::failure::Failure;
 use crate::{kept, terminal, walls};
+
+pub(crate) use assize_clerk::drafts::{keep, options, verifier};
 
 /// The workspace that is meant.
 pub(crate) fn workspace(args: &WorkspaceArgs, around: &Surroundings) -> PathBuf {

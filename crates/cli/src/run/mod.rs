@@ -16,8 +16,8 @@ use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Signal;
 use assize_sandbox::Harvest;
 use assize_store::{ArtifactId, Store};
-use assize_types::Cancel;
 use assize_types::text::shorten;
+use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::account::account;
@@ -26,12 +26,10 @@ use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
 use crate::doing::Doing;
 use crate::exit::exit_code;
-use crate::failure::{Failure, FailureKind};
-use crate::host_files;
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
-use crate::{exec, hints, input, kept, walls};
+use crate::{exec, hints, host_files, input, kept, walls};
 
 /// The longest task and the longest file of tests, in MiB: more would fit no model.
 const LONGEST: u64 = 1;

@@ -10,12 +10,12 @@ use assize_clerk::ended;
 use assize_clerk::kept::Holder;
 use assize_store::{Claim, Run, RunFilter, RunStatus, Store};
 use assize_types::text::{one_line, shorten};
+use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::args::{RunsCommand, StatusFilter};
 use crate::artifacts::{self, Taken};
 use crate::config::{Config, Surroundings};
-use crate::failure::{Failure, FailureKind};
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
 use crate::{consult, hints, kept, reading, sessions};
 

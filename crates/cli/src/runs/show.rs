@@ -12,10 +12,10 @@ use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
 use assize_sandbox::Limits;
 use assize_store::{Run, Store};
+use assize_types::Failure;
 use serde_json::{Value, json};
 
 use crate::debate::show;
-use crate::failure::Failure;
 use crate::reading::{consulted, described, is_rehearsal, left, logs, result};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint, when};
 use crate::{consult, eval, hints, kept, run, work};

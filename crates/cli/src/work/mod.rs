@@ -10,7 +10,7 @@ use assize_clerk::ended::Held;
 use assize_clerk::work::{Ask, Plan, Trial};
 use assize_draft::work::{WorkOutcome, Worked};
 use assize_gateway::REHEARSAL_LABEL;
-use assize_types::Cancel;
+use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::account::account;
@@ -18,7 +18,6 @@ use crate::args::WorkArgs;
 use crate::config::{Config, Surroundings};
 use crate::doing::Doing;
 use crate::exit::{Exit, exit_code};
-use crate::failure::{Failure, FailureKind};
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, note, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};

@@ -1,5 +1,6 @@
 //! What the user has about a company: a folder of documents and tables.
 
+use assize_types::{Failure, FailureKind};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -182,6 +183,16 @@ fn is_about_money(name: &str) -> bool {
     let name = name.to_lowercase();
     let is_table = [".csv", ".tsv", ".json"].iter().any(|ending| name.ends_with(ending));
     is_table || ABOUT_MONEY.iter().any(|word| name.contains(word))
+}
+
+impl From<FilesError> for Failure {
+    fn from(error: FilesError) -> Failure {
+        let kind = match &error {
+            FilesError::Unreadable { .. } => FailureKind::Environment,
+            _ => FailureKind::Usage,
+        };
+        Failure::from_error(kind, &error)
+    }
 }
 
 #[cfg(test)]

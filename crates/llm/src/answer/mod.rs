@@ -14,9 +14,9 @@ mod conform;
 mod lenient;
 mod read;
 
+use assize_types::{Failure, FailureKind, text::head};
 use std::fmt;
 
-use assize_types::text::head;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -381,5 +381,22 @@ fn ask_again(request: &Request, first: &Response, reason: &Unreadable) -> Reques
 
 #[cfg(test)]
 mod corpus;
+impl From<AnswerError> for Failure {
+    fn from(error: AnswerError) -> Failure {
+        match error {
+            AnswerError::Model(error) => error.into(),
+            AnswerError::SecondCall { reason, error, .. } => Failure::from(error.context(
+                &format!("the answer could not be read ({reason}), and asking again failed"),
+            )),
+            AnswerError::Schema => Failure::new(FailureKind::Usage, error.to_string()),
+            AnswerError::CutOff { .. } => Failure::new(FailureKind::Verdict, error.to_string())
+                .hint("allow longer answers with `--max-output-tokens`"),
+            AnswerError::Refused { .. } | AnswerError::Unreadable { .. } => {
+                Failure::new(FailureKind::Verdict, error.to_string())
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

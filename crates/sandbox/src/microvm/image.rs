@@ -2,6 +2,7 @@
 //! cannot be written to. It is gathered once, from packages or from what the user names; the guest is
 //! not part of it, and comes in with the kernel.
 
+use assize_types::{Failure, FailureKind};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -317,4 +318,14 @@ fn digest(folder: &Path) -> io::Result<(String, u64)> {
         }
     }
     Ok((rootfs::short(hash), bytes))
+}
+
+impl From<ImageError> for Failure {
+    fn from(error: ImageError) -> Failure {
+        let failure = Failure::from_error(FailureKind::Environment, &error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
 }

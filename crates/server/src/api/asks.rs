@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use assize_clerk::consult::SourceName;
-use assize_clerk::{Config, Failure, code, consult, debate, eval, work};
+use assize_clerk::consult::{self, SourceName};
+use assize_clerk::{Config, code, debate, eval, work};
 use assize_draft::work::Mode;
 use assize_sandbox::Language;
+use assize_types::Failure;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;

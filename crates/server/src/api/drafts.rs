@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
+use assize_clerk::Clerk;
 use assize_clerk::drafts::{self, as_json};
-use assize_clerk::{Clerk, Failure};
 use assize_draft::{Desk, DeskError, Diff, Force, OpenDraft, Options, Stage, Submission};
 use assize_store::{AuditQuery, Store};
+use assize_types::Failure;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};

@@ -1,11 +1,12 @@
 //! The machine that this runs on, and the server itself.
 
 use assize_clerk::cluster::status::Status;
-use assize_clerk::doctor::InUse;
+use assize_clerk::doctor::{self, InUse};
 use assize_clerk::scorecards::{self, Scorecard};
-use assize_clerk::{Failure, FailureKind, code, doctor, kept};
+use assize_clerk::{code, kept};
 use assize_code::Session;
 use assize_sandbox::{Isolation, PoolMetrics};
+use assize_types::{Failure, FailureKind};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{REFRESH, SET_COOKIE};

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use assize_clerk::Config;
 use assize_clerk::code::check_names;
-use assize_clerk::{Config, Failure};
 use assize_code::InputFile;
 use assize_consult::sources::{Gathered, files};
+use assize_types::Failure;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
@@ -123,7 +124,7 @@ pub(crate) fn inputs(uploads: Vec<Upload>) -> Result<Vec<InputFile>, Problem> {
 /// Files about a company.
 pub(crate) fn documents(uploads: Vec<Upload>) -> Result<Gathered, Problem> {
     let failed = |error: std::io::Error| {
-        Problem::from(Failure::from_error(assize_clerk::FailureKind::Environment, &error))
+        Problem::from(Failure::from_error(assize_types::FailureKind::Environment, &error))
     };
     check_count(&uploads)?;
     check_names(uploads.iter().map(|upload| upload.name.as_str()))?;

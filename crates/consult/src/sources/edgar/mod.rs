@@ -9,6 +9,7 @@ mod measures;
 mod tables;
 mod tickers;
 
+use assize_types::{Failure, FailureKind};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -379,4 +380,29 @@ pub fn day_of(seconds: u64) -> Date {
     let days = i64::try_from(seconds / (24 * 60 * 60)).unwrap_or_default();
     let first = Date::constant(1970, 1, 1);
     first.checked_add(jiff::Span::new().days(days)).unwrap_or(first)
+}
+
+impl From<EdgarError> for Failure {
+    fn from(error: EdgarError) -> Failure {
+        let kind = match &error {
+            EdgarError::Unknown { .. } => FailureKind::Usage,
+            EdgarError::NoContact { .. } => FailureKind::Settings,
+            _ => FailureKind::Environment,
+        };
+        let failure = Failure::from_error(kind, &error);
+        match error {
+            EdgarError::Unknown { .. } => failure.hint(
+                "check the ticker; a private company goes by its name: `assize consult --name \"NAME\"`",
+            ),
+            EdgarError::NoContact { .. } => failure.hint(
+                "set `edgar.contact` to your name and address, such as \"Your Name you@example.org\", or put \
+                 the SEC's files into the folder (`edgar.folder`): company_tickers.json, \
+                 companyfacts-CIK0000000000.json and submissions-CIK0000000000.json, with the company's number",
+            ),
+            EdgarError::Page(_) | EdgarError::Status(403 | 429) => {
+                failure.hint("wait a few minutes, and see that `edgar.contact` is yours")
+            }
+            _ => failure,
+        }
+    }
 }
