@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use assize_cluster::{Cluster, Identification, Options};
 use assize_graph::{Event, Key, Outcome, Record};
-use assize_store::{Access, Durability, NewRun, SqliteStore, Store};
+use assize_run::{NewRun, RunKind, Store};
+use assize_store::{Access, Durability, SqliteStore};
 use assize_testkit::NatsServers;
 use assize_types::Fingerprint;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -59,7 +60,7 @@ pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
 /// Milliseconds for each record: one after the other, and many at once.
 async fn write(store: Arc<dyn Store>, records: usize) -> anyhow::Result<(f64, f64)> {
     let new = NewRun {
-        kind: "bench".to_owned(),
+        kind: RunKind::Debate,
         title: "records".to_owned(),
         parent: None,
         input: Value::Null,

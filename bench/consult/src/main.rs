@@ -19,9 +19,10 @@ use assize_gateway::{Gateway, Limits, Pacer, Rehearsal};
 use assize_graph::RunOptions;
 use assize_llm::Model;
 use assize_negotiation::{InSandboxes, Models, install};
+use assize_run::{Ending, NewRun, RunJournal, RunKind, Store};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{Manager, Spec};
-use assize_store::{Access, Durability, Ending, NewRun, RunJournal, SqliteStore, Store};
+use assize_store::{Access, Durability, SqliteStore};
 use clap::Parser;
 
 #[derive(Debug, Parser)]
@@ -123,7 +124,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         Arc::new(SqliteStore::open(&folder.path().join("store.db"), access)?);
     let begun = Instant::now();
     let new = NewRun {
-        kind: "consult".to_owned(),
+        kind: RunKind::Consult,
         title: "CRST".to_owned(),
         parent: None,
         input: serde_json::Value::Null,

@@ -9,7 +9,8 @@ use anyhow::{Context as _, bail, ensure};
 use assize_debate::{Company, DebateState, MoveDocument, Options, Personas, graph};
 use assize_graph::{Branch, Context, END, Graph, NodeError, Policy, RunOptions, State};
 use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
-use assize_store::{Access, Durability, Ending, NewRun, RunJournal, SqliteStore, Store};
+use assize_run::{Ending, NewRun, RunJournal, RunKind, Store};
+use assize_store::{Access, Durability, SqliteStore};
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
 use serde_json::json;
@@ -155,7 +156,7 @@ async fn work(case: &str, model: &Arc<Instantly>, options: RunOptions) -> anyhow
 
 async fn kept(case: &str, model: &Arc<Instantly>, store: Arc<dyn Store>) -> anyhow::Result<()> {
     let run = NewRun {
-        kind: "bench".to_owned(),
+        kind: RunKind::Debate,
         title: case.to_owned(),
         parent: None,
         input: json!({}),

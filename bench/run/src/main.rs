@@ -15,9 +15,10 @@ use anyhow::{Context, bail};
 use assize_code::{CodeState, Court, Options, Task, Verdict, graph};
 use assize_gateway::{Gateway, Rehearsal};
 use assize_graph::{Graph, RunOptions};
+use assize_run::{Ending, NewRun, RunJournal, RunKind, Store};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{Interpreter, Language, Manager, Pool, PoolOptions, Spec};
-use assize_store::{Access, Durability, Ending, NewRun, RunJournal, SqliteStore, Store};
+use assize_store::{Access, Durability, SqliteStore};
 use clap::Parser;
 
 const TASK: &str = "Calculate fibonacci(10)";
@@ -56,7 +57,7 @@ impl Bench {
     async fn run(&self) -> anyhow::Result<Took> {
         let begun = Instant::now();
         let new = NewRun {
-            kind: "run".to_owned(),
+            kind: RunKind::Code,
             title: TASK.to_owned(),
             parent: None,
             input: serde_json::Value::Null,

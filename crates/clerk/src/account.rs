@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use assize_cluster::LEASE;
 use assize_gateway::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
-use assize_graph::{Event, Key, Outcome, Record};
-use assize_store::{CallState, Claim, Noted, RunId, Store, StoreError};
+use assize_graph::{Key, Outcome, Record};
+use assize_run::{CallState, Lease, Noted, RunEvent, RunId, Store, StoreError};
 use assize_types::{Cost, Fingerprint, Money};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::kept;
@@ -83,7 +82,7 @@ impl Lost {
 #[derive(Debug)]
 pub(crate) struct Account {
     store: Arc<dyn Store>,
-    claim: OnceLock<Claim>,
+    claim: OnceLock<Lease>,
     next: AtomicU64,
     /// What was answered in earlier epochs.
     answered: Totals,
@@ -125,7 +124,7 @@ impl Account {
     }
 
     /// Records what was lost in earlier epochs. From here on calls are made.
-    pub(crate) async fn begin(&self, claim: Claim) -> Result<(), StoreError> {
+    pub(crate) async fn begin(&self, claim: Lease) -> Result<(), StoreError> {
         let lost = self.lost();
         if lost != self.recorded {
             self.write_down(&claim, lost).await?;
@@ -134,7 +133,7 @@ impl Account {
         Ok(())
     }
 
-    async fn write_down(&self, claim: &Claim, lost: Lost) -> Result<(), StoreError> {
+    async fn write_down(&self, claim: &Lease, lost: Lost) -> Result<(), StoreError> {
         let failed = |error: &dyn std::fmt::Display| StoreError::Failed {
             path: claim.run.as_str().into(),
             reason: error.to_string(),
@@ -142,8 +141,8 @@ impl Account {
         let key = Key::new(&format!("{LOST}/{}", claim.epoch)).map_err(|error| failed(&error))?;
         let text = serde_json::to_string(&lost).map_err(|error| failed(&error))?;
         let record = Record { key, request: Fingerprint::NONE, outcome: Outcome::Done(text) };
-        let told = json!({"calls": lost.calls, "at_most_usd": lost.cost.dollars()});
-        let told = vec![Event::new("calls_lost", told)];
+        let (calls, at_most_usd) = (lost.calls, lost.cost.dollars());
+        let told = vec![RunEvent::CallsLost { calls, at_most_usd }.into()];
         self.store.append(claim, record, told).await.map(drop)
     }
 
@@ -158,7 +157,7 @@ impl Account {
         Ok(less)
     }
 
-    fn claim(&self) -> Result<&Claim, BudgetError> {
+    fn claim(&self) -> Result<&Lease, BudgetError> {
         let why = "the run was not begun".to_owned();
         self.claim.get().ok_or(BudgetError::NotNoted { why, hint: None })
     }

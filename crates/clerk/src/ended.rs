@@ -7,36 +7,28 @@ use assize_code::Trouble;
 use assize_graph::{Event, InvalidGraph, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
 use assize_negotiation::{DebateError, MostMovesAffected};
-use assize_store::{Claim, Ending, Run, RunId, RunJournal, RunStatus, Store, StoreError};
-use assize_types::{Failure, FailureKind};
-use serde_json::{Value, json};
+use assize_run::{
+    Ending, Lease, Run, RunEvent, RunId, RunJournal, RunKind, RunStatus, Store, StoreError,
+};
+use assize_types::{CancelReason, Failure, FailureKind};
+use serde_json::Value;
 
 use crate::cluster::debates::NotHeld;
-use crate::{consult, kept};
+use crate::kept;
 
 /// How long the last word of a run that was stopped may take: whoever stopped it waits.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// Why a run is stopped that goes on by itself later: nothing is written down but what is done so far.
-pub const PAUSED: &str = "the server is stopping; it goes on with this when it is started again";
-
 /// What is told at the end of every run.
 fn ended(status: RunStatus, error: Option<String>) -> Event {
-    Event::new("run_ended", json!({"status": status, "error": error}))
+    RunEvent::RunEnded { status, error, failure: None, resumable: None }.into()
 }
 
-/// The same of one that failed, with what it means to whoever asked for it, wherever they are.
+/// The same of one that failed, with what it means to the user, wherever they are.
 fn failed(error: String, failure: &Failure, resumable: bool) -> Event {
-    let mut event = ended(RunStatus::Failed, Some(error));
-    event.payload["failure"] = json!(failure);
-    event.payload["resumable"] = json!(resumable);
-    event
-}
-
-/// Why a run failed and whether one can go on with it, by its last word.
-pub(crate) fn why_it_failed(last: &Value) -> Option<(Failure, bool)> {
-    let failure = serde_json::from_value(last["failure"].clone()).ok()?;
-    Some((failure, last["resumable"] == true))
+    let (error, failure) = (Some(error), Some(failure.clone()));
+    let status = RunStatus::Failed;
+    RunEvent::RunEnded { status, error, failure, resumable: Some(resumable) }.into()
 }
 
 /// Writes down that a run is done.
@@ -59,11 +51,13 @@ pub struct Broke {
     pub failure: Failure,
     /// How to go on with it, where one can.
     pub go_on: Option<String>,
+    /// Whether it has not ended, but is resumed later by the server or another worker.
+    pub is_paused: bool,
 }
 
 impl From<Failure> for Broke {
     fn from(failure: Failure) -> Broke {
-        Broke { failure, go_on: None }
+        Broke { failure, go_on: None, is_paused: false }
     }
 }
 
@@ -77,29 +71,30 @@ impl From<InvalidGraph> for Broke {
 pub async fn broke(
     journal: &RunJournal,
     error: RunError,
-    (kind, id): (&str, &RunId),
+    (kind, id): (RunKind, &RunId),
     mut told: Vec<Event>,
 ) -> Broke {
     // A run that another process cancelled is cancelled, whatever this one failed at after that.
     let error = match (error, journal.run().await) {
         (error @ RunError::Cancelled { .. }, _) => error,
         (_, Ok(run)) if run.status == RunStatus::Cancelled => {
-            RunError::Cancelled { reason: run.error.unwrap_or_else(|| STOPPED.to_owned()) }
+            let reason = run.error.map_or(CancelReason::Stopped, CancelReason::from);
+            RunError::Cancelled { reason }
         }
         (_, Ok(run)) if run.epoch != journal.life() => RunError::Journal(JournalError::Fenced),
         (error, _) => error,
     };
     let (cancelled, why) = match &error {
-        RunError::Cancelled { reason } => (Some(reason.clone()), reason.clone()),
+        RunError::Cancelled { reason } => (Some(reason.clone()), reason.to_string()),
         error => (None, error.to_string()),
     };
     let (failure, go_on) = explain(error, kind, id);
     let ending = match cancelled {
         // It has not ended.
-        Some(reason) if reason == PAUSED => return Broke { failure, go_on },
+        Some(CancelReason::Paused) => return Broke { failure, go_on, is_paused: true },
         Some(reason) => {
             told.push(ended(RunStatus::Cancelled, Some(why)));
-            Ending::Cancelled { reason }
+            Ending::Cancelled { reason: reason.into() }
         }
         None => {
             told.push(failed(why.clone(), &failure, go_on.is_some()));
@@ -108,24 +103,22 @@ pub async fn broke(
     };
     // The journal holds all that matters; without its last word the run counts as stopped.
     let _ = tokio::time::timeout(LAST_WORD, journal.finish(ending, told)).await;
-    Broke { failure, go_on }
+    Broke { failure, go_on, is_paused: false }
 }
-
-/// Why a run ended that somebody stopped.
-pub const STOPPED: &str = "somebody stopped it";
 
 /// Stops a run, whoever works on it: they find out when they next write something down. No server goes on with it by
 /// itself then.
 pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
+    let reason = CancelReason::Stopped.to_string();
     let mut told = Vec::new();
-    if run.kind == consult::KIND {
-        told.push(Event::new("pipeline_cancelled", json!({"reason": STOPPED})));
+    if run.kind == RunKind::Consult {
+        told.push(RunEvent::PipelineCancelled { reason: reason.clone() }.into());
     }
-    told.push(ended(RunStatus::Cancelled, Some(STOPPED.to_owned())));
+    told.push(ended(RunStatus::Cancelled, Some(reason.clone())));
     let mut epoch = run.epoch;
     loop {
-        let claim = Claim { run: run.id.clone(), epoch };
-        match store.stop(&claim, STOPPED, told.clone()).await {
+        let claim = Lease { run: run.id.clone(), epoch };
+        match store.stop(&claim, &reason, told.clone()).await {
             Err(StoreError::Fenced(id)) => {
                 // Somebody took it at this very moment; they are stopped, too.
                 let now = store.run(&run.id).await?;
@@ -160,7 +153,7 @@ pub(crate) async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failu
 }
 
 /// What a failed run means to the user, and how to go on with it, where one can.
-fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Option<String>) {
+fn explain(error: RunError, kind: RunKind, id: &RunId) -> (Failure, Option<String>) {
     let resume = Some(kept::how_to_resume(kind, id, ""));
     match error {
         RunError::Cancelled { reason } => (Failure::new(FailureKind::Interrupted, reason), resume),
@@ -172,7 +165,7 @@ fn explain(error: RunError, kind: &str, id: &RunId) -> (Failure, Option<String>)
             let message = format!("{error}; this version of assize asks otherwise");
             let failure = Failure::new(FailureKind::Usage, message);
             let failure = match kind {
-                "debate" => {
+                RunKind::Debate => {
                     failure.hint(format!("start a new run from it: `assize debate --fork {id}`"))
                 }
                 _ => failure.hint("start a new run"),
@@ -263,7 +256,9 @@ pub fn of_trouble(trouble: Trouble) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use assize_store::{Access, Durability, NewRun, SqliteStore};
+    use assize_run::NewRun;
+    use assize_store::{Access, Durability, SqliteStore};
+    use serde_json::json;
 
     use super::*;
 
@@ -276,7 +271,7 @@ mod tests {
         )
         .unwrap();
         let new = NewRun {
-            kind: consult::KIND.to_owned(),
+            kind: RunKind::Consult,
             title: "NVDA".to_owned(),
             parent: None,
             input: json!({}),

@@ -7,8 +7,8 @@ use assize_code::{Court, Options};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
+use assize_run::{NewRun, Run, RunJournal, RunKind, Store};
 use assize_sandbox::{Language, Limits, Spec};
-use assize_store::{NewRun, Run, RunJournal, Store};
 use assize_types::text::harmless;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::walls::{self, RunPool};
 use crate::{Clerk, GoOn, cluster};
 
 /// The kind of such a run.
-pub const KIND: &str = "eval";
+pub const KIND: RunKind = RunKind::Eval;
 
 /// The name of the problems among a run's artifacts.
 const PROBLEMS: &str = "problems.jsonl";
@@ -157,7 +157,7 @@ impl Trial {
             let lines: Vec<String> =
                 problems.iter().map(|problem| json!(problem).to_string()).collect();
             NewRun {
-                kind: KIND.to_owned(),
+                kind: KIND,
                 title: harmless(&format!("{name}, {} problems", problems.len())),
                 parent: None,
                 input: json!(input),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use assize_debate::Personas;
 use assize_graph::{Fork, Journal, Key, Record};
-use assize_store::{Run, RunId, RunJournal, Store, StoreError};
+use assize_run::{Run, RunId, RunJournal, Store, StoreError};
 use assize_types::{Failure, FailureKind};
 
 use crate::Listener;

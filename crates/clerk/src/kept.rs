@@ -7,10 +7,11 @@ use std::sync::Arc;
 use assize_gateway::{Caps, Gateway, Totals};
 use assize_graph::{Key, Outcome, Record};
 use assize_llm::Response;
-use assize_store::{
-    Access, Claim, Durability, EventQuery, NewRun, Run, RunFilter, RunId, RunJournal, RunStatus,
-    SqliteStore, Store, StoreError,
+use assize_run::{
+    EventQuery, Lease, NewRun, Run, RunFilter, RunId, RunJournal, RunKind, RunStatus, Store,
+    StoreError,
 };
+use assize_store::{Access, Durability, SqliteStore};
 use assize_types::{Cost, Failure, FailureKind, Money};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -347,9 +348,9 @@ pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failur
 }
 
 /// Says how to resume a run by its name; `flags` stand at the end of the command.
-pub fn how_to_resume(kind: &str, id: &RunId, flags: &str) -> String {
+pub fn how_to_resume(kind: RunKind, id: &RunId, flags: &str) -> String {
     match kind {
-        "debate" => format!("kept as {id}; go on with `assize debate --resume {id}{flags}`"),
+        RunKind::Debate => format!("kept as {id}; go on with `assize debate --resume {id}{flags}`"),
         _ => format!("kept as {id}; go on with `assize runs resume {id}{flags}`"),
     }
 }
@@ -487,7 +488,7 @@ async fn claim(
     clerk: &Clerk,
     begin: Begin<impl FnOnce() -> NewRun>,
     holder: &Holder,
-) -> Result<(Run, Claim), Failure> {
+) -> Result<(Run, Lease), Failure> {
     let Begin { store, resumed, take_over, new, .. } = begin;
     let holder = holder.to_text();
     match resumed {
@@ -514,7 +515,7 @@ async fn claim(
 }
 
 /// The run of this kind that is to go on.
-pub async fn to_go_on(store: &dyn Store, again: &GoOn, kind: &str) -> Result<Run, Failure> {
+pub async fn to_go_on(store: &dyn Store, again: &GoOn, kind: RunKind) -> Result<Run, Failure> {
     let run = find(store, &again.run).await?;
     if run.kind != kind {
         let message = format!("`{}` is of another kind: {}", run.id, run.kind);

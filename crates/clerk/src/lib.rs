@@ -33,11 +33,12 @@ pub mod work;
 use std::fmt;
 use std::sync::Arc;
 
-use assize_store::Once;
+use assize_run::IdempotencyKey;
+use serde::{Deserialize, Serialize};
+
 use backends::Backends;
 use choose::Paces;
 use cluster::Member;
-use serde::{Deserialize, Serialize};
 
 pub use config::{Config, Surroundings};
 pub use ended::Broke;
@@ -62,7 +63,7 @@ pub struct Clerk {
     /// The cluster that it is a part of, if it is.
     pub member: Option<Arc<Member>>,
     /// Under what this one trial was asked for.
-    pub once: Option<Once>,
+    pub once: Option<IdempotencyKey>,
     /// Who paces the calls to providers, for all trials of this process.
     pub paces: Paces,
     /// Backends and warm pools that all runs of this process share, if it is a server or a worker.

@@ -5,7 +5,7 @@ use assize_consult::Report;
 use assize_debate::{LogName, conversation_logs};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Outcome, Record};
-use assize_store::{Run, Store};
+use assize_run::{Run, RunKind, Store};
 use assize_types::{Cost, Failure, FailureKind};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -149,7 +149,7 @@ pub async fn export(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
         "records": self::records(&records),
         "events": store.events(kept::of(run)).await?,
     });
-    if run.kind == "debate" {
+    if run.kind == RunKind::Debate {
         value["conversation_logs"] = json!(conversation_logs(&records));
     }
     Ok(value)

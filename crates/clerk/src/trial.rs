@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use assize_code::Live;
 use assize_gateway::Gateway;
-use assize_store::{Run, Store};
-use assize_types::{Cancel, Failure, FailureKind};
+use assize_run::{Run, RunKind, Store};
+use assize_types::{Cancel, Failure};
 use async_trait::async_trait;
 
 use crate::choose::Tape;
@@ -76,31 +76,27 @@ pub async fn take_up(
     let run = kept::find(&*store, &again.run).await?;
     let clerk = &Clerk { config: as_before(&clerk.config, &run)?, ..clerk.clone() };
     let tape = &Tape::None;
-    Ok(match run.kind.as_str() {
-        code::KIND => {
+    Ok(match run.kind {
+        RunKind::Code => {
             let plan = code::Plan::resumed(again, &*store).await?;
             Box::new(code::Trial::open(plan, clerk, store, tape).await?)
         }
-        consult::KIND => {
+        RunKind::Consult => {
             let plan = consult::Plan::resumed(again, BTreeMap::new(), &*store).await?;
             let ready = consult::Ready::make(plan, clerk, store, tape, None).await?;
             Box::new(ready.open(clerk, false).await?)
         }
-        debate::KIND => {
+        RunKind::Debate => {
             let plan = debate::Plan::resumed(again, &*store).await?;
             Box::new(debate::Trial::open(plan, clerk, store, tape, false).await?)
         }
-        eval::KIND => {
+        RunKind::Eval => {
             let plan = eval::Plan::resumed(again, &*store).await?;
             Box::new(eval::Trial::open(plan, clerk, store, tape, parallel).await?)
         }
-        work::KIND => {
+        RunKind::Work => {
             let plan = work::Plan::resumed(again, &*store).await?;
             Box::new(work::Trial::open(plan, clerk, store, tape).await?)
-        }
-        other => {
-            let message = format!("`{}` is of a kind that nobody here knows: {other}", run.id);
-            return Err(Failure::new(FailureKind::Usage, message));
         }
     })
 }

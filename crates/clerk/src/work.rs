@@ -9,7 +9,7 @@ use assize_draft::{Desk, DeskError, Options, Policy, TaskId};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
-use assize_store::{NewRun, Run, RunJournal, Store, StoreError};
+use assize_run::{NewRun, Run, RunJournal, RunKind, Store, StoreError};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Cancel, Failure, FailureKind, trail};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use crate::kept::{self, Begin};
 use crate::{Clerk, GoOn, drafts};
 
 /// The kind of such a run.
-pub const KIND: &str = "work";
+pub const KIND: RunKind = RunKind::Work;
 
 /// The artifact that holds what text mode proposed.
 pub const PATCH: &str = "proposed.patch";
@@ -145,7 +145,7 @@ impl Trial {
             return Err(unknown);
         }
         let new = || NewRun {
-            kind: KIND.to_owned(),
+            kind: KIND,
             title: shorten(&one_line(&input.work.task), 80),
             parent: None,
             input: json!(input),

@@ -1,6 +1,6 @@
 //! A run that is taken up again, or started from, whatever made it.
 
-use assize_store::Run;
+use assize_run::{Run, RunKind};
 use assize_types::text::one_line;
 use assize_types::{Cancel, Failure, FailureKind};
 use clap::Parser;
@@ -41,7 +41,7 @@ impl Earlier {
         let store = kept::open_to_read(config, around).await?.ok_or_else(missing)?;
         let found = kept::find(&*store, &run).await?;
         drop(store);
-        if how == "--fork" && !["debate", "consult"].contains(&found.kind.as_str()) {
+        if how == "--fork" && !matches!(found.kind, RunKind::Debate | RunKind::Consult) {
             let message =
                 format!("`{}` is of a kind that cannot be forked: {}", found.id, found.kind);
             return Err(
@@ -50,7 +50,7 @@ impl Earlier {
         }
         let global: Vec<String> =
             global.iter().map(|(_, flag, value)| format!("{flag}={value}")).collect();
-        let mut words = vec!["assize", &found.kind, how, found.id.as_str()];
+        let mut words = vec!["assize", found.kind.name(), how, found.id.as_str()];
         words.extend(global.iter().map(String::as_str));
         words.extend(more.iter().map(String::as_str));
         // Whoever answered before answers now, unless somebody else is asked for.

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, WORKSPACE};
-use assize_types::{Cancel, Failure, FailureKind};
+use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     };
     let given = Given { file, code: &code, arguments, inputs: &inputs };
     let mut spec = walls::spec(args.sandbox.image.clone(), config)?;
-    let interrupted = |reason: String| Failure::new(FailureKind::Interrupted, reason);
+    let interrupted = |reason: CancelReason| Failure::new(FailureKind::Interrupted, reason);
     if !args.packages.is_empty() {
         if language != Language::Python {
             let message = format!("`--packages` is for Python, and this is {}", language.name());

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use assize_store::RunId;
+use assize_run::{RunId, RunKind};
 
 use crate::config::Config;
 use crate::kept;
@@ -27,6 +27,6 @@ pub(crate) fn runs(words: &str) -> String {
 }
 
 /// Says how to resume a run.
-pub(crate) fn resume(kind: &str, id: &RunId) -> String {
+pub(crate) fn resume(kind: RunKind, id: &RunId) -> String {
     kept::how_to_resume(kind, id, cluster())
 }

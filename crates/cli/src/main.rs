@@ -40,7 +40,7 @@ mod worker;
 use std::process::ExitCode;
 
 use assize_clerk::{choose, config, kept, reading, walls};
-use assize_types::{Cancel, Failure, FailureKind};
+use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
@@ -212,9 +212,9 @@ async fn interrupt(cancel: Cancel) {
     let mut hang_up = listen(SignalKind::hangup());
     loop {
         let reason = tokio::select! {
-            _ = tokio::signal::ctrl_c() => "interrupted",
-            () = heard(&mut terminate) => "told to end",
-            () = heard(&mut hang_up) => "the terminal is gone",
+            _ = tokio::signal::ctrl_c() => CancelReason::Interrupted,
+            () = heard(&mut terminate) => CancelReason::Terminated,
+            () = heard(&mut hang_up) => CancelReason::HungUp,
         };
         if cancel.is_cancelled() {
             std::process::exit(exit::exit_code(FailureKind::Interrupted).into());

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assize_store::StoreError;
+use assize_run::StoreError;
 use async_nats::header::HeaderValue;
 use async_nats::{Client, HeaderMap, Message, RequestErrorKind};
 use async_trait::async_trait;

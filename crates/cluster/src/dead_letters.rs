@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use assize_store::StoreError;
+use assize_run::StoreError;
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use assize_store::StoreError;
+use assize_run::StoreError;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind};

@@ -17,7 +17,7 @@ mod streams;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_store::StoreError;
+use assize_run::StoreError;
 
 pub use address::{Address, BadAddress, Identification};
 pub use asking::{Answering, Unanswered};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assize_store::StoreError;
+use assize_run::StoreError;
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assize_store::StoreError;
+use assize_run::StoreError;
 use assize_types::Fingerprint;
 use async_nats::HeaderMap;
 use async_nats::jetstream::AckKind;

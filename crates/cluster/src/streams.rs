@@ -1,6 +1,6 @@
 //! How the servers keep what is written to them.
 
-use assize_store::StoreError;
+use assize_run::StoreError;
 use serde::Serialize;
 
 use crate::Cluster;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use assize_calls::Asking;
 use assize_graph::{Context, EffectError, Event, NodeError};
 use assize_llm::{AnswerError, ErrorKind, JsonAsk, Response, Spent};
+use assize_run::{Asking, RunEvent};
 use assize_sandbox::Language;
 use assize_types::{Fingerprint, trail};
 use futures_util::StreamExt;
@@ -81,15 +81,15 @@ impl Court {
             }
         };
         for (attempt, spent) in proposals {
-            context.emit(Event::new(
-                "code_generated",
-                json!({
-                    "attempt": number, "candidate": attempt.candidate,
-                    "code_lines": attempt.code.as_ref().map(|code| code.lines().count()),
-                    "confidence": attempt.confidence, "dependencies": attempt.dependencies,
-                    "error": attempt.error.as_ref().filter(|_| attempt.code.is_none()).map(ToString::to_string),
-                }),
-            ));
+            let unread = attempt.error.as_ref().filter(|_| attempt.code.is_none());
+            context.emit(RunEvent::CodeGenerated {
+                attempt: number,
+                candidate: attempt.candidate,
+                code_lines: attempt.code.as_ref().map(|code| code.lines().count()),
+                confidence: attempt.confidence,
+                dependencies: attempt.dependencies.clone(),
+                error: unread.map(ToString::to_string),
+            });
             updates.push(Update::Spent(spent));
             updates.push(Update::Generated(Box::new(attempt)));
         }
@@ -248,19 +248,22 @@ impl Court {
     ) -> Result<Execution, NodeError> {
         let task = &context.state().task;
         let Place { number, candidate } = place;
-        let started = json!({"attempt": number, "candidate": candidate});
-        context.emit(Event::new("execution_started", started));
+        context.emit(RunEvent::ExecutionStarted { attempt: number, candidate });
         let request = fingerprint(task, program, &self.options.spec);
         let tell = |execution: &Execution| {
             let Execution { outcome, failure, .. } = execution;
-            let payload = json!({
-                "attempt": number, "candidate": candidate, "success": failure.is_none(),
-                "exit_code": outcome.exit_code, "signal": outcome.signal,
-                "timed_out": outcome.timed_out, "out_of_memory": outcome.out_of_memory,
-                "duration_ms": json!(outcome)["duration_ms"],
-                "error": failure.as_ref().map(ToString::to_string),
-            });
-            vec![Event::new("execution_complete", payload)]
+            let complete = RunEvent::ExecutionComplete {
+                attempt: number,
+                candidate,
+                success: failure.is_none(),
+                exit_code: outcome.exit_code,
+                signal: outcome.signal,
+                timed_out: outcome.timed_out,
+                out_of_memory: outcome.out_of_memory,
+                duration_ms: outcome.duration_ms(),
+                error: failure.as_ref().map(ToString::to_string),
+            };
+            vec![complete.into()]
         };
         let run = self.run(task, place, program);
         once(context, &place.key("execute"), request, run, tell).await
@@ -306,8 +309,10 @@ impl Court {
             Err(error) => return Err(error.into()),
         };
         asking.go_on().await?;
-        let payload = json!({"attempt": number, "critique": critique});
-        context.emit(Event::new("code_criticised", payload));
+        context.emit(RunEvent::CodeCriticised {
+            attempt: number,
+            critique: critique.as_ref().map(|critique| json!(critique)),
+        });
         let mut updates = vec![Update::Spent(asking.spent())];
         updates.extend(critique.map(Update::Criticised));
         Ok(updates)
@@ -317,8 +322,8 @@ impl Court {
 /// Says what it came to.
 pub(crate) async fn finalize(context: Context<CodeState>) -> Updates {
     let state = context.state();
-    let payload = json!({"success": state.succeeded(), "attempts": state.attempt()});
-    context.emit(Event::new("code_finished", payload));
+    let (success, attempts) = (state.succeeded(), state.attempt());
+    context.emit(RunEvent::CodeFinished { success, attempts });
     Ok(Vec::new())
 }
 

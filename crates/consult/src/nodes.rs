@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use assize_calls::Asking;
 use assize_debate::{Job, JudgeScore, MoveDocument, Verdict};
 use assize_graph::{Context, Event, NodeError};
 use assize_llm::{AnswerError, JsonAsk, Provenance, Spent};
 use assize_negotiation::{
     AffectedLimit, AffectedMoves, DebateOutcome, MostMovesAffected, Negotiated, negotiate,
 };
+use assize_run::{Asking, Layer, LayerStatus, RunEvent};
 use futures_util::future::try_join;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::Chamber;
 use crate::answer::{INFERENCE, Inference, Move, PROPOSAL, Proposal};
@@ -34,24 +34,24 @@ pub enum Trouble {
     NotDebated(String),
 }
 
-fn started(layer: impl Into<Value>) -> Event {
-    Event::new("layer_start", json!({"layer": layer.into(), "status": "running"}))
+fn started(layer: impl Into<Layer>) -> Event {
+    RunEvent::LayerStart { layer: layer.into(), status: LayerStatus::Running }.into()
 }
 
-fn completed(layer: impl Into<Value>, artifacts: &[String]) -> Event {
-    Event::new(
-        "layer_complete",
-        json!({"layer": layer.into(), "status": "done", "artifacts": artifacts}),
-    )
+fn completed(layer: u32, artifacts: &[String]) -> Event {
+    let (layer, artifacts) = (layer.into(), artifacts.to_vec());
+    let status = LayerStatus::Done;
+    RunEvent::LayerComplete { layer, status, artifacts, total_policies_scored: None }.into()
 }
 
 fn agent_start(layer: u32, agent_id: &str, persona: &str) -> Event {
-    Event::new("agent_start", json!({"layer": layer, "agent_id": agent_id, "persona": persona}))
+    let (agent_id, persona) = (agent_id.to_owned(), persona.to_owned());
+    RunEvent::AgentStart { layer, agent_id, persona }.into()
 }
 
 fn agent_complete(layer: u32, agent_id: &str, output: &[String], titles: &[String]) -> Event {
-    let payload = json!({"layer": layer, "agent_id": agent_id, "output": output, "titles": titles});
-    Event::new("agent_complete", payload)
+    let (agent_id, output, titles) = (agent_id.to_owned(), output.to_vec(), titles.to_vec());
+    RunEvent::AgentComplete { layer, agent_id, output, titles }.into()
 }
 
 fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Update {
@@ -360,7 +360,7 @@ impl Chamber {
         self: Arc<Self>,
         context: Context<ConsultState>,
     ) -> Updates {
-        context.emit(started("sandbox"));
+        context.emit(started(Layer::DEBATES));
         Ok(Vec::new())
     }
 
@@ -403,7 +403,7 @@ impl Chamber {
                     "{move_id} was not debated, since the critic could not open it: {}",
                     error.message()
                 );
-                context.emit(Event::new("warning", json!({"move": move_id, "message": message})));
+                context.emit(RunEvent::Warning { move_id, message: message.clone() });
                 return Ok(vec![flag(FlagKind::NotDebated, None, message)]);
             }
         };
@@ -426,11 +426,12 @@ impl Chamber {
             return Err(Trouble::NotDebated(flagged(state, FlagKind::NotDebated)).into());
         }
         check_affected(state)?;
-        let payload = json!({
-            "layer": "sandbox", "status": "done", "artifacts": ["policy_scores", "conversation_logs"],
-            "total_policies_scored": state.policy_scores.len(),
+        context.emit(RunEvent::LayerComplete {
+            layer: Layer::DEBATES,
+            status: LayerStatus::Done,
+            artifacts: ["policy_scores", "conversation_logs"].map(str::to_owned).to_vec(),
+            total_policies_scored: Some(state.policy_scores.len()),
         });
-        context.emit(Event::new("layer_complete", payload));
         let ranked = rank(state.policy_scores.iter().map(|verdict| &**verdict));
         let mut updates = Vec::new();
         if let Some(message) = mostly_assumed(state.policy_scores.iter().map(|one| &**one)) {
@@ -455,8 +456,10 @@ impl Chamber {
         if state.spent.rehearsal {
             updates.push(flag(FlagKind::Rehearsal, None, "no model was asked"));
         }
-        let payload = json!({"recommended": ranked.recommended_moves, "other": ranked.other_moves});
-        context.emit(Event::new("pipeline_complete", payload));
+        context.emit(RunEvent::PipelineComplete {
+            recommended: ranked.recommended_moves.clone(),
+            other: ranked.other_moves.clone(),
+        });
         updates.push(Update::Ranked(Arc::new(ranked)));
         Ok(updates)
     }

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use assize_calls::{Asking, declined};
 use assize_graph::{Context, Event, NodeError};
 use assize_llm::{Answer, AnswerError, JsonAsk, Model, ModelError, Provenance, Request, Stop};
+use assize_run::{Asking, RoundStatus, RunEvent, declined};
 use assize_types::text::shorten;
 use futures_util::future::{join, join_all};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::Options;
 use crate::place::{BLIND, Round, ends_the_run, is_overflow};
@@ -46,9 +46,9 @@ impl Room {
 
     /// The critic reads the move and says what all three decision makers will answer.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
-        let told = Told { log: None, round: 1, status: "critic_responded" };
+        let told = Told { log: None, round: 1, status: RoundStatus::CriticResponded };
         let key = "round-1/critic".to_owned();
-        let told = told.event(context.state());
+        let told = told.event(context.state(), None);
         let asking = Asking::new(&context, &*self.model, key).telling([told]).insisting();
         // Without these words there is nothing to debate: any failure ends the run, and can be
         // tried again.
@@ -83,7 +83,8 @@ impl Room {
     pub(crate) async fn dm_respond(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let log = log_of(&context)?;
         let round = context.state().round_of(log);
-        let speech = Speech { role: log.maker().into(), status: "dm_responded", log, round };
+        let speech =
+            Speech { role: log.maker().into(), status: RoundStatus::DmResponded, log, round };
         self.speak(&context, speech, |words, summary| words.response(log, summary)).await
     }
 
@@ -94,7 +95,8 @@ impl Room {
     ) -> Updates {
         let log = log_of(&context)?;
         let round = context.state().round_of(log) + 1;
-        let speech = Speech { role: "critic".into(), status: "critic_responded", log, round };
+        let speech =
+            Speech { role: "critic".into(), status: RoundStatus::CriticResponded, log, round };
         self.speak(&context, speech, |words, summary| words.critique(log, round, summary)).await
     }
 
@@ -118,10 +120,13 @@ impl Room {
             breakdown.insert(id, json!(card));
         }
         let move_id = &context.state().move_document().move_id;
-        context.emit(Event::new(
-            "sandbox_scored",
-            json!({"move": move_id, "score": total, "breakdown": Value::Object(breakdown)}),
-        ));
+        context.emit(RunEvent::SandboxScored {
+            move_id: move_id.clone(),
+            score: total,
+            breakdown,
+            partial: false,
+            neutral: Vec::new(),
+        });
         Ok(updates)
     }
 
@@ -178,7 +183,7 @@ impl Room {
         let (summary, mut updates) =
             self.fitting(context, log, &key("summary"), |summary| request(words, summary)).await?;
         let told = Told { log: Some(log), round, status };
-        let event = told.event(context.state());
+        let event = told.event(context.state(), None);
         let mut asking = Asking::new(context, &*self.model, key(&role)).telling([event.clone()]);
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
         if let Err(error) = &answer
@@ -203,9 +208,8 @@ impl Room {
         };
         // The failure is not journalled: a run that is resumed makes the call again.
         let error = error.message().to_owned();
-        let mut event = Told { status: "failed", ..told }.event(context.state());
-        event.payload["error"] = json!(error);
-        context.emit(event);
+        let told = Told { status: RoundStatus::Failed, ..told };
+        context.emit(told.event(context.state(), Some(error.clone())));
         updates.push(Update::Spent(asking.spent()));
         updates.push(Update::Stopped { log, error });
         Ok(updates)
@@ -288,7 +292,7 @@ fn can_be_summed_up(state: &DebateState, log: LogName, known: Option<&Summary>) 
 /// Who is to speak, and where.
 struct Speech {
     role: Cow<'static, str>,
-    status: &'static str,
+    status: RoundStatus,
     log: LogName,
     round: u32,
 }
@@ -299,14 +303,14 @@ struct Told {
     /// In this conversation, or in all.
     log: Option<LogName>,
     round: u32,
-    status: &'static str,
+    status: RoundStatus,
 }
 
 impl Told {
-    fn event(self, state: &DebateState) -> Event {
+    fn event(self, state: &DebateState, error: Option<String>) -> Event {
         let Told { log, round, status } = self;
         Round { move_id: &state.move_document().move_id, rounds: state.max_rounds }
-            .event(log, round, status)
+            .event(log, round, status, error)
     }
 }
 

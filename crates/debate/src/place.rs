@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assize_graph::{Event, Key, Outcome, Record};
 use assize_llm::{ErrorKind, ModelError, Response, Stop};
-use serde_json::json;
+use assize_run::{RoundStatus, RoundStep, RunEvent};
 
 use crate::state::{ConversationEntry, LogName, said};
 
@@ -123,18 +123,20 @@ pub struct Round<'a> {
 
 impl Round<'_> {
     /// Somebody has spoken, in one conversation or in all; `next` is what happens there from now on.
-    pub fn event(self, log: Option<LogName>, round: u32, status: &str) -> Event {
+    pub fn event(
+        self,
+        log: Option<LogName>,
+        round: u32,
+        status: RoundStatus,
+        error: Option<String>,
+    ) -> Event {
         let next = match status {
-            "critic_responded" => "dm_responding",
-            "dm_responded" if round < self.rounds => "critic_responding",
-            _ => "scoring",
+            RoundStatus::CriticResponded => RoundStep::DmResponding,
+            RoundStatus::DmResponded if round < self.rounds => RoundStep::CriticResponding,
+            RoundStatus::DmResponded | RoundStatus::Failed => RoundStep::Scoring,
         };
-        let mut payload =
-            json!({"move": self.move_id, "round": round, "status": status, "next": next});
-        if let Some(log) = log {
-            payload["log"] = json!(log);
-        }
-        Event::new("sandbox_round", payload)
+        let (move_id, log) = (self.move_id.to_owned(), log.map(|log| log.to_string()));
+        RunEvent::SandboxRound { move_id, round, status, next, log, error }.into()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assize_store::AuditEntry;
+use assize_run::AuditEntry;
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use assize_store::{AuditEntry, Store, StoreError};
+use assize_run::{AuditEntry, Store, StoreError};
 use assize_types::Fingerprint;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::task::TaskTracker;

@@ -4,7 +4,7 @@
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-use assize_store::{AuditEntry, AuditQuery, NewAuditEntry, Store, StoreError};
+use assize_run::{AuditEntry, AuditQuery, NewAuditEntry, Store, StoreError};
 
 use crate::HANDOFF;
 use crate::book::{Book, Step};

@@ -192,8 +192,8 @@ impl<S: State> Context<S> {
 
     /// Tells of something. It is written when the next effect is begun in this node, or when the node is done; a run that
     /// is taken up again tells nothing twice.
-    pub fn emit(&self, event: Event) {
-        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    pub fn emit(&self, event: impl Into<Event>) {
+        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.into());
     }
 
     /// What is told and not written yet; see [`Context::emit`].

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use assize_types::CancelReason;
+
 use crate::context::FailedEffect;
 use crate::journal::JournalError;
 use crate::key::{BadKey, Key};
@@ -11,7 +13,7 @@ use crate::key::{BadKey, Key};
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("{reason}")]
-    Cancelled { reason: String },
+    Cancelled { reason: CancelReason },
     #[error("the run took longer than the {} s it may take", .allowed.as_secs_f64())]
     Deadline { allowed: Duration },
     #[error("`{node}` would be step {} of a run that may take {limit}", .limit + 1)]

@@ -1,6 +1,6 @@
 //! Over standard input and output, as most clients start their servers.
 
-use assize_types::Cancel;
+use assize_types::{Cancel, CancelReason};
 use rmcp::handler::server::ServerHandler;
 use rmcp::service::{RoleServer, ServerInitializeError, serve_server};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -15,7 +15,7 @@ const LONGEST_MESSAGE: usize = 64 << 20;
 pub enum Ended {
     /// The client is gone.
     Closed,
-    Cancelled(String),
+    Cancelled(CancelReason),
     /// The client did not speak as it should.
     Broken(String),
 }

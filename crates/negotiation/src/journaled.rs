@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use assize_calls::Asking;
 use assize_debate::{Job, Part, Place, Round};
 use assize_graph::{Context, Event, Key, NodeError, State};
 use assize_llm::{ErrorKind, ModelError, Request, Response, Stop};
+use assize_run::{Asking, RoundStatus};
 use async_trait::async_trait;
 
 use crate::affected::AffectedMoves;
@@ -78,12 +78,12 @@ impl<S: State> JournaledSource<S> {
     /// The event that goes with an answer.
     fn event(&self, place: Place) -> Option<Event> {
         let status = match place.part {
-            Part::Critic => "critic_responded",
-            Part::Answer => "dm_responded",
+            Part::Critic => RoundStatus::CriticResponded,
+            Part::Answer => RoundStatus::DmResponded,
             Part::Score | Part::ScoreAgain | Part::Summary => return None,
         };
         let round = Round { move_id: &self.move_id, rounds: self.rounds };
-        Some(round.event(place.log, place.round?, status))
+        Some(round.event(place.log, place.round?, status, None))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use assize_debate::{Job, Round, Verdict};
 use assize_graph::{Context, EffectError, Event, NodeError, State};
 use assize_llm::ModelError;
+use assize_run::{RoundStatus, RunEvent};
 use assize_types::Fingerprint;
 use serde_json::{Value, json};
 
@@ -61,17 +62,15 @@ async fn emit<S: State>(
 ) -> Result<(), NodeError> {
     let DebateOutcome { verdict, not_isolated, remade, .. } = outcome;
     let move_id = &verdict.move_id;
-    let warning =
-        |message: String| Event::new("warning", json!({"move": move_id, "message": message}));
+    let warning = |message: String| RunEvent::Warning { move_id: move_id.clone(), message }.into();
     let mut events: Vec<Event> = (remade.iter())
         .map(|why| warning(format!("its sandbox was replaced, and nothing was lost: {why}")))
         .chain(not_isolated.clone().map(warning))
         .collect();
     for (log, partial) in &verdict.partial {
         let round = Round { move_id, rounds: job.max_rounds };
-        let mut event = round.event(Some(*log), partial.completed_rounds + 1, "failed");
-        event.payload["error"] = json!(partial.error);
-        events.push(event);
+        let (number, error) = (partial.completed_rounds + 1, Some(partial.error.clone()));
+        events.push(round.event(Some(*log), number, RoundStatus::Failed, error));
     }
     events.push(scored(verdict));
     let end = json!([verdict.total_score, verdict.scores_by_agent, verdict.partial]);
@@ -89,15 +88,12 @@ async fn emit<S: State>(
 fn scored(verdict: &Verdict) -> Event {
     let breakdown: serde_json::Map<String, Value> =
         verdict.scores_by_agent.iter().map(|(id, score)| (id.clone(), json!(score.card))).collect();
-    let mut payload = json!({
-        "move": verdict.move_id, "score": verdict.total_score, "breakdown": breakdown,
-    });
-    if !verdict.partial.is_empty() {
-        payload["partial"] = json!(true);
-    }
-    let neutral: Vec<&String> = verdict.unasked().collect();
-    if !neutral.is_empty() {
-        payload["neutral"] = json!(neutral);
-    }
-    Event::new("sandbox_scored", payload)
+    let scored = RunEvent::SandboxScored {
+        move_id: verdict.move_id.clone(),
+        score: verdict.total_score,
+        breakdown,
+        partial: !verdict.partial.is_empty(),
+        neutral: verdict.unasked().cloned().collect(),
+    };
+    scored.into()
 }

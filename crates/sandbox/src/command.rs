@@ -102,6 +102,11 @@ pub struct Outcome {
     pub warm: bool,
 }
 
+/// Milliseconds, with the three places that were measured.
+fn in_millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
 mod millis {
     use std::time::Duration;
 
@@ -111,8 +116,7 @@ mod millis {
         duration: &Duration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        // Three places are what was measured.
-        serializer.serialize_f64((duration.as_secs_f64() * 1e6).round() / 1e3)
+        serializer.serialize_f64(super::in_millis(*duration))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
@@ -124,6 +128,11 @@ mod millis {
 }
 
 impl Outcome {
+    /// How long it took, in milliseconds.
+    pub fn duration_ms(&self) -> f64 {
+        in_millis(self.duration)
+    }
+
     pub fn success(&self) -> bool {
         self.exit_code == Some(0) && !self.timed_out
     }

@@ -118,7 +118,7 @@ impl Sandbox {
                 reason = cancel.cancelled(), if matches!(stopping, Stopping::No) => {
                     stopping = Stopping::Told { kill_at: Instant::now() + desk.work.kill_after };
                     let mut bytes = Vec::new();
-                    let _ = Frame::put(&mut bytes, Kind::Cancel, 0, &[reason.as_bytes()]);
+                    let _ = Frame::put(&mut bytes, Kind::Cancel, 0, &[reason.to_string().as_bytes()]);
                     let answered = answered.clone();
                     saying.spawn(async move { drop(answered.send(bytes).await) });
                     continue;

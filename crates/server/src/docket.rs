@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assize_clerk::ended::{self, PAUSED, STOPPED};
+use assize_clerk::ended;
 use assize_clerk::kept::{self, Holder};
 use assize_clerk::trial::{PARALLEL, Trial, take_up};
-use assize_clerk::{Clerk, GoOn, Role, work};
+use assize_clerk::{Clerk, GoOn, Role};
 use assize_code::Live;
 use assize_gateway::{Ledger, Totals};
-use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
-use assize_types::{Cancel, FailureKind};
+use assize_run::{Run, RunFilter, RunId, RunKind, RunStatus, Store, StoreError};
+use assize_types::{Cancel, CancelReason, FailureKind};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -32,8 +32,8 @@ struct State {
     taking_up: BTreeSet<RunId>,
     /// What those took that are over.
     over: Totals,
-    begun: BTreeMap<String, u64>,
-    ended: BTreeMap<(String, &'static str), u64>,
+    begun: BTreeMap<RunKind, u64>,
+    ended: BTreeMap<(RunKind, &'static str), u64>,
     closed: bool,
 }
 
@@ -73,8 +73,8 @@ impl Drop for Place {
 pub(crate) struct Figures {
     pub(crate) running: usize,
     pub(crate) totals: Totals,
-    pub(crate) begun: BTreeMap<String, u64>,
-    pub(crate) ended: BTreeMap<(String, &'static str), u64>,
+    pub(crate) begun: BTreeMap<RunKind, u64>,
+    pub(crate) ended: BTreeMap<(RunKind, &'static str), u64>,
 }
 
 impl Docket {
@@ -111,18 +111,18 @@ impl Docket {
     /// Holds a trial to its end, whoever still waits for it.
     pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn Trial>, place: Place) -> Run {
         let run = trial.run().clone();
-        let (id, kind, life) = (run.id.clone(), run.kind.clone(), run.epoch);
+        let (id, kind, life) = (run.id.clone(), run.kind, run.epoch);
         let cancel = Cancel::new();
         let (ledger, live) = (trial.gateway().ledger().clone(), trial.live().cloned());
         {
             let mut state = self.state();
             // The server began to stop in the meantime.
             if state.closed {
-                cancel.cancel(PAUSED);
+                cancel.cancel(CancelReason::Paused);
             }
             let held = Held { cancel: cancel.clone(), ledger, live };
             state.held.insert(id.clone(), held);
-            *state.begun.entry(kind.clone()).or_default() += 1;
+            *state.begun.entry(kind).or_default() += 1;
         }
         drop(place);
         let docket = self.clone();
@@ -132,7 +132,7 @@ impl Docket {
             let ended = futures_util::FutureExt::catch_unwind(held).await;
             let how = match ended {
                 Ok(Ok(())) => "done",
-                Ok(Err(broke)) if broke.failure.message() == PAUSED => "paused",
+                Ok(Err(broke)) if broke.is_paused => "paused",
                 Ok(Err(broke)) if broke.failure.kind == FailureKind::Interrupted => "cancelled",
                 Ok(Err(broke)) => {
                     tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
@@ -176,7 +176,7 @@ impl Docket {
     pub(crate) fn cancel(&self, id: &RunId) -> bool {
         let state = self.state();
         let held = state.held.get(id);
-        held.inspect(|held| held.cancel.cancel(STOPPED)).is_some()
+        held.inspect(|held| held.cancel.cancel(CancelReason::Stopped)).is_some()
     }
 
     /// The most trials that are held at once.
@@ -247,7 +247,7 @@ impl Docket {
         {
             let mut state = self.state();
             state.closed = true;
-            state.held.values().for_each(|held| held.cancel.cancel(PAUSED));
+            state.held.values().for_each(|held| held.cancel.cancel(CancelReason::Paused));
         }
         self.tasks.close();
         self.tasks.wait().await;
@@ -256,7 +256,7 @@ impl Docket {
 
 /// Whether the files that a run changes are in a folder that whoever runs the server has allowed.
 pub(crate) fn allowed(run: &Run, roots: &[&Path]) -> Result<(), &'static str> {
-    let workspace = run.input["workspace"].as_str().filter(|_| run.kind == work::KIND);
+    let workspace = run.input["workspace"].as_str().filter(|_| run.kind == RunKind::Work);
     match workspace.is_none_or(|workspace| roots.contains(&Path::new(workspace))) {
         true => Ok(()),
         false => Err("its workspace is no folder that was allowed on this server"),

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_clerk::{cluster, code};
+use assize_clerk::cluster;
 use assize_code::Live;
-use assize_store::{EventQuery, Run, RunId, RunStatus};
+use assize_run::{EventQuery, Run, RunId, RunKind, RunStatus};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -143,7 +143,7 @@ pub(crate) async fn of_runs(
         }
         None => {
             let status = Some(RunStatus::Running);
-            let filter = assize_store::RunFilter { status, limit: MOST_RUNS, ..Default::default() };
+            let filter = assize_run::RunFilter { status, limit: MOST_RUNS, ..Default::default() };
             runs = app.store.runs(filter).await?;
         }
     }
@@ -269,7 +269,7 @@ impl App {
     /// The programs of a run, here or wherever in the cluster they run.
     fn watch(&self, run: &Run) -> Option<Watched> {
         match &self.clerk.member {
-            Some(member) if run.kind == code::KIND && run.status == RunStatus::Running => {
+            Some(member) if run.kind == RunKind::Code && run.status == RunStatus::Running => {
                 let (live, asking) = cluster::live::watch(member, &run.id);
                 Some(Watched { _asking: Some(asking), ..Watched::new(live) })
             }

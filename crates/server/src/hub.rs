@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use assize_store::{
-    AuditEntry, AuditQuery, EventQuery, Log, RunId, Store, StoreError, StoredEvent,
+use assize_run::{
+    AuditEntry, AuditQuery, EventQuery, Log, RunEvent, RunId, Store, StoreError, StoredEvent,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub(crate) struct Told {
 impl Told {
     fn new(id: u64, about: &str, name: &str, data: &Value) -> Told {
         let frame = frame(Some(id), name, data);
-        Told { id, about: about.into(), frame, ends: name == "run_ended" }
+        Told { id, about: about.into(), frame, ends: name == RunEvent::RUN_ENDED }
     }
 
     fn event(event: &StoredEvent) -> Told {
@@ -297,17 +297,18 @@ pub(crate) fn joined(told: &[Told]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use assize_graph::{Event, Key, Outcome, Record};
-    use assize_store::{Access, Claim, Durability, NewRun, SqliteStore};
+    use assize_run::{Lease, NewRun, RunKind};
+    use assize_store::{Access, Durability, SqliteStore};
     use assize_types::Fingerprint;
 
     use super::*;
 
     /// A hub of many runs that nobody reads: followers ask the store.
-    async fn many(store: &Arc<dyn Store>) -> (Arc<Hub>, Vec<Claim>) {
+    async fn many(store: &Arc<dyn Store>) -> (Arc<Hub>, Vec<Lease>) {
         let mut claims = Vec::new();
         for _ in 0..30 {
             let new = NewRun {
-                kind: "debate".to_owned(),
+                kind: RunKind::Debate,
                 title: String::new(),
                 parent: None,
                 input: json!({}),

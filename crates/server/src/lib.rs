@@ -34,7 +34,7 @@ use assize_clerk::backends::Backends;
 use assize_clerk::cluster::{Member, worker};
 use assize_clerk::{Clerk, Role, kept};
 use assize_cluster::{Abilities, NodeRole};
-use assize_store::{Log, Store};
+use assize_run::{Log, Store};
 use assize_types::{Cancel, Failure, FailureKind};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

@@ -54,11 +54,11 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     page.one("runs_running", "gauge", "Runs that this server works on.", docket.running as f64);
     page.about("runs_begun_total", "counter", "Runs that were begun or taken up again, by kind.");
     for (kind, count) in &docket.begun {
-        page.value("runs_begun_total", &[("kind", kind)], *count as f64);
+        page.value("runs_begun_total", &[("kind", kind.name())], *count as f64);
     }
     page.about("runs_ended_total", "counter", "Runs that ended here, by kind and how.");
     for ((kind, how), count) in &docket.ended {
-        page.value("runs_ended_total", &[("kind", kind), ("how", how)], *count as f64);
+        page.value("runs_ended_total", &[("kind", kind.name()), ("how", how)], *count as f64);
     }
     let totals = &docket.totals;
     page.one("model_calls_total", "counter", "Calls that models answered.", totals.calls as f64);

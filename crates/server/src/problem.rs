@@ -1,8 +1,8 @@
 //! What went wrong, as programs read it: problem details by RFC 9457.
 
 use assize_draft::DeskError;
+use assize_run::StoreError;
 use assize_sandbox::SandboxError;
-use assize_store::StoreError;
 use assize_types::{Failure, FailureKind};
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};

@@ -7,14 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use assize_run::AuditEntry;
 use assize_types::Fingerprint;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use jiff::Timestamp;
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
-
-use crate::audit::AuditEntry;
 
 /// The first word of a head: what it is, and the version of its form.
 const LABEL: &str = "assize-audit-head-1";
@@ -216,7 +215,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::audit::NewAuditEntry;
+    use assize_run::NewAuditEntry;
 
     /// A log of so many entries.
     fn log(count: u64, actor: &str) -> Vec<AuditEntry> {

@@ -1,8 +1,52 @@
 //! Cancellation that says why.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
+
+/// Why something was cancelled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CancelReason {
+    /// The user pressed Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// The process got SIGTERM.
+    #[error("told to end")]
+    Terminated,
+    /// The process got SIGHUP.
+    #[error("the terminal is gone")]
+    HungUp,
+    /// A user cancelled the run.
+    #[error("somebody stopped it")]
+    Stopped,
+    /// The server or worker stops. The run has not ended: it is resumed later.
+    #[error("the server is stopping; it goes on with this when it is started again")]
+    Paused,
+    /// Another worker holds the lease.
+    #[error("somebody else goes on with it")]
+    LeaseLost,
+    #[error("{0}")]
+    Other(Cow<'static, str>),
+}
+
+impl From<&'static str> for CancelReason {
+    fn from(reason: &'static str) -> CancelReason {
+        CancelReason::Other(reason.into())
+    }
+}
+
+impl From<String> for CancelReason {
+    fn from(reason: String) -> CancelReason {
+        CancelReason::Other(reason.into())
+    }
+}
+
+impl From<CancelReason> for String {
+    fn from(reason: CancelReason) -> String {
+        reason.to_string()
+    }
+}
 
 /// A cancellation token that carries the reason it was cancelled for.
 ///
@@ -10,7 +54,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     token: CancellationToken,
-    reason: Arc<OnceLock<String>>,
+    reason: Arc<OnceLock<CancelReason>>,
     parent: Option<Arc<Cancel>>,
 }
 
@@ -20,7 +64,7 @@ impl Cancel {
     }
 
     /// Cancels; the first reason given is the one that is kept.
-    pub fn cancel(&self, reason: impl Into<String>) {
+    pub fn cancel(&self, reason: impl Into<CancelReason>) {
         let _ = self.reason.set(reason.into());
         self.token.cancel();
     }
@@ -39,17 +83,17 @@ impl Cancel {
     }
 
     /// Waits until cancelled and gives the reason.
-    pub async fn cancelled(&self) -> String {
+    pub async fn cancelled(&self) -> CancelReason {
         self.token.cancelled().await;
         self.reason()
     }
 
     /// Why this was cancelled: its own reason, or that of the one it is a child of.
-    pub fn reason(&self) -> String {
+    pub fn reason(&self) -> CancelReason {
         match (self.reason.get(), &self.parent) {
             (Some(reason), _) => reason.clone(),
             (None, Some(parent)) => parent.reason(),
-            (None, None) => "cancelled".to_owned(),
+            (None, None) => CancelReason::from("cancelled"),
         }
     }
 }
@@ -64,9 +108,9 @@ mod tests {
         let (one, two) = (parent.child(), parent.child());
         one.cancel("lost the race");
         assert!(!parent.is_cancelled() && !two.is_cancelled());
-        parent.cancel("interrupted");
+        parent.cancel(CancelReason::Interrupted);
         parent.cancel("too late to matter");
-        assert_eq!(one.cancelled().await, "lost the race");
-        assert_eq!(two.cancelled().await, "interrupted");
+        assert_eq!(one.cancelled().await, CancelReason::from("lost the race"));
+        assert_eq!(two.cancelled().await, CancelReason::Interrupted);
     }
 }

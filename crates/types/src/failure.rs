@@ -33,7 +33,7 @@ pub enum FailureKind {
 }
 
 /// Something that ends what was asked for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
     message: String,

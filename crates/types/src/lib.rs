@@ -12,7 +12,7 @@ pub mod text;
 pub mod trail;
 mod usage;
 
-pub use cancel::Cancel;
+pub use cancel::{Cancel, CancelReason};
 pub use failure::{Failure, FailureKind};
 pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use money::{Cost, Money};

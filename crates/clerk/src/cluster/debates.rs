@@ -15,9 +15,9 @@ use assize_llm::{ErrorKind, ModelError, Request, Response};
 use assize_negotiation::{
     DebateError, DebateOutcome, Debates, InSandboxes, ModelProxy, ModelSource,
 };
+use assize_run::{Run, RunId, RunStatus, Store, StoreError};
 use assize_sandbox::{Limits, Spec};
-use assize_store::{Run, RunId, RunStatus, Store, StoreError};
-use assize_types::Cancel;
+use assize_types::{Cancel, CancelReason};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,7 +25,6 @@ use tokio::sync::mpsc;
 
 use super::worker::{ELSEWHERE, Host, Outcome};
 use super::{DEBATE, Member, in_a_sandbox, isolation_of, needs_of};
-use crate::ended::PAUSED;
 
 /// A debate that is to be held.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -353,7 +352,7 @@ pub(super) async fn hold(host: &Host, work: DebateWork, cancel: &Cancel) -> Outc
         Ok(came_to) => came_to,
         Err(outcome) => {
             if let Outcome::Paused = &outcome
-                && cancel.reason() == PAUSED
+                && cancel.reason() == CancelReason::Paused
             {
                 let let_go = Said::CameTo(CameTo::LetGo { attempt });
                 let _ = tokio::time::timeout(ELSEWHERE, away.say(&let_go)).await;

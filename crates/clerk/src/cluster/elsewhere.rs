@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use assize_gateway::{Ledger, Settlement, Worst};
 use assize_graph::{EffectStage, Event, Key, Observer, Signal};
-use assize_store::{EventQuery, Log, Run, RunFilter, RunId, RunStatus, Store, StoreError};
-use assize_types::{Cancel, Cost, Failure, FailureKind, Money};
+use assize_run::{EventQuery, Log, Run, RunEvent, RunFilter, RunId, RunStatus, Store, StoreError};
+use assize_types::{Cancel, CancelReason, Cost, Failure, FailureKind, Money};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::account::LOST;
-use crate::ended::{self, Broke, PAUSED};
+use crate::ended::{self, Broke};
 use crate::{kept, reading};
 
 /// How often it is looked what was answered, where somebody watches.
@@ -87,15 +87,15 @@ impl Elsewhere {
             reason = cancel.cancelled() => reason,
         };
         let interrupted = Failure::new(FailureKind::Interrupted, stopped.clone());
-        if stopped == PAUSED {
-            return Err(Broke { failure: interrupted, go_on: None });
+        if stopped == CancelReason::Paused {
+            return Err(Broke { failure: interrupted, go_on: None, is_paused: true });
         }
         let run = self.store.run(&self.id).await.map_err(Failure::from)?;
         if run.status == RunStatus::Running {
             ended::cancel(&*self.store, &run).await.map_err(Failure::from)?;
         }
         let go_on = Some(self.how_to_resume());
-        Err(Broke { failure: interrupted, go_on })
+        Err(Broke { failure: interrupted, go_on, is_paused: false })
     }
 
     fn how_to_resume(&self) -> String {
@@ -157,8 +157,9 @@ impl Elsewhere {
             let count = events.len();
             for stored in events {
                 seen.event = stored.id;
-                if stored.name == "run_ended" {
-                    seen.failed = ended::why_it_failed(&stored.payload);
+                let event = RunEvent::read(&stored.name, &stored.payload);
+                if let Some(RunEvent::RunEnded { failure, resumable, .. }) = event {
+                    seen.failed = failure.map(|failure| (failure, resumable == Some(true)));
                     // It may have been taken up again since.
                     over = self.store.run(&self.id).await?.status != RunStatus::Running;
                 }
@@ -203,12 +204,13 @@ impl Elsewhere {
         match run.status {
             RunStatus::Done => Ok(run),
             RunStatus::Cancelled => {
-                Err(Broke { failure: Failure::new(FailureKind::Interrupted, why()), go_on })
+                let failure = Failure::new(FailureKind::Interrupted, why());
+                Err(Broke { failure, go_on, is_paused: false })
             }
             RunStatus::Failed | RunStatus::Running => {
                 let unknown = || (Failure::new(FailureKind::Environment, why()), true);
                 let (failure, resumable) = failed.unwrap_or_else(unknown);
-                Err(Broke { failure, go_on: go_on.filter(|_| resumable) })
+                Err(Broke { failure, go_on: go_on.filter(|_| resumable), is_paused: false })
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use assize_cluster::{Answering, LEASE, Lease, Needs, Place, Unanswered, Work};
 use assize_gateway::{Admitted, HttpClient, Left, Pace, Pacer, Provider};
-use assize_store::StoreError;
+use assize_run::StoreError;
 use assize_types::Cancel;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use assize_cluster::{Answering, Node};
 use assize_code::{Live, Wrote};
-use assize_store::{RunId, StoreError};
+use assize_run::{RunId, StoreError};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;

@@ -21,8 +21,8 @@ use assize_cluster::{
     Address, Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue,
     Work,
 };
+use assize_run::{Run, RunId, RunKind, Store, StoreError};
 use assize_sandbox::{Limits, Wanted};
-use assize_store::{Run, RunId, Store, StoreError};
 use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -30,7 +30,7 @@ use serde_json::json;
 use crate::choose::Tape;
 use crate::config::{Config, Surroundings};
 use crate::kept::Holder;
-use crate::{code, eval, walls};
+use crate::walls;
 
 /// How long a command waits for servers that do not answer. Servers and workers wait for good.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -232,8 +232,8 @@ pub(crate) fn needs_of(run: &Run) -> Needs {
     let region = run.input["region"].as_str().map(str::to_owned);
     let here = Needs { labels, region, ..Needs::default() };
     // Programs are run where the run is held; debates wherever there is room for one.
-    match run.kind.as_str() {
-        code::KIND | eval::KIND => in_a_sandbox(here, run),
+    match run.kind {
+        RunKind::Code | RunKind::Eval => in_a_sandbox(here, run),
         _ => here,
     }
 }

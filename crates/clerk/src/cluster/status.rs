@@ -1,7 +1,7 @@
 //! How a cluster is: who takes part, what waits, what is stuck.
 
 use assize_cluster::{DeadLetter, Line, Node, NodeRole, Place, Stream, VERSION};
-use assize_store::{Run, RunFilter, RunId, RunStatus, Store};
+use assize_run::{Run, RunFilter, RunId, RunStatus, Store};
 use assize_types::Failure;
 use serde::Serialize;
 

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
+use assize_run::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_sandbox::{Isolation, Spec};
-use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
-use assize_types::{Cancel, Failure, FailureKind};
+use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
@@ -20,7 +20,7 @@ use super::grounds::Grounds;
 use super::{DEBATE, LIMITS, Member, REJOINED, RUN, RunWork, limits, live, needs_of};
 use crate::backends::Backends;
 use crate::consult::ground::Prepared;
-use crate::ended::{self, PAUSED};
+use crate::ended;
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
 use crate::{Clerk, GoOn, Role, account, eval, walls, work};
@@ -208,7 +208,7 @@ impl Worker {
             ended = worker.sweep() => ended,
             _ = cancel.cancelled() => Ok(()),
         };
-        worker.stop.cancel(PAUSED);
+        worker.stop.cancel(CancelReason::Paused);
         worker.tasks.close();
         worker.tasks.wait().await;
         worker.host.close().await;
@@ -248,7 +248,7 @@ impl Worker {
                     tokio::select! {
                         outcome = &mut held => outcome,
                         () = lease.lost() => {
-                            stop.cancel("somebody else goes on with it");
+                            stop.cancel(CancelReason::LeaseLost);
                             held.await;
                             Outcome::Lost
                         }
@@ -446,7 +446,7 @@ impl Worker {
         let held = futures_util::FutureExt::catch_unwind(held).await;
         let paused = match held {
             Ok(Ok(())) => return Outcome::Done,
-            Ok(Err(broke)) if broke.failure.message() == PAUSED => true,
+            Ok(Err(broke)) if broke.is_paused => true,
             Ok(Err(broke)) => {
                 tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
                 false

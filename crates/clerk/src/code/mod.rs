@@ -11,8 +11,8 @@ use assize_code::{
 };
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
+use assize_run::{ArtifactId, Run, RunId, RunJournal, RunKind, Store, StoreError};
 use assize_sandbox::{Language, Layer, Spec};
-use assize_store::{ArtifactId, Run, RunId, RunJournal, Store, StoreError};
 use assize_types::{Cancel, Failure, FailureKind, Fingerprint, trail};
 use async_trait::async_trait;
 use serde_json::json;
@@ -28,7 +28,7 @@ use crate::{Clerk, cluster};
 pub use plan::{Ask, INPUTS, Input, Plan, check_inputs, check_names};
 
 /// The kind of such a run.
-pub const KIND: &str = "run";
+pub const KIND: RunKind = RunKind::Code;
 
 /// The most sandboxes that wait for one run, besides those for programs that run side by side.
 const MOST_WAITING: u32 = 1;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use assize_code::{Expect, InputFile, Task, packages};
 use assize_gateway::Gateway;
 use assize_llm::Request;
+use assize_run::{NewRun, Run, RunKind, Store};
 use assize_sandbox::{Language, Limits};
-use assize_store::{NewRun, Run, Store};
 use assize_types::text::{harmless, shorten};
 use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ impl Plan {
 
     /// A run that goes on.
     pub async fn resumed(again: &GoOn, store: &dyn Store) -> Result<Plan, Failure> {
-        let run = kept::to_go_on(store, again, "run").await?;
+        let run = kept::to_go_on(store, again, RunKind::Code).await?;
         let lost = |what: &str| {
             let message = format!("{what} of `{}` cannot be read", run.id);
             Failure::new(FailureKind::Environment, message).hint("start it again: `assize run`")
@@ -215,7 +215,7 @@ impl Plan {
             (format!("{INPUTS}{name}"), Arc::clone(bytes).to_vec())
         }));
         NewRun {
-            kind: "run".to_owned(),
+            kind: RunKind::Code,
             title: title(&self.task.task),
             parent: None,
             input: json!(input),

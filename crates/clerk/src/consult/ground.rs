@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use assize_gateway::Gateway;
 use assize_negotiation::{Debates, InProcess, InSandboxes, install};
+use assize_run::Run;
 use assize_sandbox::{Layer, Limits, Manager, Spec};
-use assize_store::Run;
 use assize_types::{Failure, FailureKind};
 
 use crate::cluster::Member;

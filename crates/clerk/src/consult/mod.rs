@@ -11,10 +11,10 @@ use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::day_of;
 use assize_consult::{Chamber, ConsultState, Made, Manner, NotKept, Report, Shelf, graph};
 use assize_gateway::{Estimate, Gateway};
-use assize_graph::{Event, Observer, Record, RunError, RunOptions};
+use assize_graph::{Observer, Record, RunError, RunOptions};
 use assize_negotiation::{InProcess, Models};
+use assize_run::{Run, RunEvent, RunId, RunJournal, RunKind, Store};
 use assize_sandbox::Manager;
-use assize_store::{Run, RunId, RunJournal, Store};
 use assize_types::text::grouped;
 use assize_types::{Cancel, Failure, FailureKind, Money, trail};
 use async_trait::async_trait;
@@ -32,7 +32,7 @@ use ground::Ground;
 pub use plan::{Input, Plan};
 
 /// The kind of such a run.
-pub const KIND: &str = "consult";
+pub const KIND: RunKind = RunKind::Consult;
 
 /// Where what is known of a company comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,11 +280,12 @@ impl Trial {
             Err(error) => {
                 let told = match &error {
                     RunError::Cancelled { reason } => {
-                        Event::new("pipeline_cancelled", json!({"reason": reason}))
+                        RunEvent::PipelineCancelled { reason: reason.to_string() }
                     }
-                    error => Event::new("pipeline_failed", json!({"error": error.to_string()})),
+                    error => RunEvent::PipelineFailed { error: error.to_string() },
                 };
-                Err(ended::broke(&here.journal, error, (KIND, &self.run.id), vec![told]).await)
+                Err(ended::broke(&here.journal, error, (KIND, &self.run.id), vec![told.into()])
+                    .await)
             }
         }
     }

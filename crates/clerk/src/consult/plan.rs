@@ -9,8 +9,8 @@ use assize_consult::{Company, Personas, Turning};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
 use assize_llm::Request;
+use assize_run::{NewRun, Run, RunId, Store};
 use assize_sandbox::{Limits, Spec};
-use assize_store::{NewRun, Run, RunId, Store};
 use assize_types::text::harmless;
 use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
@@ -386,7 +386,7 @@ impl Plan {
 
     pub(super) fn new_run(&self, input: &Input) -> NewRun {
         NewRun {
-            kind: KIND.to_owned(),
+            kind: KIND,
             title: harmless(&self.company.called()),
             parent: self.parent.as_ref().map(|run| run.id.clone()),
             input: json!(input),

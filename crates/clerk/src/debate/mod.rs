@@ -10,8 +10,8 @@ use assize_debate::{Company, Job, MoveDocument, Options, Personas, Verdict, conv
 use assize_gateway::Gateway;
 use assize_graph::{Observer, Record, RunOptions};
 use assize_negotiation::{DebateOutcome, Debates, Models, SingleDebate, single_debate};
+use assize_run::{Run, RunJournal, RunKind, Store};
 use assize_sandbox::Manager;
-use assize_store::{Run, RunJournal, Store};
 use assize_types::{Cancel, Failure, FailureKind, trail};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,7 +28,7 @@ pub use estimate::estimate;
 pub use plan::{Ask, Input, Plan};
 
 /// The kind of such a run.
-pub const KIND: &str = "debate";
+pub const KIND: RunKind = RunKind::Debate;
 
 /// What a debate came to, and behind which boundary it ran.
 #[derive(Debug, Clone, Serialize, Deserialize)]

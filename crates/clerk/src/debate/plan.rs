@@ -6,8 +6,8 @@ use assize_debate::{Change, Personas, Place, ROUNDS};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
 use assize_llm::Request;
+use assize_run::{NewRun, Run, Store};
 use assize_sandbox::{Limits, Spec};
-use assize_store::{NewRun, Run, Store};
 use assize_types::text::{harmless, is_invisible, shorten};
 use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
@@ -267,7 +267,7 @@ impl Plan {
 
     pub(super) fn new_run(&self, input: &Input) -> NewRun {
         NewRun {
-            kind: KIND.to_owned(),
+            kind: KIND,
             title: title(&self.content),
             parent: self.parent.as_ref().map(|run| run.id.clone()),
             input: json!(input),

@@ -1,7 +1,8 @@
 //! The log of a workspace: whether it is whole, and what in it is about something.
 
 use assize_draft::{Book, Desk, Mirror, Step};
-use assize_store::{AuditEntry, AuditQuery, AuditVerdict, Store, check_head};
+use assize_run::{AuditEntry, AuditQuery, AuditVerdict, Store};
+use assize_store::check_head;
 use assize_types::{Failure, FailureKind, Fingerprint};
 use serde::Serialize;
 

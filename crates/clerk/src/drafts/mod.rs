@@ -11,7 +11,7 @@ use assize_draft::{
     Desk, Diff, GitSettings, Options, Policy, Proposed, Stage, Submission, Verifier, Verify,
     VerifyMost,
 };
-use assize_store::Store;
+use assize_run::Store;
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 

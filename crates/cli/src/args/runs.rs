@@ -2,11 +2,15 @@
 
 use std::path::PathBuf;
 
-use assize_clerk::{code, consult, debate, eval, work};
+use assize_run::RunKind;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Subcommand, ValueEnum};
 
-/// The kinds of runs.
-const KINDS: [&str; 5] = [code::KIND, eval::KIND, debate::KIND, consult::KIND, work::KIND];
+/// Reads a kind of run.
+fn run_kinds() -> impl TypedValueParser<Value = RunKind> {
+    let names = PossibleValuesParser::new(RunKind::ALL.map(RunKind::name));
+    names.try_map(|name| name.parse::<RunKind>())
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
@@ -14,8 +18,8 @@ pub(crate) enum RunsCommand {
     #[command(visible_alias = "ls")]
     List {
         /// Only runs of this kind: run, eval, debate, consult or work
-        #[arg(long, value_parser = KINDS, hide_possible_values = true)]
-        kind: Option<String>,
+        #[arg(long, value_parser = run_kinds(), hide_possible_values = true)]
+        kind: Option<RunKind>,
         /// Only runs that stand so
         #[arg(long, value_enum)]
         status: Option<StatusFilter>,

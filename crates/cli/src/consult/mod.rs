@@ -13,6 +13,7 @@ use assize_consult::sources::files;
 use assize_consult::{Chamber, Manner, Personas, Report, graph};
 use assize_gateway::{Estimate, Gateway, Rehearsal};
 use assize_negotiation::{InProcess, Models};
+use assize_run::RunKind;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::Value;
 
@@ -189,7 +190,7 @@ impl Sitting<'_> {
         };
         self.show(&held.came_to, &told)?;
         held.kept.map_err(|error| {
-            note(&hints::resume("consult", &run.id));
+            note(&hints::resume(RunKind::Consult, &run.id));
             error.into()
         })
     }

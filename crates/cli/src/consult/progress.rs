@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use assize_debate::{Part, Place};
 use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Event, Key, Signal};
+use assize_run::{Layer, RunEvent};
 
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, paint};
@@ -119,46 +120,38 @@ impl Progress {
     }
 
     fn hear(&self, event: &Event) {
-        let payload = &event.payload;
         let mut shown = self.shown();
-        let line = match event.name.as_str() {
-            "layer_start" => {
-                shown.layer = match payload["layer"].as_u64() {
-                    Some(0) => "gathering what is known".to_owned(),
-                    Some(1) => "inferring: F1 and F2".to_owned(),
-                    Some(2) => "analysts propose moves".to_owned(),
+        let line = match RunEvent::read(&event.name, &event.payload) {
+            Some(RunEvent::LayerStart { layer, .. }) => {
+                shown.layer = match layer {
+                    Layer::Number(0) => "gathering what is known".to_owned(),
+                    Layer::Number(1) => "inferring: F1 and F2".to_owned(),
+                    Layer::Number(2) => "analysts propose moves".to_owned(),
                     _ => "debating the moves".to_owned(),
                 };
                 shown.agents.clear();
                 Some(shown.layer.clone())
             }
-            "agent_start" => {
-                shown.agents.push(payload["agent_id"].as_str().unwrap_or_default().to_owned());
+            Some(RunEvent::AgentStart { agent_id, .. }) => {
+                shown.agents.push(agent_id);
                 None
             }
-            "agent_complete" => {
-                let id = payload["agent_id"].as_str().unwrap_or_default();
-                shown.agents.retain(|agent| agent != id);
-                let output = payload["output"].as_array().into_iter().flatten();
-                let output: Vec<&str> = output.filter_map(serde_json::Value::as_str).collect();
+            Some(RunEvent::AgentComplete { agent_id, output, .. }) => {
+                shown.agents.retain(|agent| *agent != agent_id);
                 Some(match output.is_empty() {
-                    true => format!("{id} gave nothing that can be used"),
-                    false => format!("{id} wrote {}", output.join(", ")),
+                    true => format!("{agent_id} gave nothing that can be used"),
+                    false => format!("{agent_id} wrote {}", output.join(", ")),
                 })
             }
-            "sandbox_scored" => {
-                let id = payload["move"].as_str().unwrap_or_default();
-                let number = id.strip_prefix('m').and_then(|number| number.parse().ok());
-                let score = payload["score"].as_u64();
+            Some(RunEvent::SandboxScored { move_id, score, .. }) => {
+                let number = move_id.strip_prefix('m').and_then(|number| number.parse().ok());
                 if let Some(number) = number {
                     let debate = shown.debates.entry(number).or_default();
-                    debate.1 = score;
+                    debate.1 = Some(score.into());
                 }
-                Some(format!("{id} scored {}", score.unwrap_or_default()))
+                Some(format!("{move_id} scored {score}"))
             }
-            "warning" => {
-                Some(format!("warning: {}", payload["message"].as_str().unwrap_or_default()))
-            }
+            Some(RunEvent::Warning { message, .. }) => Some(format!("warning: {message}")),
             _ => None,
         };
         match (self.manner, line) {

@@ -12,6 +12,7 @@ use assize_clerk::ended::Held;
 use assize_consult::short;
 use assize_debate::{Options, Personas, graph};
 use assize_gateway::{Gateway, Rehearsal};
+use assize_run::RunKind;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
 
@@ -147,7 +148,7 @@ impl Sitting<'_> {
         // It is paid for: it is shown even if it could not be kept.
         self.show(&held.came_to)?;
         held.kept.map_err(|error| {
-            note(&hints::resume("debate", &self.trial.run.id));
+            note(&hints::resume(RunKind::Debate, &self.trial.run.id));
             error.into()
         })
     }

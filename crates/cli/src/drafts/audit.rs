@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use assize_clerk::drafts::audit::{self, Completed, Whole};
 use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
-use assize_store::{
-    AuditEntry, AuditQuery, AuditVerdict, HeadKey, HeadKeyError, InvalidHead, SignedHead,
-};
+use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
+use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
 use jiff::Timestamp;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_draft::{Book, Desk, HANDOFF, Options};
-use assize_store::Store;
+use assize_run::Store;
 use assize_types::Failure;
 
 use crate::args::WorkspaceArgs;

@@ -14,8 +14,8 @@ use assize_clerk::ended::Held;
 use assize_code::{InputFile, LeftFile, Verdict};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Signal;
+use assize_run::{ArtifactId, RunKind, Store};
 use assize_sandbox::Harvest;
-use assize_store::{ArtifactId, Store};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
@@ -152,7 +152,7 @@ impl Sitting<'_> {
         // It is paid for: it is shown even if it could not be kept.
         let shown = self.show(&verdict).await;
         held.kept.map_err(|error| {
-            note(&hints::resume("run", &self.trial.run.id));
+            note(&hints::resume(RunKind::Code, &self.trial.run.id));
             Failure::from(error)
         })?;
         shown?;

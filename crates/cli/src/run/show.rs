@@ -1,7 +1,7 @@
 //! Attempts, as they are read.
 
 use assize_code::{Attempt, CodeFailure, Execution, LeftFile, Verdict, telling_line};
-use assize_store::RunId;
+use assize_run::RunId;
 use assize_types::text::shorten;
 
 use crate::hints;

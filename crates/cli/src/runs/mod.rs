@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use assize_clerk::ended;
 use assize_clerk::kept::Holder;
-use assize_store::{Claim, Run, RunFilter, RunStatus, Store};
+use assize_run::{Lease, Run, RunFilter, RunKind, RunStatus, Store};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ async fn list(
 /// The title, what it came to, and what must be known of that.
 fn summary(run: &Run) -> String {
     let score = run.result.as_ref().and_then(|result| result["total_score"].as_u64());
-    let code = run.result.as_ref().filter(|_| run.kind == "run").map(|result| {
+    let code = run.result.as_ref().filter(|_| run.kind == RunKind::Code).map(|result| {
         let how = if result["success"] == true { "succeeded" } else { "failed" };
         match result["attempts"].as_u64().unwrap_or_default() {
             1 => format!("{how} at once"),
@@ -119,7 +119,7 @@ fn summary(run: &Run) -> String {
         }
     });
     let partial = run.result.as_ref().is_some_and(|result| !result["partial"].is_null());
-    let eval = run.result.as_ref().filter(|_| run.kind == "eval").and_then(|result| {
+    let eval = run.result.as_ref().filter(|_| run.kind == RunKind::Eval).and_then(|result| {
         let share = result["pass_at_1"]["with_retries"].as_f64()?;
         Some(format!("{:.1} % solved", share * 100.0))
     });
@@ -153,13 +153,13 @@ async fn files(
     out: Option<&Path>,
     json: bool,
 ) -> Result<(), Failure> {
-    if run.kind == "consult" {
+    if run.kind == RunKind::Consult {
         return documents(store, run, out, json).await;
     }
     if let Some(folder) = out {
         artifacts::check_folder(folder)?;
     }
-    if run.kind == assize_clerk::work::KIND {
+    if run.kind == RunKind::Work {
         return patch(store, run, out, json).await;
     }
     let left = reading::left(&assize_code::history(&store.records(&run.id).await?));
@@ -237,7 +237,7 @@ async fn documents(
 ) -> Result<(), Failure> {
     let Some(report) = reading::consulted(run, &store.records(&run.id).await?)? else {
         let message = format!("`{}` has come to no report yet", run.id);
-        let hint = hints::resume(&run.kind, &run.id);
+        let hint = hints::resume(run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
     let told = reading::status_updates(store, run).await?;
@@ -325,7 +325,7 @@ async fn remove(store: Arc<dyn Store>, names: &[String], force: bool) -> Result<
     }
     let mut removed = String::new();
     for run in runs {
-        store.remove_run(&Claim { run: run.id.clone(), epoch: run.epoch }).await?;
+        store.remove_run(&Lease { run: run.id.clone(), epoch: run.epoch }).await?;
         let _ = writeln!(removed, "removed {}", run.id);
     }
     out(&removed)

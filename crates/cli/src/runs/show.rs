@@ -10,8 +10,8 @@ use assize_debate::{Personas, Verdict, conversation_logs};
 use assize_draft::work::Worked;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
+use assize_run::{Run, RunKind, Store};
 use assize_sandbox::Limits;
-use assize_store::{Run, Store};
 use assize_types::Failure;
 use serde_json::{Value, json};
 
@@ -35,16 +35,16 @@ pub(super) async fn show(
     if json {
         let mut value = described(&run);
         value["records"] = json!(records.len());
-        if transcripts && run.kind == "debate" {
+        if transcripts && run.kind == RunKind::Debate {
             value["conversation_logs"] = json!(conversation_logs(&records));
         }
-        if transcripts && run.kind == "consult" {
+        if transcripts && run.kind == RunKind::Consult {
             value["conversation_logs"] = match consulted(&run, &records)? {
                 Some(report) => logs(&report),
                 None => Value::Null,
             };
         }
-        if run.kind == "run" && run.result.is_none() {
+        if run.kind == RunKind::Code && run.result.is_none() {
             value["history"] = json!(assize_code::history(&records));
         }
         if let Some(patch) = super::proposed_patch(store, &run).await? {
@@ -79,19 +79,18 @@ pub(super) async fn show(
         }
     }
     out_line(&terminal::harmless(&lines.join("\n")))?;
-    match run.kind.as_str() {
-        "debate" => show_debate(&run, &records, transcripts)?,
-        "run" => show_code(&run, &assize_code::history(&records), transcripts)?,
-        "eval" => show_eval(&run)?,
-        "consult" => show_consult(&run, &records, transcripts)?,
-        "work" => {
+    match run.kind {
+        RunKind::Debate => show_debate(&run, &records, transcripts)?,
+        RunKind::Code => show_code(&run, &assize_code::history(&records), transcripts)?,
+        RunKind::Eval => show_eval(&run)?,
+        RunKind::Consult => show_consult(&run, &records, transcripts)?,
+        RunKind::Work => {
             show_work(&run, &records, transcripts)?;
             if let Some(patch) = super::proposed_patch(store, &run).await? {
                 let lines = crate::drafts::show::diff(&String::from_utf8_lossy(&patch));
                 lines.iter().try_for_each(|line| out_line(line))?;
             }
         }
-        _ => {}
     }
     for event in told {
         let line =
@@ -100,7 +99,7 @@ pub(super) async fn show(
     }
     if !matches!(kept::status(&run), "done" | "running") {
         note("");
-        note(&paint(DIM, hints::resume(&run.kind, &run.id)));
+        note(&paint(DIM, hints::resume(run.kind, &run.id)));
     }
     Ok(())
 }

@@ -2,7 +2,9 @@
 
 use assize_draft::tools;
 use assize_graph::{EffectStage, Signal};
+use assize_run::RunEvent;
 use assize_types::text::one_line;
+use serde_json::Value;
 
 use crate::doing::Doing;
 use crate::terminal::harmless;
@@ -17,28 +19,33 @@ pub(super) fn see(doing: &Doing, signal: &Signal<'_>) {
             step.filter(|(_, what)| what.starts_with("think"))
                 .map(|(step, _)| format!("step {step} · thinking"))
         }
-        Signal::Event { event, .. } => {
-            let word = |name: &str| event.payload[name].as_str().unwrap_or_default();
-            match event.name.as_str() {
-                "tool_called" => {
-                    let refused = if event.payload["failed"] == true { ": refused" } else { "" };
-                    let called = done(word("tool"), word("path"));
-                    Some(format!("step {} · {called}{refused}", event.payload["step"]))
-                }
-                "DRAFT_ACCEPTED" | "DRAFT_REJECTED" | "DRAFT_ESCALATED" => {
-                    let first = event.payload["reasons"][0]["message"].as_str();
-                    let why = first.and_then(|why| why.lines().next()).unwrap_or_default();
-                    let verdict = event.name["DRAFT_".len()..].to_lowercase();
-                    Some(if why.is_empty() { verdict } else { format!("{verdict}: {why}") })
-                }
-                "mode_changed" => Some(format!("going on without tools: {}", word("why"))),
-                _ => None,
+        Signal::Event { event, .. } => match RunEvent::read(&event.name, &event.payload) {
+            Some(RunEvent::ToolCalled { step, tool, path, failed }) => {
+                let refused = if failed { ": refused" } else { "" };
+                let called = done(&tool, &path.unwrap_or_default());
+                Some(format!("step {step} · {called}{refused}"))
             }
-        }
+            Some(RunEvent::DraftAccepted { reasons, .. }) => Some(decided("accepted", &reasons)),
+            Some(RunEvent::DraftRejected { reasons, .. }) => Some(decided("rejected", &reasons)),
+            Some(RunEvent::DraftEscalated { reasons, .. }) => Some(decided("escalated", &reasons)),
+            Some(RunEvent::ModeChanged { why, .. }) => {
+                Some(format!("going on without tools: {why}"))
+            }
+            _ => None,
+        },
         _ => None,
     };
     if let Some(told) = told {
         doing.say(harmless(&one_line(told.trim())));
+    }
+}
+
+/// A verdict with the first line of its first reason.
+fn decided(verdict: &str, reasons: &Value) -> String {
+    let first = reasons[0]["message"].as_str().and_then(|why| why.lines().next());
+    match first.filter(|why| !why.is_empty()) {
+        Some(why) => format!("{verdict}: {why}"),
+        None => verdict.to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use assize_graph::{Event, Key, Record};
-use assize_store::{Claim, RunId, StoreError, StoredEvent};
+use assize_run::{Lease, RunId, StoreError, StoredEvent};
 use async_nats::HeaderMap;
 
 use super::life::Life;
@@ -110,7 +110,7 @@ impl ClusterStore {
     }
 
     /// Refuses what was written when somebody else had the run. It is there, and nobody heeds it.
-    pub(super) async fn check(&self, claim: &Claim, place: u64) -> Result<(), StoreError> {
+    pub(super) async fn check(&self, claim: &Lease, place: u64) -> Result<(), StoreError> {
         if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl ClusterStore {
     }
 
     /// The same for what was written by us just now. Of a run that is removed nothing stays.
-    pub(super) async fn check_ours(&self, claim: &Claim, place: u64) -> Result<(), StoreError> {
+    pub(super) async fn check_ours(&self, claim: &Lease, place: u64) -> Result<(), StoreError> {
         let checked = self.check(claim, place).await;
         if let Err(StoreError::NoSuchRun(_)) = &checked {
             self.take_back(&claim.run, place).await?;
@@ -216,7 +216,7 @@ impl ClusterStore {
         &self,
         life: &Life,
         kind: TurnKind,
-    ) -> Result<Option<Claim>, StoreError> {
+    ) -> Result<Option<Lease>, StoreError> {
         let (run, epoch) = (&life.run.id, life.last_turn + 1);
         let events = match &kind {
             TurnKind::Stopped { events, .. } => events.len(),
@@ -230,7 +230,7 @@ impl ClusterStore {
             return Ok(None);
         };
         let counts = removed || self.life(run).await?.counts(epoch, place);
-        Ok(counts.then(|| Claim { run: run.clone(), epoch }))
+        Ok(counts.then(|| Lease { run: run.clone(), epoch }))
     }
 
     /// What was written under a filter from a place on, and counts, in the order of places.
@@ -323,7 +323,7 @@ impl ClusterStore {
     /// What an earlier holder recorded under a key, if it counts.
     pub(super) async fn earlier(
         &self,
-        claim: &Claim,
+        claim: &Lease,
         key: &Key,
     ) -> Result<Option<Record>, StoreError> {
         let mut life = None;

@@ -1,7 +1,7 @@
 //! Calls to models, noted before they are sent and when they are over: should whoever makes them die, the next one
 //! knows what may have been paid for besides what was recorded.
 
-use assize_store::{CallState, Claim, Noted, RunId, StoreError};
+use assize_run::{CallState, Lease, Noted, RunId, StoreError};
 use async_nats::HeaderMap;
 
 use super::ClusterStore;
@@ -15,7 +15,7 @@ impl ClusterStore {
     /// When somebody else has the run, and no call is to be made any more; or when the servers refuse.
     pub(super) async fn write_call(
         &self,
-        claim: &Claim,
+        claim: &Lease,
         number: u64,
         noted: Noted,
     ) -> Result<(), StoreError> {

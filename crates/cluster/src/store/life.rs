@@ -5,7 +5,7 @@
 //! is the one that has the run; a record counts if its epoch had the run when it was written. Everybody who
 //! reads comes to the same, also about what came too late.
 
-use assize_store::{Run, RunId, RunStatus};
+use assize_run::{Run, RunId, RunStatus};
 
 use super::wire::{Born, Ended, Turn, TurnKind};
 
@@ -101,12 +101,14 @@ impl Life {
 mod tests {
     use serde_json::Value;
 
+    use assize_run::RunKind;
+
     use super::*;
 
     fn life() -> Life {
         let born = Born {
             at: 1,
-            kind: "debate".to_owned(),
+            kind: RunKind::Debate,
             title: "one".to_owned(),
             parent: None,
             input: Value::Null,

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_graph::{Appended, Event, Key, Record};
-use assize_store::{
-    ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Claim, Ending, EventQuery, Log, Message,
-    NewAuditEntry, NewRun, Noted, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError,
-    StoredEvent,
+use assize_run::{
+    ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Ending, EventQuery, IdempotencyKey, Lease,
+    Log, Message, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunStatus, Store,
+    StoreError, StoredEvent,
 };
 use assize_types::Fingerprint;
 use async_nats::HeaderMap;
@@ -86,8 +86,8 @@ fn with_events(mut packed: Packed, count: usize) -> Packed {
 
 #[async_trait]
 impl Store for ClusterStore {
-    async fn create_run(&self, new: NewRun, holder: &str) -> Result<(Run, Claim), StoreError> {
-        let mut id = RunId::random(&new.kind);
+    async fn create_run(&self, new: NewRun, holder: &str) -> Result<(Run, Lease), StoreError> {
+        let mut id = RunId::random(new.kind);
         let once = new.once.as_ref().map(|once| wire::asked(&once.key));
         if let (Some(once), Some(subject)) = (&new.once, &once) {
             let asked = Asked { run: id.clone(), request: once.request };
@@ -135,18 +135,21 @@ impl Store for ClusterStore {
                 Created::Ours(place) => {
                     self.know(&id);
                     let life = Life::begin(id.clone(), place, born);
-                    return Ok((life.run, Claim { run: id, epoch: 1 }));
+                    return Ok((life.run, Lease { run: id, epoch: 1 }));
                 }
                 Created::Theirs(_) if once.is_some() => {
                     return Err(StoreError::AskedBefore { run: id, same: true });
                 }
                 // A name that somebody has: as good as never.
-                Created::Theirs(_) => id = RunId::random(&born.kind),
+                Created::Theirs(_) => id = RunId::random(born.kind),
             }
         }
     }
 
-    async fn asked_before(&self, once: &Once) -> Result<Option<(RunId, bool)>, StoreError> {
+    async fn asked_before(
+        &self,
+        once: &IdempotencyKey,
+    ) -> Result<Option<(RunId, bool)>, StoreError> {
         let Some(found) = self.get(wire::asked(&once.key)).await? else { return Ok(None) };
         let asked: Asked = self.link.parse(&found.payload)?;
         match self.life(&asked.run).await {
@@ -182,7 +185,7 @@ impl Store for ClusterStore {
         id: &RunId,
         holder: &str,
         seen: Option<u64>,
-    ) -> Result<Claim, StoreError> {
+    ) -> Result<Lease, StoreError> {
         loop {
             let life = self.life(id).await?;
             if life.run.status == RunStatus::Done {
@@ -202,7 +205,7 @@ impl Store for ClusterStore {
 
     async fn append(
         &self,
-        claim: &Claim,
+        claim: &Lease,
         record: Record,
         events: Vec<Event>,
     ) -> Result<Appended, StoreError> {
@@ -267,7 +270,7 @@ impl Store for ClusterStore {
         unread.map_or(Ok(records), Err)
     }
 
-    async fn note_call(&self, claim: &Claim, number: u64, noted: Noted) -> Result<(), StoreError> {
+    async fn note_call(&self, claim: &Lease, number: u64, noted: Noted) -> Result<(), StoreError> {
         self.write_call(claim, number, noted).await
     }
 
@@ -281,7 +284,7 @@ impl Store for ClusterStore {
 
     async fn finish(
         &self,
-        claim: &Claim,
+        claim: &Lease,
         ending: Ending,
         events: Vec<Event>,
     ) -> Result<Vec<u64>, StoreError> {
@@ -308,7 +311,7 @@ impl Store for ClusterStore {
         Ok(event_ids(place, count).collect())
     }
 
-    async fn stop(&self, seen: &Claim, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
+    async fn stop(&self, seen: &Lease, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
         let fenced = || StoreError::Fenced(seen.run.clone());
         let life = self.life(&seen.run).await?;
         if life.run.epoch != seen.epoch || life.run.status != RunStatus::Running {
@@ -353,7 +356,7 @@ impl Store for ClusterStore {
         }
     }
 
-    async fn remove_run(&self, seen: &Claim) -> Result<(), StoreError> {
+    async fn remove_run(&self, seen: &Lease) -> Result<(), StoreError> {
         let fenced = || StoreError::Fenced(seen.run.clone());
         let life = self.life(&seen.run).await?;
         if life.run.epoch != seen.epoch {

@@ -1,6 +1,6 @@
 //! What is too large for a message: cut in pieces beside it, by the hash of the whole.
 
-use assize_store::{RunId, StoreError};
+use assize_run::{RunId, StoreError};
 use assize_types::Fingerprint;
 use async_nats::HeaderMap;
 use futures_util::future::try_join_all;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use assize_store::{Run, RunFilter, RunId, StoreError};
+use assize_run::{Run, RunFilter, RunId, StoreError};
 
 use super::life::Life;
 use super::pieces::is_large;

@@ -5,7 +5,7 @@
 //! large for a message is beside it, in pieces.
 
 use assize_graph::{Event, Key, Outcome, Record};
-use assize_store::{ArtifactUse, Ending, RunId, RunStatus};
+use assize_run::{ArtifactUse, Ending, RunId, RunKind, RunStatus};
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub(super) fn event_ids(place: u64, count: usize) -> impl Iterator<Item = u64> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Born {
     pub(super) at: u64,
-    pub(super) kind: String,
+    pub(super) kind: RunKind,
     pub(super) title: String,
     pub(super) parent: Option<RunId>,
     pub(super) input: Value,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use assize_cluster::{Cluster, Identification, Options};
-use assize_store::StoreError;
+use assize_run::StoreError;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use assize_cluster::{Cluster, Identification, Options};
 use assize_graph::{Appended, Event};
-use assize_store::{
-    CallState, Claim, Ending, EventQuery, NewRun, Noted, Once, RunFilter, RunStatus, Store,
-    StoreError,
+use assize_run::{
+    CallState, Ending, EventQuery, IdempotencyKey, Lease, NewRun, Noted, RunFilter, RunStatus,
+    Store, StoreError,
 };
 use assize_types::{Cost, Fingerprint, Money};
 use futures_util::StreamExt;
@@ -94,7 +94,7 @@ async fn of_many_that_claim_one_wins() {
         if round % 4 == 3 {
             servers.kill(round / 4);
         }
-        let mut won: Vec<Claim> = Vec::new();
+        let mut won: Vec<Lease> = Vec::new();
         for claimed in claiming.join_all().await {
             match claimed {
                 Ok(claim) => won.push(claim),
@@ -106,7 +106,7 @@ async fn of_many_that_claim_one_wins() {
         // Who has it is known to all, and nobody else can write.
         let record = record(&format!("round-{round}"), "x");
         stores[round % 5].append(&won[0], record.clone(), vec![]).await.unwrap();
-        let stale = Claim { run: run.clone(), epoch: seen };
+        let stale = Lease { run: run.clone(), epoch: seen };
         let late = stores[(round + 1) % 5].append(&stale, record, vec![]).await;
         assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
         if round % 4 == 3 {
@@ -243,7 +243,7 @@ async fn what_is_removed_while_it_is_read_is_not_waited_for() {
 async fn a_removal_that_was_begun_is_ended() {
     let servers = Servers::start(1);
     let store = servers.store("test").await;
-    let once = Some(Once { key: "mine".to_owned(), request: Fingerprint::of(b"asked") });
+    let once = Some(IdempotencyKey { key: "mine".to_owned(), request: Fingerprint::of(b"asked") });
     let large = vec![("file".to_owned(), vec![7; 600_000])];
     let input = json!("large".repeat(20_000));
     let new = || NewRun {

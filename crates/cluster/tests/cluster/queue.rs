@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assize_cluster::{Abilities, Cluster, LEASE, Needs, Place, Queue, Work};
-use assize_store::StoreError;
+use assize_run::StoreError;
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 

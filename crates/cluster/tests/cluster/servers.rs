@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_cluster::{Cluster, Identification, Options};
-use assize_store::Store;
+use assize_run::Store;
+
 pub(crate) use assize_testkit::NatsServers as Servers;
 
 /// How servers are used here.

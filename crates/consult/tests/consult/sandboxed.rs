@@ -359,7 +359,7 @@ async fn cancelled_debate_is_not_retried_in_another_sandbox() {
     let proxy = Arc::new(ModelProxy::new(Arc::new(source), &job));
     let error = house.debates(false).hold(&job, proxy, &cancel).await.unwrap_err();
     assert!(
-        matches!(&error, NodeError::Stop(RunError::Cancelled { reason }) if reason == "enough"),
+        matches!(&error, NodeError::Stop(RunError::Cancelled { reason }) if reason.to_string() == "enough"),
         "{error:?}"
     );
     assert_eq!(house.backend.made.load(Ordering::SeqCst), 1);

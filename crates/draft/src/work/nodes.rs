@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use assize_calls::Asking;
 use assize_graph::{Context, EffectError, Event, NodeError};
 use assize_llm::{ErrorKind, ModelError, Spent, Stop, ToolCall, ToolResult, Turn};
+use assize_run::{Asking, RunEvent};
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -166,12 +166,15 @@ impl Worker {
             }
         };
         let tell = |answered: &Answered| {
-            let mut told = vec![Event::new(
-                "tool_called",
-                json!({"step": context.state().steps, "tool": name, "failed": answered.failed,
-                       "path": arguments["source_path"].as_str().or(arguments["draft_path"].as_str())
-                           .or(arguments["path"].as_str())}),
-            )];
+            let path = ["source_path", "draft_path", "path"];
+            let path = path.into_iter().find_map(|key| arguments[key].as_str());
+            let called = RunEvent::ToolCalled {
+                step: context.state().steps,
+                tool: name.to_owned(),
+                path: path.map(str::to_owned),
+                failed: answered.failed,
+            };
+            let mut told = vec![called.into()];
             if name == tools::SUBMIT && !answered.failed {
                 told.extend(messages(&answered.content, &context.state().work.task_id.to_string()));
             }
@@ -296,8 +299,7 @@ fn without_calls(context: &Context<WorkState>, mut turns: Vec<Turn>) -> Vec<Upda
 }
 
 fn fall_back(context: &Context<WorkState>, why: &str, spent: Spent) -> Vec<Update> {
-    let payload = json!({"mode": "text", "why": why});
-    context.emit(Event::new("mode_changed", payload));
+    context.emit(RunEvent::ModeChanged { mode: "text".to_owned(), why: why.to_owned() });
     vec![Update::Spent(spent), Update::Said(Said::default()), Update::FellBack]
 }
 
@@ -317,24 +319,29 @@ fn handed(answered: &Answered) -> Option<Handed> {
 
 /// The messages of a submission, as events.
 fn messages(told: &Value, task: &str) -> Vec<Event> {
-    let (submission, message) = (&told["submission"], &told["message_id"]);
-    let payload = json!({"task_id": task, "submission": submission, "message_id": message});
-    let ready = Event::new("DRAFT_READY", payload);
-    let kind = match told["verdict"].as_str() {
-        Some("accepted") => "DRAFT_ACCEPTED",
-        Some("rejected") => "DRAFT_REJECTED",
-        Some("escalated") => "DRAFT_ESCALATED",
-        _ => return vec![ready],
+    let (task_id, submission) = (task.to_owned(), told["submission"].clone());
+    let ready = RunEvent::DraftReady {
+        task_id: task_id.clone(),
+        submission: submission.clone(),
+        message_id: told["message_id"].clone(),
     };
-    let payload = json!({"task_id": task, "submission": submission, "reasons": told["reasons"]});
-    vec![ready, Event::new(kind, payload)]
+    let reasons = told["reasons"].clone();
+    let decided = match told["verdict"].as_str() {
+        Some("accepted") => Some(RunEvent::DraftAccepted { task_id, submission, reasons }),
+        Some("rejected") => Some(RunEvent::DraftRejected { task_id, submission, reasons }),
+        Some("escalated") => Some(RunEvent::DraftEscalated { task_id, submission, reasons }),
+        _ => None,
+    };
+    [Some(ready), decided].into_iter().flatten().map(Event::from).collect()
 }
 
 /// Says what it came to.
 pub(crate) async fn finish(context: Context<WorkState>) -> Updates {
     let worked = super::Worked::from(context.state());
-    let payload = json!({"outcome": worked.outcome, "steps": worked.steps,
-                         "limit_reached": worked.limit_reached});
-    context.emit(Event::new("work_finished", payload));
+    context.emit(RunEvent::WorkFinished {
+        outcome: json!(worked.outcome),
+        steps: worked.steps,
+        limit_reached: worked.limit_reached,
+    });
     Ok(Vec::new())
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use assize_draft::hardcoded::PathScanner;
 use assize_draft::secrets::SecretScanner;
 use assize_draft::{Answer, Desk, Mirror, Options, Stage, Step, Submit};
-use assize_store::{Access, Durability, NewAuditEntry, SqliteStore};
+use assize_run::NewAuditEntry;
+use assize_store::{Access, Durability, SqliteStore};
 
 use crate::office::{Office, WATCHDOG, WORKER, number, rules, small_files};
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use assize_draft::{Mirror, Step, tools};
-use assize_store::{AuditQuery, AuditVerdict};
+use assize_run::{AuditQuery, AuditVerdict};
 
 use crate::office::{Office, WATCHDOG};
 

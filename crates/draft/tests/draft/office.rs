@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use assize_draft::{Desk, DeskError, Options, Policy, Requested, Submit, Submitted};
-use assize_store::{Access, Durability, SqliteStore, Store};
+use assize_run::Store;
+use assize_store::{Access, Durability, SqliteStore};
 
 pub(crate) const WORKER: &str = "worker";
 pub(crate) const TASK: &str = "phase10_version_flag";

@@ -1,7 +1,7 @@
 //! Whole files that a worker without tools submits.
 
 use assize_draft::{Answer, DeskError, NewContent, Proposal, Seen, Stage, Submitted};
-use assize_store::NewAuditEntry;
+use assize_run::NewAuditEntry;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, rules};
 

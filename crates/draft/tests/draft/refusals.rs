@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use assize_draft::{
     Answer, DeskError, GitSettings, NewContent, Options, Policy, Proposal, Seen, Submit, Workspace,
 };
-use assize_store::AuditQuery;
+use assize_run::AuditQuery;
 use proptest::prelude::*;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, small_files, submit};

@@ -6,7 +6,7 @@ use assize_clerk::choose::Tape;
 use assize_clerk::trial::{PARALLEL, Trial, as_before, take_up};
 use assize_clerk::{Clerk, ForkOf, GoOn, consult, debate};
 use assize_consult::At;
-use assize_store::{Run, RunStatus};
+use assize_run::{Run, RunKind, RunStatus};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -119,8 +119,8 @@ async fn open_fork(
     clerk.config = as_before(&body.settings.applied(&clerk.config)?, run)?;
     let from = ForkOf { run: run.id.to_string(), at, told: body.told };
     let (store, tape) = (app.store.clone(), &Tape::None);
-    Ok(match run.kind.as_str() {
-        debate::KIND => {
+    Ok(match run.kind {
+        RunKind::Debate => {
             if !body.models.is_empty() {
                 return Err(Problem::unusable("`models` can be changed in a consultation alone"));
             }
@@ -129,7 +129,7 @@ async fn open_fork(
             let plan = debate::Plan::forked(&from, &ask, &*store).await?;
             Box::new(debate::Trial::open(plan, &clerk, store, tape, false).await?)
         }
-        consult::KIND => {
+        RunKind::Consult => {
             if body.document.is_some() || body.rounds.is_some() {
                 let detail = "`document` and `rounds` can be changed in a debate alone";
                 return Err(Problem::unusable(detail));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assize_clerk::Clerk;
 use assize_clerk::drafts::{self, as_json};
 use assize_draft::{Desk, DeskError, Diff, Force, OpenDraft, Options, Stage, Submission};
-use assize_store::{AuditQuery, Store};
+use assize_run::{AuditQuery, Store};
 use assize_types::Failure;
 use axum::Json;
 use axum::extract::State;
@@ -397,7 +397,7 @@ pub(crate) struct Entries {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AuditLog {
     #[schema(value_type = Vec<shapes::LogEntry>)]
-    entries: Vec<assize_store::AuditEntry>,
+    entries: Vec<assize_run::AuditEntry>,
     /// Where the next page begins; null on the last
     next: Option<u64>,
 }

@@ -3,7 +3,7 @@
 use assize_clerk::code::INPUTS;
 use assize_clerk::consult::DOCUMENTS;
 use assize_clerk::reading;
-use assize_store::{ArtifactId, ArtifactUse, Run};
+use assize_run::{ArtifactId, ArtifactUse, Run, RunKind};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -97,7 +97,7 @@ pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
 
 /// The documents of a consultation, by name.
 async fn documents_of(app: &App, run: &Run) -> Result<Vec<(String, Vec<u8>)>, Problem> {
-    if run.kind != "consult" {
+    if run.kind != RunKind::Consult {
         return Err(Problem::not_found(format!("`{}` writes no documents", run.id)));
     }
     let records = app.store.records(&run.id).await?;
@@ -150,7 +150,7 @@ pub(crate) async fn document(
     // A move is known by its own name, wherever it is kept.
     let moved = format!("moves/{name}");
     let is_it = |known: &str| known == name || known == moved;
-    if run.kind == "consult" && run.result.is_none() {
+    if run.kind == RunKind::Consult && run.result.is_none() {
         // Only the one: it may be asked for often while the others are being written.
         let all = app.store.artifacts(&run.id).await?;
         let kept = |one: &&ArtifactUse| one.name.strip_prefix(DOCUMENTS).is_some_and(is_it);
@@ -186,7 +186,7 @@ pub(crate) async fn artifacts(
         }
     }
     let history = assize_code::history(&app.store.records(&run.id).await?);
-    let left = if run.kind == "run" { reading::left(&history) } else { Vec::new() };
+    let left = if run.kind == RunKind::Code { reading::left(&history) } else { Vec::new() };
     let left = left.into_iter().map(|file| FileInfo { name: file.name, bytes: file.bytes });
     Ok(Json(Artifacts { given, left: left.collect(), kept }))
 }
@@ -205,7 +205,7 @@ pub(crate) async fn artifact(
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
     let history = assize_code::history(&app.store.records(&run.id).await?);
-    let left = if run.kind == "run" { reading::left(&history) } else { Vec::new() };
+    let left = if run.kind == RunKind::Code { reading::left(&history) } else { Vec::new() };
     let left = left.into_iter().find(|file| file.name == name);
     let id = match left.map(|file| ArtifactId::from(file.sha256)) {
         Some(id) => id,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 use assize_clerk::kept::{self, Holder, Standing};
-use assize_clerk::{code, consult, debate, ended, eval, reading, work};
+use assize_clerk::{ended, reading};
 use assize_debate::conversation_logs;
 use assize_gateway::{REHEARSAL_LABEL, Totals};
-use assize_store::{Claim, Run, RunFilter, RunId, RunStatus};
+use assize_run::{Lease, Run, RunEvent, RunFilter, RunId, RunKind, RunStatus};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -119,7 +119,7 @@ impl RunSummary {
     fn new(run: &Run) -> RunSummary {
         RunSummary {
             id: run.id.to_string(),
-            kind: run.kind.clone(),
+            kind: run.kind.to_string(),
             title: run.title.clone(),
             status: Status::of(run),
             parent: run.parent.as_ref().map(RunId::to_string),
@@ -149,7 +149,7 @@ pub(crate) struct Shown {
 impl Shown {
     pub(crate) fn new(app: &App, run: &Run) -> Shown {
         let mut input = run.input.clone();
-        if run.kind == work::KIND {
+        if run.kind == RunKind::Work {
             // By its name here, and not by where it is.
             let folder = input["workspace"].as_str().unwrap_or_default();
             input["workspace"] = json!(app.desks.name_of(FilePath::new(folder)));
@@ -225,13 +225,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    fn run_kind(self) -> RunKind {
         match self {
-            Kind::Run => code::KIND,
-            Kind::Consult => consult::KIND,
-            Kind::Debate => debate::KIND,
-            Kind::Work => work::KIND,
-            Kind::Eval => eval::KIND,
+            Kind::Run => RunKind::Code,
+            Kind::Consult => RunKind::Consult,
+            Kind::Debate => RunKind::Debate,
+            Kind::Work => RunKind::Work,
+            Kind::Eval => RunKind::Eval,
         }
     }
 }
@@ -276,7 +276,7 @@ pub(crate) async fn list(
     // Whether somebody is still at work the store does not know: it is asked until the page is full.
     loop {
         let filter = RunFilter {
-            kind: wanted.kind.map(|kind| kind.name().to_owned()),
+            kind: wanted.kind.map(Kind::run_kind),
             status: wanted.status.map(Status::kept),
             title: wanted.title.clone(),
             before,
@@ -343,7 +343,7 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Problem> {
     let run = app.run(&id).await?;
     app.refuse_held(&run, false)?;
-    app.store.remove_run(&Claim { run: run.id, epoch: run.epoch }).await?;
+    app.store.remove_run(&Lease { run: run.id, epoch: run.epoch }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -386,23 +386,23 @@ pub(crate) async fn transcripts(
 ) -> Result<Json<Value>, Problem> {
     let run = app.run(&id).await?;
     let records = app.store.records(&run.id).await?;
-    Ok(Json(match run.kind.as_str() {
-        "debate" => json!({"conversation_logs": conversation_logs(&records)}),
-        "consult" => {
+    Ok(Json(match run.kind {
+        RunKind::Debate => json!({"conversation_logs": conversation_logs(&records)}),
+        RunKind::Consult => {
             let mut moves = reading::moves_logs(&records);
             if let (Some(wanted), Some(all)) = (of.r#move, moves.as_object_mut()) {
                 all.retain(|name, _| *name == wanted);
             }
             json!({"moves": moves})
         }
-        "run" => json!({"attempts": assize_code::history(&records)}),
+        RunKind::Code => json!({"attempts": assize_code::history(&records)}),
         _ => json!({"records": reading::records(&records)}),
     }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Scores {
-    /// Once the run is done
+    /// IdempotencyKey the run is done
     scores: Vec<Score>,
     /// Until then: `sandbox_scored`, as it was told
     #[schema(value_type = Vec<Object>)]
@@ -438,9 +438,9 @@ pub(crate) async fn scores(
     Path(id): Path<String>,
 ) -> Result<Json<Scores>, Problem> {
     let run = app.run(&id).await?;
-    let scores = match run.kind.as_str() {
-        "debate" => run.result.clone().map(|verdict| json!([verdict])),
-        "consult" => run.result.as_ref().map(|report| report["policy_scores"].clone()),
+    let scores = match run.kind {
+        RunKind::Debate => run.result.clone().map(|verdict| json!([verdict])),
+        RunKind::Consult => run.result.as_ref().map(|report| report["policy_scores"].clone()),
         other => {
             let detail = format!("nothing is scored in a run of the kind `{other}`");
             return Err(Problem::not_found(detail));
@@ -454,6 +454,7 @@ pub(crate) async fn scores(
     }
     // Those that are there so far, as they were told.
     let told = app.store.events(kept::of(&run)).await?.into_iter();
-    let scored = told.filter(|event| event.name == "sandbox_scored").map(|event| event.payload);
+    let scored =
+        told.filter(|event| event.name == RunEvent::SANDBOX_SCORED).map(|event| event.payload);
     Ok(Json(Scores { scores: Vec::new(), so_far: scored.collect() }))
 }

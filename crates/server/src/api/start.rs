@@ -4,7 +4,7 @@ use assize_clerk::choose::Tape;
 use assize_clerk::trial::Trial;
 use assize_clerk::{Clerk, code, consult, debate, eval, work};
 use assize_gateway::Estimate;
-use assize_store::{Once, Run, RunId};
+use assize_run::{IdempotencyKey, Run, RunId};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::LOCATION;
@@ -44,19 +44,19 @@ pub(crate) async fn start(
 pub(super) fn once(
     headers: &HeaderMap,
     request: assize_types::Fingerprint,
-) -> Result<Option<Once>, Problem> {
+) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let key = key.to_str().ok().map(str::trim).filter(|key| !key.is_empty() && key.len() <= 200);
     let bad = "`Idempotency-Key` is 1 to 200 letters, digits and signs";
     let key = key.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, bad))?.to_owned();
-    Ok(Some(Once { key, request }))
+    Ok(Some(IdempotencyKey { key, request }))
 }
 
 impl App {
     /// Begins a trial, if there is a place for one.
     pub(super) async fn begin<F>(
         &self,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
         again: Option<&RunId>,
         open: impl FnOnce(Clerk) -> F,
     ) -> Result<Response, Problem>
@@ -94,7 +94,7 @@ impl App {
     }
 
     /// The run that the same was asked for with before.
-    async fn asked_before(&self, once: Option<&Once>) -> Result<Option<Run>, Problem> {
+    async fn asked_before(&self, once: Option<&IdempotencyKey>) -> Result<Option<Run>, Problem> {
         let Some(once) = once else { return Ok(None) };
         match self.store.asked_before(once).await? {
             None => Ok(None),

@@ -6,18 +6,16 @@ mod schema;
 mod store;
 mod worker;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
+use assize_run::StoreError;
 use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::watch;
 
-use crate::error::StoreError;
 use worker::{Mode, Worker};
 
 /// How long a process waits for another that makes or changes the tables.

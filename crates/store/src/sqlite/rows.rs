@@ -4,6 +4,9 @@ use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use assize_graph::{Event, Key, Outcome, Record};
+use assize_run::{
+    ArtifactId, AuditEntry, Lease, NewAuditEntry, Run, RunId, RunKind, RunStatus, StoreError,
+};
 use assize_types::Fingerprint;
 use miniz_oxide::deflate::core::{
     CompressorOxide, TDEFLFlush, TDEFLStatus, compress, create_comp_flags_from_zip_params,
@@ -14,10 +17,6 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 
 use super::worker::Trouble;
-use crate::artifact::ArtifactId;
-use crate::audit::{AuditEntry, NewAuditEntry};
-use crate::error::StoreError;
-use crate::run::{Claim, Run, RunId, RunStatus};
 
 /// Outcomes above this size are artifacts: kept once, however many runs came to them.
 const LARGE: usize = 64 * 1024;
@@ -35,7 +34,7 @@ pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, Trouble> {
 }
 
 /// The number of a claimed run's row, if the claim still holds.
-pub(super) fn held(db: &Connection, claim: &Claim) -> Result<i64, Trouble> {
+pub(super) fn held(db: &Connection, claim: &Lease) -> Result<i64, Trouble> {
     let found: Option<(i64, u64)> = db
         .prepare_cached("SELECT number, epoch FROM runs WHERE id = ?")?
         .query_row([claim.run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -100,7 +99,7 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     Ok(Run {
         id: run_id(row, "id")?,
         number: row.get("number")?,
-        kind: row.get("kind")?,
+        kind: parsed(row, "kind", str::parse::<RunKind>)?,
         title: row.get("title")?,
         status: parsed(row, "status", |name| {
             RunStatus::by_name(name).ok_or_else(|| UnknownStatus(name.to_owned()))

@@ -3,6 +3,11 @@
 use std::time::Duration;
 
 use assize_graph::{Appended, Event, Key, Outcome, Record};
+use assize_run::{
+    ArtifactId, ArtifactUse, AuditEntry, AuditQuery, CallState, Ending, EventQuery, IdempotencyKey,
+    Lease, Log, Message, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunKind, RunStatus,
+    Store, StoreError, StoredEvent,
+};
 use assize_types::Fingerprint;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
@@ -14,12 +19,6 @@ use super::rows::{
     now, number, parsed, read_record, read_run, run_id, use_artifact, write_audit, write_events,
 };
 use super::worker::Trouble;
-use crate::artifact::{ArtifactId, ArtifactUse};
-use crate::audit::{AuditEntry, AuditQuery, NewAuditEntry};
-use crate::call::{CallState, Noted};
-use crate::error::StoreError;
-use crate::run::{Claim, Ending, NewRun, Once, Run, RunFilter, RunId, RunStatus};
-use crate::{EventQuery, Log, Message, Store, StoredEvent};
 
 /// No id is above this one.
 const LAST_ID: u64 = i64::MAX as u64;
@@ -28,7 +27,7 @@ const LAST_ID: u64 = i64::MAX as u64;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The run that was asked for under a key, and whether it was the same that was asked for.
-fn asked_before(db: &Connection, once: &Once) -> rusqlite::Result<Option<(RunId, bool)>> {
+fn asked_before(db: &Connection, once: &IdempotencyKey) -> rusqlite::Result<Option<(RunId, bool)>> {
     db.prepare_cached(
         "SELECT r.id AS run, o.request AS request FROM once o JOIN runs r ON r.number = o.run \
          WHERE o.key = ?",
@@ -41,7 +40,7 @@ fn asked_before(db: &Connection, once: &Once) -> rusqlite::Result<Option<(RunId,
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Claim), StoreError> {
+    async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Lease), StoreError> {
         let (input, holder) = (run.input.to_string(), holder.to_owned());
         let body = move |db: &Connection| {
             let parent = run.parent.as_ref().map(RunId::as_str);
@@ -52,7 +51,7 @@ impl Store for SqliteStore {
             }
             // Nearly always the first name is free.
             let id = loop {
-                let id = RunId::random(&run.kind);
+                let id = RunId::random(run.kind);
                 match number(db, &id) {
                     Ok(_) => continue,
                     Err(Trouble::Refused(_)) => break id,
@@ -60,7 +59,7 @@ impl Store for SqliteStore {
                 }
             };
             let values = named_params! {
-                ":id": id.as_str(), ":kind": run.kind, ":title": run.title, ":parent": parent,
+                ":id": id.as_str(), ":kind": run.kind.name(), ":title": run.title, ":parent": parent,
                 ":now": now(), ":holder": holder, ":input": input,
             };
             db.prepare_cached(
@@ -70,7 +69,7 @@ impl Store for SqliteStore {
             )?
             .execute(values)?;
             let row = db.last_insert_rowid();
-            if let Some(Once { key, request }) = &run.once {
+            if let Some(IdempotencyKey { key, request }) = &run.once {
                 let values = params![key, request.as_bytes(), row];
                 db.execute("INSERT INTO once (key, request, run) VALUES (?, ?, ?)", values)?;
             }
@@ -78,13 +77,16 @@ impl Store for SqliteStore {
                 use_artifact(db, row, name, ArtifactId::of(bytes), bytes)?;
             }
             let run = db.query_row("SELECT * FROM runs WHERE number = ?", [row], read_run)?;
-            let claim = Claim { run: id, epoch: run.epoch };
+            let claim = Lease { run: id, epoch: run.epoch };
             Ok((run, claim))
         };
         self.writer()?.ask(body).await
     }
 
-    async fn asked_before(&self, once: &Once) -> Result<Option<(RunId, bool)>, StoreError> {
+    async fn asked_before(
+        &self,
+        once: &IdempotencyKey,
+    ) -> Result<Option<(RunId, bool)>, StoreError> {
         let once = once.clone();
         self.reader.ask(move |db: &Connection| Ok(asked_before(db, &once)?)).await
     }
@@ -105,7 +107,7 @@ impl Store for SqliteStore {
         let body = move |db: &Connection| {
             let limit = if filter.limit == 0 { -1 } else { filter.limit as i64 };
             let values = named_params! {
-                ":kind": filter.kind, ":status": filter.status.map(RunStatus::name),
+                ":kind": filter.kind.map(RunKind::name), ":status": filter.status.map(RunStatus::name),
                 ":prefix": filter.prefix, ":title": filter.title, ":limit": limit,
                 ":before": filter.before.map(|before| before.min(LAST_ID)),
             };
@@ -127,7 +129,7 @@ impl Store for SqliteStore {
         id: &RunId,
         holder: &str,
         seen: Option<u64>,
-    ) -> Result<Claim, StoreError> {
+    ) -> Result<Lease, StoreError> {
         let (id, holder) = (id.clone(), holder.to_owned());
         let body = move |db: &Connection| {
             let (status, epoch): (String, u64) = db
@@ -145,14 +147,14 @@ impl Store for SqliteStore {
                      updated = ? WHERE id = ? RETURNING epoch",
                 )?
                 .query_row(params![holder, now(), id.as_str()], |row| row.get(0))?;
-            Ok(Claim { run: id.clone(), epoch })
+            Ok(Lease { run: id.clone(), epoch })
         };
         self.writer()?.ask(body).await
     }
 
     async fn append(
         &self,
-        claim: &Claim,
+        claim: &Lease,
         record: Record,
         events: Vec<Event>,
     ) -> Result<Appended, StoreError> {
@@ -217,7 +219,7 @@ impl Store for SqliteStore {
         self.reader.ask(body).await
     }
 
-    async fn note_call(&self, claim: &Claim, number: u64, noted: Noted) -> Result<(), StoreError> {
+    async fn note_call(&self, claim: &Lease, number: u64, noted: Noted) -> Result<(), StoreError> {
         let claim = claim.clone();
         let text = serde_json::to_string(&noted).unwrap_or_default();
         let body = move |db: &Connection| {
@@ -256,7 +258,7 @@ impl Store for SqliteStore {
 
     async fn finish(
         &self,
-        claim: &Claim,
+        claim: &Lease,
         ending: Ending,
         events: Vec<Event>,
     ) -> Result<Vec<u64>, StoreError> {
@@ -278,7 +280,7 @@ impl Store for SqliteStore {
         self.writer()?.ask(body).await
     }
 
-    async fn stop(&self, seen: &Claim, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
+    async fn stop(&self, seen: &Lease, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
         let (seen, reason) = (seen.clone(), reason.to_owned());
         let body = move |db: &Connection| {
             let run = held(db, &seen)?;
@@ -374,7 +376,7 @@ impl Store for SqliteStore {
         }
     }
 
-    async fn remove_run(&self, seen: &Claim) -> Result<(), StoreError> {
+    async fn remove_run(&self, seen: &Lease) -> Result<(), StoreError> {
         let seen = seen.clone();
         let body = move |db: &Connection| {
             let run = held(db, &seen)?;

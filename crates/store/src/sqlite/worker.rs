@@ -14,12 +14,12 @@ use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use assize_run::StoreError;
 use rusqlite::Connection;
 use rusqlite::ffi::ErrorCode;
 use tokio::sync::{oneshot, watch};
 
 use super::explain;
-use crate::error::StoreError;
 
 /// How long a process waits for another that writes.
 const PATIENCE: Duration = Duration::from_secs(20);

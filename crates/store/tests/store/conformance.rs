@@ -7,9 +7,10 @@ use std::sync::Arc;
 use assize_graph::{
     Appended, Context, END, Event, Graph, Key, NodeError, Outcome, Record, RunOptions, State,
 };
-use assize_store::{
-    ArtifactId, AuditQuery, AuditVerdict, CallState, Claim, Ending, EventQuery, Log, NewAuditEntry,
-    NewRun, Noted, Once, Run, RunFilter, RunId, RunJournal, RunStatus, Store, StoreError,
+use assize_run::{
+    ArtifactId, AuditQuery, AuditVerdict, CallState, Ending, EventQuery, IdempotencyKey, Lease,
+    Log, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunJournal, RunKind, RunStatus,
+    Store, StoreError,
 };
 use assize_types::{Cost, Fingerprint, Money};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ type Any = Arc<dyn Store>;
 
 pub(crate) fn new_run(title: &str) -> NewRun {
     NewRun {
-        kind: "debate".into(),
+        kind: RunKind::Debate,
         title: title.into(),
         parent: None,
         input: json!({"a": 1}),
@@ -27,7 +28,7 @@ pub(crate) fn new_run(title: &str) -> NewRun {
     }
 }
 
-async fn claimed(store: &Any, title: &str) -> Claim {
+async fn claimed(store: &Any, title: &str) -> Lease {
     store.create_run(new_run(title), "me").await.unwrap().1
 }
 
@@ -64,7 +65,7 @@ pub(crate) async fn runs_are_kept_and_found(store: Any) {
     let first = store.create_run(new_run("Buy a Bakery"), "me").await.unwrap().0;
     let forked = NewRun { parent: Some(first.id.clone()), ..new_run("sell the bakery") };
     let second = store.create_run(forked, "me").await.unwrap().0;
-    let other = NewRun { kind: "consult".into(), ..new_run("NVDA") };
+    let other = NewRun { kind: RunKind::Consult, ..new_run("NVDA") };
     let third = store.create_run(other, "me").await.unwrap().0;
     assert_ne!(first.id, second.id);
     assert!(third.id.as_str().starts_with("consult-"));
@@ -77,7 +78,7 @@ pub(crate) async fn runs_are_kept_and_found(store: Any) {
 
     let all = RunFilter::default;
     assert_eq!(titles(&store, all()).await, ["NVDA", "sell the bakery", "Buy a Bakery"]);
-    let kind = RunFilter { kind: Some("consult".into()), ..all() };
+    let kind = RunFilter { kind: Some(RunKind::Consult), ..all() };
     assert_eq!(titles(&store, kind).await, ["NVDA"]);
     assert_eq!(titles(&store, RunFilter { limit: 2, ..all() }).await, ["NVDA", "sell the bakery"]);
     let latest = store.runs(RunFilter { limit: 1, ..all() }).await.unwrap().remove(0).number;
@@ -100,7 +101,10 @@ pub(crate) async fn runs_are_kept_and_found(store: Any) {
 
 pub(crate) async fn what_is_asked_for_twice_is_made_once(store: Any) {
     let asked = |key: &str, what: u8| NewRun {
-        once: Some(Once { key: key.into(), request: Fingerprint::from_bytes([what; 32]) }),
+        once: Some(IdempotencyKey {
+            key: key.into(),
+            request: Fingerprint::from_bytes([what; 32]),
+        }),
         ..new_run("once")
     };
     let (first, claim) = store.create_run(asked("a", 1), "me").await.unwrap();
@@ -170,7 +174,7 @@ pub(crate) async fn whoever_waits_for_more_hears_of_it(store: Any) {
 
 pub(crate) async fn what_is_not_there_is_said_so(store: Any) {
     let nobody: RunId = "debate-nobody".parse().unwrap();
-    let claim = Claim { run: nobody.clone(), epoch: 1 };
+    let claim = Lease { run: nobody.clone(), epoch: 1 };
     let missing = |error: StoreError| {
         assert!(matches!(&error, StoreError::NoSuchRun(id) if *id == nobody), "{error}");
     };
@@ -358,7 +362,7 @@ pub(crate) async fn a_run_is_stopped_whoever_has_it(store: Any) {
     let late = store.append(&claim, record("k", "x"), vec![]).await;
     assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
     // Not twice, and not what has ended otherwise.
-    let again = Claim { epoch: run.epoch, ..claim.clone() };
+    let again = Lease { epoch: run.epoch, ..claim.clone() };
     assert!(matches!(store.stop(&again, "more", vec![]).await, Err(StoreError::Fenced(_))));
     let other = claimed(&store, "two").await;
     store.finish(&other, Ending::Failed { error: "it broke".into() }, vec![]).await.unwrap();
@@ -464,7 +468,7 @@ pub(crate) async fn what_was_stopped_and_then_removed_takes_nothing_more(store: 
     store.append(&holder, record("a", "1"), vec![]).await.unwrap();
     store.stop(&holder, "enough", vec![event("end")]).await.unwrap();
     let epoch = store.run(&holder.run).await.unwrap().epoch;
-    store.remove_run(&Claim { run: holder.run.clone(), epoch }).await.unwrap();
+    store.remove_run(&Lease { run: holder.run.clone(), epoch }).await.unwrap();
     // Whoever held it has heard of neither.
     let large = "x".repeat(200_000);
     for late in [record("b", "2"), record("c", &large)] {

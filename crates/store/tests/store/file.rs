@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_graph::{Appended, Event, Key, Outcome, Record};
-use assize_store::{
-    Access, Claim, Durability, Log, NewRun, RunFilter, SqliteStore, Store, StoreError,
-};
+use assize_run::{Lease, Log, NewRun, RunFilter, RunKind, Store, StoreError};
+use assize_store::{Access, Durability, SqliteStore};
 use assize_types::Fingerprint;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -31,9 +30,9 @@ fn open(path: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(path, Access::Write(Durability::ProcessCrash))
 }
 
-async fn fill(store: &SqliteStore, records: usize) -> Claim {
+async fn fill(store: &SqliteStore, records: usize) -> Lease {
     let run = NewRun {
-        kind: "debate".into(),
+        kind: RunKind::Debate,
         title: "a title".into(),
         parent: None,
         input: json!(null),

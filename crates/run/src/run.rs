@@ -4,8 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use assize_types::Fingerprint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::kind::RunKind;
 
 /// The name of a run: its kind, and what tells it apart, such as `debate-k3v9x2ma`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,7 +25,7 @@ impl RunId {
     const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 
     /// A new name.
-    pub fn random(kind: &str) -> RunId {
+    pub fn random(kind: RunKind) -> RunId {
         let letter = || char::from(Self::ALPHABET[fastrand::usize(..Self::ALPHABET.len())]);
         let tail: String = std::iter::repeat_with(letter).take(8).collect();
         RunId(format!("{kind}-{tail}"))
@@ -68,8 +71,7 @@ impl From<RunId> for String {
 /// A run that is to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRun {
-    /// Lower-case letters and `-`: the command that made it.
-    pub kind: String,
+    pub kind: RunKind,
     /// A line that tells people which one this is.
     pub title: String,
     /// The run that it was forked from.
@@ -79,15 +81,15 @@ pub struct NewRun {
     /// What is large, by name. It is kept together with the run, or neither is.
     pub artifacts: Vec<(String, Vec<u8>)>,
     /// Under what it was asked for, so that it is made once however often it is asked for.
-    pub once: Option<Once>,
+    pub once: Option<IdempotencyKey>,
 }
 
-/// What makes a request the same as one before.
+/// Key under which a client asks for a run, so that a repeated request makes no second one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Once {
-    /// Chosen by whoever asks, and used for nothing else.
+pub struct IdempotencyKey {
+    /// Chosen by the client, and used for nothing else.
     pub key: String,
-    /// Of all that is asked for.
+    /// Fingerprint of the whole request.
     pub request: Fingerprint,
 }
 
@@ -98,7 +100,7 @@ pub struct Run {
     /// Its place among all runs, in the order in which they were made.
     #[serde(skip)]
     pub number: u64,
-    pub kind: String,
+    pub kind: RunKind,
     pub title: String,
     pub status: RunStatus,
     pub parent: Option<RunId>,
@@ -117,7 +119,7 @@ pub struct Run {
 }
 
 /// How far a run is, as far as the store knows: one whose process was killed is still `Running`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     Running,
@@ -142,7 +144,7 @@ impl RunStatus {
         }
     }
 
-    pub(crate) fn by_name(name: &str) -> Option<RunStatus> {
+    pub fn by_name(name: &str) -> Option<RunStatus> {
         RunStatus::ALL.into_iter().find(|status| status.name() == name)
     }
 }
@@ -156,7 +158,7 @@ impl fmt::Display for RunStatus {
 /// Which runs are wanted; everything by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunFilter {
-    pub kind: Option<String>,
+    pub kind: Option<RunKind>,
     pub status: Option<RunStatus>,
     /// Whose name begins like this.
     pub prefix: Option<String>,
@@ -168,9 +170,9 @@ pub struct RunFilter {
     pub limit: usize,
 }
 
-/// The right to write to a run, as long as nobody claims it anew.
+/// The right to write to a run, until another process claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct Lease {
     pub run: RunId,
     pub epoch: u64,
 }

@@ -7,7 +7,7 @@ use assize_graph::{Appended, Event, Journal, JournalError, Key, Record};
 use async_trait::async_trait;
 
 use crate::error::StoreError;
-use crate::run::{Claim, Run};
+use crate::run::{Lease, Run};
 use crate::{Ending, Store};
 
 /// The journal of a claimed run.
@@ -16,7 +16,7 @@ use crate::{Ending, Store};
 /// and most of them are not there.
 pub struct RunJournal {
     store: Arc<dyn Store>,
-    claim: Claim,
+    claim: Lease,
     earlier: HashMap<Key, Record>,
     /// What was recorded since; only a node that is tried again asks for it.
     since: Mutex<HashSet<Key>>,
@@ -29,14 +29,14 @@ impl std::fmt::Debug for RunJournal {
 }
 
 impl RunJournal {
-    pub async fn open(store: Arc<dyn Store>, claim: Claim) -> Result<RunJournal, StoreError> {
+    pub async fn open(store: Arc<dyn Store>, claim: Lease) -> Result<RunJournal, StoreError> {
         let earlier = store.records(&claim.run).await?;
         let earlier = earlier.into_iter().map(|record| (record.key.clone(), record)).collect();
         Ok(RunJournal { store, claim, earlier, since: Mutex::default() })
     }
 
     /// The journal of a run that was just made.
-    pub fn fresh(store: Arc<dyn Store>, claim: Claim) -> RunJournal {
+    pub fn fresh(store: Arc<dyn Store>, claim: Lease) -> RunJournal {
         RunJournal { store, claim, earlier: HashMap::new(), since: Mutex::default() }
     }
 

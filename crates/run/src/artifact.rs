@@ -20,11 +20,11 @@ impl ArtifactId {
         self.0
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> ArtifactId {
+    pub fn from_bytes(bytes: [u8; 32]) -> ArtifactId {
         ArtifactId(Fingerprint::from_bytes(bytes))
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+    pub fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }
 }

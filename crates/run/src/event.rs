@@ -1,0 +1,211 @@
+//! Events of a run: their names and payloads. This is the only place where an event name is written.
+//!
+//! `docs/events.md` lists them for clients; a test compares both.
+
+use assize_graph::Event;
+use assize_types::Failure;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::run::RunStatus;
+
+/// Something that happened in a run, as its clients see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "name", content = "payload", rename_all = "snake_case")]
+pub enum RunEvent {
+    /// The run ended. A run that is resumed ends again.
+    RunEnded {
+        status: RunStatus,
+        error: Option<String>,
+        /// What a failure means to the user.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "Option<Value>")]
+        failure: Option<Failure>,
+        /// Whether a failed run can be resumed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resumable: Option<bool>,
+    },
+    /// Calls of earlier epochs have no recorded answer.
+    CallsLost { calls: u64, at_most_usd: f64 },
+
+    /// A program was read in the answer, or none.
+    CodeGenerated {
+        attempt: u32,
+        candidate: Option<u32>,
+        code_lines: Option<usize>,
+        confidence: Option<f64>,
+        dependencies: Vec<String>,
+        error: Option<String>,
+    },
+    /// A sandbox begins to run a program.
+    ExecutionStarted { attempt: u32, candidate: Option<u32> },
+    /// A program ended.
+    ExecutionComplete {
+        attempt: u32,
+        candidate: Option<u32>,
+        success: bool,
+        exit_code: Option<i32>,
+        signal: Option<i32>,
+        timed_out: bool,
+        out_of_memory: bool,
+        duration_ms: f64,
+        error: Option<String>,
+    },
+    /// The critic answered.
+    CodeCriticised { attempt: u32, critique: Option<Value> },
+    /// Nothing more is tried.
+    CodeFinished { success: bool, attempts: u32 },
+
+    /// A layer of a consultation begins.
+    LayerStart { layer: Layer, status: LayerStatus },
+    /// A layer of a consultation is complete.
+    LayerComplete {
+        layer: Layer,
+        status: LayerStatus,
+        artifacts: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        total_policies_scored: Option<usize>,
+    },
+    /// An agent starts.
+    AgentStart { layer: u32, agent_id: String, persona: String },
+    /// The documents of an agent are written.
+    AgentComplete { layer: u32, agent_id: String, output: Vec<String>, titles: Vec<String> },
+    /// Something the reader must know, such as a debate without a sandbox.
+    Warning {
+        #[serde(rename = "move")]
+        move_id: String,
+        message: String,
+    },
+    /// A consultation is ranked.
+    PipelineComplete { recommended: Vec<String>, other: Vec<String> },
+    /// A consultation ended before it was ranked.
+    PipelineFailed { error: String },
+    /// A consultation was cancelled.
+    PipelineCancelled { reason: String },
+
+    /// A role of a debate has answered, or could not.
+    SandboxRound {
+        #[serde(rename = "move")]
+        move_id: String,
+        round: u32,
+        status: RoundStatus,
+        next: RoundStep,
+        /// The conversation, if it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// All judges have scored.
+    SandboxScored {
+        #[serde(rename = "move")]
+        move_id: String,
+        score: u32,
+        /// By judge.
+        breakdown: Map<String, Value>,
+        /// Whether a conversation ended early.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        partial: bool,
+        /// Judges that could not be asked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        neutral: Vec<String>,
+    },
+
+    /// The worker called a tool.
+    ToolCalled { step: u32, tool: String, path: Option<String>, failed: bool },
+    /// A draft was submitted.
+    #[serde(rename = "DRAFT_READY")]
+    DraftReady { task_id: String, submission: Value, message_id: Value },
+    /// A draft was applied.
+    #[serde(rename = "DRAFT_ACCEPTED")]
+    DraftAccepted { task_id: String, submission: Value, reasons: Value },
+    /// A draft was sent back.
+    #[serde(rename = "DRAFT_REJECTED")]
+    DraftRejected { task_id: String, submission: Value, reasons: Value },
+    /// A reviewer must decide on a draft.
+    #[serde(rename = "DRAFT_ESCALATED")]
+    DraftEscalated { task_id: String, submission: Value, reasons: Value },
+    /// The worker goes on without tools.
+    ModeChanged { mode: String, why: String },
+    /// The worker does nothing more.
+    WorkFinished { outcome: Value, steps: u32, limit_reached: bool },
+}
+
+/// A layer of a consultation: numbered, or its debates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Layer {
+    Number(u32),
+    Named(NamedLayer),
+}
+
+impl Layer {
+    /// The layer of the debates.
+    pub const DEBATES: Layer = Layer::Named(NamedLayer::Sandbox);
+}
+
+impl From<u32> for Layer {
+    fn from(number: u32) -> Layer {
+        Layer::Number(number)
+    }
+}
+
+/// A layer without a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NamedLayer {
+    Sandbox,
+}
+
+/// How far a layer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerStatus {
+    Running,
+    Done,
+}
+
+/// What has happened in a round of a debate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RoundStatus {
+    CriticResponded,
+    DmResponded,
+    Failed,
+}
+
+/// What happens next in a conversation of a debate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RoundStep {
+    CriticResponding,
+    DmResponding,
+    Scoring,
+}
+
+impl From<RunEvent> for Event {
+    fn from(event: RunEvent) -> Event {
+        let mut value = json!(event);
+        let name = value["name"].as_str().unwrap_or_default().to_owned();
+        Event { name, payload: value["payload"].take() }
+    }
+}
+
+impl RunEvent {
+    /// Name of [`RunEvent::RunEnded`], to find the end of a run without reading payloads.
+    pub const RUN_ENDED: &str = "run_ended";
+
+    /// Name of [`RunEvent::SandboxScored`].
+    pub const SANDBOX_SCORED: &str = "sandbox_scored";
+
+    /// Reads a stored event; `None` if this version does not know it.
+    pub fn read(name: &str, payload: &Value) -> Option<RunEvent> {
+        serde_json::from_value(json!({"name": name, "payload": payload})).ok()
+    }
+
+    /// The name under which an event is stored.
+    pub fn name(&self) -> String {
+        Event::from(self.clone()).name
+    }
+}

@@ -1,0 +1,58 @@
+//! `docs/events.md` lists every event with its payload, and no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assize_run::RunEvent;
+use serde_json::Value;
+
+/// Event names and the fields of their payloads, by the JSON schema of `RunEvent`.
+fn events() -> BTreeMap<String, BTreeSet<String>> {
+    let schema = serde_json::to_value(schemars::schema_for!(RunEvent)).unwrap();
+    let variants = schema["oneOf"].as_array().expect("one schema for each event");
+    let event = |variant: &Value| {
+        let properties = &variant["properties"];
+        let name = properties["name"]["const"].as_str().expect("a name").to_owned();
+        let fields = properties["payload"]["properties"].as_object().expect("fields");
+        (name, fields.keys().cloned().collect())
+    };
+    variants.iter().map(event).collect()
+}
+
+/// The words in backticks of a text.
+fn words(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Rows of the tables of events, by name; of the two events that a paragraph describes, the paragraph.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let events = document.split("What workers do that have no run of ours").next().unwrap();
+    let mut found = BTreeMap::new();
+    for row in events.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let name = cells[1].trim_matches('`').to_owned();
+        found.insert(name, words(cells[2]));
+    }
+    for paragraph in events.split("\n\n").filter(|text| !text.contains('|')) {
+        for name in ["calls_lost", "run_ended"] {
+            if words(paragraph).contains(name) && paragraph.starts_with(['W', 'E']) {
+                let more = found.entry(name.to_owned()).or_insert_with(BTreeSet::new);
+                more.extend(words(paragraph));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_event_is_documented_with_its_payload() {
+    let (events, documented) = (events(), documented());
+    let names =
+        |map: &BTreeMap<String, BTreeSet<String>>| -> Vec<String> { map.keys().cloned().collect() };
+    assert_eq!(names(&events), names(&documented));
+    for (name, fields) in &events {
+        let missing: Vec<&String> = fields.difference(&documented[name]).collect();
+        assert!(missing.is_empty(), "docs/events.md does not name {missing:?} of `{name}`");
+    }
+}
