@@ -1,8 +1,7 @@
 //! What outlives a process.
 //!
 //! A [`Store`] keeps runs and their journals, the events that watchers follow, artifacts by the
-//! hash of their content, messages between processes, and the audit log. [`SqliteStore`] keeps them
-//! all in one file. The trait is written so that a replicated stream can stand behind it, too: it
+//! hash of their content, and the audit log. [`SqliteStore`] keeps them all in one file. The trait is written so that a replicated stream can stand behind it, too: it
 //! asks for nothing but create-once records, ids that increase, and an epoch that fences older
 //! holders of a run.
 //!
@@ -61,16 +60,6 @@ pub struct EventQuery {
 pub enum Log {
     Events,
     Audit,
-}
-
-/// Something one process tells others.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Message {
-    /// Increases with every message of the store.
-    pub id: u64,
-    pub at: u64,
-    pub topic: String,
-    pub body: Value,
 }
 
 /// What outlives a process. All methods are safe to call from many tasks and processes at once.
@@ -161,11 +150,6 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     /// The artifacts of a run, by name.
     async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError>;
-
-    async fn post(&self, topic: &str, body: Value) -> Result<u64, StoreError>;
-
-    /// The messages of a topic with ids above `after`.
-    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError>;
 
     /// Adds an entry to the audit log, chained to the one before.
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError>;

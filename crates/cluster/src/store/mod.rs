@@ -14,9 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_graph::{Appended, Event, Key, Record};
 use assize_store::{
-    ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Claim, Ending, EventQuery, Log, Message,
-    NewAuditEntry, NewRun, Noted, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError,
-    StoredEvent,
+    ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Claim, Ending, EventQuery, Log, NewAuditEntry,
+    NewRun, Noted, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError, StoredEvent,
 };
 use assize_types::Fingerprint;
 use async_nats::HeaderMap;
@@ -30,12 +29,12 @@ use life::Life;
 use pieces::Packed;
 use view::View;
 use wire::{
-    AUDIT, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, MESSAGES, PIECES, RUNS,
-    Told, TurnKind, Used, Written, event_ids,
+    AUDIT, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, TurnKind,
+    Used, Written, event_ids,
 };
 
 /// The streams that it is made of.
-pub(crate) const STREAMS: [&str; 5] = [RUNS, PIECES, CALLS, MESSAGES, AUDIT];
+pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, CALLS, AUDIT];
 
 /// What is kept in streams of NATS `JetStream`.
 #[derive(Debug)]
@@ -54,7 +53,6 @@ impl ClusterStore {
             (RUNS, vec!["run.>", "asked.*"], false),
             (PIECES, vec!["piece.>"], true),
             (CALLS, vec!["call.>"], true),
-            (MESSAGES, vec!["told.*"], false),
             (AUDIT, vec!["audit.*"], false),
         ] {
             let config = Config {
@@ -413,31 +411,6 @@ impl Store for ClusterStore {
             })
             .await?;
         Ok(all.into_values().map(Into::into).collect())
-    }
-
-    async fn post(&self, topic: &str, body: Value) -> Result<u64, StoreError> {
-        let told = Told { at: now(), topic: topic.to_owned(), body };
-        let payload = serde_json::to_vec(&told).map_err(|error| self.link.failed(error))?;
-        self.link.add(&self.subject(wire::told(topic)), HeaderMap::new(), payload).await
-    }
-
-    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError> {
-        let filter = self.subject(wire::told(topic));
-        let reading = Reading {
-            stream: MESSAGES,
-            filter,
-            from: after.saturating_add(1),
-            last_of_each: false,
-        };
-        let mut all = Vec::new();
-        self.link
-            .read(reading, |found| {
-                let Told { at, topic, body } = self.link.parse(&found.payload)?;
-                all.push(Message { id: found.sequence, at, topic, body });
-                Ok(More::Wanted)
-            })
-            .await?;
-        Ok(all)
     }
 
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError> {

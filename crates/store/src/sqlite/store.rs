@@ -19,7 +19,7 @@ use crate::audit::{AuditEntry, AuditQuery, NewAuditEntry};
 use crate::call::{CallState, Noted};
 use crate::error::StoreError;
 use crate::run::{Claim, Ending, NewRun, Once, Run, RunFilter, RunId, RunStatus};
-use crate::{EventQuery, Log, Message, Store, StoredEvent};
+use crate::{EventQuery, Log, Store, StoredEvent};
 
 /// No id is above this one.
 const LAST_ID: u64 = i64::MAX as u64;
@@ -461,37 +461,6 @@ impl Store for SqliteStore {
                 })
             };
             let rows = select.query_map([number(db, &run)?], read)?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        };
-        self.reader.ask(body).await
-    }
-
-    async fn post(&self, topic: &str, message: Value) -> Result<u64, StoreError> {
-        let (topic, message) = (topic.to_owned(), message.to_string());
-        let body = move |db: &Connection| {
-            let id = db
-                .prepare_cached("INSERT INTO messages (at, topic, body) VALUES (?, ?, ?)")?
-                .insert(params![now(), topic, message])?;
-            Ok(id as u64)
-        };
-        self.writer()?.ask(body).await
-    }
-
-    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError> {
-        let topic = topic.to_owned();
-        let body = move |db: &Connection| {
-            let mut select = db.prepare_cached(
-                "SELECT id, at, topic, body FROM messages WHERE topic = ? AND id > ? ORDER BY id",
-            )?;
-            let read = |row: &Row<'_>| {
-                Ok(Message {
-                    id: row.get("id")?,
-                    at: row.get("at")?,
-                    topic: row.get("topic")?,
-                    body: json(row, "body")?,
-                })
-            };
-            let rows = select.query_map(params![topic, after], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
         self.reader.ask(body).await

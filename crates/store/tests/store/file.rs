@@ -102,7 +102,29 @@ async fn a_file_of_the_future_is_refused() {
     drop(db);
     for access in [Access::Read, Access::Write(Durability::PowerLoss)] {
         let error = SqliteStore::open(&path, access).unwrap_err();
-        assert!(matches!(error, StoreError::Newer { found: 99, known: 4, .. }), "{error}");
+        assert!(matches!(error, StoreError::Newer { found: 99, known: 5, .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn store_of_an_older_format_opens_with_its_runs() {
+    for access in [Access::Read, Access::Write(Durability::ProcessCrash)] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("store.db");
+        let claim = fill(&open(&path).unwrap(), 3).await;
+        // Format 4 had one table more.
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch(
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, \
+             topic TEXT NOT NULL, body TEXT NOT NULL) STRICT; \
+             CREATE INDEX messages_of_topic ON messages (topic); \
+             INSERT INTO messages (at, topic, body) VALUES (1, 'drafts', '{}'); \
+             PRAGMA user_version = 4;",
+        )
+        .unwrap();
+        drop(db);
+        let store = SqliteStore::open(&path, access).unwrap();
+        assert_eq!(store.records(&claim.run).await.unwrap().len(), 3);
     }
 }
 
