@@ -19,7 +19,7 @@ mod sqlite;
 
 use std::time::Duration;
 
-use assize_graph::{Appended, Event, Key, Record};
+use assize_graph::{Appended, Event, Record};
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -91,9 +91,6 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         record: Record,
         events: Vec<Event>,
     ) -> Result<Appended, StoreError>;
-
-    /// The record of a run under a key.
-    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError>;
 
     /// All records of a run, in the order in which they were written.
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError>;

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use assize_graph::{Appended, Event, Key, Record};
+use assize_graph::{Appended, Event, Record};
 use assize_store::{
     ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Claim, Ending, EventQuery, Log, NewAuditEntry,
     NewRun, Noted, Once, Run, RunFilter, RunId, RunStatus, Store, StoreError, StoredEvent,
@@ -229,18 +229,6 @@ impl Store for ClusterStore {
                 Ok(Appended::Existing(written.record()))
             }
         }
-    }
-
-    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError> {
-        let life = self.life(id).await?;
-        for epoch in (1..=life.run.epoch).rev() {
-            let found = self.get(wire::record(id, epoch, key)).await?;
-            if let Some(found) = found.filter(|found| life.counts(epoch, found.sequence)) {
-                let written: Written = self.link.unpack(id, &found).await?;
-                return Ok(Some(written.record()));
-            }
-        }
-        Ok(None)
     }
 
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {

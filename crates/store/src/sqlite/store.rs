@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assize_graph::{Appended, Event, Key, Outcome, Record};
+use assize_graph::{Appended, Event, Outcome, Record};
 use assize_types::Fingerprint;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
@@ -197,12 +197,6 @@ impl Store for SqliteStore {
             Ok(Appended::Recorded { event_ids: ids })
         };
         self.writer()?.ask(body).await
-    }
-
-    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError> {
-        let (id, key) = (id.clone(), key.clone());
-        let body = move |db: &Connection| Ok(find_record(db, number(db, &id)?, &key)?);
-        self.reader.ask(body).await
     }
 
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {

@@ -184,19 +184,19 @@ async fn a_writer_waits_for_another_process() {
         other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
     let key = Key::new("k").unwrap();
     let outcome = Outcome::Done("1".into());
-    let record = Record { key: key.clone(), request: Fingerprint::NONE, outcome };
+    let record = Record { key, request: Fingerprint::NONE, outcome };
     let appending = tokio::spawn({
-        let (store, claim) = (store.clone(), claim.clone());
+        let (store, claim, record) = (store.clone(), claim.clone(), record.clone());
         async move { store.append(&claim, record, vec![]).await }
     });
     // Reading goes on, and nothing of ours is written in the meantime.
     for _ in 0..20 {
-        assert_eq!(store.record(&claim.run, &key).await.unwrap(), None);
+        assert_eq!(store.records(&claim.run).await.unwrap(), []);
     }
     assert!(!appending.is_finished());
     writing.rollback().unwrap();
     appending.await.unwrap().unwrap();
-    assert!(store.record(&claim.run, &key).await.unwrap().is_some());
+    assert_eq!(store.records(&claim.run).await.unwrap(), [record]);
 }
 
 #[tokio::test]
