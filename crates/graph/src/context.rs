@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::State;
 use crate::error::{EffectError, RunError};
 use crate::journal::{Appended, Event, Journal, JournalError, Outcome, Record};
-use crate::key::{BadKey, Key, Scope};
+use crate::key::{BadKey, Key, Scope, Visit};
 use crate::options::{EffectStage, RunOptions, Signal};
 
 /// What all tasks of a run share.
@@ -86,8 +86,9 @@ pub struct Context<S: State> {
     item: Option<Arc<S::Item>>,
     pub(crate) run: Arc<Run>,
     pub(crate) scope: Scope,
-    /// Where the visit of this node itself is recorded.
-    pub(crate) visit: Scope,
+    /// Where visits are recorded, and the name of this one.
+    pub(crate) place: Scope,
+    pub(crate) visit: Visit,
     /// How many tasks have led here, this one included.
     pub(crate) steps: u32,
     pub(crate) halt: Cancel,
@@ -111,7 +112,8 @@ impl<S: State> Clone for Context<S> {
             item: self.item.clone(),
             run: self.run.clone(),
             scope: self.scope.clone(),
-            visit: self.visit.clone(),
+            place: self.place.clone(),
+            visit: self.visit,
             steps: self.steps,
             halt: self.halt.clone(),
             told: self.told.clone(),
@@ -129,12 +131,12 @@ impl<S: State> Context<S> {
     pub(crate) fn new(
         seen: (Arc<S>, Option<Arc<S::Item>>),
         run: Arc<Run>,
-        (scope, visit): (Scope, Scope),
+        (scope, place, visit): (Scope, Scope, Visit),
         steps: u32,
         halt: Cancel,
     ) -> Context<S> {
         let (state, item) = seen;
-        Context { state, item, run, scope, visit, steps, halt, told: Told::default() }
+        Context { state, item, run, scope, place, visit, steps, halt, told: Told::default() }
     }
 
     pub fn state(&self) -> &S {

@@ -19,7 +19,7 @@ use crate::builder::{Branch, END, Exit, FanOut, Graph, Node, Updates};
 use crate::context::{Context, Run};
 use crate::error::{NodeError, NodePanicked, RunError};
 use crate::journal::{Event, Outcome, Record};
-use crate::key::Scope;
+use crate::key::{Scope, Visit};
 use crate::options::{RunOptions, Signal};
 
 /// The key under which a run remembers which graph it was begun with.
@@ -56,7 +56,7 @@ impl<S: State> Graph<S> {
     ) -> Result<S, RunError> {
         let start = Start {
             scope: outer.scope.clone(),
-            visit: outer.visit.clone(),
+            place: outer.place.within(&outer.visit.to_string())?,
             // It has taken one step to get into this graph, and its first node takes none more.
             steps: outer.steps - 1,
         };
@@ -88,7 +88,7 @@ impl<S: State> Graph<S> {
 #[derive(Default)]
 struct Start {
     scope: Scope,
-    visit: Scope,
+    place: Scope,
     steps: u32,
 }
 
@@ -158,7 +158,7 @@ async fn drive<S: State>(
         state: Arc::new(state),
         item: None,
         scope: start.scope,
-        place: start.visit,
+        place: start.place,
         steps: start.steps,
         visits: vec![0; graph.nodes.len()],
         written: Vec::new(),
@@ -373,7 +373,7 @@ impl<S: State> Task<'_, S> {
         let context = Context::new(
             (strand.state.clone(), strand.item.clone()),
             self.run.clone(),
-            (strand.scope.clone(), strand.place.within(&self.visit(strand))?),
+            (strand.scope.clone(), strand.place.clone(), self.visit(strand)),
             strand.steps,
             self.halt.clone(),
         );
@@ -408,7 +408,7 @@ impl<S: State> Task<'_, S> {
         Ok(())
     }
 
-    fn visit(&self, strand: &Strand<S>) -> String {
-        format!("{}.{}", self.node.name, strand.visits[self.index])
+    fn visit(&self, strand: &Strand<S>) -> Visit {
+        Visit { node: self.node.name, number: strand.visits[self.index] }
     }
 }
