@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use assize_debate::{Company, DebateState, MoveDocument, Options, Personas, graph};
-use assize_graph::{Branch, Context, END, Graph, NodeError, Policy, RunOptions, State};
+use assize_graph::{Branch, Context, END, Graph, NodeError, RunOptions, State};
 use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
 use assize_run::{Ending, NewRun, RunJournal, RunKind, Store};
 use assize_store::{Access, Durability, SqliteStore};
@@ -112,7 +112,7 @@ fn fan_of_debates(model: Arc<Instantly>) -> anyhow::Result<Graph<Fan>> {
         vec![Update::Result(said)]
     };
     let enter = |_: &Fan, number: Option<&usize>| start(&format!("m{}", number.unwrap_or(&0)));
-    let fan = Graph::builder("fan").subgraph("work", Policy::new(), debate, enter, leave);
+    let fan = Graph::builder("fan").subgraph("work", debate, enter, leave);
     Ok(wired(fan)?)
 }
 

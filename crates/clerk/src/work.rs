@@ -198,7 +198,6 @@ impl Trial {
             observer,
             cancel: cancel.clone(),
             step_limit: self.input.work.max_steps * 3 + 10,
-            ..RunOptions::default()
         };
         let outcome = graph.run(WorkState::new(self.input.work.clone()), options).await;
         // What others left may still be looked at.

@@ -8,7 +8,7 @@ use assize_clerk::eval::{Ask, Plan, Trial, read};
 use assize_code::eval::{self, Problem, Report, Shares};
 use assize_code::{Court, Options};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
-use assize_graph::{Signal, TaskStage};
+use assize_graph::Signal;
 use assize_llm::{Call, Model, ModelError, Request, Response};
 use assize_run::Run;
 use assize_sandbox::Language;
@@ -137,7 +137,7 @@ struct Progress {
 
 impl Progress {
     fn see(&self, signal: &Signal<'_>) {
-        let Signal::Task { node: "solve", stage: TaskStage::Finished, .. } = signal else { return };
+        let Signal::NodeFinished { node: "solve" } = signal else { return };
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let line = paint(DIM, format!("{done} of {} tried", self.all));
         if terminal::can_draw() && !self.quiet {

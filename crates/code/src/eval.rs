@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assize_graph::{Branch, Context, END, FanOut, Graph, InvalidGraph, NodeError, Policy, State};
+use assize_graph::{Branch, Context, END, FanOut, Graph, InvalidGraph, NodeError, State};
 use assize_llm::Spent;
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -162,7 +162,7 @@ pub fn graph(court: Arc<Court>, at_once: usize) -> Result<Graph<EvalState>, Inva
     let nothing = |_: Context<EvalState>| async { Ok::<_, NodeError>(Vec::new()) };
     Graph::builder("eval")
         .node("open", nothing)
-        .subgraph("solve", Policy::new(), trial, enter, leave)
+        .subgraph("solve", trial, enter, leave)
         .node("count", nothing)
         .start("open")
         .fan_out("open", ["solve"], "count", move |state: &EvalState| {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::Options;
 use crate::place::{BLIND, Round, ends_the_run, is_overflow};
-use crate::prompt::{Words, likely_tokens};
+use crate::prompt::{Words, likely_tokens, turn};
 use crate::score::ScoreCard;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update, said};
 
@@ -47,9 +47,9 @@ impl Room {
     /// The critic reads the move and says what all three decision makers will answer.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let told = Told { log: None, round: 1, status: RoundStatus::CriticResponded };
-        let key = "round-1/critic".to_owned();
-        let told = told.event(context.state(), None);
-        let asking = Asking::new(&context, &*self.model, key).telling([told]).insisting();
+        let tell = || Some(told.event(context.state(), None));
+        let asking =
+            Asking::new(&context, &*self.model, "round-1/critic").telling(tell).insisting();
         // Without these words there is nothing to debate: any failure ends the run, and can be
         // tried again.
         let request = self.words(&context).opening();
@@ -58,9 +58,13 @@ impl Room {
         let blind = join_all(logs.map(|log| self.judge_blind(&context, log)));
         let (response, blind) = join(asking.answer(&request), blind).await;
         let entry = said("critic".into(), 1, &response??);
+        let turn = turn(&entry);
         let mut updates = vec![Update::Spent(asking.spent())];
-        let logs = context.state().log_names();
-        updates.extend(logs.map(|log| Update::Said { log, entry: entry.clone() }));
+        updates.extend(context.state().log_names().map(|log| Update::Said {
+            log,
+            entry: entry.clone(),
+            turn: turn.clone(),
+        }));
         for judged in blind {
             updates.extend(judged?);
         }
@@ -183,8 +187,8 @@ impl Room {
         let (summary, mut updates) =
             self.fitting(context, log, &key("summary"), |summary| request(words, summary)).await?;
         let told = Told { log: Some(log), round, status };
-        let event = told.event(context.state(), None);
-        let mut asking = Asking::new(context, &*self.model, key(&role)).telling([event.clone()]);
+        let tell = || Some(told.event(context.state(), None));
+        let mut asking = Asking::new(context, &*self.model, key(&role)).telling(tell);
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
         if let Err(error) = &answer
             && let Some((shorter, more)) = self
@@ -192,7 +196,7 @@ impl Room {
                 .await?
         {
             let shorter_key = key(&format!("{role}-shorter"));
-            asking = Asking::new(context, &*self.model, shorter_key).telling([event]);
+            asking = Asking::new(context, &*self.model, shorter_key).telling(tell);
             answer = asking.answer(&request(words, Some(&shorter))).await?;
             updates.extend(more);
         }
@@ -200,7 +204,8 @@ impl Room {
             Ok(response) if response.stop == Stop::Refused => declined(),
             Ok(response) => {
                 updates.push(Update::Spent(asking.spent()));
-                updates.push(Update::Said { log, entry: said(role, round, &response) });
+                let entry = said(role, round, &response);
+                updates.push(Update::Said { log, turn: turn(&entry), entry });
                 return Ok(updates);
             }
             Err(error) if !ends_the_run(&error) => error,
@@ -325,13 +330,16 @@ async fn scores(
         .extract(&ScoreCard::find)
         .or_default(ScoreCard::neutral());
     Ok(asking.value(ask).await?.map(|Answer { value: card, provenance, responses }| {
+        if provenance != Provenance::Defaulted {
+            return JudgeScore { card, provenance, assumed: Vec::new(), failed: None };
+        }
         let texts = responses.iter().rev().map(|response| response.text.as_str());
-        match ScoreCard::find_some(texts).filter(|_| provenance == Provenance::Defaulted) {
+        match ScoreCard::find_some(texts) {
             Some((card, assumed)) => {
                 JudgeScore { card, provenance: Provenance::Extracted, assumed, failed: None }
             }
             None => {
-                let failed = asking.failure().filter(|_| provenance == Provenance::Defaulted);
+                let failed = asking.failure();
                 let card = if failed.is_some() { ScoreCard::unasked() } else { card };
                 JudgeScore { card, provenance, assumed: Vec::new(), failed }
             }

@@ -198,7 +198,7 @@ pub struct DebateState {
     pub spent: Spent,
     /// What every prompt begins with, worded once.
     pub(crate) blocks: Vec<Block>,
-    /// The logs as prompts have them, each entry worded once.
+    /// The logs as prompts have them.
     pub(crate) turns: Vec<Vec<Turn>>,
 }
 
@@ -274,10 +274,10 @@ impl DebateState {
     }
 }
 
-/// One change of a debate.
+/// One change of a debate. What is said comes with its turn in prompts, worded once for its branch and the join.
 #[derive(Debug, Clone)]
 pub enum Update {
-    Said { log: LogName, entry: ConversationEntry },
+    Said { log: LogName, entry: ConversationEntry, turn: Turn },
     Stopped { log: LogName, error: String },
     Summarised { log: LogName, summary: Summary },
     BlindScored { log: LogName, score: JudgeScore },
@@ -291,9 +291,9 @@ impl State for DebateState {
 
     fn apply(&mut self, update: Update) {
         match update {
-            Update::Said { log, entry } => {
+            Update::Said { log, entry, turn } => {
                 self.current_round = self.current_round.max(entry.round);
-                self.turns[log.index()].push(prompt::turn(&entry));
+                self.turns[log.index()].push(turn);
                 self.logs[log.index()].push(entry);
             }
             Update::Stopped { log, error } => {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use assize_types::Fingerprint;
 use futures_util::FutureExt;
@@ -47,10 +46,6 @@ impl<S: State> fmt::Debug for Graph<S> {
 impl<S: State> Graph<S> {
     pub fn builder(name: &'static str) -> GraphBuilder<S> {
         GraphBuilder { name, start: None, nodes: Vec::new(), exits: Vec::new() }
-    }
-
-    pub fn name(&self) -> &'static str {
-        self.name
     }
 
     /// The graph as a Mermaid flowchart.
@@ -108,11 +103,6 @@ pub(crate) struct OutlineNode {
 pub(crate) enum OutlineExit {
     Edge(&'static str),
     Route(Vec<&'static str>),
-    /// Branches to all of these.
-    Parallel {
-        to: Vec<&'static str>,
-        join: &'static str,
-    },
     /// Any number of branches to any of these.
     FanOut {
         to: Vec<&'static str>,
@@ -123,7 +113,6 @@ pub(crate) enum OutlineExit {
 pub(crate) struct Node<S: State> {
     pub(crate) name: &'static str,
     pub(crate) body: Body<S>,
-    pub(crate) policy: Policy<S>,
     pub(crate) inner: Option<Arc<Outline>>,
     pub(crate) exit: Exit<S>,
 }
@@ -132,7 +121,6 @@ pub(crate) struct Node<S: State> {
 pub(crate) enum Exit<S: State> {
     Edge(&'static str),
     Route { to: Vec<&'static str>, choose: Choose<S> },
-    Parallel { to: Vec<&'static str>, join: &'static str },
     FanOut { to: Vec<&'static str>, join: &'static str, send: Branches<S> },
 }
 
@@ -141,7 +129,6 @@ impl<S: State> Exit<S> {
         match self {
             Exit::Edge(to) => OutlineExit::Edge(to),
             Exit::Route { to, .. } => OutlineExit::Route(to.clone()),
-            Exit::Parallel { to, join } => OutlineExit::Parallel { to: to.clone(), join },
             Exit::FanOut { to, join, .. } => OutlineExit::FanOut { to: to.clone(), join },
         }
     }
@@ -189,79 +176,6 @@ impl<I> Branch<I> {
     }
 }
 
-/// How a node is treated when it takes too long or fails.
-pub struct Policy<S: State> {
-    pub(crate) deadline: Option<Duration>,
-    pub(crate) retries: u32,
-    pub(crate) wait: Duration,
-    pub(crate) on_error: OnError<S>,
-}
-
-/// What becomes of the run when a node has failed for good.
-pub enum OnError<S: State> {
-    /// The run ends. It can be taken up again.
-    Stop,
-    /// The run goes on with these updates instead of the node's. The failure is recorded.
-    GoOn(Recover<S>),
-}
-
-/// Makes updates out of the words of a failure.
-type Recover<S> =
-    Arc<dyn Fn(&S, Option<&<S as State>::Item>, &str) -> Vec<<S as State>::Update> + Send + Sync>;
-
-impl<S: State> Policy<S> {
-    pub fn new() -> Policy<S> {
-        Policy { deadline: None, retries: 0, wait: Duration::ZERO, on_error: OnError::Stop }
-    }
-
-    /// How long one attempt at the node may take.
-    pub fn deadline(mut self, allowed: Duration) -> Policy<S> {
-        self.deadline = Some(allowed);
-        self
-    }
-
-    /// Runs a failed node again, after `wait` and then after twice as long each time. What it had
-    /// done by then stays done, if there is a journal that knows of it.
-    pub fn retry(mut self, times: u32, wait: Duration) -> Policy<S> {
-        (self.retries, self.wait) = (times, wait);
-        self
-    }
-
-    /// Goes on from a failure with the updates that `recover` makes of its words.
-    pub fn go_on(
-        mut self,
-        recover: impl Fn(&S, Option<&S::Item>, &str) -> Vec<S::Update> + Send + Sync + 'static,
-    ) -> Policy<S> {
-        self.on_error = OnError::GoOn(Arc::new(recover));
-        self
-    }
-}
-
-impl<S: State> Default for Policy<S> {
-    fn default() -> Policy<S> {
-        Policy::new()
-    }
-}
-
-impl<S: State> fmt::Debug for Policy<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy")
-            .field("deadline", &self.deadline)
-            .field("retries", &self.retries)
-            .field("goes_on", &matches!(self.on_error, OnError::GoOn(_)))
-            .finish_non_exhaustive()
-    }
-}
-
-impl<S: State> fmt::Debug for OnError<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OnError::Stop => "Stop",
-            OnError::GoOn(_) => "GoOn",
-        })
-    }
-}
-
 /// A graph that is being written down.
 pub struct GraphBuilder<S: State> {
     pub(crate) name: &'static str,
@@ -273,7 +187,6 @@ pub struct GraphBuilder<S: State> {
 struct Draft<S: State> {
     name: &'static str,
     body: Body<S>,
-    policy: Policy<S>,
     inner: Option<Arc<Outline>>,
 }
 
@@ -285,22 +198,13 @@ impl<S: State> fmt::Debug for GraphBuilder<S> {
 
 impl<S: State> GraphBuilder<S> {
     /// Adds a node.
-    pub fn node<F, Fut>(self, name: &'static str, body: F) -> Self
-    where
-        F: Fn(Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Updates<S>> + Send + 'static,
-    {
-        self.node_with(name, Policy::new(), body)
-    }
-
-    /// Adds a node that is treated by a policy of its own.
-    pub fn node_with<F, Fut>(mut self, name: &'static str, policy: Policy<S>, body: F) -> Self
+    pub fn node<F, Fut>(mut self, name: &'static str, body: F) -> Self
     where
         F: Fn(Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Updates<S>> + Send + 'static,
     {
         let body: Body<S> = Arc::new(move |context| body(context).boxed());
-        self.nodes.push(Draft { name, body, policy, inner: None });
+        self.nodes.push(Draft { name, body, inner: None });
         self
     }
 
@@ -324,7 +228,6 @@ impl<S: State> GraphBuilder<S> {
     pub fn subgraph<I: State>(
         mut self,
         name: &'static str,
-        policy: Policy<S>,
         graph: Graph<I>,
         enter: impl Fn(&S, Option<&S::Item>) -> I + Send + Sync + 'static,
         leave: impl Fn(I) -> Vec<S::Update> + Send + Sync + 'static,
@@ -339,7 +242,7 @@ impl<S: State> GraphBuilder<S> {
             }
             .boxed()
         });
-        self.nodes.push(Draft { name, body, policy, inner });
+        self.nodes.push(Draft { name, body, inner });
         self
     }
 
@@ -362,16 +265,6 @@ impl<S: State> GraphBuilder<S> {
         choose: impl Fn(&S, Option<&S::Item>) -> &'static str + Send + Sync + 'static,
     ) -> Self {
         self.exit(from, Exit::Route { to: to.to_vec(), choose: Arc::new(choose) })
-    }
-
-    /// After `from` come all of `to`, side by side, until each of them arrives at `join`.
-    pub fn parallel<const N: usize>(
-        self,
-        from: &'static str,
-        to: [&'static str; N],
-        join: &'static str,
-    ) -> Self {
-        self.exit(from, Exit::Parallel { to: to.to_vec(), join })
     }
 
     /// After `from` come the branches that `send` makes, side by side, each with an item of its
@@ -398,11 +291,11 @@ impl<S: State> GraphBuilder<S> {
         let start = check::check(self.name, self.start, &names, &exits)?;
         let mut exits = self.exits;
         let mut nodes = Vec::new();
-        for Draft { name, body, policy, inner } in self.nodes {
+        for Draft { name, body, inner } in self.nodes {
             // The check has seen to it that every node has one.
             let Some(at) = exits.iter().position(|(from, _)| *from == name) else { continue };
             let exit = exits.swap_remove(at).1;
-            nodes.push(Node { name, body, policy, inner, exit });
+            nodes.push(Node { name, body, inner, exit });
         }
         let fingerprint = outline(self.name, start, &nodes).fingerprint();
         Ok(Graph { name: self.name, start, nodes: nodes.into(), fingerprint })

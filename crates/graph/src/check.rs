@@ -151,15 +151,13 @@ impl OutlineExit {
     pub(crate) fn targets(&self) -> &[&'static str] {
         match self {
             OutlineExit::Edge(to) => std::slice::from_ref(to),
-            OutlineExit::Route(to)
-            | OutlineExit::Parallel { to, .. }
-            | OutlineExit::FanOut { to, .. } => to,
+            OutlineExit::Route(to) | OutlineExit::FanOut { to, .. } => to,
         }
     }
 
     pub(crate) fn join(&self) -> Option<&'static str> {
         match self {
-            OutlineExit::Parallel { join, .. } | OutlineExit::FanOut { join, .. } => Some(join),
+            OutlineExit::FanOut { join, .. } => Some(join),
             OutlineExit::Edge(_) | OutlineExit::Route(_) => None,
         }
     }

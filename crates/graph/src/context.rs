@@ -1,46 +1,30 @@
 //! What a node works with: the state it may see, and the only way to touch the world.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::error::Error;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_types::{Cancel, Fingerprint};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::State;
-use crate::error::{EffectError, NodeError, RunError};
+use crate::error::{EffectError, RunError};
 use crate::journal::{Appended, Event, Journal, JournalError, Outcome, Record};
-use crate::key::{BadKey, Key, Scope};
+use crate::key::{BadKey, Key, Scope, Visit};
 use crate::options::{EffectStage, RunOptions, Signal};
 
 /// What all tasks of a run share.
 pub(crate) struct Run {
     pub(crate) options: RunOptions,
-    /// Which task, in which attempt, uses each key.
-    used: Mutex<HashMap<Key, Attempt>>,
-    tasks: AtomicU64,
-}
-
-/// One attempt at a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attempt {
-    task: u64,
-    number: u32,
+    /// The keys of all effects so far.
+    used: Mutex<HashSet<Key>>,
 }
 
 impl Run {
     pub(crate) fn new(options: RunOptions) -> Run {
-        Run { options, used: Mutex::default(), tasks: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn next_task(&self) -> Attempt {
-        Attempt { task: self.tasks.fetch_add(1, Ordering::Relaxed), number: 0 }
+        Run { options, used: Mutex::default() }
     }
 
     pub(crate) fn journal(&self) -> Option<&dyn Journal> {
@@ -58,14 +42,12 @@ impl Run {
         self.options.journal.is_some() || self.options.observer.is_some()
     }
 
-    /// A key is for one effect. A task that is tried again comes by its own keys again.
-    pub(crate) fn take(&self, key: &Key, attempt: Attempt) -> Result<(), RunError> {
+    /// Claims a key, which is for one effect.
+    pub(crate) fn take(&self, key: &Key) -> Result<(), RunError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        match used.insert(key.clone(), attempt) {
-            Some(other) if other.task != attempt.task || other == attempt => {
-                Err(RunError::DuplicateKey { key: key.clone() })
-            }
-            _ => Ok(()),
+        match used.insert(key.clone()) {
+            true => Ok(()),
+            false => Err(RunError::DuplicateKey { key: key.clone() }),
         }
     }
 
@@ -94,29 +76,22 @@ impl Run {
     }
 }
 
-impl Attempt {
-    pub(crate) fn again(self) -> Attempt {
-        Attempt { number: self.number + 1, ..self }
-    }
-}
-
 /// What a node is given.
 ///
 /// The state is what the node's causal ancestors wrote and nothing else. Whatever is not computed
-/// from it goes through [`Context::effect`], [`Context::now`] or [`Context::random`], so that a node
-/// that is run again comes to the same result.
+/// from it goes through [`Context::effect`], so that a node that is run again comes to the same
+/// result.
 pub struct Context<S: State> {
     state: Arc<S>,
     item: Option<Arc<S::Item>>,
     pub(crate) run: Arc<Run>,
     pub(crate) scope: Scope,
-    /// Where the visit of this node itself is recorded.
-    pub(crate) visit: Scope,
+    /// Where visits are recorded, and the name of this one.
+    pub(crate) place: Scope,
+    pub(crate) visit: Visit,
     /// How many tasks have led here, this one included.
     pub(crate) steps: u32,
     pub(crate) halt: Cancel,
-    cancel: Cancel,
-    attempt: Attempt,
     told: Told,
 }
 
@@ -137,11 +112,10 @@ impl<S: State> Clone for Context<S> {
             item: self.item.clone(),
             run: self.run.clone(),
             scope: self.scope.clone(),
-            visit: self.visit.clone(),
+            place: self.place.clone(),
+            visit: self.visit,
             steps: self.steps,
             halt: self.halt.clone(),
-            cancel: self.cancel.clone(),
-            attempt: self.attempt,
             told: self.told.clone(),
         }
     }
@@ -157,15 +131,12 @@ impl<S: State> Context<S> {
     pub(crate) fn new(
         seen: (Arc<S>, Option<Arc<S::Item>>),
         run: Arc<Run>,
-        (scope, visit): (Scope, Scope),
+        (scope, place, visit): (Scope, Scope, Visit),
         steps: u32,
         halt: Cancel,
-        attempt: Attempt,
     ) -> Context<S> {
         let (state, item) = seen;
-        let cancel = run.options.cancel.clone();
-        let told = Told::default();
-        Context { state, item, run, scope, visit, steps, halt, cancel, attempt, told }
+        Context { state, item, run, scope, place, visit, steps, halt, told: Told::default() }
     }
 
     pub fn state(&self) -> &S {
@@ -187,7 +158,7 @@ impl<S: State> Context<S> {
 
     /// To be handed to whatever the node waits for.
     pub fn cancel(&self) -> &Cancel {
-        &self.cancel
+        &self.run.options.cancel
     }
 
     /// Tells of something. It is written when the next effect is begun in this node, or when the node is done; a run that
@@ -220,7 +191,7 @@ impl<S: State> Context<S> {
         F: Future<Output = Result<T, E>>,
     {
         let key = self.scope.key(key).map_err(RunError::from)?;
-        self.run.take(&key, self.attempt)?;
+        self.run.take(&key)?;
         let signal = |stage| self.run.signal(&Signal::Effect { key: &key, stage });
         // What was told before this effect belongs to its step, however many run side by side.
         let mut events = self.told.take();
@@ -319,112 +290,10 @@ impl<S: State> Context<S> {
         }
     }
 
-    /// The time, read once in the life of the run.
-    pub async fn now(&self, key: &str) -> Result<SystemTime, RunError> {
-        let clock = &self.run.options.clock;
-        let read = async { Ok(clock().duration_since(UNIX_EPOCH).unwrap_or_default()) };
-        let since: Duration = self.simple_effect(key, read).await?;
-        Ok(UNIX_EPOCH + since)
-    }
-
-    /// A random number, drawn once in the life of the run.
-    pub async fn random(&self, key: &str) -> Result<u64, RunError> {
-        self.simple_effect(key, async { Ok((self.run.options.entropy)()) }).await
-    }
-
-    async fn simple_effect<T: Serialize + DeserializeOwned>(
-        &self,
-        key: &str,
-        call: impl Future<Output = Result<T, Never>>,
-    ) -> Result<T, RunError> {
-        match self.effect(key, || Fingerprint::NONE, call, |_| Vec::new()).await {
-            Ok(value) => Ok(value),
-            Err(EffectError::Stop(error)) => Err(error),
-            Err(EffectError::Failed(failed)) => match failed.error {},
-        }
-    }
-
-    /// Lets several ways to one goal run side by side and keeps the first that succeeds; the
-    /// others are dropped. Who won is recorded, so that the same one wins when the run is taken up
-    /// again. Effects of a contestant are keyed under `key` and its label.
-    ///
-    /// If all fail, the error is that of the first in line. It must end the node: that nobody won is
-    /// not recorded.
-    pub async fn race<T, F, Fut>(
-        &self,
-        key: &str,
-        contestants: Vec<(String, F)>,
-    ) -> Result<(String, T), NodeError>
-    where
-        F: FnOnce(Context<S>) -> Fut,
-        Fut: Future<Output = Result<T, NodeError>>,
-    {
-        let whole = self.scope.key(key).map_err(RunError::from)?;
-        self.run.take(&whole, self.attempt)?;
-        let cancel = self.cancel.child();
-        let enter = |label: &str| -> Result<Context<S>, RunError> {
-            let scope = self.scope.within(&format!("{key}/{label}"))?;
-            let told = Told::default();
-            Ok(Context { scope, cancel: cancel.clone(), told, ..self.clone() })
-        };
-        let mut contestants = contestants;
-        // A fork runs the race again: its contestants may have been given other tasks.
-        let known = match self.run.journal() {
-            Some(journal) => journal.find(&whole).await.map_err(RunError::from)?,
-            None => None,
-        };
-        if let Some(Record { outcome: Outcome::Done(text), .. }) = &known {
-            let winner: String = serde_json::from_str(text)
-                .map_err(|source| RunError::Unreadable { key: whole.clone(), source })?;
-            contestants.retain(|(label, _)| *label == winner);
-            if contestants.is_empty() {
-                return Err(NodeError::Stop(RunError::Changed { key: whole }));
-            }
-        }
-        let mut running = FuturesUnordered::new();
-        for (index, (label, contestant)) in contestants.into_iter().enumerate() {
-            let context = enter(&label)?;
-            let told = context.told();
-            let contestant = contestant(context);
-            running.push(async move { (index, label, told, contestant.await) });
-        }
-        let mut first_error: Option<(usize, NodeError)> = None;
-        while let Some((index, label, told, result)) = running.next().await {
-            match result {
-                Ok(value) => {
-                    cancel.cancel("another was faster");
-                    let mut events = self.told.take();
-                    events.extend(told.take());
-                    self.won(whole, &label, events).await?;
-                    return Ok((label, value));
-                }
-                Err(NodeError::Stop(error)) => return Err(NodeError::Stop(error)),
-                Err(error) => match &first_error {
-                    Some((earlier, _)) if *earlier < index => {}
-                    _ => first_error = Some((index, error)),
-                },
-            }
-        }
-        Err(match first_error {
-            Some((_, error)) => error,
-            None => NodeError::from(NobodyRan),
-        })
-    }
-
-    /// Records who won, unless that is known.
-    async fn won(&self, key: Key, label: &str, events: Vec<Event>) -> Result<(), RunError> {
-        let outcome = Outcome::Done(json(&key, &label)?);
-        let record = Record { key, request: Fingerprint::NONE, outcome };
-        match self.run.append(record.clone(), events).await? {
-            Some(other) if other != record => Err(RunError::Journal(JournalError::Fenced)),
-            _ => Ok(()),
-        }
-    }
-
     /// Nothing new is begun once the run is over.
     fn still_going(&self) -> Result<(), RunError> {
-        if self.cancel.is_cancelled() {
-            return Err(RunError::Cancelled { reason: self.cancel.reason() });
+        if self.cancel().is_cancelled() {
+            return Err(RunError::Cancelled { reason: self.cancel().reason() });
         }
         if self.halt.is_cancelled() {
             return Err(RunError::Halted);
@@ -432,15 +301,6 @@ impl<S: State> Context<S> {
         Ok(())
     }
 }
-
-/// A race without contestants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("nobody took part in the race")]
-pub struct NobodyRan;
-
-/// The error of what cannot fail.
-#[derive(Debug, Serialize, Deserialize)]
-enum Never {}
 
 /// An effect that failed, and is not in the journal yet.
 #[derive(Debug)]

@@ -15,12 +15,12 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
 use crate::State;
-use crate::builder::{Branch, END, Exit, FanOut, Graph, Node, OnError, Updates};
-use crate::context::{Attempt, Context, Run};
-use crate::error::{NodeDeadline, NodeError, NodePanicked, RunError};
+use crate::builder::{Branch, END, Exit, FanOut, Graph, Node, Updates};
+use crate::context::{Context, Run};
+use crate::error::{NodeError, NodePanicked, RunError};
 use crate::journal::{Event, Outcome, Record};
-use crate::key::Scope;
-use crate::options::{RunOptions, Signal, TaskStage};
+use crate::key::{Scope, Visit};
+use crate::options::{RunOptions, Signal};
 
 /// The key under which a run remembers which graph it was begun with.
 const GRAPH: &str = "graph";
@@ -28,21 +28,12 @@ const GRAPH: &str = "graph";
 impl<S: State> Graph<S> {
     /// Runs the graph from its start, or goes on with what the journal knows.
     pub async fn run(&self, state: S, options: RunOptions) -> Result<S, RunError> {
-        let (cancel, deadline) = (options.cancel.clone(), options.deadline);
+        let cancel = options.cancel.clone();
         let run = Arc::new(Run::new(options));
         let work = async {
             self.same_graph(&run).await?;
             let start = Start::default();
             drive(self, state, run, start, Cancel::new()).await
-        };
-        let time_is_up = async {
-            match deadline {
-                Some(allowed) => {
-                    tokio::time::sleep(allowed).await;
-                    allowed
-                }
-                None => std::future::pending().await,
-            }
         };
         tokio::select! {
             biased;
@@ -54,7 +45,6 @@ impl<S: State> Graph<S> {
                 }
                 result => result,
             },
-            allowed = time_is_up => Err(RunError::Deadline { allowed }),
         }
     }
 
@@ -66,7 +56,7 @@ impl<S: State> Graph<S> {
     ) -> Result<S, RunError> {
         let start = Start {
             scope: outer.scope.clone(),
-            visit: outer.visit.clone(),
+            place: outer.place.within(&outer.visit.to_string())?,
             // It has taken one step to get into this graph, and its first node takes none more.
             steps: outer.steps - 1,
         };
@@ -98,7 +88,7 @@ impl<S: State> Graph<S> {
 #[derive(Default)]
 struct Start {
     scope: Scope,
-    visit: Scope,
+    place: Scope,
     steps: u32,
 }
 
@@ -168,7 +158,7 @@ async fn drive<S: State>(
         state: Arc::new(state),
         item: None,
         scope: start.scope,
-        place: start.visit,
+        place: start.place,
         steps: start.steps,
         visits: vec![0; graph.nodes.len()],
         written: Vec::new(),
@@ -212,11 +202,6 @@ impl<'g, S: State> Dispatcher<'g, S> {
                     return Err(RunError::UndeclaredTarget { from: node.name, to: chosen });
                 }
                 self.enter(node.name, chosen, strand)
-            }
-            Exit::Parallel { to, join } => {
-                let branch = |to: &&'static str| Branch::new(to, *to, strand.item.clone());
-                let branches = to.iter().map(branch).collect();
-                self.fork(node.name, join, strand, branches, usize::MAX)
             }
             Exit::FanOut { to, join, send } => {
                 let FanOut { branches, at_once } = send(&strand.state);
@@ -376,127 +361,54 @@ struct Task<'g, S: State> {
 
 impl<S: State> Task<'_, S> {
     async fn perform(self, strand: Strand<S>) -> Done<S> {
-        let scope = strand.scope.as_str();
-        let signal = |stage| self.run.signal(&Signal::Task { node: self.node.name, scope, stage });
-        signal(TaskStage::Started);
-        let result = self.result(&strand, &signal).await;
-        signal(if result.is_ok() { TaskStage::Finished } else { TaskStage::Failed });
+        let result = self.result(&strand).await;
+        if result.is_ok() {
+            self.run.signal(&Signal::NodeFinished { node: self.node.name });
+        }
         Done { node: self.index, strand, result }
     }
 
-    async fn result(&self, strand: &Strand<S>, signal: &impl Fn(TaskStage)) -> Updates<S> {
-        let policy = &self.node.policy;
-        if let (OnError::GoOn(recover), Some(failure)) =
-            (&policy.on_error, self.recorded_failure(strand).await?)
-        {
-            signal(TaskStage::WentOn);
-            return Ok(recover(&strand.state, strand.item.as_deref(), &failure));
-        }
-        let mut attempt = self.run.next_task();
-        let mut left = policy.retries;
-        let mut wait = policy.wait;
-        loop {
-            let (result, told) = self.attempt(strand, attempt).await?;
-            let failure = match result {
-                Ok(updates) => {
-                    if !told.is_empty() {
-                        let outcome = Outcome::Done("null".to_owned());
-                        self.record(strand, attempt, "events", outcome, told).await?;
-                    }
-                    return Ok(updates);
-                }
-                Err(NodeError::Failed(failure)) => failure,
-                stop => return stop,
-            };
-            if left > 0 {
-                signal(TaskStage::Retried);
-                tokio::time::sleep(wait).await;
-                (left, wait, attempt) = (left - 1, wait.saturating_mul(2), attempt.again());
-                continue;
-            }
-            let OnError::GoOn(recover) = &policy.on_error else {
-                return Err(NodeError::Failed(failure));
-            };
-            let failure = failure.to_string();
-            let outcome = Outcome::Failed(serde_json::Value::from(failure.as_str()).to_string());
-            self.record(strand, attempt, "failure", outcome, told).await?;
-            signal(TaskStage::WentOn);
-            return Ok(recover(&strand.state, strand.item.as_deref(), &failure));
-        }
-    }
-
-    /// Runs the node once: what it came to, and what it told that is not written yet.
-    async fn attempt(
-        &self,
-        strand: &Strand<S>,
-        attempt: Attempt,
-    ) -> Result<(Updates<S>, Vec<Event>), RunError> {
+    /// Runs the node, and writes the events that wait for no effect.
+    async fn result(&self, strand: &Strand<S>) -> Updates<S> {
         let context = Context::new(
             (strand.state.clone(), strand.item.clone()),
             self.run.clone(),
-            (strand.scope.clone(), strand.place.within(&self.visit(strand))?),
+            (strand.scope.clone(), strand.place.clone(), self.visit(strand)),
             strand.steps,
             self.halt.clone(),
-            attempt,
         );
         // The node has its own handle, so that the state is ours again when it is done.
         let told = context.told();
-        let body = AssertUnwindSafe((self.node.body)(context)).catch_unwind();
-        let result = match self.node.policy.deadline {
-            None => body.await,
-            Some(allowed) => match tokio::time::timeout(allowed, body).await {
-                Ok(result) => result,
-                Err(_) => Ok(Err(NodeError::from(NodeDeadline(allowed)))),
-            },
-        };
+        let result = AssertUnwindSafe((self.node.body)(context)).catch_unwind().await;
         let updates = result.unwrap_or_else(|panic| {
             let words = panic
                 .downcast_ref::<String>()
                 .map(String::as_str)
                 .or(panic.downcast_ref::<&str>().copied());
             Err(NodeError::from(NodePanicked(words.unwrap_or("without words").to_owned())))
-        });
-        Ok((updates, told.take()))
+        })?;
+        let told = told.take();
+        if !told.is_empty() {
+            self.record_events(strand, told).await?;
+        }
+        Ok(updates)
     }
 
-    /// Records something about this visit itself, unless it is recorded already.
-    async fn record(
-        &self,
-        strand: &Strand<S>,
-        attempt: Attempt,
-        what: &str,
-        outcome: Outcome,
-        events: Vec<Event>,
-    ) -> Result<(), RunError> {
-        let key = strand.place.key(&format!("{}/{what}", self.visit(strand)))?;
-        self.run.take(&key, attempt)?;
+    /// Records the events of this visit, unless they are recorded already.
+    async fn record_events(&self, strand: &Strand<S>, events: Vec<Event>) -> Result<(), RunError> {
+        let key = strand.place.key(&format!("{}/events", self.visit(strand)))?;
+        self.run.take(&key)?;
         if let Some(journal) = self.run.journal()
             && journal.find(&key).await?.is_some()
         {
             return Ok(());
         }
-        let record = Record { key, request: Fingerprint::NONE, outcome };
-        self.run.append(record, events).await?;
+        let outcome = Outcome::Done("null".to_owned());
+        self.run.append(Record { key, request: Fingerprint::NONE, outcome }, events).await?;
         Ok(())
     }
 
-    /// The failure of this visit that the run went on from, if it has been here before. A fork has
-    /// not: there the node may be given something else to do.
-    async fn recorded_failure(&self, strand: &Strand<S>) -> Result<Option<String>, RunError> {
-        let (Some(journal), OnError::GoOn(_)) = (self.run.journal(), &self.node.policy.on_error)
-        else {
-            return Ok(None);
-        };
-        let key = strand.place.key(&format!("{}/failure", self.visit(strand)))?;
-        match journal.find(&key).await?.map(|record| record.outcome) {
-            Some(Outcome::Failed(text)) => serde_json::from_str(&text)
-                .map(Some)
-                .map_err(|source| RunError::Unreadable { key, source }),
-            _ => Ok(None),
-        }
-    }
-
-    fn visit(&self, strand: &Strand<S>) -> String {
-        format!("{}.{}", self.node.name, strand.visits[self.index])
+    fn visit(&self, strand: &Strand<S>) -> Visit {
+        Visit { node: self.node.name, number: strand.visits[self.index] }
     }
 }

@@ -1,7 +1,6 @@
 //! Why a run ended before its end.
 
 use std::error::Error;
-use std::time::Duration;
 
 use assize_types::CancelReason;
 
@@ -14,8 +13,6 @@ use crate::key::{BadKey, Key};
 pub enum RunError {
     #[error("{reason}")]
     Cancelled { reason: CancelReason },
-    #[error("the run took longer than the {} s it may take", .allowed.as_secs_f64())]
-    Deadline { allowed: Duration },
     #[error("`{node}` would be step {} of a run that may take {limit}", .limit + 1)]
     StepLimit { node: &'static str, limit: u32 },
     #[error("`{node}` failed: {source}")]
@@ -57,9 +54,9 @@ pub enum RunError {
 /// Why a node failed.
 #[derive(Debug)]
 pub enum NodeError {
-    /// Its own failure, which the node's policy may go on from.
+    /// Its own failure.
     Failed(Box<dyn Error + Send + Sync>),
-    /// The run is over, whatever the policy of the node says.
+    /// The run is over.
     Stop(RunError),
 }
 
@@ -67,7 +64,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
     fn from(error: E) -> NodeError {
         let error: Box<dyn Error + Send + Sync> = Box::new(error);
         match error.downcast::<RunError>() {
-            // A graph within a graph: its node failed, which is a failure of ours to handle.
+            // A graph within a graph: its node failed, and with it ours.
             Ok(run) if matches!(*run, RunError::Node { .. }) => NodeError::Failed(run),
             Ok(run) => NodeError::Stop(*run),
             Err(error) => NodeError::Failed(error),
@@ -99,12 +96,7 @@ impl<E: Error + Send + Sync + 'static> From<EffectError<E>> for NodeError {
     }
 }
 
-/// A node took longer than it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it took longer than the {} s it may take", .0.as_secs_f64())]
-pub struct NodeDeadline(pub Duration);
-
 /// A node panicked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it panicked: {0}")]
-pub struct NodePanicked(pub String);
+pub(crate) struct NodePanicked(pub(crate) String);

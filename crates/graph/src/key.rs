@@ -95,6 +95,19 @@ impl Scope {
     }
 }
 
+/// One of the visits of a node, counted from 1: `score_move.1`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visit {
+    pub(crate) node: &'static str,
+    pub(crate) number: u32,
+}
+
+impl fmt::Display for Visit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.node, self.number)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 //!
 //! A [`Graph`] is made of nodes that read a state and return updates of it, and of what follows
 //! each node: another node, one of several ([`GraphBuilder::route`]), or branches side by side
-//! ([`GraphBuilder::parallel`], [`GraphBuilder::fan_out`]) that meet again where they join. There
-//! are no rounds in which everyone waits for everyone: each branch goes its own way until it joins.
+//! ([`GraphBuilder::fan_out`]) that meet again where they join. There are no rounds in which
+//! everyone waits for everyone: each branch goes its own way until it joins.
 //! A node sees what its causal ancestors wrote, and at a join the writes of the branches arrive in
 //! the order of the branches, whichever was the fastest.
 //!
@@ -68,13 +68,13 @@ mod key;
 mod mermaid;
 mod options;
 
-pub use builder::{Branch, END, FanOut, Graph, GraphBuilder, OnError, Policy};
+pub use builder::{Branch, END, FanOut, Graph, GraphBuilder};
 pub use check::{InvalidGraph, Problem};
-pub use context::{Context, FailedEffect, NobodyRan};
-pub use error::{EffectError, NodeDeadline, NodeError, NodePanicked, RunError};
+pub use context::{Context, FailedEffect};
+pub use error::{EffectError, NodeError, RunError};
 pub use journal::{Appended, Event, Fork, Journal, JournalError, MemoryJournal, Outcome, Record};
 pub use key::{BadKey, Key};
-pub use options::{EffectStage, Observer, RunOptions, Signal, TaskStage};
+pub use options::{EffectStage, Observer, RunOptions, Signal};
 
 /// What a graph works on: a plain value that changes by updates alone.
 ///

@@ -52,7 +52,6 @@ fn body(text: &mut String, outline: &Outline, prefix: &str, depth: usize) {
         let style = match &node.exit {
             OutlineExit::Edge(_) => "-->",
             OutlineExit::Route(_) => "-.->",
-            OutlineExit::Parallel { .. } => "==>",
             OutlineExit::FanOut { .. } => "==>|each|",
         };
         node.exit.targets().iter().for_each(|to| arrow(node.name, style, to));

@@ -1,7 +1,6 @@
 //! How a graph is run, and what can be seen of it.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use assize_types::Cancel;
 
@@ -18,18 +17,12 @@ pub struct RunOptions {
     pub journal: Option<Arc<dyn Journal>>,
     pub observer: Option<Observer>,
     pub cancel: Cancel,
-    /// How long the run may take, from now.
-    pub deadline: Option<Duration>,
     /// The longest chain of tasks, each of which needs the one before. A graph within a node counts
     /// on from where that node stands.
     pub step_limit: u32,
-    pub clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
-    pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl RunOptions {
-    pub const STEP_LIMIT: u32 = 1000;
-
     pub fn with_journal(journal: Arc<dyn Journal>) -> RunOptions {
         RunOptions { journal: Some(journal), ..RunOptions::default() }
     }
@@ -37,15 +30,7 @@ impl RunOptions {
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions {
-            journal: None,
-            observer: None,
-            cancel: Cancel::new(),
-            deadline: None,
-            step_limit: RunOptions::STEP_LIMIT,
-            clock: Arc::new(SystemTime::now),
-            entropy: Arc::new(|| fastrand::u64(..)),
-        }
+        RunOptions { journal: None, observer: None, cancel: Cancel::new(), step_limit: 1000 }
     }
 }
 
@@ -54,7 +39,6 @@ impl std::fmt::Debug for RunOptions {
         f.debug_struct("RunOptions")
             .field("journal", &self.journal.is_some())
             .field("observer", &self.observer.is_some())
-            .field("deadline", &self.deadline)
             .field("step_limit", &self.step_limit)
             .finish_non_exhaustive()
     }
@@ -63,10 +47,9 @@ impl std::fmt::Debug for RunOptions {
 /// Something an observer sees. Only [`Signal::Event`] outlives the process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Signal<'a> {
-    Task {
+    /// A node has finished without failing.
+    NodeFinished {
         node: &'static str,
-        scope: &'a str,
-        stage: TaskStage,
     },
     Effect {
         key: &'a Key,
@@ -77,18 +60,6 @@ pub enum Signal<'a> {
         id: Option<u64>,
         event: &'a Event,
     },
-}
-
-/// How far a task is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskStage {
-    Started,
-    /// It failed and is tried again.
-    Retried,
-    /// It failed, and the run goes on as its policy says.
-    WentOn,
-    Finished,
-    Failed,
 }
 
 /// How far an effect is.

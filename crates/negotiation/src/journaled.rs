@@ -96,7 +96,8 @@ impl<S: State> ModelSource for JournaledSource<S> {
             return Err(ModelError::new(ErrorKind::Internal, message));
         };
         let model = self.models.of(&role_of(place));
-        let mut asking = Asking::new(&self.context, &**model, key).telling(self.event(place));
+        let tell = move || self.event(place);
+        let mut asking = Asking::new(&self.context, &**model, key).telling(tell);
         if matches!(place.part, Part::Critic | Part::Answer) {
             // A refusal is no contribution to a debate: like any failure it is asked again after a resume.
             asking = asking.insisting();

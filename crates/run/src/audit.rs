@@ -62,7 +62,7 @@ impl AuditEntry {
     }
 
     /// The hash that an entry with these words should have.
-    pub fn expected_hash(&self) -> Fingerprint {
+    fn expected_hash(&self) -> Fingerprint {
         let text = json!([
             self.id,
             self.at,

@@ -1,6 +1,7 @@
 //! Calls to a model, each of them an effect of the run: made once, and answered from the journal
 //! ever after.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_graph::{Context, EffectError, Event, FailedEffect, Key, NodeError, RunError, State};
@@ -27,14 +28,16 @@ pub struct Asking<'a, S: State> {
     context: &'a Context<S>,
     model: &'a dyn Model,
     key: String,
-    /// What is told once the first answer is there.
-    told: Vec<Event>,
+    /// Makes what is told once the first answer is there.
+    tell: Option<Tell<'a>>,
     /// Whether a model that declines has failed, so that it can be asked again.
     insists: bool,
     /// Whether nobody had planned this call.
     is_extra: bool,
     held: Mutex<Held>,
 }
+
+type Tell<'a> = Box<dyn Fn() -> Option<Event> + Send + Sync + 'a>;
 
 #[derive(Default)]
 struct Held {
@@ -56,22 +59,21 @@ impl<S: State> std::fmt::Debug for Asking<'_, S> {
 
 impl<'a, S: State> Asking<'a, S> {
     pub fn new(context: &'a Context<S>, model: &'a dyn Model, key: impl Into<String>) -> Self {
-        let (key, told) = (key.into(), Vec::new());
         Asking {
             context,
             model,
-            key,
-            told,
+            key: key.into(),
+            tell: None,
             insists: false,
             is_extra: false,
             held: Mutex::default(),
         }
     }
 
-    /// What to tell with the first answer.
+    /// What to tell with the first answer. It is only made where it is heard.
     #[must_use]
-    pub fn telling(mut self, events: impl IntoIterator<Item = Event>) -> Self {
-        self.told.extend(events);
+    pub fn telling(mut self, tell: impl Fn() -> Option<Event> + Send + Sync + 'a) -> Self {
+        self.tell = Some(Box::new(tell));
         self
     }
 
@@ -173,12 +175,12 @@ pub fn declined() -> ModelError {
 #[async_trait]
 impl<S: State> Model for Asking<'_, S> {
     async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
-        let (key, told, again) = {
+        let (key, again) = {
             let mut held = self.held();
             held.calls += 1;
             match held.calls {
-                1 => (self.key.clone(), self.told.clone(), false),
-                number => (format!("{}-{number}", self.key), Vec::new(), true),
+                1 => (Cow::Borrowed(self.key.as_str()), false),
+                number => (Cow::Owned(format!("{}-{number}", self.key)), true),
             }
         };
         let mut original = None;
@@ -198,7 +200,10 @@ impl<S: State> Model for Asking<'_, S> {
                 failure
             })
         };
-        let tell = |_: &Response| told;
+        let tell = |_: &Response| {
+            let first = self.tell.as_ref().filter(|_| !again);
+            first.and_then(|tell| tell()).into_iter().collect()
+        };
         let outcome = self.context.effect(&key, || request.fingerprint(), asked, tell).await;
         let mut held = self.held();
         match outcome {

@@ -1,7 +1,7 @@
 //! The journal of one run, for the graph that runs it.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use assize_graph::{Appended, Event, Journal, JournalError, Key, Record};
 use async_trait::async_trait;
@@ -13,13 +13,12 @@ use crate::{Ending, Store};
 /// The journal of a claimed run.
 ///
 /// What was recorded before is read once, when it is opened: a run asks for every key it comes by,
-/// and most of them are not there.
+/// and most of them are not there. It asks for each key once, so nothing that is recorded since is
+/// asked for.
 pub struct RunJournal {
     store: Arc<dyn Store>,
     claim: Lease,
     earlier: HashMap<Key, Record>,
-    /// What was recorded since; only a node that is tried again asks for it.
-    since: Mutex<HashSet<Key>>,
 }
 
 impl std::fmt::Debug for RunJournal {
@@ -32,12 +31,12 @@ impl RunJournal {
     pub async fn open(store: Arc<dyn Store>, claim: Lease) -> Result<RunJournal, StoreError> {
         let earlier = store.records(&claim.run).await?;
         let earlier = earlier.into_iter().map(|record| (record.key.clone(), record)).collect();
-        Ok(RunJournal { store, claim, earlier, since: Mutex::default() })
+        Ok(RunJournal { store, claim, earlier })
     }
 
     /// The journal of a run that was just made.
     pub fn fresh(store: Arc<dyn Store>, claim: Lease) -> RunJournal {
-        RunJournal { store, claim, earlier: HashMap::new(), since: Mutex::default() }
+        RunJournal { store, claim, earlier: HashMap::new() }
     }
 
     /// Which life of the run this is, from 1.
@@ -54,10 +53,6 @@ impl RunJournal {
     pub async fn finish(&self, ending: Ending, events: Vec<Event>) -> Result<Vec<u64>, StoreError> {
         self.store.finish(&self.claim, ending, events).await
     }
-
-    fn since(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn failed(error: StoreError) -> JournalError {
@@ -70,18 +65,10 @@ fn failed(error: StoreError) -> JournalError {
 #[async_trait]
 impl Journal for RunJournal {
     async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError> {
-        if let Some(record) = self.earlier.get(key) {
-            return Ok(Some(record.clone()));
-        }
-        if self.since().contains(key) {
-            return self.store.record(&self.claim.run, key).await.map_err(failed);
-        }
-        Ok(None)
+        Ok(self.earlier.get(key).cloned())
     }
 
     async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
-        // Beforehand: whoever is dropped while it waits may have been written all the same.
-        self.since().insert(record.key.clone());
         self.store.append(&self.claim, record, events).await.map_err(failed)
     }
 }

@@ -24,4 +24,4 @@ pub use event::{Layer, LayerStatus, NamedLayer, RoundStatus, RoundStep, RunEvent
 pub use journal::RunJournal;
 pub use kind::{RunKind, UnknownRunKind};
 pub use run::{BadRunId, Ending, IdempotencyKey, Lease, NewRun, Run, RunFilter, RunId, RunStatus};
-pub use store::{EventQuery, Log, Message, Store, StoredEvent};
+pub use store::{EventQuery, Log, Store, StoredEvent};

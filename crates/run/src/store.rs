@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use assize_graph::{Appended, Event, Key, Record};
+use assize_graph::{Appended, Event, Record};
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -49,16 +49,6 @@ pub enum Log {
     Audit,
 }
 
-/// Something one process tells others.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Message {
-    /// Increases with every message of the store.
-    pub id: u64,
-    pub at: u64,
-    pub topic: String,
-    pub body: Value,
-}
-
 /// What outlives a process. All methods are safe to call from many tasks and processes at once.
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync {
@@ -91,9 +81,6 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         record: Record,
         events: Vec<Event>,
     ) -> Result<Appended, StoreError>;
-
-    /// The record of a run under a key.
-    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError>;
 
     /// All records of a run, in the order in which they were written.
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError>;
@@ -150,11 +137,6 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     /// The artifacts of a run, by name.
     async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError>;
-
-    async fn post(&self, topic: &str, body: Value) -> Result<u64, StoreError>;
-
-    /// The messages of a topic with ids above `after`.
-    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError>;
 
     /// Adds an entry to the audit log, chained to the one before.
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError>;

@@ -163,11 +163,11 @@ fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
 
     fs::write(home.store(), &whole).unwrap();
     let db = rusqlite::Connection::open(home.store()).unwrap();
-    db.pragma_update(None, "user_version", 5).unwrap();
+    db.pragma_update(None, "user_version", 6).unwrap();
     drop(db);
     let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("has format 5, and this version of assize knows 4"), "{err}");
+    assert!(err.contains("has format 6, and this version of assize knows 5"), "{err}");
 }
 
 /// Runs commands of a shell where disks can be made: in name spaces of their own.

@@ -12,11 +12,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use assize_graph::{Appended, Event, Key, Record};
+use assize_graph::{Appended, Event, Record};
 use assize_run::{
     ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Ending, EventQuery, IdempotencyKey, Lease,
-    Log, Message, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunStatus, Store,
-    StoreError, StoredEvent,
+    Log, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunStatus, Store, StoreError,
+    StoredEvent,
 };
 use assize_types::Fingerprint;
 use async_nats::HeaderMap;
@@ -30,12 +30,12 @@ use life::Life;
 use pieces::Packed;
 use view::View;
 use wire::{
-    AUDIT, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, MESSAGES, PIECES, RUNS,
-    Told, TurnKind, Used, Written, event_ids,
+    AUDIT, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, TurnKind,
+    Used, Written, event_ids,
 };
 
 /// The streams that it is made of.
-pub(crate) const STREAMS: [&str; 5] = [RUNS, PIECES, CALLS, MESSAGES, AUDIT];
+pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, CALLS, AUDIT];
 
 /// What is kept in streams of NATS `JetStream`.
 #[derive(Debug)]
@@ -54,7 +54,6 @@ impl ClusterStore {
             (RUNS, vec!["run.>", "asked.*"], false),
             (PIECES, vec!["piece.>"], true),
             (CALLS, vec!["call.>"], true),
-            (MESSAGES, vec!["told.*"], false),
             (AUDIT, vec!["audit.*"], false),
         ] {
             let config = Config {
@@ -236,18 +235,6 @@ impl Store for ClusterStore {
         }
     }
 
-    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError> {
-        let life = self.life(id).await?;
-        for epoch in (1..=life.run.epoch).rev() {
-            let found = self.get(wire::record(id, epoch, key)).await?;
-            if let Some(found) = found.filter(|found| life.counts(epoch, found.sequence)) {
-                let written: Written = self.link.unpack(id, &found).await?;
-                return Ok(Some(written.record()));
-            }
-        }
-        Ok(None)
-    }
-
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
         let mut messages = Vec::new();
         self.written(&format!("run.{id}.>"), 1, |_, kind, found| {
@@ -416,31 +403,6 @@ impl Store for ClusterStore {
             })
             .await?;
         Ok(all.into_values().map(Into::into).collect())
-    }
-
-    async fn post(&self, topic: &str, body: Value) -> Result<u64, StoreError> {
-        let told = Told { at: now(), topic: topic.to_owned(), body };
-        let payload = serde_json::to_vec(&told).map_err(|error| self.link.failed(error))?;
-        self.link.add(&self.subject(wire::told(topic)), HeaderMap::new(), payload).await
-    }
-
-    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError> {
-        let filter = self.subject(wire::told(topic));
-        let reading = Reading {
-            stream: MESSAGES,
-            filter,
-            from: after.saturating_add(1),
-            last_of_each: false,
-        };
-        let mut all = Vec::new();
-        self.link
-            .read(reading, |found| {
-                let Told { at, topic, body } = self.link.parse(&found.payload)?;
-                all.push(Message { id: found.sequence, at, topic, body });
-                Ok(More::Wanted)
-            })
-            .await?;
-        Ok(all)
     }
 
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError> {

@@ -14,8 +14,6 @@ use serde_json::Value;
 pub(super) const RUNS: &str = "runs";
 /// What is large, in pieces.
 pub(super) const PIECES: &str = "pieces";
-/// What processes tell each other.
-pub(super) const MESSAGES: &str = "messages";
 pub(super) const AUDIT: &str = "audit";
 /// Calls to models, before and after they are made.
 pub(super) const CALLS: &str = "calls";
@@ -130,14 +128,6 @@ pub(super) struct Asked {
     pub(super) request: Fingerprint,
 }
 
-/// What one process told others.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Told {
-    pub(super) at: u64,
-    pub(super) topic: String,
-    pub(super) body: Value,
-}
-
 /// Which of the messages of a run one is, by its subject without the cluster's name: `run.ID.…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -190,10 +180,6 @@ pub(super) fn asked(key: &str) -> String {
 
 pub(super) fn piece(run: &RunId, whole: Fingerprint, index: usize) -> String {
     format!("piece.{run}.{whole}.{index}")
-}
-
-pub(super) fn told(topic: &str) -> String {
-    format!("told.{}", short(topic))
 }
 
 pub(super) fn audited(id: u64) -> String {

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, UNIX_EPOCH};
 
 use assize_graph::{
     Context, END, EffectError, EffectStage, Event, Fork, Graph, Journal, Key, MemoryJournal,
-    NodeError, Outcome, Policy, Record, RunError, RunOptions, Signal,
+    Outcome, Record, RunError, RunOptions, Signal,
 };
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
@@ -186,81 +185,6 @@ async fn a_failure_that_ended_a_run_is_tried_again_and_one_that_did_not_stays() 
 }
 
 #[tokio::test]
-async fn clock_and_chance_are_read_once() {
-    let journal = Arc::new(MemoryJournal::new());
-    let graph = one(|context| async move {
-        let time = context.now("begun").await?.duration_since(UNIX_EPOCH).unwrap();
-        Ok(vec![format!("{time:?} {}", context.random("dice").await?)])
-    });
-    let run = |second: u64| {
-        let mut options = RunOptions::with_journal(journal.clone());
-        options.clock = Arc::new(move || UNIX_EPOCH + Duration::from_secs(second));
-        options.entropy = Arc::new(move || second * 100);
-        graph.run(Log::default(), options)
-    };
-    assert_eq!(run(7).await.unwrap().0, ["7s 700"]);
-    assert_eq!(run(8).await.unwrap().0, ["7s 700"]);
-}
-
-/// Two ways to one goal, the second of which is faster or slower.
-fn racing(second: u64, finished: &Arc<Mutex<Vec<&'static str>>>) -> Graph<Log> {
-    let finished = finished.clone();
-    one(move |context| {
-        let finished = finished.clone();
-        async move {
-            let way = |name: &'static str, seconds: u64| {
-                let finished = finished.clone();
-                let walk = move |context: Context<Log>| async move {
-                    let call = async {
-                        tokio::time::sleep(Duration::from_secs(seconds)).await;
-                        finished.lock().unwrap().push(name);
-                        Ok::<_, Broken>(seconds)
-                    };
-                    context.emit(Event::new("running", json!(name)));
-                    let seconds = context.effect("walk", || print(name), call, |_| vec![]).await?;
-                    if seconds == 0 {
-                        return Err(NodeError::from(Broken(format!("{name} fell"))));
-                    }
-                    context.emit(Event::new("arrived", json!(name)));
-                    Ok(seconds)
-                };
-                (name.to_owned(), walk)
-            };
-            let ways = vec![way("first", 10), way("second", second)];
-            let (winner, seconds) = context.race("race", ways).await?;
-            Ok(vec![format!("{winner} after {seconds}")])
-        }
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_winner_of_a_race_stays_the_winner() {
-    let journal = Arc::new(MemoryJournal::new());
-    let finished = Arc::new(Mutex::new(Vec::new()));
-    let run = |second| {
-        let (graph, options) =
-            (racing(second, &finished), RunOptions::with_journal(journal.clone()));
-        async move { graph.run(Log::default(), options).await }
-    };
-    assert_eq!(run(5).await.unwrap().0, ["second after 5"]);
-    // Now the other one would be faster.
-    assert_eq!(run(50).await.unwrap().0, ["second after 5"]);
-    assert_eq!(*finished.lock().unwrap(), ["second"]);
-    assert_eq!(names(&journal), ["running", "running", "arrived"]);
-    let records = journal.records();
-    let keys: Vec<&str> = records.iter().map(|record| record.key.as_str()).collect();
-    let begun = ["race/first/walk.begun", "race/second/walk", "race/second/walk.begun"];
-    assert_eq!(keys, [&["graph", "race"][..], &begun].concat());
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_falls_does_not_win_the_race() {
-    let finished = Arc::new(Mutex::new(Vec::new()));
-    let log = racing(0, &finished).run(Log::default(), RunOptions::default()).await.unwrap();
-    assert_eq!(log.0, ["first after 10"]);
-}
-
-#[tokio::test]
 async fn one_key_is_for_one_effect() {
     let ask = |context: Context<Log>, key: &'static str| async move {
         let call = async { Ok::<_, Broken>(1) };
@@ -279,42 +203,6 @@ async fn one_key_is_for_one_effect() {
     });
     let error = bad.run(Log::default(), RunOptions::default()).await.unwrap_err();
     assert!(error.to_string().starts_with("`no good` cannot name an effect"), "{error}");
-}
-
-#[tokio::test]
-async fn a_node_that_is_tried_again_keeps_what_it_has_done() {
-    let journal = Arc::new(MemoryJournal::new());
-    let tries = Arc::new(AtomicU64::new(0));
-    let calls = Arc::new(AtomicU64::new(0));
-    let body = {
-        let (tries, calls) = (tries.clone(), calls.clone());
-        move |context: Context<Log>| {
-            let (tries, calls) = (tries.clone(), calls.clone());
-            async move {
-                let call = async {
-                    calls.fetch_add(1, Ordering::Relaxed);
-                    Ok::<_, Broken>(1)
-                };
-                context.emit(Event::new("begun", json!(null)));
-                context.effect("call", || print("x"), call, |_| vec![]).await?;
-                match tries.fetch_add(1, Ordering::Relaxed) {
-                    0 => Err(Broken("not yet".to_owned()).into()),
-                    1 => panic!("not now"),
-                    _ => Ok(vec!["well".to_owned()]),
-                }
-            }
-        }
-    };
-    let graph = Graph::builder("retry")
-        .node_with("only", Policy::new().retry(2, Duration::ZERO), body)
-        .start("only")
-        .edge("only", END)
-        .compile()
-        .unwrap();
-    let options = RunOptions::with_journal(journal.clone());
-    assert_eq!(graph.run(Log::default(), options).await.unwrap().0, ["well"]);
-    assert_eq!((tries.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (3, 1));
-    assert_eq!(names(&journal), ["begun"]);
 }
 
 /// A journal in which somebody else was faster.
@@ -359,7 +247,7 @@ async fn observers_see_effects_begin_end_and_come_back() {
         let observer = move |signal: &Signal<'_>| match signal {
             Signal::Effect { stage, .. } => seen.lock().unwrap().push(*stage),
             Signal::Event { id, .. } => assert!(id.is_some()),
-            Signal::Task { .. } => {}
+            Signal::NodeFinished { .. } => {}
         };
         let mut options = RunOptions::with_journal(journal.clone());
         options.observer = Some(Arc::new(observer));

@@ -1,52 +1,23 @@
-//! Nodes that fail, take too long, or are told to stop.
+//! Nodes that fail, and runs that are cancelled.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assize_graph::{
-    Branch, Context, END, Event, Graph, Journal, MemoryJournal, NodeDeadline, NodeError, Policy,
-    RunError, RunOptions,
+    Branch, Context, END, Event, Graph, Journal, MemoryJournal, NodeError, RunError, RunOptions,
 };
 use assize_types::Cancel;
 
 use crate::effects::{Broken, print};
-use crate::order::{Lines, Log};
-
-fn one(policy: Policy<Log>, body: fn(Context<Log>) -> std::future::Pending<Lines>) -> Graph<Log> {
-    Graph::builder("one")
-        .node_with("only", policy, body)
-        .start("only")
-        .edge("only", END)
-        .compile()
-        .unwrap()
-}
-
-fn hangs(_: Context<Log>) -> std::future::Pending<Lines> {
-    std::future::pending()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_takes_too_long_fails_by_name() {
-    let graph = one(Policy::new().deadline(Duration::from_millis(1500)), hangs);
-    let error = graph.run(Log::default(), RunOptions::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "`only` failed: it took longer than the 1.5 s it may take");
-    let RunError::Node { source, .. } = error else { panic!("{error}") };
-    assert!(source.is::<NodeDeadline>());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_takes_too_long_ends() {
-    let options = RunOptions { deadline: Some(Duration::from_secs(90)), ..RunOptions::default() };
-    let error = one(Policy::new(), hangs).run(Log::default(), options).await.unwrap_err();
-    assert_eq!(error.to_string(), "the run took longer than the 90 s it may take");
-}
+use crate::order::Log;
 
 #[tokio::test]
 async fn a_cancelled_run_says_why() {
     let cancel = Cancel::new();
     let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
-    let graph = one(Policy::new(), hangs);
+    let hangs = |_: Context<Log>| std::future::pending();
+    let graph = Graph::builder("one").node("only", hangs).start("only").edge("only", END);
+    let graph = graph.compile().unwrap();
     let run = graph.run(Log::default(), options);
     let (result, ()) = tokio::join!(run, async { cancel.cancel("interrupted") });
     let error = result.unwrap_err();
@@ -70,48 +41,6 @@ async fn a_node_that_fails_because_it_was_cancelled_has_not_failed() {
         matches!(&error, RunError::Cancelled { reason } if reason.to_string() == "enough"),
         "{error}"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_went_on_from_a_failure_goes_the_same_way_again() {
-    let journal = Arc::new(MemoryJournal::new());
-    let runs = Arc::new(AtomicU64::new(0));
-    let graph = {
-        let runs = runs.clone();
-        let recover = |log: &Log, item: Option<&u64>, failure: &str| {
-            vec![format!("without {}, after {}: {failure}", item.unwrap(), log.0.len())]
-        };
-        Graph::builder("recover")
-            .node("open", |_| async { Ok(vec!["open".to_owned()]) })
-            .node_with("work", Policy::new().go_on(recover), move |context: Context<Log>| {
-                let runs = runs.clone();
-                async move {
-                    runs.fetch_add(1, Ordering::Relaxed);
-                    match context.item() {
-                        Some(2) => Err(NodeError::from(Broken("tired".to_owned()))),
-                        item => Ok(vec![format!("work {item:?}")]),
-                    }
-                }
-            })
-            .node("join", |_| async { Ok(vec!["join".to_owned()]) })
-            .start("open")
-            .fan_out("open", ["work"], "join", |_| {
-                [1, 2].map(|item| Branch::new("work", format!("b{item}"), item)).into()
-            })
-            .edge("work", "join")
-            .edge("join", END)
-            .compile()
-            .unwrap()
-    };
-    let expected = ["open", "work Some(1)", "without 2, after 1: tired", "join"];
-    for _ in 0..2 {
-        let options = RunOptions::with_journal(journal.clone());
-        assert_eq!(graph.run(Log::default(), options).await.unwrap().0, expected);
-    }
-    // The failed one is not tried again.
-    assert_eq!(runs.load(Ordering::Relaxed), 3);
-    let keys: Vec<String> = journal.records().iter().map(|r| r.key.to_string()).collect();
-    assert_eq!(keys, ["b2/work.1/failure", "graph"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,28 +100,23 @@ async fn a_panic_is_a_failure_of_its_node() {
 }
 
 #[tokio::test]
-async fn a_failure_within_a_graph_within_a_graph_can_be_gone_on_from() {
+async fn failure_in_subgraph_names_both_nodes() {
     let body = |_: Context<Log>| async { Err(NodeError::from(Broken("torn".to_owned()))) };
     let inner = Graph::builder("inner").node("deep", body).start("deep").edge("deep", END);
     let inner = inner.compile().unwrap();
-    let outer = |policy| {
-        Graph::builder("outer")
-            .subgraph("inner", policy, inner.clone(), |log: &Log, _| log.clone(), |log: Log| log.0)
-            .start("inner")
-            .edge("inner", END)
-            .compile()
-            .unwrap()
-    };
-    let error = outer(Policy::new()).run(Log::default(), RunOptions::default()).await.unwrap_err();
+    let outer = Graph::builder("outer")
+        .subgraph("inner", inner, |log: &Log, _| log.clone(), |log: Log| log.0)
+        .start("inner")
+        .edge("inner", END)
+        .compile()
+        .unwrap();
+    let error = outer.run(Log::default(), RunOptions::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "`inner` failed: `deep` failed: torn");
-    let policy = Policy::new().go_on(|_, _, failure| vec![format!("went on: {failure}")]);
-    let log = outer(policy).run(Log::default(), RunOptions::default()).await.unwrap();
-    assert_eq!(log.0, ["went on: `deep` failed: torn"]);
 }
 
 #[tokio::test]
 async fn visits_within_a_graph_within_a_graph_are_told_apart() {
-    // The same node name inside and outside, twice in a loop; the inner one fails the first time.
+    // The same node name inside and outside, twice in a loop.
     let journal = Arc::new(MemoryJournal::new());
     let tell = |context: &Context<Log>, place: &str| {
         let seen = context.state().0.len();
@@ -200,17 +124,10 @@ async fn visits_within_a_graph_within_a_graph_are_told_apart() {
     };
     let inner_body = move |context: Context<Log>| async move {
         tell(&context, "inside");
-        match context.state().0.len() {
-            1 => Err(NodeError::from(Broken("not the first time".to_owned()))),
-            seen => Ok(vec![format!("inside after {seen}")]),
-        }
+        Ok(vec![format!("inside after {}", context.state().0.len())])
     };
     let inner = Graph::builder("inner")
-        .node_with(
-            "open",
-            Policy::new().go_on(|_, _, failure| vec![failure.to_owned()]),
-            inner_body,
-        )
+        .node("open", inner_body)
         .start("open")
         .edge("open", END)
         .compile()
@@ -223,7 +140,6 @@ async fn visits_within_a_graph_within_a_graph_are_told_apart() {
         .node("open", outer_body)
         .subgraph(
             "inner",
-            Policy::new(),
             inner,
             |log: &Log, _| log.clone(),
             |log: Log| log.0.last().cloned().into_iter().collect(),
@@ -236,7 +152,7 @@ async fn visits_within_a_graph_within_a_graph_are_told_apart() {
     for _ in 0..2 {
         let options = RunOptions::with_journal(journal.clone());
         let log = outer.run(Log::default(), options).await.unwrap();
-        assert_eq!(log.0, ["outside", "not the first time", "outside", "inside after 3"]);
+        assert_eq!(log.0, ["outside", "inside after 1", "outside", "inside after 3"]);
     }
     let told: Vec<String> = journal.events().iter().map(|e| e.payload.to_string()).collect();
     assert_eq!(
@@ -248,7 +164,7 @@ async fn visits_within_a_graph_within_a_graph_are_told_apart() {
         keys,
         [
             "graph",
-            "inner.1/open.1/failure",
+            "inner.1/open.1/events",
             "inner.2/open.1/events",
             "open.1/events",
             "open.2/events"
@@ -269,7 +185,7 @@ async fn a_graph_within_a_node_counts_its_steps_from_there() {
         .unwrap();
     let outer = Graph::builder("outer")
         .node("first", idle)
-        .subgraph("second", Policy::new(), inner, |log: &Log, _| log.clone(), |log: Log| log.0)
+        .subgraph("second", inner, |log: &Log, _| log.clone(), |log: Log| log.0)
         .start("first")
         .edge("first", "second")
         .edge("second", END)

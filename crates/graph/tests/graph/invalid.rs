@@ -33,7 +33,7 @@ fn every_problem_names_its_node() {
         problems(
             with(&["a", "b", "c", "j"])
                 .start("a")
-                .parallel("a", ["b", "c"], "j")
+                .fan_out("a", ["b", "c"], "j", none)
                 .edge("b", END)
                 .edge("c", "j")
                 .edge("j", END),
@@ -41,12 +41,12 @@ fn every_problem_names_its_node() {
         problems(
             with(&["a", "b", "c", "j"])
                 .start("a")
-                .parallel("a", ["b", "c"], "j")
+                .fan_out("a", ["b", "c"], "j", none)
                 .edge("b", "b")
                 .edge("c", "j")
                 .edge("j", END),
         ),
-        problems(with(&["a", "j"]).start("a").parallel("a", ["j"], "j").edge("j", END)),
+        problems(with(&["a", "j"]).start("a").fan_out("a", ["j"], "j", none).edge("j", END)),
         // A branch that comes by its own fork, and one that skips its join.
         problems(
             with(&["a", "b", "j"])

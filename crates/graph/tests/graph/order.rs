@@ -1,12 +1,9 @@
 //! Who sees what, and in which order updates are applied.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_graph::{
-    Branch, Context, END, FanOut, Graph, NodeError, Policy, RunError, RunOptions, Signal, State,
-    TaskStage,
-};
+use assize_graph::{Branch, Context, END, FanOut, Graph, NodeError, RunError, RunOptions, State};
 use tokio::sync::Notify;
 
 /// Who wrote, and what they had seen by then.
@@ -34,6 +31,12 @@ fn says(
     }
 }
 
+/// One branch to each of these nodes, numbered.
+pub(crate) fn one_each<const N: usize>(to: [&'static str; N]) -> FanOut<u64> {
+    let branch = |(number, node)| Branch::new(node, node, number);
+    (0..).zip(to).map(branch).collect::<Vec<_>>().into()
+}
+
 fn diamond(slow: Duration) -> Graph<Log> {
     Graph::builder("diamond")
         .node("open", says("open"))
@@ -53,7 +56,7 @@ fn diamond(slow: Duration) -> Graph<Log> {
             |context| async move { Ok(vec![format!("join saw {}", context.state().0.len())]) },
         )
         .start("open")
-        .parallel("open", ["left", "right"], "join")
+        .fan_out("open", ["left", "right"], "join", |_| one_each(["left", "right"]))
         .edge("left", "join")
         .edge("right", "right_again")
         .edge("right_again", "join")
@@ -102,7 +105,7 @@ async fn a_slow_sibling_holds_up_nothing_that_does_not_depend_on_it() {
         })
         .node("join", says("join"))
         .start("open")
-        .parallel("open", ["slow", "fast"], "join")
+        .fan_out("open", ["slow", "fast"], "join", |_| one_each(["slow", "fast"]))
         .edge("slow", "join")
         .edge("fast", "faster")
         .edge("faster", "fastest")
@@ -111,17 +114,29 @@ async fn a_slow_sibling_holds_up_nothing_that_does_not_depend_on_it() {
         .compile()
         .unwrap();
     let log = graph.run(Log::default(), RunOptions::default()).await.unwrap();
-    assert_eq!(log.0, ["open", "slow", "fast", "faster", "fastest", "join"]);
+    assert_eq!(log.0, ["open", "slow", "fast(1)", "faster(1)", "fastest", "join"]);
 }
 
-fn fan(count: u64, at_once: usize) -> Graph<Log> {
+/// How many branches work now, and how many did at most.
+type Running = Arc<Mutex<(u64, u64)>>;
+
+fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
     Graph::builder("fan")
         .node("open", says("open"))
-        .node("work", |context| async move {
-            let item = *context.item().unwrap();
-            // The first are the slowest.
-            tokio::time::sleep(Duration::from_secs(100 - item)).await;
-            Ok(vec![format!("work {item}")])
+        .node("work", move |context| {
+            let running = running.clone();
+            async move {
+                {
+                    let (now, most) = &mut *running.lock().unwrap();
+                    *now += 1;
+                    *most = (*most).max(*now);
+                }
+                let item = *context.item().unwrap();
+                // The first are the slowest.
+                tokio::time::sleep(Duration::from_secs(100 - item)).await;
+                running.lock().unwrap().0 -= 1;
+                Ok(vec![format!("work {item}")])
+            }
         })
         .node(
             "again",
@@ -146,30 +161,23 @@ async fn a_fan_out_is_the_same_however_many_run_at_once() {
     expected.extend((0..7).flat_map(|item| [format!("work {item}"), format!("again {item}")]));
     expected.push("join".to_owned());
     for at_once in [1, 2, 100] {
-        let log = fan(7, at_once).run(Log::default(), RunOptions::default()).await.unwrap();
+        let graph = fan(7, at_once, Running::default());
+        let log = graph.run(Log::default(), RunOptions::default()).await.unwrap();
         assert_eq!(log.0, expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_branches_run_at_once_than_may() {
-    let running = Arc::new(std::sync::Mutex::new((0, 0)));
-    let seen = running.clone();
-    let observer = move |signal: &Signal<'_>| {
-        if let Signal::Task { node: "work", stage, .. } = signal {
-            let (now, most) = &mut *seen.lock().unwrap();
-            *now += if *stage == TaskStage::Started { 1 } else { -1 };
-            *most = (*most).max(*now);
-        }
-    };
-    let options = RunOptions { observer: Some(Arc::new(observer)), ..RunOptions::default() };
-    fan(9, 4).run(Log::default(), options).await.unwrap();
+    let running = Running::default();
+    fan(9, 4, running.clone()).run(Log::default(), RunOptions::default()).await.unwrap();
     assert_eq!(*running.lock().unwrap(), (0, 4));
 }
 
 #[tokio::test]
 async fn a_fan_out_without_branches_comes_to_its_join() {
-    let log = fan(0, 1).run(Log::default(), RunOptions::default()).await.unwrap();
+    let graph = fan(0, 1, Running::default());
+    let log = graph.run(Log::default(), RunOptions::default()).await.unwrap();
     assert_eq!(log.0, ["open", "join"]);
 }
 
@@ -225,7 +233,6 @@ async fn a_graph_can_be_a_node_of_another() {
         .node("open", says("hello"))
         .subgraph(
             "inner",
-            Policy::new(),
             inner,
             |log: &Log, _| log.clone(),
             |log: Log| vec![format!("inner wrote {}", log.0.len() - 1)],
@@ -279,7 +286,7 @@ fn a_graph_can_be_drawn() {
     let inner = diamond(Duration::ZERO);
     let graph = Graph::builder("outer")
         .node("open", says("open"))
-        .subgraph("inner", Policy::new(), inner, |log: &Log, _| log.clone(), |log: Log| log.0)
+        .subgraph("inner", inner, |log: &Log, _| log.clone(), |log: Log| log.0)
         .node("check-it", says("check"))
         .start("open")
         .fan_out("open", ["inner"], "check-it", |_| FanOut::from(vec![]))
@@ -301,8 +308,8 @@ fn a_graph_can_be_drawn() {
             inner__right_again[right_again]
             inner__join[join]
             inner__START --> inner__open
-            inner__open ==> inner__left
-            inner__open ==> inner__right
+            inner__open ==>|each| inner__left
+            inner__open ==>|each| inner__right
             inner__left --> inner__join
             inner__right --> inner__right_again
             inner__right_again --> inner__join

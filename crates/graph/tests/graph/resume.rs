@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use assize_graph::{
     Appended, Branch, Context, END, EffectError, Event, FanOut, Graph, GraphBuilder, Journal,
-    JournalError, Key, MemoryJournal, NodeError, Policy, Record, RunOptions,
+    JournalError, Key, MemoryJournal, NodeError, Record, RunOptions,
 };
 use assize_types::Cancel;
 use proptest::collection::vec;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::effects::{Broken, print};
-use crate::order::{Lines, Log};
+use crate::order::{Lines, Log, one_each};
 
 /// A random piece of work, from which a graph is made.
 #[derive(Debug, Clone)]
@@ -25,8 +25,6 @@ enum Piece {
         effects: u8,
         together: bool,
     },
-    /// A node that fails, and that the run goes on from.
-    Fails,
     Sequence(Vec<Piece>),
     /// Branches side by side, different ones.
     Parallel(Vec<Piece>),
@@ -46,10 +44,8 @@ enum Piece {
 }
 
 fn piece() -> impl Strategy<Value = Piece> {
-    let leaf = prop_oneof![
-        4 => (0..4u8, any::<bool>()).prop_map(|(effects, together)| Piece::Step { effects, together }),
-        1 => Just(Piece::Fails),
-    ];
+    let leaf =
+        (0..4u8, any::<bool>()).prop_map(|(effects, together)| Piece::Step { effects, together });
     leaf.prop_recursive(3, 14, 3, |inner| {
         prop_oneof![
             vec(inner.clone(), 1..4).prop_map(Piece::Sequence),
@@ -98,16 +94,12 @@ impl Weaver {
         self.graph = self.graph.take().map(change);
     }
 
-    fn node(&mut self, effects: u8, together: bool, fails: bool) -> &'static str {
+    fn node(&mut self, effects: u8, together: bool) -> &'static str {
         let node = name(self.nodes);
         self.nodes += 1;
         let life = self.life.clone();
-        let body = move |context| work(node, effects, together, fails, life.clone(), context);
-        let policy = match fails {
-            true => Policy::new().go_on(|_, _, failure| vec![failure.to_owned()]),
-            false => Policy::new(),
-        };
-        self.change(|graph| graph.node_with(node, policy, body));
+        let body = move |context| work(node, effects, together, life.clone(), context);
+        self.change(|graph| graph.node(node, body));
         node
     }
 
@@ -115,11 +107,7 @@ impl Weaver {
     fn weave(&mut self, piece: &Piece) -> (&'static str, &'static str) {
         match piece {
             Piece::Step { effects, together } => {
-                let node = self.node(*effects, *together, false);
-                (node, node)
-            }
-            Piece::Fails => {
-                let node = self.node(1, false, true);
+                let node = self.node(*effects, *together);
                 (node, node)
             }
             Piece::Sequence(pieces) => {
@@ -130,15 +118,18 @@ impl Weaver {
                 (woven[0].0, woven[woven.len() - 1].1)
             }
             Piece::Parallel(pieces) => {
-                let fork = self.node(0, false, false);
+                let fork = self.node(0, false);
                 let woven: Vec<_> = pieces.iter().map(|piece| self.weave(piece)).collect();
-                let join = self.node(0, false, false);
-                let at = |index: usize| woven[index.min(woven.len() - 1)].0;
-                let count = woven.len();
-                self.change(|graph| match count {
-                    1 => graph.parallel(fork, [at(0)], join),
-                    2 => graph.parallel(fork, [at(0), at(1)], join),
-                    _ => graph.parallel(fork, [at(0), at(1), at(2)], join),
+                let join = self.node(0, false);
+                let (a, b, c) = (woven[0].0, woven.get(1), woven.get(2));
+                self.change(|graph| match (b, c) {
+                    (None, _) => graph.fan_out(fork, [a], join, move |_| one_each([a])),
+                    (Some(&(b, _)), None) => {
+                        graph.fan_out(fork, [a, b], join, move |_| one_each([a, b]))
+                    }
+                    (Some(&(b, _)), Some(&(c, _))) => {
+                        graph.fan_out(fork, [a, b, c], join, move |_| one_each([a, b, c]))
+                    }
                 });
                 for (_, last) in woven {
                     self.change(|graph| graph.edge(last, join));
@@ -146,9 +137,9 @@ impl Weaver {
                 (fork, join)
             }
             Piece::Fan { branches, at_once, piece } => {
-                let fork = self.node(0, false, false);
+                let fork = self.node(0, false);
                 let (first, last) = self.weave(piece);
-                let join = self.node(0, false, false);
+                let join = self.node(0, false);
                 let (branches, at_once) = (u64::from(*branches), usize::from(*at_once));
                 self.change(|graph| {
                     graph
@@ -180,13 +171,13 @@ impl Weaver {
                     let mark = log.0.iter().rposition(|line| line == MARK).unwrap();
                     log.0.split_off(mark + 1)
                 };
-                self.change(|outer| outer.subgraph(node, Policy::new(), graph, enter, leave));
+                self.change(|outer| outer.subgraph(node, graph, enter, leave));
                 (node, node)
             }
             Piece::Loop { times, piece } => {
                 let (first, last) = self.weave(piece);
-                let check = self.node(0, false, false);
-                let out = self.node(0, false, false);
+                let check = self.node(0, false);
+                let out = self.node(0, false);
                 let times = usize::from(*times);
                 self.change(|graph| {
                     graph.edge(last, check).route(check, [first, out], move |log, _| {
@@ -204,7 +195,6 @@ async fn work(
     node: &'static str,
     effects: u8,
     together: bool,
-    fails: bool,
     life: Arc<Life>,
     context: Context<Log>,
 ) -> Lines {
@@ -243,9 +233,6 @@ async fn work(
     }
     if visit % 2 == 1 {
         context.emit(Event::new("odd", json!([node, visit])));
-    }
-    if fails {
-        return Err(Broken(format!("{node}-{visit} with {results:?}")).into());
     }
     Ok(vec![format!("{node}:{visit}:{:?}:{results:?}:{}", context.item(), mix(&seen, 0))])
 }

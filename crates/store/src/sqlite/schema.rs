@@ -7,7 +7,7 @@ pub(super) const APPLICATION: i32 = 0x4153_5a45;
 
 /// Each step makes a file of the version before it one of its own version: the first makes
 /// version 1 of an empty file. Steps are never changed once they were released, only added.
-pub(super) const STEPS: [&str; 4] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+pub(super) const STEPS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 const VERSION_1: &str = "
 CREATE TABLE runs (
@@ -99,6 +99,9 @@ CREATE TABLE calls (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Messages between processes, which no part of the program read or wrote.
+const VERSION_5: &str = "DROP TABLE messages;";
+
 pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
@@ -148,6 +151,20 @@ mod tests {
         assert_eq!(kept, ("a title".to_owned(), String::new()));
         migrate(&mut db, &[VERSION_1, NEXT]).unwrap();
         assert_eq!(version(&db).unwrap(), 2);
+    }
+
+    #[test]
+    fn messages_table_is_dropped_and_runs_are_kept() {
+        let mut db = filled();
+        migrate(&mut db, &STEPS[..4]).unwrap();
+        db.execute("INSERT INTO messages (at, topic, body) VALUES (1, 'drafts', '{}')", [])
+            .unwrap();
+        migrate(&mut db, &STEPS).unwrap();
+        assert_eq!(version(&db).unwrap(), 5);
+        let title: String = db.query_row("SELECT title FROM runs", [], |row| row.get(0)).unwrap();
+        assert_eq!(title, "a title");
+        let left = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'messages%'";
+        assert_eq!(db.query_row(left, [], |row| row.get::<_, u32>(0)).unwrap(), 0);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use assize_graph::{Appended, Event, Key, Outcome, Record};
+use assize_graph::{Appended, Event, Outcome, Record};
 use assize_run::{
     ArtifactId, ArtifactUse, AuditEntry, AuditQuery, CallState, Ending, EventQuery, IdempotencyKey,
-    Lease, Log, Message, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunKind, RunStatus,
-    Store, StoreError, StoredEvent,
+    Lease, Log, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunKind, RunStatus, Store,
+    StoreError, StoredEvent,
 };
 use assize_types::Fingerprint;
 use async_trait::async_trait;
@@ -199,12 +199,6 @@ impl Store for SqliteStore {
             Ok(Appended::Recorded { event_ids: ids })
         };
         self.writer()?.ask(body).await
-    }
-
-    async fn record(&self, id: &RunId, key: &Key) -> Result<Option<Record>, StoreError> {
-        let (id, key) = (id.clone(), key.clone());
-        let body = move |db: &Connection| Ok(find_record(db, number(db, &id)?, &key)?);
-        self.reader.ask(body).await
     }
 
     async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
@@ -463,37 +457,6 @@ impl Store for SqliteStore {
                 })
             };
             let rows = select.query_map([number(db, &run)?], read)?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        };
-        self.reader.ask(body).await
-    }
-
-    async fn post(&self, topic: &str, message: Value) -> Result<u64, StoreError> {
-        let (topic, message) = (topic.to_owned(), message.to_string());
-        let body = move |db: &Connection| {
-            let id = db
-                .prepare_cached("INSERT INTO messages (at, topic, body) VALUES (?, ?, ?)")?
-                .insert(params![now(), topic, message])?;
-            Ok(id as u64)
-        };
-        self.writer()?.ask(body).await
-    }
-
-    async fn messages(&self, topic: &str, after: u64) -> Result<Vec<Message>, StoreError> {
-        let topic = topic.to_owned();
-        let body = move |db: &Connection| {
-            let mut select = db.prepare_cached(
-                "SELECT id, at, topic, body FROM messages WHERE topic = ? AND id > ? ORDER BY id",
-            )?;
-            let read = |row: &Row<'_>| {
-                Ok(Message {
-                    id: row.get("id")?,
-                    at: row.get("at")?,
-                    topic: row.get("topic")?,
-                    body: json(row, "body")?,
-                })
-            };
-            let rows = select.query_map(params![topic, after], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
         self.reader.ask(body).await

@@ -101,7 +101,29 @@ async fn a_file_of_the_future_is_refused() {
     drop(db);
     for access in [Access::Read, Access::Write(Durability::PowerLoss)] {
         let error = SqliteStore::open(&path, access).unwrap_err();
-        assert!(matches!(error, StoreError::Newer { found: 99, known: 4, .. }), "{error}");
+        assert!(matches!(error, StoreError::Newer { found: 99, known: 5, .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn store_of_an_older_format_opens_with_its_runs() {
+    for access in [Access::Read, Access::Write(Durability::ProcessCrash)] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("store.db");
+        let claim = fill(&open(&path).unwrap(), 3).await;
+        // Format 4 had one table more.
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch(
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, \
+             topic TEXT NOT NULL, body TEXT NOT NULL) STRICT; \
+             CREATE INDEX messages_of_topic ON messages (topic); \
+             INSERT INTO messages (at, topic, body) VALUES (1, 'drafts', '{}'); \
+             PRAGMA user_version = 4;",
+        )
+        .unwrap();
+        drop(db);
+        let store = SqliteStore::open(&path, access).unwrap();
+        assert_eq!(store.records(&claim.run).await.unwrap().len(), 3);
     }
 }
 
@@ -161,19 +183,19 @@ async fn a_writer_waits_for_another_process() {
         other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
     let key = Key::new("k").unwrap();
     let outcome = Outcome::Done("1".into());
-    let record = Record { key: key.clone(), request: Fingerprint::NONE, outcome };
+    let record = Record { key, request: Fingerprint::NONE, outcome };
     let appending = tokio::spawn({
-        let (store, claim) = (store.clone(), claim.clone());
+        let (store, claim, record) = (store.clone(), claim.clone(), record.clone());
         async move { store.append(&claim, record, vec![]).await }
     });
     // Reading goes on, and nothing of ours is written in the meantime.
     for _ in 0..20 {
-        assert_eq!(store.record(&claim.run, &key).await.unwrap(), None);
+        assert_eq!(store.records(&claim.run).await.unwrap(), []);
     }
     assert!(!appending.is_finished());
     writing.rollback().unwrap();
     appending.await.unwrap().unwrap();
-    assert!(store.record(&claim.run, &key).await.unwrap().is_some());
+    assert_eq!(store.records(&claim.run).await.unwrap(), [record]);
 }
 
 #[tokio::test]
