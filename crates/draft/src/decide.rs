@@ -4,20 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use assize_gate::{
+    Change, ChangedFile, Effect, Places, Policy, Reason, Review, Scanners, Verdict, Verified,
+};
 use assize_types::Fingerprint;
+use assize_workspace::{FileError, Inside, Lock, Replacing, Wait};
 
-use crate::book::{Proposed, Replacing, Stage, Submission};
-use crate::carry_out::{Applied, Ruling};
-use crate::desk::{Desk, DeskError, Held, file};
-use crate::diff::Diff;
-use crate::folder::{Lock, Wait};
-use crate::gate::{self, Change, Effect, Reason, Scanners, Verdict};
-use crate::inside::Inside;
-use crate::missing::missing_tool;
-use crate::places::Places;
-use crate::policy::{Policy, Review};
-use crate::verify::{Judged, NotVerified, Verified};
-use crate::workspace::FileError;
+use crate::execute::{Applied, Ruling};
+use crate::service::{DraftError, DraftService, Transaction, file};
+use crate::state::{Proposed, Stage, Submission};
 
 /// Whether a person accepts what has changed meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +22,7 @@ pub enum Force {
     Yes,
 }
 
-impl Desk {
+impl DraftService {
     /// Decides on what was handed in, or waits for whoever does. `waits` says whether the worker waits for the
     /// answer.
     pub(crate) async fn decide(
@@ -35,7 +30,7 @@ impl Desk {
         id: u64,
         waits: &AtomicBool,
         wait: Wait,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), DraftError> {
         let _right = match (self.right_to_decide(id)?, wait) {
             (Some(right), _) => right,
             (None, Wait::No) => return Ok(()),
@@ -55,7 +50,7 @@ impl Desk {
         if !policy.verify.is_empty() && !reasons.iter().any(hopeless) {
             // It may take long, and others may use the desk meanwhile.
             drop(held);
-            let found = self.run_all(&submission, &policy).await;
+            let found = self.verify(&submission, &policy).await;
             held = self.hold().await?;
             if held.submission(id)?.stage != Stage::Submitted {
                 return Ok(());
@@ -68,7 +63,7 @@ impl Desk {
             policy = now;
         }
         // While the tools are off a reviewer decides, even where none is asked otherwise.
-        let review = match held.book().off {
+        let review = match held.state().off {
             true => Review::Escalated,
             false => policy.review,
         };
@@ -78,68 +73,39 @@ impl Desk {
         held.carry_out(id, ruling).await
     }
 
-    /// Runs all that must pass; gives what speaks against it, and the last that was run.
-    async fn run_all(
+    /// Runs the project's tests on a submission.
+    async fn verify(
         &self,
         submission: &Submission,
         policy: &Policy,
     ) -> (Vec<Reason>, Option<Verified>) {
-        let (mut reasons, mut verified) = (Vec::new(), None);
-        for how in &policy.verify {
-            match self.verify(submission, how, policy).await {
-                Ok(Judged { verified: done, doubt: Some(why) }) => {
-                    let message = format!("`{}` exited with 0, but {why}", done.command);
-                    reasons.push(submission.reason(Effect::Escalate, "verify", message));
-                    return (reasons, Some(done));
-                }
-                Ok(Judged { verified: done, .. }) if done.passed => verified = Some(done),
-                Ok(Judged { verified: done, .. }) => {
-                    let reason = match missing_tool(&done.output, &self.added_lines(submission)) {
-                        None => failed_verification(submission, &done),
-                        Some(tool) => {
-                            let message = format!(
-                                "`{}` could not be run: `{tool}` is missing in the sandbox",
-                                done.command
-                            );
-                            submission.reason(Effect::Escalate, "verify", message)
-                        }
-                    };
-                    reasons.push(reason);
-                    return (reasons, Some(done));
-                }
-                Err(NotVerified(why)) => {
-                    let message = format!("it could not be verified: {why}");
-                    reasons.push(submission.reason(Effect::Escalate, "verify", message));
-                }
+        let changed = |file: &Proposed| {
+            Ok(ChangedFile {
+                path: file.path.clone(),
+                before: file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default(),
+                after: self.copy(file.after)?,
+            })
+        };
+        let files: Result<Vec<ChangedFile>, DraftError> =
+            submission.files.iter().map(changed).collect();
+        match files {
+            Ok(files) => self.verification.run(submission.id, &files, policy).await,
+            Err(error) => {
+                let message = format!("it could not be verified: {error}");
+                (vec![submission.reason(Effect::Escalate, "verify", message)], None)
             }
         }
-        (reasons, verified)
     }
 
-    /// The lines that a submission adds.
-    fn added_lines(&self, submission: &Submission) -> String {
-        let text =
-            |hash| String::from_utf8_lossy(&self.copy(hash).unwrap_or_default()).into_owned();
-        let mut added = String::new();
-        for file in &submission.files {
-            let before = file.before.map(text).unwrap_or_default();
-            for (_, line) in Diff::between(&before, &text(file.after)).added {
-                added.push_str(&line);
-                added.push('\n');
-            }
-        }
-        added
-    }
-
-    async fn wait_for_right(&self, id: u64) -> Result<Lock, DeskError> {
+    async fn wait_for_right(&self, id: u64) -> Result<Lock, DraftError> {
         let (state, name) = (self.state.clone(), format!("deciding-{id}"));
         let waited = tokio::task::spawn_blocking(move || state.lock(&name, Wait::Yes)).await;
-        let lost = || DeskError::Wrong("the wait for a decision was given up".to_owned());
+        let lost = || DraftError::Wrong("the wait for a decision was given up".to_owned());
         waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
     }
 
     /// The right to decide on a submission; `None` where another process does.
-    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DeskError> {
+    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DraftError> {
         self.state.lock(&format!("deciding-{id}"), Wait::No).map_err(file("lock"))
     }
 
@@ -147,8 +113,8 @@ impl Desk {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DeskError> {
-        let book = self.book().await?;
+    pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DraftError> {
+        let book = self.state().await?;
         let left = book.submissions.values().filter(|s| s.stage == Stage::Submitted).map(|s| s.id);
         for id in left.collect::<Vec<_>>() {
             let desk = Arc::clone(self);
@@ -173,7 +139,7 @@ impl Desk {
     ///
     /// # Errors
     /// When it is not to be decided any more, or the files have changed.
-    pub async fn accept(&self, by: &str, id: u64, force: Force) -> Result<(), DeskError> {
+    pub async fn accept(&self, by: &str, id: u64, force: Force) -> Result<(), DraftError> {
         let _right = self.right_to_decide(id)?.ok_or_else(|| being_verified(id))?;
         let mut held = self.hold().await?;
         let submission = held.waiting(id)?;
@@ -197,7 +163,7 @@ impl Desk {
         };
         match held.accept(by, &submission, ruling, files).await? {
             Applied::Done => Ok(()),
-            Applied::Not(why) => Err(DeskError::Conflict(why)),
+            Applied::Not(why) => Err(DraftError::Conflict(why)),
         }
     }
 
@@ -205,7 +171,7 @@ impl Desk {
     ///
     /// # Errors
     /// When it is not to be decided any more.
-    pub async fn reject(&self, by: &str, id: u64, why: &str) -> Result<(), DeskError> {
+    pub async fn reject(&self, by: &str, id: u64, why: &str) -> Result<(), DraftError> {
         let _right = self.right_to_decide(id)?.ok_or_else(|| being_verified(id))?;
         let mut held = self.hold().await?;
         let submission = held.waiting(id)?;
@@ -232,16 +198,16 @@ impl Desk {
     ///
     /// # Errors
     /// When it was not accepted, or the files have changed since.
-    pub async fn undo(&self, by: &str, id: u64) -> Result<(), DeskError> {
+    pub async fn undo(&self, by: &str, id: u64) -> Result<(), DraftError> {
         let mut held = self.hold().await?;
         let submission = held.submission(id)?;
         if submission.stage != Stage::Accepted {
             let stage = submission.stage.name();
-            return Err(DeskError::Wrong(format!("submission {id} is {stage}, not accepted")));
+            return Err(DraftError::Wrong(format!("submission {id} is {stage}, not accepted")));
         }
         if submission.swept {
             let why = format!("what was before submission {id} is not kept any more");
-            return Err(DeskError::Wrong(why));
+            return Err(DraftError::Wrong(why));
         }
         held.undo(by, id).await
     }
@@ -275,32 +241,23 @@ fn rule(
     Ruling { verdict, reasons, policy, review, verified, told }
 }
 
-fn failed_verification(submission: &Submission, done: &Verified) -> Reason {
-    let end: Vec<&str> = done.output.lines().rev().take(20).collect();
-    let end: Vec<&str> = end.into_iter().rev().collect();
-    let message = format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n"));
-    let mut reason = submission.reason(Effect::Reject, "verify", message);
-    reason.what_to_do = "mend what it complains about".to_owned();
-    reason
+pub(crate) fn being_verified(id: u64) -> DraftError {
+    DraftError::Wrong(format!("submission {id} is being verified; wait until that is done"))
 }
 
-pub(crate) fn being_verified(id: u64) -> DeskError {
-    DeskError::Wrong(format!("submission {id} is being verified; wait until that is done"))
-}
-
-impl Held<'_> {
-    fn path(&self, path: &str) -> Result<Inside, DeskError> {
-        self.desk.workspace.inside(path).map_err(|error| DeskError::Wrong(error.to_string()))
+impl Transaction<'_> {
+    fn path(&self, path: &str) -> Result<Inside, DraftError> {
+        self.desk.workspace.inside(path).map_err(|error| DraftError::Wrong(error.to_string()))
     }
 
     /// A submission that a person can decide on.
-    fn waiting(&self, id: u64) -> Result<Submission, DeskError> {
+    fn waiting(&self, id: u64) -> Result<Submission, DraftError> {
         let submission = self.submission(id)?;
         match submission.stage {
             Stage::Escalated | Stage::Submitted => Ok(submission.clone()),
             stage => {
                 let stage = stage.name();
-                Err(DeskError::Wrong(format!("submission {id} is {stage}, and waits for nobody")))
+                Err(DraftError::Wrong(format!("submission {id} is {stage}, and waits for nobody")))
             }
         }
     }
@@ -310,16 +267,12 @@ impl Held<'_> {
         &self,
         proposed: &Proposed,
         force: Force,
-    ) -> Result<Option<Fingerprint>, DeskError> {
+    ) -> Result<Option<Fingerprint>, DraftError> {
         let path = self.path(&proposed.path)?;
-        let now = match self.desk.workspace.read(&path, u64::MAX - 1) {
-            Ok(original) => Some(original),
-            Err(FileError::Missing) => None,
-            Err(error) => return Err(file(&proposed.path)(error)),
-        };
+        let now = self.desk.workspace.find(&path, u64::MAX - 1).map_err(file(&proposed.path))?;
         let hash = now.as_ref().map(|original| original.sha256);
         match (now, force) {
-            (_, Force::No) if hash != proposed.before => Err(DeskError::Conflict(format!(
+            (_, Force::No) if hash != proposed.before => Err(DraftError::Conflict(format!(
                 "`{}` has changed since the draft was made from it",
                 proposed.path
             ))),
@@ -338,7 +291,7 @@ impl Held<'_> {
         submission: &Submission,
         policy: &Policy,
         places: &Places,
-    ) -> Result<Vec<Reason>, DeskError> {
+    ) -> Result<Vec<Reason>, DraftError> {
         let scanners = Scanners::get()?;
         let mut reasons = Vec::new();
         if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
@@ -350,7 +303,7 @@ impl Held<'_> {
         for proposed in &submission.files {
             match self.change(proposed) {
                 Ok(change) => {
-                    reasons.extend(gate::look(&change.beside(), policy, places, scanners));
+                    reasons.extend(assize_gate::check(&change.beside(), policy, places, scanners));
                 }
                 // What cannot be looked at is nothing that may pass.
                 Err(error) => {
@@ -360,7 +313,7 @@ impl Held<'_> {
             }
         }
         reasons.extend(self.too_many_files(submission, policy));
-        if self.book().off {
+        if self.state().off {
             let message = "the draft tools are off: the change is kept as a proposed patch";
             let mut reason = submission.reason(Effect::Escalate, "off", message);
             reason.what_to_do = format!("`assize gate accept {}` applies it", submission.id);
@@ -382,7 +335,7 @@ impl Held<'_> {
     /// That a task changes more files than it may; what it has changed already counts.
     fn too_many_files(&self, submission: &Submission, policy: &Policy) -> Option<Reason> {
         let earlier =
-            self.book().submissions.values().filter(|earlier| {
+            self.state().submissions.values().filter(|earlier| {
                 earlier.task == submission.task && earlier.stage == Stage::Accepted
             });
         let files: BTreeSet<&str> = earlier
@@ -396,16 +349,16 @@ impl Held<'_> {
     }
 
     /// A draft beside what it is to replace.
-    fn change(&self, proposed: &Proposed) -> Result<Owned, DeskError> {
+    fn change(&self, proposed: &Proposed) -> Result<Owned, DraftError> {
         let path = self.path(&proposed.path)?;
         let is_new = proposed.before.is_none();
-        let now = self.desk.workspace.read(&path, u64::MAX - 1);
+        let now = self.desk.workspace.find(&path, u64::MAX - 1);
         Ok(Owned {
             base: proposed.before.map(|hash| self.desk.copy(hash)).transpose()?,
             draft: self.desk.copy(proposed.after)?,
             draft_mode: proposed.draft_mode,
-            mode: now.as_ref().ok().map(|original| original.mode),
-            now: gate::fingerprint(now),
+            mode: now.as_ref().ok().and_then(Option::as_ref).map(|original| original.mode),
+            now: now.map(|original| original.map(|original| original.sha256)),
             ignored_by: self.desk.workspace.ignored_by(&path, &self.desk.options.git),
             twin: is_new.then(|| self.desk.workspace.twin(&path)).flatten(),
             path,

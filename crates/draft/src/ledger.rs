@@ -5,11 +5,9 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 use assize_store::{AuditEntry, AuditQuery, NewAuditEntry, Store, StoreError};
+use assize_workspace::{FileError, Folder, HANDOFF};
 
-use crate::HANDOFF;
-use crate::book::{Book, Step};
-use crate::folder::Folder;
-use crate::workspace::FileError;
+use crate::state::{DraftState, Step};
 
 /// The log in the workspace.
 pub const TRANSITIONS: &str = "transition.ndjson";
@@ -45,7 +43,7 @@ impl Ledger {
     }
 
     /// Brings a book up to date; gives how many bytes more the log in the workspace should have.
-    pub(crate) async fn catch_up(&self, book: &mut Book) -> Result<u64, StoreError> {
+    pub(crate) async fn catch_up(&self, book: &mut DraftState) -> Result<u64, StoreError> {
         let mut bytes = 0;
         for entry in self.entries(book.last).await? {
             book.take(&entry);
@@ -56,6 +54,7 @@ impl Ledger {
 
     /// The entries after one.
     pub(crate) async fn entries(&self, after: u64) -> Result<Vec<AuditEntry>, StoreError> {
+        tracing::trace!(target: "assize_draft::log_read", after);
         let subject = Some(self.subject.clone());
         self.store.audit_log(AuditQuery { subject, after, limit: 0 }).await
     }

@@ -6,18 +6,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use assize_gate::{DRAFT_MODE, Diff, Places, Policy, TaskId};
 use assize_types::Fingerprint;
+use assize_workspace::as_the_original;
 
 use crate::answers::Submitted;
-use crate::book::{Proposed, Stage, Submission};
-use crate::counter::waits;
-use crate::desk::{Desk, DeskError, Held, file};
-use crate::diff::Diff;
-use crate::gate::DRAFT_MODE;
-use crate::line_ends::as_the_original;
-use crate::places::Places;
-use crate::policy::Policy;
-use crate::task::TaskId;
+use crate::handlers::waits;
+use crate::service::{DraftError, DraftService, Transaction, file};
+use crate::state::{Proposed, Stage, Submission};
 
 /// A whole file as a worker wants it to be.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +43,7 @@ pub struct Proposal<'a> {
     pub contents: &'a [NewContent<'a>],
 }
 
-impl Desk {
+impl DraftService {
     /// Submits whole files together, and waits a while for the verdict.
     ///
     /// # Errors
@@ -56,10 +52,10 @@ impl Desk {
         self: &Arc<Self>,
         by: &str,
         proposal: Proposal<'_>,
-    ) -> Result<Submitted, DeskError> {
+    ) -> Result<Submitted, DraftError> {
         let mut held = self.hold().await?;
         let task = held.task(by, "propose", proposal.task_id).await?;
-        let id = match held.book().submission_with_key(proposal.key).map(|s| s.id) {
+        let id = match held.state().submission_with_key(proposal.key).map(|s| s.id) {
             Some(id) => id,
             None => held.take_proposal(by, &task, proposal).await?,
         };
@@ -68,15 +64,15 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl DraftService {
     /// A submission as one unified diff.
     ///
     /// # Errors
     /// When there is no such submission, or its copies are not kept any more.
-    pub async fn patch(&self, id: u64) -> Result<String, DeskError> {
-        let book = self.book().await?;
+    pub async fn patch(&self, id: u64) -> Result<String, DraftError> {
+        let book = self.state().await?;
         let submission = book.submissions.get(&id);
-        let unknown = || DeskError::Wrong(format!("no submission {id} in this workspace"));
+        let unknown = || DraftError::Wrong(format!("no submission {id} in this workspace"));
         let mut patch = String::new();
         for file in &submission.ok_or_else(unknown)?.files {
             let before = file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default();
@@ -89,14 +85,14 @@ impl Desk {
     }
 }
 
-impl Held<'_> {
+impl Transaction<'_> {
     /// Records a proposal, or finds the waiting submission with the same changes; returns its number.
     async fn take_proposal(
         &mut self,
         by: &str,
         task: &TaskId,
         proposal: Proposal<'_>,
-    ) -> Result<u64, DeskError> {
+    ) -> Result<u64, DraftError> {
         let summary = self.summary(proposal.summary)?;
         let (policy, places) = self.policy()?;
         let (mut files, mut wrong) = (Vec::new(), Vec::new());
@@ -105,12 +101,12 @@ impl Held<'_> {
             self.refuse_secret_path(new.path, &policy)?;
             match self.proposed(task, new, &policy, &places) {
                 Ok(proposed) => files.push(proposed),
-                Err(DeskError::Refused(why)) => {
+                Err(DraftError::Refused(why)) => {
                     let refused =
                         self.refuse(by, "propose", Some(task.as_str()), new.path, why).await;
                     wrong.push(format!("{}: {refused}", new.path));
                 }
-                Err(DeskError::Wrong(why)) => wrong.push(format!("{}: {why}", new.path)),
+                Err(DraftError::Wrong(why)) => wrong.push(format!("{}: {why}", new.path)),
                 Err(error) => return Err(error),
             }
         }
@@ -119,12 +115,12 @@ impl Held<'_> {
             wrong.push("a file is proposed twice; propose it once".to_owned());
         }
         if !wrong.is_empty() {
-            return Err(DeskError::Wrong(wrong.join("\n- ")));
+            return Err(DraftError::Wrong(wrong.join("\n- ")));
         }
         files.retain(|file| file.before != Some(file.after));
         if files.is_empty() {
             let why = "the proposal changes nothing; write the change into the file first";
-            return Err(DeskError::Wrong(why.to_owned()));
+            return Err(DraftError::Wrong(why.to_owned()));
         }
         match self.waiting_for_a_file_of(task, &files) {
             Some(waiting) if contents(&waiting.files) == contents(&files) => Ok(waiting.id),
@@ -140,7 +136,7 @@ impl Held<'_> {
         new: &NewContent<'_>,
         policy: &Policy,
         places: &Places,
-    ) -> Result<Proposed, DeskError> {
+    ) -> Result<Proposed, DraftError> {
         let (path, original) = self.draftable(new.path, task, policy, places)?;
         // The worker changed the file as it saw it: the gate reports a conflict if that is not the file of now.
         let base = match new.seen {
@@ -153,7 +149,7 @@ impl Held<'_> {
         if content.len() as u64 > policy.max_bytes {
             let (bytes, most) = (content.len(), policy.max_bytes);
             let why = format!("the content has {bytes} bytes, and a file may have {most}");
-            return Err(DeskError::Wrong(why));
+            return Err(DraftError::Wrong(why));
         }
         let keep = |bytes: &[u8]| self.desk.copies.keep(bytes).map_err(file("copies"));
         let before: Option<Fingerprint> = base.as_deref().map(keep).transpose()?;
@@ -175,7 +171,7 @@ impl Held<'_> {
         let shares = |s: &Submission| {
             s.files.iter().any(|file| files.iter().any(|other| other.path == file.path))
         };
-        self.book().submissions.values().rev().find(|s| {
+        self.state().submissions.values().rev().find(|s| {
             let waits = matches!(s.stage, Stage::Submitted | Stage::Escalated);
             waits && s.task == *task && shares(s)
         })

@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use assize_gate::{Effect, Review, TaskId, Verdict};
 use assize_types::Fingerprint;
+use assize_workspace::DRAFTS;
 use serde::Serialize;
 
-use crate::book::{OpenDraft, Stage, Step, Submission};
-use crate::carry_out::{Ruling, STAGING};
 use crate::decide::being_verified;
-use crate::desk::{Desk, DeskError, Held, file};
-use crate::folder::DRAFTS;
-use crate::gate::{Effect, Verdict};
-use crate::policy::Review;
-use crate::task::TaskId;
+use crate::execute::{Ruling, STAGING};
+use crate::service::{DraftError, DraftService, Transaction, file};
+use crate::state::{OpenDraft, Stage, Step, Submission};
 
 /// What was put away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -23,12 +21,12 @@ pub struct Cleared {
     pub copies: usize,
 }
 
-impl Desk {
+impl DraftService {
     /// Puts away what has been settled, or lain about, for longer than it is kept.
     ///
     /// # Errors
     /// When something cannot be put away.
-    pub async fn sweep(&self, by: &str, now: u64, keep: Duration) -> Result<Cleared, DeskError> {
+    pub async fn sweep(&self, by: &str, now: u64, keep: Duration) -> Result<Cleared, DraftError> {
         let mut held = self.hold().await?;
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let old = |at: u64| at.saturating_add(keep) <= now;
@@ -38,7 +36,7 @@ impl Desk {
             !s.swept && settled && old(s.settled)
         };
         let submissions: Vec<u64> =
-            held.book().submissions.values().filter(settled).map(|s| s.id).collect();
+            held.state().submissions.values().filter(settled).map(|s| s.id).collect();
         for (draft, task) in &abandoned {
             held.note(by, Step::Expired { draft: draft.clone(), task: task.clone() }).await?;
             held.drafts.remove(draft).map_err(file(draft))?;
@@ -66,17 +64,17 @@ pub struct Emptied {
     pub left: Vec<String>,
 }
 
-impl Desk {
+impl DraftService {
     /// Empties the drafts folder: rejects every submission that waits, and deletes every draft and every other file.
     /// What was decided before stays in the log and can be undone.
     ///
     /// # Errors
     /// When a submission is being verified, or a file cannot be deleted.
-    pub async fn empty(&self, by: &str) -> Result<Emptied, DeskError> {
+    pub async fn empty(&self, by: &str) -> Result<Emptied, DraftError> {
         let mut held = self.hold().await?;
         let waits = |s: &&Submission| matches!(s.stage, Stage::Submitted | Stage::Escalated);
         let waiting: Vec<Submission> =
-            held.book().submissions.values().filter(waits).cloned().collect();
+            held.state().submissions.values().filter(waits).cloned().collect();
         let rights = waiting.iter().map(|submission| {
             self.right_to_decide(submission.id)?.ok_or_else(|| being_verified(submission.id))
         });
@@ -95,7 +93,7 @@ impl Desk {
             };
             held.settle(by, submission, ruling).await?;
         }
-        let open: Vec<OpenDraft> = held.book().drafts.values().cloned().collect();
+        let open: Vec<OpenDraft> = held.state().drafts.values().cloned().collect();
         for OpenDraft { name, task, .. } in &open {
             held.note(by, Step::Expired { draft: name.clone(), task: task.clone() }).await?;
             held.drafts.remove(name).map_err(file(name))?;
@@ -112,12 +110,12 @@ impl Desk {
     }
 }
 
-impl Held<'_> {
+impl Transaction<'_> {
     /// Open drafts that nobody has written to for long.
-    fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Result<Vec<(String, TaskId)>, DeskError> {
+    fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Result<Vec<(String, TaskId)>, DraftError> {
         let mut abandoned = Vec::new();
         let idle = |draft: &&OpenDraft| draft.submission.is_none() && old(draft.since);
-        for draft in self.book().drafts.values().filter(idle) {
+        for draft in self.state().drafts.values().filter(idle) {
             let written = self.drafts.stat(&draft.name).ok().flatten();
             if written.is_none_or(|(_, at)| old(at)) {
                 abandoned.push((draft.name.clone(), draft.task.clone()));
@@ -128,7 +126,7 @@ impl Held<'_> {
 
     /// Copies that something still needs, once these submissions are put away.
     fn wanted(&self, swept: &[u64]) -> BTreeSet<Fingerprint> {
-        let submissions = self.book().submissions.values();
+        let submissions = self.state().submissions.values();
         let needs = |s: &Submission| {
             let proposed = s.files.iter().flat_map(|f| [f.before, Some(f.after)]);
             let replaced = s.replaced.iter().flat_map(|f| [f.before, f.after]);
@@ -139,13 +137,13 @@ impl Held<'_> {
         submissions
             .filter(|s| !s.swept && !swept.contains(&s.id))
             .flat_map(needs)
-            .chain(self.book().drafts.values().filter_map(|draft| draft.before))
+            .chain(self.state().drafts.values().filter_map(|draft| draft.before))
             .collect()
     }
 
     /// What processes left that died. Nobody else is at the desk, so that nothing of it is in use, but copies that
     /// are being verified.
-    fn clear_leftovers(&self) -> Result<(), DeskError> {
+    fn clear_leftovers(&self) -> Result<(), DraftError> {
         self.drafts.discard_unfinished().map_err(file("drafts"))?;
         if let Ok(staging) = self.handoff.existing(STAGING) {
             for name in staging.names().map_err(file(STAGING))? {
@@ -153,7 +151,7 @@ impl Held<'_> {
             }
         }
         let waits = |id: u64| {
-            let submission = self.book().submissions.get(&id);
+            let submission = self.state().submissions.get(&id);
             submission.is_some_and(|submission| submission.stage == Stage::Submitted)
         };
         let state = &self.desk.state;

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::answers::{Read, Requested, Submit, Submitted, Written};
-use crate::desk::{Desk, DeskError};
+use crate::service::{DraftError, DraftService};
 
 /// A tool as it is offered.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +120,7 @@ pub enum CallError {
     #[error("{0}")]
     Arguments(String),
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Draft(#[from] DraftError),
 }
 
 /// Calls a tool on behalf of somebody.
@@ -128,7 +128,7 @@ pub enum CallError {
 /// # Errors
 /// When nothing came of it; the words say what to do.
 pub async fn call(
-    desk: &Arc<Desk>,
+    desk: &Arc<DraftService>,
     by: &str,
     tool: &str,
     arguments: &Value,

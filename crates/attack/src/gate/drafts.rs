@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use assize_draft::gate::{self, Change, Scanners};
-use assize_draft::{DeskError, Inside, Policy};
+use assize_draft::DraftError;
+use assize_gate::{Change, Policy, Scanners, check};
+use assize_workspace::Inside;
 
 use super::plan::Planned;
 use super::{GateError, Tried};
@@ -19,8 +20,8 @@ pub(super) fn try_all(
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<Tried, GateError> {
-    let scanners = Scanners::get().map_err(DeskError::from)?;
-    let places = policy.places().map_err(DeskError::from)?;
+    let scanners = Scanners::get().map_err(DraftError::from)?;
+    let places = policy.places().map_err(DraftError::from)?;
     let mut tried = Vec::with_capacity(cases.len());
     for case in cases {
         report(&case.name);
@@ -37,7 +38,7 @@ pub(super) fn try_all(
                     mode: None,
                     ignored_by: None,
                 };
-                let reasons = gate::look(&change, policy, &places, scanners).into_iter();
+                let reasons = check(&change, policy, &places, scanners).into_iter();
                 let mut of_class =
                     reasons.filter(|r| rules.iter().any(|rule| r.rule.starts_with(rule)));
                 of_class.next().map(|reason| format!("{}: {}", reason.rule, reason.message))

@@ -7,11 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_draft::{
-    Desk, DeskError, Diff, GitSettings, Options, Policy, Proposed, Stage, Submission, Verifier,
-    Verify, VerifyMost,
-};
+use assize_draft::{DraftError, DraftService, Options, Proposed, Stage, Submission};
+use assize_gate::{Diff, Policy, Verifier, Verify, VerifyMost};
 use assize_store::Store;
+use assize_workspace::GitSettings;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
@@ -75,14 +74,14 @@ pub fn desk(
     around: &Surroundings,
     store: Arc<dyn Store>,
     how: Options,
-) -> Result<Arc<Desk>, Failure> {
+) -> Result<Arc<DraftService>, Failure> {
     if !folder.is_dir() {
         let message = format!("there is no folder `{}`", folder.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let git = GitSettings::of(&around.home, |name| around.environment.get(name).cloned());
     let how = Options { git, ..how };
-    Ok(Desk::open(folder, &around.state_folder.join("drafts"), store, how)?)
+    Ok(DraftService::open(folder, &around.state_folder.join("drafts"), store, how)?)
 }
 
 /// The verifier that runs the project's own tests in a sandbox.
@@ -93,25 +92,27 @@ pub fn verifier(config: &Config, around: &Surroundings) -> Result<Arc<dyn Verifi
     Ok(Arc::new(verifier::InSandbox::new(config, around)?))
 }
 
-impl From<DeskError> for Failure {
-    fn from(error: DeskError) -> Failure {
+impl From<DraftError> for Failure {
+    fn from(error: DraftError) -> Failure {
         let error = match error {
-            DeskError::Store(error) => return error.into(),
+            DraftError::Store(error) => return error.into(),
             error => error,
         };
         let kind = match &error {
-            DeskError::Store(_) | DeskError::Scanner(_) => FailureKind::Environment,
-            DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
-            DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
-            DeskError::File { .. } | DeskError::Unfinished(_) => FailureKind::Environment,
-            DeskError::Conflict(_) => FailureKind::Verdict,
+            DraftError::Store(_) | DraftError::Scanner(_) => FailureKind::Environment,
+            DraftError::Refused(_) | DraftError::Wrong(_) | DraftError::Task(_) => {
+                FailureKind::Usage
+            }
+            DraftError::Contract(_) | DraftError::Pattern(_) => FailureKind::Settings,
+            DraftError::File { .. } | DraftError::Unfinished(_) => FailureKind::Environment,
+            DraftError::Conflict(_) => FailureKind::Verdict,
         };
         Failure::from_error(kind, &error)
     }
 }
 
 /// A file as it was and as it is to be; `None` where it is not kept any more.
-pub fn sides(desk: &Desk, file: &Proposed) -> Option<(String, String)> {
+pub fn sides(desk: &DraftService, file: &Proposed) -> Option<(String, String)> {
     let base = match file.before {
         Some(hash) => desk.copy(hash).ok()?,
         None => Vec::new(),
@@ -122,7 +123,7 @@ pub fn sides(desk: &Desk, file: &Proposed) -> Option<(String, String)> {
 }
 
 /// What has become of a file since its draft was asked for, if that waits and anything has.
-pub fn meanwhile(desk: &Desk, submission: &Submission, file: &Proposed) -> Option<String> {
+pub fn meanwhile(desk: &DraftService, submission: &Submission, file: &Proposed) -> Option<String> {
     if submission.stage != Stage::Escalated {
         return None;
     }
@@ -133,7 +134,7 @@ pub fn meanwhile(desk: &Desk, submission: &Submission, file: &Proposed) -> Optio
 }
 
 /// A submission with its differences, as one object.
-pub fn as_json(desk: &Desk, submission: &Submission) -> Value {
+pub fn as_json(desk: &DraftService, submission: &Submission) -> Value {
     let mut shown = json!(submission);
     let diffs = submission.files.iter().map(|file| {
         let diff = sides(desk, file).map(|(base, draft)| Diff::unified(&file.path, &base, &draft));

@@ -14,12 +14,12 @@ mod state;
 
 use std::sync::Arc;
 
+use assize_gate::TaskId;
 use assize_graph::{END, Graph, InvalidGraph};
 use assize_llm::Model;
 use serde::{Deserialize, Serialize};
 
-use crate::desk::Desk;
-use crate::task::TaskId;
+use crate::service::DraftService;
 
 pub use blocks::{FileBlock, NotClosed, file_blocks};
 pub use state::{Handed, WorkOutcome, WorkState, Worked};
@@ -76,7 +76,7 @@ pub const MAX_REJECTIONS: u32 = 5;
 
 /// A worker at a desk.
 pub struct Worker {
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) desk: Arc<DraftService>,
     pub(crate) model: Arc<dyn Model>,
     /// As it stands in the log.
     pub(crate) name: String,
@@ -92,7 +92,12 @@ impl std::fmt::Debug for Worker {
 
 impl Worker {
     /// A worker for one run; `model_name` is what the log calls its model.
-    pub fn new(desk: Arc<Desk>, model: Arc<dyn Model>, model_name: &str, run: &str) -> Arc<Worker> {
+    pub fn new(
+        desk: Arc<DraftService>,
+        model: Arc<dyn Model>,
+        model_name: &str,
+        run: &str,
+    ) -> Arc<Worker> {
         let name = format!("worker {model_name} in {run}");
         Arc::new(Worker { desk, model, name, run: run.to_owned() })
     }

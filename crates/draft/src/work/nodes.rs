@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::blocks::{FileBlock, file_blocks};
 use super::state::{Handed, Said, Update, WorkState};
 use super::{Mode, Worker, prompt, reading};
-use crate::desk::DeskError;
 use crate::propose::{NewContent, Proposal, Seen};
+use crate::service::DraftError;
 use crate::tools::{self, CallError};
 
 /// Answers that are cut off, until it is given up: the next will be, too.
@@ -147,7 +147,7 @@ impl Worker {
             };
             match called {
                 Ok(content) => Ok(Answered { content, failed: false }),
-                Err(CallError::Desk(error @ (DeskError::Store(_) | DeskError::Contract(_)))) => {
+                Err(CallError::Draft(error @ (DraftError::Store(_) | DraftError::Contract(_)))) => {
                     Err(Broke(error.to_string()))
                 }
                 Err(CallError::Unknown(name)) => {
@@ -257,7 +257,7 @@ impl Worker {
         let act = async {
             match self.desk.propose(&self.name, proposal).await {
                 Ok(submitted) => Ok(Answered { content: json!(submitted), failed: false }),
-                Err(error @ (DeskError::Store(_) | DeskError::Contract(_))) => {
+                Err(error @ (DraftError::Store(_) | DraftError::Contract(_))) => {
                     Err(Broke(error.to_string()))
                 }
                 Err(error) => Ok(Answered { content: error.to_string().into(), failed: true }),

@@ -1,14 +1,13 @@
 //! What our own worker may do besides: look at the files of the workspace.
 
 use assize_llm::{Schema, Tool as Offered};
+use assize_workspace::{Inside, Kind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, DeskError, file};
-use crate::inside::Inside;
+use crate::service::{DraftError, DraftService, file};
 use crate::tools::{self, CallError};
-use crate::workspace::Kind;
 
 pub(crate) const LIST: &str = "list_files";
 pub(crate) const READ: &str = "read_file";
@@ -61,7 +60,7 @@ pub(crate) fn offered() -> Vec<Offered> {
         .collect()
 }
 
-impl Desk {
+impl DraftService {
     /// Calls a tool that only looks.
     pub(crate) async fn look(
         &self,
@@ -79,7 +78,7 @@ impl Desk {
                 let given: ReadFile = tools::read(name, arguments)?;
                 let content = self.file(by, &given.path).await?.ok_or_else(|| {
                     let path = assize_types::text::shorten(&given.path, 200);
-                    DeskError::Wrong(format!(
+                    DraftError::Wrong(format!(
                         "there is no file `{path}`; `{LIST}` shows those there are"
                     ))
                 })?;
@@ -89,7 +88,7 @@ impl Desk {
         }
     }
 
-    async fn list_files(&self, by: &str, folder: Option<&str>) -> Result<Value, DeskError> {
+    async fn list_files(&self, by: &str, folder: Option<&str>) -> Result<Value, DraftError> {
         let mut held = self.hold().await?;
         let (policy, places) = held.policy()?;
         let within = match folder.map(str::trim).filter(|f| !matches!(*f, "" | "." | "./" | "/")) {
@@ -128,7 +127,7 @@ impl Desk {
     ///
     /// # Errors
     /// When it may not be seen, or is no text.
-    pub async fn file(&self, by: &str, path: &str) -> Result<Option<String>, DeskError> {
+    pub async fn file(&self, by: &str, path: &str) -> Result<Option<String>, DraftError> {
         let mut held = self.hold().await?;
         let (policy, places) = held.policy()?;
         let found = held
@@ -136,13 +135,13 @@ impl Desk {
             .and_then(|inside| held.visible_file(&inside, &policy, &places));
         match found {
             Ok(original) => Ok(original.map(|o| String::from_utf8_lossy(&o.bytes).into_owned())),
-            Err(DeskError::Refused(why)) => Err(held.refuse(by, READ, None, path, why).await),
+            Err(DraftError::Refused(why)) => Err(held.refuse(by, READ, None, path, why).await),
             Err(error) => Err(error),
         }
     }
 
     /// The files that a task speaks of: by their path, or by a name that only one file has.
-    pub async fn files_named_in(&self, task: &str) -> Result<Vec<String>, DeskError> {
+    pub async fn files_named_in(&self, task: &str) -> Result<Vec<String>, DraftError> {
         let (_, places) = self.hold().await?.policy()?;
         let wanted =
             |path: &Inside, kind: Kind| is_of_interest(path, kind) && !places.is_hidden(path);

@@ -2,13 +2,12 @@
 //! what must pass before a draft is accepted. Whoever gives the task writes it; workers cannot. It binds the
 //! gate more tightly than the settings, and never more loosely: a repository may come from anywhere.
 
+use assize_workspace::{FileError, Folder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::Folder;
 use crate::globs::Globs;
 use crate::task::TaskId;
-use crate::workspace::FileError;
 
 /// Where it is, below the folder of everything that is handed over.
 pub const CONTRACT: &str = "TASK_CONTRACT.json";

@@ -5,7 +5,8 @@ use std::path::{Component, Path};
 
 use assize_types::text::is_invisible;
 
-use crate::folder::HANDOFF;
+/// The folder of everything that is handed over. No path of a project leads into it.
+pub const HANDOFF: &str = "_handoff";
 
 /// The longest path, and the longest part of one, in bytes.
 const LONGEST: usize = 1024;
@@ -91,7 +92,7 @@ impl Inside {
     }
 
     /// What a name that was found in a folder leads to; `None` where no path of ours leads there.
-    pub(crate) fn below(folder: Option<&Inside>, name: &str) -> Option<Inside> {
+    pub fn below(folder: Option<&Inside>, name: &str) -> Option<Inside> {
         let path = match folder {
             Some(folder) => format!("{folder}/{name}"),
             None => name.to_owned(),
@@ -110,7 +111,7 @@ impl Inside {
 
     /// The path as file systems read it that ignore dots and spaces at the end of a name and streams after a colon, and
     /// that give `.git` a short name (`GIT~1`). For comparison with rules only.
-    pub(crate) fn as_file_systems_read_it(&self) -> String {
+    pub fn as_file_systems_read_it(&self) -> String {
         let parts: Vec<&str> = self
             .0
             .iter()

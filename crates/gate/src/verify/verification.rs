@@ -1,107 +1,24 @@
-//! The project's own tests, on a copy of the workspace with the drafts in it.
+//! Whether a change passes the project's own tests, and whether their result can be relied on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assize_types::Fingerprint;
-use async_trait::async_trait;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use assize_workspace::Workspace;
 
-mod canary;
-mod command;
-mod copy;
-mod report;
-mod runner;
-
-use canary::Sources;
-use command::TestCommand;
-use copy::{Copied, Copying};
-pub(crate) use report::Report;
-use report::Test;
-use runner::REPORT;
-
-use crate::book::Submission;
+use super::canary::{self, Sources};
+use super::command::{self, TestCommand};
+use super::copy::{Copied, Copying};
+use super::missing_tool::missing_tool;
+use super::report::{self, Report, Test};
+use super::runner::REPORT;
+use super::verifier::{Job, NamedEnvironment, NotVerified, Ran, Verified, Verifier};
 use crate::contract::Verify;
-use crate::desk::Desk;
+use crate::diff::Diff;
 use crate::globs::Globs;
 use crate::policy::Policy;
-use crate::workspace::Workspace;
-
-/// How a verification went.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Verified {
-    pub command: String,
-    pub passed: bool,
-    /// Such as `exit code 1` or `took longer than 120 s`.
-    pub outcome: String,
-    /// The end of what it printed, some kilobytes.
-    pub output: String,
-    /// Where it ran.
-    pub isolation: String,
-    pub seconds: u64,
-    /// What the result rests on.
-    #[serde(default)]
-    pub evidence: String,
-}
-
-/// A verification that could not be had: a person decides.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NotVerified(pub String);
-
-/// A virtual environment that the contract or the settings name for a verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedEnvironment {
-    /// As a full path.
-    pub path: PathBuf,
-    /// The settings name it, which a repository cannot.
-    pub by_settings: bool,
-}
-
-/// One execution of a command on a copy of the workspace.
-#[derive(Debug, Clone)]
-pub struct Job<'a> {
-    /// What the contract or the settings ask for.
-    pub how: &'a Verify,
-    /// The virtual environment that is named for it.
-    pub python: Option<&'a NamedEnvironment>,
-    /// The copy, on this machine.
-    pub copy: &'a Path,
-    /// The command, run by a shell in the copy.
-    pub command: String,
-    /// Files to put into the sandbox first, by their full path there.
-    pub files: Vec<(String, &'static str)>,
-    /// A file in the sandbox that is read afterwards.
-    pub report: Option<String>,
-}
-
-/// How an execution went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ran {
-    /// It exited with 0.
-    pub passed: bool,
-    /// Such as `exit code 1` or `took longer than 120 s`.
-    pub outcome: String,
-    /// What it printed, as much as is allowed.
-    pub printed: Vec<u8>,
-    /// Where it ran.
-    pub isolation: String,
-    pub seconds: u64,
-    /// What is in the report; `None` if there is none.
-    pub report: Option<Vec<u8>>,
-}
-
-/// Runs commands in a sandbox.
-#[async_trait]
-pub trait Verifier: Send + Sync {
-    /// Runs a command on a copy of the workspace.
-    ///
-    /// # Errors
-    /// When it could not be run.
-    async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified>;
-}
+use crate::reason::{Effect, Reason};
 
 /// How much of the end of the output is kept.
 const KEPT: usize = 8 << 10;
@@ -109,28 +26,104 @@ const KEPT: usize = 8 << 10;
 /// The largest file of tests that gets a canary.
 const LARGEST_TEST: u64 = 4 << 20;
 
-/// A verification, and what makes its result doubtful.
-#[derive(Debug)]
-pub(crate) struct Judged {
-    pub verified: Verified,
-    pub doubt: Option<String>,
+/// A file of a change that is verified.
+#[derive(Debug, Clone)]
+pub struct ChangedFile {
+    pub path: String,
+    /// Empty for a new file.
+    pub before: Vec<u8>,
+    pub after: Vec<u8>,
 }
 
-/// A verification of one submission.
-struct Verification<'a> {
-    desk: &'a Desk,
-    submission: &'a Submission,
+/// Runs the verifications of one workspace.
+pub struct Verification {
+    workspace: PathBuf,
+    /// Where copies of the workspace are made.
+    scratch: PathBuf,
+    verifier: Option<Arc<dyn Verifier>>,
+    /// Reports of the tests on unchanged workspaces, by command and files.
+    baselines: Mutex<HashMap<Fingerprint, Arc<Report>>>,
+}
+
+impl std::fmt::Debug for Verification {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verification").field("workspace", &self.workspace).finish_non_exhaustive()
+    }
+}
+
+/// The result of one command, and what makes it doubtful.
+struct Judged {
+    verified: Verified,
+    doubt: Option<String>,
+}
+
+/// One command that a change must pass.
+struct CommandRun<'a> {
+    service: &'a Verification,
+    /// What the name of each copy begins with.
+    copy_name: String,
+    files: &'a [ChangedFile],
     how: &'a Verify,
     policy: &'a Policy,
     python: Option<NamedEnvironment>,
     verifier: Arc<dyn Verifier>,
 }
 
-impl Desk {
-    /// Runs the verification that the contract or the settings ask for.
-    pub(crate) async fn verify(
+impl Verification {
+    pub fn new(
+        workspace: &Path,
+        scratch: &Path,
+        verifier: Option<Arc<dyn Verifier>>,
+    ) -> Verification {
+        let (workspace, scratch) = (workspace.to_owned(), scratch.to_owned());
+        Verification { workspace, scratch, verifier, baselines: Mutex::default() }
+    }
+
+    fn baselines(&self) -> MutexGuard<'_, HashMap<Fingerprint, Arc<Report>>> {
+        self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs every command of the policy until one fails; gives the reasons against the change, and the last result.
+    /// Names of copies begin with `verify-{submission}-`.
+    pub async fn run(
         &self,
-        submission: &Submission,
+        submission: u64,
+        files: &[ChangedFile],
+        policy: &Policy,
+    ) -> (Vec<Reason>, Option<Verified>) {
+        let first = files.first().map_or("", |file| file.path.as_str());
+        let escalate = |message| Reason::of_file(first, Effect::Escalate, "verify", message);
+        let (mut reasons, mut verified) = (Vec::new(), None);
+        for how in &policy.verify {
+            match self.run_one(submission, files, how, policy).await {
+                Ok(Judged { verified: done, doubt: Some(why) }) => {
+                    reasons.push(escalate(format!("`{}` exited with 0, but {why}", done.command)));
+                    return (reasons, Some(done));
+                }
+                Ok(Judged { verified: done, .. }) if done.passed => verified = Some(done),
+                Ok(Judged { verified: done, .. }) => {
+                    reasons.push(match missing_tool(&done.output, &added_lines(files)) {
+                        None => failed(first, &done),
+                        Some(tool) => escalate(format!(
+                            "`{}` could not be run: `{tool}` is missing in the sandbox",
+                            done.command
+                        )),
+                    });
+                    return (reasons, Some(done));
+                }
+                Err(NotVerified(why)) => {
+                    reasons.push(escalate(format!("it could not be verified: {why}")));
+                }
+            }
+        }
+        (reasons, verified)
+    }
+
+    /// Runs one command that the contract or the settings ask for.
+    async fn run_one(
+        &self,
+        submission: u64,
+        files: &[ChangedFile],
         how: &Verify,
         policy: &Policy,
     ) -> Result<Judged, NotVerified> {
@@ -156,23 +149,56 @@ impl Desk {
             return Err(NotVerified(format!("it needs the folder `{layer}`, which is not there")));
         }
         let python = self.python(how, policy)?;
-        let verifier = self.options.verifier.clone();
+        let verifier = self.verifier.clone();
         let verifier =
             verifier.ok_or_else(|| NotVerified("there is no sandbox here".to_owned()))?;
-        let verification = Verification { desk: self, submission, how, policy, python, verifier };
-        verification.judge().await
+        let copy_name = format!("verify-{submission}-");
+        let run = CommandRun { service: self, copy_name, files, how, policy, python, verifier };
+        run.judge().await
+    }
+
+    /// The virtual environment of a verification. A contract may name one in the workspace, or one that the settings
+    /// name. The settings hold for all workspaces: a relative path in them means nothing in one without such a folder.
+    fn python(
+        &self,
+        how: &Verify,
+        policy: &Policy,
+    ) -> Result<Option<NamedEnvironment>, NotVerified> {
+        let most = &policy.verify_most;
+        let full = |path: &str| self.workspace.join(path);
+        let applies = |path: &&String| Path::new(path).is_absolute() || full(path).exists();
+        let setting = most.python.as_ref().filter(applies);
+        let Some(named) = how.python.as_ref().or(setting) else { return Ok(None) };
+        let folder = full(named).canonicalize().map_err(|error| {
+            NotVerified(format!("it needs the virtual environment `{named}`: {error}"))
+        })?;
+        let allowed =
+            most.python.iter().chain(&most.layers).filter_map(|p| full(p).canonicalize().ok());
+        let inside = self.workspace.canonicalize().is_ok_and(|root| folder.starts_with(root));
+        if self.workspace.canonicalize().is_ok_and(|root| root.starts_with(&folder)) {
+            return Err(NotVerified(format!(
+                "the virtual environment `{named}` contains the workspace, and so files that no worker may see"
+            )));
+        }
+        if !inside && !allowed.into_iter().any(|allowed| folder.starts_with(allowed)) {
+            return Err(NotVerified(format!(
+                "it needs the virtual environment `{named}`, which is outside the workspace and not allowed \
+                 (setting `draft.verify_python`)"
+            )));
+        }
+        let by_settings = setting
+            .and_then(|path| full(path).canonicalize().ok())
+            .is_some_and(|path| path == folder);
+        Ok(Some(NamedEnvironment { path: folder, by_settings }))
     }
 }
 
-impl Verification<'_> {
+impl CommandRun<'_> {
     /// Runs the command. A known test runner is then run once more with canary tests, and its tests are compared with
     /// those of the unchanged workspace.
     async fn judge(&self) -> Result<Judged, NotVerified> {
-        let mut drafts = BTreeMap::new();
-        for file in &self.submission.files {
-            let bytes = self.desk.copy(file.after).map_err(|error| not_copied(&error))?;
-            drafts.insert(file.path.clone(), bytes);
-        }
+        let drafts = self.files.iter().map(|file| (file.path.clone(), file.after.clone()));
+        let mut drafts: BTreeMap<String, Vec<u8>> = drafts.collect();
         let copied = self.copy(drafts.clone()).await?;
         let copy = copied.folder.path();
         let changed = Workspace::open(copy).map_err(|error| not_copied(&error))?;
@@ -215,8 +241,7 @@ impl Verification<'_> {
         }
         let with_canaries = self.copy(drafts).await?;
         let (_, second) = self.run_tests(with_canaries.folder.path(), &tests).await?;
-        let changed: BTreeSet<&str> =
-            self.submission.files.iter().map(|f| f.path.as_str()).collect();
+        let changed: BTreeSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         let is_unchanged = |test: &Test| {
             let file = sources.of([test]).into_keys().next();
             file.is_some_and(|file| !changed.contains(file.as_str()))
@@ -230,7 +255,7 @@ impl Verification<'_> {
             canaries.len()
         );
         // It becomes the unchanged workspace if its drafts are accepted.
-        self.desk.baselines().insert(self.baseline(&copied.fingerprint), Arc::new(report));
+        self.service.baselines().insert(self.baseline(&copied.fingerprint), Arc::new(report));
         Ok(Judged { verified: self.verified(&ran, &evidence), doubt: None })
     }
 
@@ -243,9 +268,9 @@ impl Verification<'_> {
         }
         Ok(Copying {
             exclude: Globs::new(&exclude).map_err(|error| not_copied(&error))?,
-            workspace: self.desk.workspace.path().to_owned(),
-            beside: self.desk.own_folder().to_owned(),
-            name: format!("verify-{}-", self.submission.id),
+            workspace: self.service.workspace.clone(),
+            beside: self.service.scratch.clone(),
+            name: self.copy_name.clone(),
             room: self.how.memory_mb << 20,
             places: self.policy.places().map_err(|error| not_copied(&error))?,
             drafts,
@@ -299,14 +324,14 @@ impl Verification<'_> {
         let copying = self.copying(BTreeMap::new())?;
         let unchanged = tokio::task::spawn_blocking(move || copying.fingerprint()).await;
         let unchanged = unchanged.map_err(|error| not_copied(&error))??;
-        if let Some(known) = self.desk.baselines().get(&self.baseline(&unchanged)) {
+        if let Some(known) = self.service.baselines().get(&self.baseline(&unchanged)) {
             return Ok(Arc::clone(known));
         }
         let copy = self.copy(BTreeMap::new()).await?;
         // Where it runs no tests at all, the change brings the first ones.
         let (_, report) = self.run_tests(copy.folder.path(), tests).await?;
         let report = Arc::new(report.unwrap_or_default());
-        self.desk.baselines().insert(self.baseline(&copy.fingerprint), Arc::clone(&report));
+        self.service.baselines().insert(self.baseline(&copy.fingerprint), Arc::clone(&report));
         Ok(report)
     }
 
@@ -339,40 +364,24 @@ fn text_of(workspace: &Workspace, file: &str) -> Option<String> {
     String::from_utf8(workspace.read(&path, LARGEST_TEST).ok()?.bytes).ok()
 }
 
-impl Desk {
-    /// The virtual environment of a verification. A contract may name one in the workspace, or one that the settings
-    /// name. The settings hold for all workspaces: a relative path in them means nothing in one without such a folder.
-    fn python(
-        &self,
-        how: &Verify,
-        policy: &Policy,
-    ) -> Result<Option<NamedEnvironment>, NotVerified> {
-        let most = &policy.verify_most;
-        let full = |path: &str| self.workspace.path().join(path);
-        let applies = |path: &&String| Path::new(path).is_absolute() || full(path).exists();
-        let setting = most.python.as_ref().filter(applies);
-        let Some(named) = how.python.as_ref().or(setting) else { return Ok(None) };
-        let folder = full(named).canonicalize().map_err(|error| {
-            NotVerified(format!("it needs the virtual environment `{named}`: {error}"))
-        })?;
-        let allowed =
-            most.python.iter().chain(&most.layers).filter_map(|p| full(p).canonicalize().ok());
-        let inside =
-            self.workspace.path().canonicalize().is_ok_and(|root| folder.starts_with(root));
-        if self.workspace.path().canonicalize().is_ok_and(|root| root.starts_with(&folder)) {
-            return Err(NotVerified(format!(
-                "the virtual environment `{named}` contains the workspace, and so files that no worker may see"
-            )));
+/// The lines that a change adds.
+fn added_lines(files: &[ChangedFile]) -> String {
+    let mut added = String::new();
+    for file in files {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        for (_, line) in Diff::between(&text(&file.before), &text(&file.after)).added {
+            added.push_str(&line);
+            added.push('\n');
         }
-        if !inside && !allowed.into_iter().any(|allowed| folder.starts_with(allowed)) {
-            return Err(NotVerified(format!(
-                "it needs the virtual environment `{named}`, which is outside the workspace and not allowed \
-                 (setting `draft.verify_python`)"
-            )));
-        }
-        let by_settings = setting
-            .and_then(|path| full(path).canonicalize().ok())
-            .is_some_and(|path| path == folder);
-        Ok(Some(NamedEnvironment { path: folder, by_settings }))
     }
+    added
+}
+
+/// The reason of a failed command, with the end of its output.
+fn failed(file: &str, done: &Verified) -> Reason {
+    let end: Vec<&str> = done.output.lines().rev().take(20).collect();
+    let end: Vec<&str> = end.into_iter().rev().collect();
+    let message = format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n"));
+    let reason = Reason::of_file(file, Effect::Reject, "verify", message);
+    Reason { what_to_do: "mend what it complains about".to_owned(), ..reason }
 }

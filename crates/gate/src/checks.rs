@@ -1,116 +1,22 @@
-//! What speaks against a draft: every check, in order, with the file, the line, the rule and what to do.
+//! The checks of a proposed change, in order. Each finding is a [`Reason`] with the file, the line, the rule and what
+//! to do.
 //!
-//! Nothing here touches a file. Checks look at added lines alone, so that what was there before is held
-//! against nobody.
+//! Nothing here touches a file. Checks look at added lines alone: preexisting findings are ignored.
 
 use std::collections::{BTreeMap, HashSet};
 
 use assize_types::Fingerprint;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use assize_workspace::{FileError, Inside};
 
 use crate::diff::Diff;
 use crate::file_kind::FileKind;
 use crate::hardcoded::{HardCoded, PathScanner};
-use crate::hidden_text;
-use crate::inside::Inside;
 use crate::pattern::BadPattern;
 use crate::places::Places;
-use crate::policy::{Policy, Review};
-use crate::runs_on_build;
+use crate::policy::Policy;
+use crate::reason::{Effect, Reason, WAIT};
 use crate::secrets::{Secret, SecretScanner};
-use crate::workspace::{FileError, Original};
-
-/// What whoever wrote it can do where a person decides.
-pub(crate) const WAIT: &str = "a person decides; leave this file alone until they have";
-
-/// What a reason does to a draft.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// A person decides.
-    Escalate,
-    /// It is sent back.
-    Reject,
-}
-
-/// Something about a draft.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Reason {
-    pub effect: Effect,
-    /// Such as `secret/github-token` or `scope`.
-    pub rule: String,
-    pub file: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-    /// What is the matter.
-    pub message: String,
-    /// What whoever wrote it can do.
-    pub what_to_do: String,
-}
-
-impl Reason {
-    pub(crate) fn about(path: &Inside, effect: Effect, rule: impl Into<String>) -> Reason {
-        Reason {
-            effect,
-            rule: rule.into(),
-            file: path.to_string(),
-            line: None,
-            message: String::new(),
-            what_to_do: String::new(),
-        }
-    }
-
-    pub(crate) fn at(self, line: usize) -> Reason {
-        Reason { line: Some(line), ..self }
-    }
-
-    pub(crate) fn saying(self, message: impl Into<String>, what_to_do: &str) -> Reason {
-        Reason { message: message.into(), what_to_do: what_to_do.to_owned(), ..self }
-    }
-}
-
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        write!(f, ": {} [{}]", self.message, self.rule)?;
-        if self.what_to_do.is_empty() { Ok(()) } else { write!(f, "; {}", self.what_to_do) }
-    }
-}
-
-/// How a submission fares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Accepted,
-    Rejected,
-    Escalated,
-}
-
-impl Verdict {
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Accepted => "accepted",
-            Verdict::Rejected => "rejected",
-            Verdict::Escalated => "escalated",
-        }
-    }
-
-    /// What the reasons come to.
-    pub fn of(reasons: &[Reason], review: Review) -> Verdict {
-        match (reasons.iter().map(|reason| reason.effect).max(), review) {
-            (Some(Effect::Reject), _) => Verdict::Rejected,
-            (Some(Effect::Escalate), Review::Never) => Verdict::Rejected,
-            (Some(Effect::Escalate), _) | (_, Review::Always) => Verdict::Escalated,
-            _ => Verdict::Accepted,
-        }
-    }
-}
+use crate::{hidden_text, runs_on_build};
 
 /// A draft beside what it is to replace.
 #[derive(Debug)]
@@ -133,7 +39,7 @@ pub struct Change<'a> {
 }
 
 /// The permissions that a draft is made with.
-pub(crate) const DRAFT_MODE: u32 = 0o600;
+pub const DRAFT_MODE: u32 = 0o600;
 
 /// Of each kind of finding in a file, so many are told.
 const MOST_OF_A_KIND: usize = 20;
@@ -154,7 +60,7 @@ impl Scanners {
 }
 
 /// All that speaks against a change, in the order of the checks.
-pub fn look(
+pub fn check(
     change: &Change<'_>,
     policy: &Policy,
     places: &Places,
@@ -296,17 +202,6 @@ fn conflict(change: &Change<'_>) -> Option<Reason> {
         (Ok(Some(_)), Some(_)) => {
             Some(about("conflict", "the file has changed since the draft was asked for"))
         }
-    }
-}
-
-/// The fingerprint of what is there, where nothing is no failure.
-pub(crate) fn fingerprint(
-    read: Result<Original, FileError>,
-) -> Result<Option<Fingerprint>, FileError> {
-    match read {
-        Ok(original) => Ok(Some(original.sha256)),
-        Err(FileError::Missing) => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -218,8 +218,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::inside::Inside;
     use crate::policy::Policy;
+    use assize_workspace::Inside;
 
     /// What a change of a file does, by the rules of this version.
     fn changed(path: &str, base: &str, draft: &str) -> Option<String> {

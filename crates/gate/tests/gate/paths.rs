@@ -2,9 +2,9 @@
 
 #![expect(clippy::print_stdout, reason = "the figures are what the test is for")]
 
-use assize_draft::FileKind;
-use assize_draft::corpus::{self, Case};
-use assize_draft::hardcoded::PathScanner;
+use assize_gate::FileKind;
+use assize_gate::corpus::{self, Case};
+use assize_gate::hardcoded::PathScanner;
 
 /// What the gate does with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,22 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use assize_gate::secrets::{Secret, SecretScanner};
+use assize_gate::{Diff, FileKind, Places, Policy, TaskId};
 use assize_types::Fingerprint;
+use assize_workspace::{DRAFTS, FileError, HANDOFF, Inside, Original, Wait, as_the_original};
 
 use crate::answers::{Read, Requested, Submit, Submitted, Written, answer};
-use crate::book::{OpenDraft, Proposed, Step, Submission};
-use crate::desk::{Desk, DeskError, Held, file};
-use crate::diff::Diff;
-use crate::file_kind::FileKind;
-use crate::folder::{DRAFTS, HANDOFF, Wait};
-use crate::inside::Inside;
-use crate::line_ends::as_the_original;
 use crate::names::{draft_name, draft_path, free_name};
-use crate::places::Places;
-use crate::policy::Policy;
-use crate::secrets::{Secret, SecretScanner};
-use crate::task::TaskId;
-use crate::workspace::{FileError, Original};
+use crate::service::{DraftError, DraftService, Transaction, file};
+use crate::state::{OpenDraft, Proposed, Step, Submission};
 
 /// A worker that waits for a verdict, for as long as this lives.
 #[derive(Debug)]
@@ -44,7 +37,7 @@ const LONGEST_SUMMARY: usize = 2000;
 /// Open drafts of one task, for each file that it may change.
 const DRAFTS_FOR_A_FILE: usize = 10;
 
-impl Desk {
+impl DraftService {
     /// A copy of a file, to be edited as a draft.
     ///
     /// # Errors
@@ -54,14 +47,14 @@ impl Desk {
         by: &str,
         source_path: &str,
         task_id: &str,
-    ) -> Result<Requested, DeskError> {
+    ) -> Result<Requested, DraftError> {
         let mut held = self.hold().await?;
         held.refuse_if_off()?;
         let task = held.task(by, "request", task_id).await?;
         let (policy, places) = held.policy()?;
         let (path, original) = match held.draftable(source_path, &task, &policy, &places) {
             Ok(found) => found,
-            Err(DeskError::Refused(why)) => {
+            Err(DraftError::Refused(why)) => {
                 return Err(held.refuse(by, "request", Some(task_id), source_path, why).await);
             }
             Err(error) => return Err(error),
@@ -94,7 +87,7 @@ impl Desk {
         by: &str,
         path: &str,
         content: &str,
-    ) -> Result<Written, DeskError> {
+    ) -> Result<Written, DraftError> {
         let mut held = self.hold().await?;
         held.refuse_if_off()?;
         let draft = held.open_draft(by, "write", path).await?;
@@ -105,7 +98,7 @@ impl Desk {
         };
         let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
         if content.len() as u64 > policy.max_bytes {
-            return Err(DeskError::Wrong(format!(
+            return Err(DraftError::Wrong(format!(
                 "the content has {} bytes, and a draft may have {}; the draft is as it was",
                 content.len(),
                 policy.max_bytes
@@ -125,13 +118,15 @@ impl Desk {
     ///
     /// # Errors
     /// When there is no such draft.
-    pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<Read, DeskError> {
+    pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<Read, DraftError> {
         let mut held = self.hold().await?;
         held.refuse_if_off()?;
         let draft = held.draft(by, "read", path).await?;
         let bytes = held.read_draft(by, "read", &draft).await?.0;
         let content = String::from_utf8(bytes).map_err(|_| {
-            DeskError::Wrong(format!("the draft `{path}` is no UTF-8 text any more; write it anew"))
+            DraftError::Wrong(format!(
+                "the draft `{path}` is no UTF-8 text any more; write it anew"
+            ))
         })?;
         let line_count = content.lines().count();
         Ok(Read { content, line_count, messages: held.messages(&draft.task).await? })
@@ -145,7 +140,7 @@ impl Desk {
         self: &Arc<Self>,
         by: &str,
         submit: Submit<'_>,
-    ) -> Result<Submitted, DeskError> {
+    ) -> Result<Submitted, DraftError> {
         let mut held = self.hold().await?;
         held.refuse_if_off()?;
         let task = held.task(by, "submit", submit.task_id).await?;
@@ -170,12 +165,12 @@ impl Desk {
         self: &Arc<Self>,
         id: u64,
         task: &TaskId,
-    ) -> Result<Submitted, DeskError> {
+    ) -> Result<Submitted, DraftError> {
         let (waiting, waits) = Waiting::begin();
         let desk = Arc::clone(self);
         let deciding = self.deciding.spawn(async move { desk.decide(id, &waits, Wait::Yes).await });
         if let Ok(decided) = tokio::time::timeout(self.options.patience, deciding).await {
-            let broke = |_| DeskError::Wrong("the gate broke off; hand it in again".to_owned());
+            let broke = |_| DraftError::Wrong("the gate broke off; hand it in again".to_owned());
             decided.map_err(broke)??;
         }
         // With the desk held nobody decides: either it is decided and told by this, or it will be told later.
@@ -186,12 +181,12 @@ impl Desk {
     }
 }
 
-impl Held<'_> {
+impl Transaction<'_> {
     /// Rejects a name that holds a secret. The message does not repeat the name.
-    pub(crate) fn refuse_secret(&self, what: &str, name: &str) -> Result<(), DeskError> {
+    pub(crate) fn refuse_secret(&self, what: &str, name: &str) -> Result<(), DraftError> {
         match SecretScanner::get()?.in_name(name) {
             None => Ok(()),
-            Some(found) => Err(DeskError::Wrong(format!(
+            Some(found) => Err(DraftError::Wrong(format!(
                 "the {what} has {} in it, found by `{}`; choose another {what} without it",
                 found.what, found.rule
             ))),
@@ -199,7 +194,7 @@ impl Held<'_> {
     }
 
     /// Rejects the path of a new file that holds a secret. The name of an existing file is not judged.
-    pub(crate) fn refuse_secret_path(&self, path: &str, policy: &Policy) -> Result<(), DeskError> {
+    pub(crate) fn refuse_secret_path(&self, path: &str, policy: &Policy) -> Result<(), DraftError> {
         self.refuse_secret("file name", path).or_else(|error| {
             let workspace = &self.desk.workspace;
             let missing = |path: &Inside| {
@@ -218,7 +213,7 @@ impl Held<'_> {
         by: &str,
         tool: &str,
         text: &str,
-    ) -> Result<TaskId, DeskError> {
+    ) -> Result<TaskId, DraftError> {
         self.refuse_secret("task id", text)?;
         match text.parse() {
             Ok(task) => Ok(task),
@@ -237,33 +232,33 @@ impl Held<'_> {
         task: &TaskId,
         policy: &Policy,
         places: &Places,
-    ) -> Result<(Inside, Option<Original>), DeskError> {
+    ) -> Result<(Inside, Option<Original>), DraftError> {
         if let Some(only) = policy.task.as_deref().filter(|only| *only != task.as_str()) {
             let why = format!("the contract is about the task `{only}`; use that as `task_id`");
-            return Err(DeskError::Wrong(why));
+            return Err(DraftError::Wrong(why));
         }
         self.refuse_secret_path(source, policy)?;
         let path = self.visible_path(source, places)?;
         if !places.is_allowed(&path) {
             let allowed = policy.allowed.as_deref().unwrap_or_default().join("`, `");
-            return Err(DeskError::Refused(format!(
+            return Err(DraftError::Refused(format!(
                 "the contract does not let `{path}` be changed; it allows `{allowed}`"
             )));
         }
         let original = self.visible_file(&path, policy, places)?;
         if original.is_none() && source.ends_with('/') {
-            return Err(DeskError::Wrong(format!("`{source}` names a folder; name a file")));
+            return Err(DraftError::Wrong(format!("`{source}` names a folder; name a file")));
         }
         Ok((path, original))
     }
 
     /// What a path means, if workers may see what is there.
-    pub(crate) fn visible_path(&self, text: &str, places: &Places) -> Result<Inside, DeskError> {
+    pub(crate) fn visible_path(&self, text: &str, places: &Places) -> Result<Inside, DraftError> {
         let path = self.desk.workspace.inside(text);
-        let path = path.map_err(|error| DeskError::Refused(error.to_string()))?;
+        let path = path.map_err(|error| DraftError::Refused(error.to_string()))?;
         match places.is_hidden(&path) {
             false => Ok(path),
-            true => Err(DeskError::Refused(format!(
+            true => Err(DraftError::Refused(format!(
                 "`{path}` may hold secrets, and no worker may see it; {ALLOW}"
             ))),
         }
@@ -275,15 +270,15 @@ impl Held<'_> {
         path: &Inside,
         policy: &Policy,
         places: &Places,
-    ) -> Result<Option<Original>, DeskError> {
+    ) -> Result<Option<Original>, DraftError> {
         let original = match self.desk.workspace.read(path, policy.max_bytes) {
             Ok(original) => original,
             Err(FileError::Missing) => return Ok(None),
             Err(error @ (FileError::Link | FileError::ManyNames(_) | FileError::Special)) => {
-                return Err(DeskError::Refused(format!("`{path}` cannot be used here: {error}")));
+                return Err(DraftError::Refused(format!("`{path}` cannot be used here: {error}")));
             }
             Err(FileError::TooLarge(most)) => {
-                return Err(DeskError::Wrong(format!(
+                return Err(DraftError::Wrong(format!(
                     "`{path}` has more than {most} bytes, and is too large for this; ask a person"
                 )));
             }
@@ -293,17 +288,17 @@ impl Held<'_> {
             let why = format!(
                 "`{path}` contains a private key (rule `secret/private-key`), and no worker may see it; {ALLOW}"
             );
-            return Err(DeskError::Refused(why));
+            return Err(DraftError::Refused(why));
         }
         if original.bytes.contains(&0) || std::str::from_utf8(&original.bytes).is_err() {
-            return Err(DeskError::Wrong(format!(
+            return Err(DraftError::Wrong(format!(
                 "`{path}` is no UTF-8 text, and cannot be used here; ask a person to change it"
             )));
         }
         if let Some((line, secret)) = secret_in(path, &original.bytes)?
             && !places.is_readable(path)
         {
-            return Err(DeskError::Refused(format!(
+            return Err(DraftError::Refused(format!(
                 "line {line} of `{path}` contains a secret (rule `secret/{}`), and no worker may see it; {ALLOW}",
                 secret.rule
             )));
@@ -319,8 +314,8 @@ impl Held<'_> {
         task: &TaskId,
         policy: &Policy,
         (before, bytes): (Option<Fingerprint>, &[u8]),
-    ) -> Result<(String, Option<&'static str>), DeskError> {
-        let (name, note) = match self.book().draft_of(task, &path.to_string()) {
+    ) -> Result<(String, Option<&'static str>), DraftError> {
+        let (name, note) = match self.state().draft_of(task, &path.to_string()) {
             Some(OpenDraft { submission: Some(id), .. }) => return Err(waits(*id)),
             Some(draft) => {
                 let there = self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some());
@@ -337,13 +332,13 @@ impl Held<'_> {
                 }
             }
             None => {
-                let open = self.book().drafts.values().filter(|draft| draft.task == *task).count();
+                let open = self.state().drafts.values().filter(|draft| draft.task == *task).count();
                 if open >= policy.max_files * DRAFTS_FOR_A_FILE {
                     let why =
                         format!("the task `{task}` has {open} open drafts; hand some in first");
-                    return Err(DeskError::Wrong(why));
+                    return Err(DraftError::Wrong(why));
                 }
-                (free_name(self.book(), path, task), None)
+                (free_name(self.state(), path, task), None)
             }
         };
         let step = Step::Requested {
@@ -364,16 +359,16 @@ impl Held<'_> {
         by: &str,
         submit: Submit<'_>,
         task: &TaskId,
-    ) -> Result<u64, DeskError> {
+    ) -> Result<u64, DraftError> {
         let draft = self.open_draft(by, "submit", submit.draft_path).await?;
         if draft.task != *task {
             let why = format!("this draft belongs to the task `{}`, not to `{task}`", draft.task);
-            return Err(DeskError::Wrong(why));
+            return Err(DraftError::Wrong(why));
         }
         match self.desk.workspace.inside(submit.original_path) {
             Ok(path) if path.to_string() == draft.path => {}
             Ok(path) => {
-                return Err(DeskError::Wrong(format!(
+                return Err(DraftError::Wrong(format!(
                     "this is a draft of `{}`, not of `{path}`; name that as `original_path`",
                     draft.path
                 )));
@@ -385,7 +380,7 @@ impl Held<'_> {
         }
         let summary = self.summary(submit.change_summary)?;
         let named = draft.name.clone();
-        let others = self.book().drafts.values().filter(|other| {
+        let others = self.state().drafts.values().filter(|other| {
             let free = other.task == *task && other.name != named && other.submission.is_none();
             submit.all_drafts && free
         });
@@ -401,7 +396,7 @@ impl Held<'_> {
         }
         if files.is_empty() {
             let names = unchanged.join("`, `");
-            return Err(DeskError::Wrong(format!(
+            return Err(DraftError::Wrong(format!(
                 "the draft changes nothing in `{names}`; write the change to it first"
             )));
         }
@@ -409,13 +404,13 @@ impl Held<'_> {
     }
 
     /// A summary of at most so many characters, without a secret in it.
-    pub(crate) fn summary(&self, text: &str) -> Result<String, DeskError> {
+    pub(crate) fn summary(&self, text: &str) -> Result<String, DraftError> {
         let summary = assize_types::text::shorten(text.trim(), LONGEST_SUMMARY);
         let secrets = SecretScanner::get()?;
         let in_summary = |line| secrets.in_line(line, FileKind::Prose);
         match summary.lines().flat_map(in_summary).next() {
             None => Ok(summary),
-            Some(found) => Err(DeskError::Wrong(format!(
+            Some(found) => Err(DraftError::Wrong(format!(
                 "the summary has {} in it; leave that out and hand it in again",
                 found.what
             ))),
@@ -430,25 +425,25 @@ impl Held<'_> {
         task: &TaskId,
         (summary, key): (String, Option<&str>),
         files: Vec<Proposed>,
-    ) -> Result<u64, DeskError> {
+    ) -> Result<u64, DraftError> {
         let (policy, _) = self.policy()?;
         let policy = self.desk.copies.keep(&policy.to_bytes()).map_err(file("copies"))?;
         let (task, owned) = (task.clone(), key.map(str::to_owned));
         let step = Step::Submitted { task, summary, files, policy, key: owned };
         let entry = self.note(by, step).await?;
         let recorded = match key {
-            Some(key) => self.book().submission_with_key(key),
-            None => self.book().submission_of_entry(entry),
+            Some(key) => self.state().submission_with_key(key),
+            None => self.state().submission_of_entry(entry),
         };
         let lost =
-            || DeskError::Wrong("the submission was not recorded; submit it again".to_owned());
+            || DraftError::Wrong("the submission was not recorded; submit it again".to_owned());
         let submission = recorded.ok_or_else(lost)?;
         self.write_submission(submission);
         Ok(submission.id)
     }
 
     /// The draft that is meant by a path.
-    async fn draft(&mut self, by: &str, tool: &str, path: &str) -> Result<OpenDraft, DeskError> {
+    async fn draft(&mut self, by: &str, tool: &str, path: &str) -> Result<OpenDraft, DraftError> {
         let name = draft_name(path, &self.desk.workspace.roots());
         let Some(name) = name else {
             let why = format!(
@@ -459,11 +454,11 @@ impl Held<'_> {
             return Err(self.refuse(by, tool, None, path, why).await);
         };
         let missing = || {
-            DeskError::Wrong(format!(
+            DraftError::Wrong(format!(
                 "there is no open draft `{name}`; ask for one with `ollama_request_draft`"
             ))
         };
-        self.book().drafts.get(&name).cloned().ok_or_else(missing)
+        self.state().drafts.get(&name).cloned().ok_or_else(missing)
     }
 
     /// The same, if it can still be changed.
@@ -472,7 +467,7 @@ impl Held<'_> {
         by: &str,
         tool: &str,
         path: &str,
-    ) -> Result<OpenDraft, DeskError> {
+    ) -> Result<OpenDraft, DraftError> {
         let draft = self.draft(by, tool, path).await?;
         match draft.submission {
             None => Ok(draft),
@@ -486,11 +481,11 @@ impl Held<'_> {
         by: &str,
         tool: &str,
         draft: &OpenDraft,
-    ) -> Result<(Vec<u8>, u32), DeskError> {
+    ) -> Result<(Vec<u8>, u32), DraftError> {
         let (policy, _) = self.policy()?;
         match self.drafts.read_with_mode(&draft.name, policy.max_bytes) {
             Ok(found) => Ok(found),
-            Err(FileError::Missing) => Err(DeskError::Wrong(format!(
+            Err(FileError::Missing) => Err(DraftError::Wrong(format!(
                 "the draft `{}` is not there any more; ask for it again with `ollama_request_draft`",
                 draft.name
             ))),
@@ -511,7 +506,7 @@ impl Held<'_> {
         &mut self,
         by: &str,
         draft: &OpenDraft,
-    ) -> Result<Option<Proposed>, DeskError> {
+    ) -> Result<Option<Proposed>, DraftError> {
         let (bytes, draft_mode) = self.read_draft(by, "submit", draft).await?;
         let base = match draft.before {
             Some(hash) => self.desk.copy(hash)?,
@@ -537,13 +532,13 @@ impl Held<'_> {
     /// asks again, as after a crash, has the same answer.
     fn handed_in_before(&self, submit: &Submit<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, &self.desk.workspace.roots())?;
-        if self.book().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
+        if self.state().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
             return None;
         }
         let is_of = |s: &&Submission| {
             s.task == *task && s.files.iter().any(|file| file.draft.as_ref() == Some(&name))
         };
-        self.book().submissions.values().rev().find(is_of).map(|submission| submission.id)
+        self.state().submissions.values().rev().find(is_of).map(|submission| submission.id)
     }
 }
 
@@ -551,7 +546,7 @@ impl Held<'_> {
 const ALLOW: &str = "leave it alone, or have a user add it to the setting `draft.readable`";
 
 /// The first secret in a file, with its line. A line whose comment lets a secret stay was confirmed by a reviewer.
-fn secret_in(path: &Inside, bytes: &[u8]) -> Result<Option<(usize, Secret)>, DeskError> {
+fn secret_in(path: &Inside, bytes: &[u8]) -> Result<Option<(usize, Secret)>, DraftError> {
     let scanner = SecretScanner::get()?;
     let kind = FileKind::of(&path.to_string());
     let text = String::from_utf8_lossy(bytes);
@@ -560,8 +555,8 @@ fn secret_in(path: &Inside, bytes: &[u8]) -> Result<Option<(usize, Secret)>, Des
 }
 
 /// That a file's change is submitted, and not to be changed.
-pub(crate) fn waits(id: u64) -> DeskError {
-    DeskError::Wrong(format!(
+pub(crate) fn waits(id: u64) -> DraftError {
+    DraftError::Wrong(format!(
         "this change is submitted and waits for a decision (submission {id}); work on something else until it is made"
     ))
 }

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use assize_draft::corpus::{self, Case};
-use assize_draft::gate::{self, Change, Scanners};
-use assize_draft::hidden_text;
-use assize_draft::{FileKind, Inside, Policy};
+use assize_gate::corpus::{self, Case};
+use assize_gate::{Change, FileKind, Policy, Scanners, check, hidden_text};
+use assize_workspace::Inside;
 
 /// The rules that speak against a new file.
 fn rules(path: &str, text: &str) -> Vec<String> {
@@ -22,7 +21,7 @@ fn rules(path: &str, text: &str) -> Vec<String> {
         mode: None,
         ignored_by: None,
     };
-    let found = gate::look(&change, &policy, &places, scanners);
+    let found = check(&change, &policy, &places, scanners);
     found.into_iter().map(|reason| reason.rule).collect()
 }
 

@@ -135,7 +135,7 @@ impl Policy {
     }
 
     /// All of it as JSON, with what is built in.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut whole = serde_json::json!(self);
         whole["built_in"] = serde_json::json!(*BUILT_IN);
         serde_json::to_vec(&whole).unwrap_or_default()
@@ -155,7 +155,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::inside::Inside;
+    use assize_workspace::Inside;
 
     #[test]
     fn a_contract_only_tightens() {

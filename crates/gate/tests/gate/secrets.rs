@@ -2,10 +2,10 @@
 
 #![expect(clippy::print_stdout, reason = "the numbers are what the test is for")]
 
-use assize_draft::FileKind;
-use assize_draft::corpus::{self, Case};
-use assize_draft::hardcoded::PathScanner;
-use assize_draft::secrets::{ALLOWED, Secret, SecretScanner};
+use assize_gate::FileKind;
+use assize_gate::corpus::{self, Case};
+use assize_gate::hardcoded::PathScanner;
+use assize_gate::secrets::{ALLOWED, Secret, SecretScanner};
 use proptest::prelude::*;
 
 /// A line or a text of the corpus.

@@ -2,7 +2,7 @@
 
 /// What was written, with the line ends and the mark at the beginning that the original has, which models
 /// tend to lose; and what to say about it.
-pub(crate) fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
+pub fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
     const MARK: char = '\u{feff}';
     let mut content = content.to_owned();
     let mut notes = Vec::new();

@@ -1,16 +1,12 @@
 //! Doing what was decided: files are changed, drafts taken away, and what a process that died had begun is
 //! finished.
 
+use assize_gate::{Effect, Reason, Review, TaskId, Verdict, Verified};
 use assize_types::Fingerprint;
+use assize_workspace::{Applier, ApplyError, DRAFTS, Folder, HANDOFF, Replacing};
 
-use crate::apply::{Applier, ApplyError};
-use crate::book::{Replacing, Stage, Step, Submission, message_id};
-use crate::desk::{DeskError, GATE, Held, file};
-use crate::folder::{DRAFTS, Folder, HANDOFF};
-use crate::gate::{Effect, Reason, Verdict};
-use crate::policy::Review;
-use crate::task::TaskId;
-use crate::verify::Verified;
+use crate::service::{DraftError, GATE, Transaction, file};
+use crate::state::{Stage, Step, Submission, message_id};
 
 /// Where what is to come is staged, below the folder of everything that is handed over.
 pub(crate) const STAGING: &str = "staging";
@@ -54,13 +50,13 @@ pub(crate) enum Applied {
     Not(String),
 }
 
-impl Held<'_> {
-    pub(crate) fn staging(&self) -> Result<Folder, DeskError> {
+impl Transaction<'_> {
+    pub(crate) fn staging(&self) -> Result<Folder, DraftError> {
         self.handoff.folder(STAGING).map_err(file(format!("{HANDOFF}/{STAGING}")))
     }
 
     /// Does what was decided by the gate.
-    pub(crate) async fn carry_out(&mut self, id: u64, ruling: Ruling) -> Result<(), DeskError> {
+    pub(crate) async fn carry_out(&mut self, id: u64, ruling: Ruling) -> Result<(), DraftError> {
         let submission = self.submission(id)?.clone();
         if ruling.verdict != Verdict::Accepted {
             return self.settle(GATE, &submission, ruling).await;
@@ -79,7 +75,7 @@ impl Held<'_> {
         by: &str,
         submission: &Submission,
         ruling: Ruling,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), DraftError> {
         let rejected = ruling.verdict == Verdict::Rejected;
         self.note(by, ruling.step(submission.id, Vec::new())).await?;
         match rejected {
@@ -99,13 +95,13 @@ impl Held<'_> {
         submission: &Submission,
         ruling: Ruling,
         files: Vec<Replacing>,
-    ) -> Result<Applied, DeskError> {
+    ) -> Result<Applied, DraftError> {
         let (id, desk) = (submission.id, self.desk);
         let staging = self.staging()?;
-        let applier = Applier { workspace: &desk.workspace, staging: &staging };
-        let bytes = |hash| desk.copies.get(hash);
+        let applier =
+            Applier { workspace: &desk.workspace, staging: &staging, copies: &desk.copies };
         let staged = applier.items(id, &files).and_then(|items| {
-            applier.stage(&items, &bytes)?;
+            applier.stage(&items)?;
             Ok(items)
         });
         let items = match staged {
@@ -122,7 +118,7 @@ impl Held<'_> {
             applier.clear(&items);
             return Err(error);
         }
-        match applier.apply(&items, &bytes) {
+        match applier.apply(&items) {
             Ok(()) => {
                 self.note(by, Step::Applied { submission: id, told }).await?;
                 self.remove_drafts(submission)?;
@@ -138,7 +134,7 @@ impl Held<'_> {
     }
 
     /// Takes back what was applied.
-    pub(crate) async fn undo(&mut self, by: &str, id: u64) -> Result<(), DeskError> {
+    pub(crate) async fn undo(&mut self, by: &str, id: u64) -> Result<(), DraftError> {
         let submission = self.submission(id)?.clone();
         let files = submission.reversed();
         for hash in files.iter().filter_map(|file| file.after) {
@@ -146,17 +142,17 @@ impl Held<'_> {
         }
         let desk = self.desk;
         let staging = self.staging()?;
-        let applier = Applier { workspace: &desk.workspace, staging: &staging };
-        let conflict = |error: ApplyError| DeskError::Conflict(error.to_string());
+        let applier =
+            Applier { workspace: &desk.workspace, staging: &staging, copies: &desk.copies };
+        let conflict = |error: ApplyError| DraftError::Conflict(error.to_string());
         let items = applier.items(id, &files).map_err(conflict)?;
-        let bytes = |hash| desk.copies.get(hash);
-        applier.stage(&items, &bytes).map_err(conflict)?;
+        applier.stage(&items).map_err(conflict)?;
         let step = Step::Undoing { submission: id, files: files.clone() };
         if let Err(error) = self.note(by, step).await {
             applier.clear(&items);
             return Err(error);
         }
-        match applier.apply(&items, &bytes) {
+        match applier.apply(&items) {
             Ok(()) => self.note(by, Step::Undone { submission: id }).await.map(drop),
             Err(error @ ApplyError::Half { .. }) => Err(unfinished(&error)),
             Err(error) => {
@@ -168,19 +164,19 @@ impl Held<'_> {
     }
 
     /// Finishes what a process that died had begun.
-    pub(crate) async fn finish_what_was_begun(&mut self) -> Result<(), DeskError> {
+    pub(crate) async fn finish_what_was_begun(&mut self) -> Result<(), DraftError> {
         let begun = |submission: &&Submission| {
             matches!(submission.stage, Stage::Accepting | Stage::Undoing)
         };
         let begun: Vec<Submission> =
-            self.book().submissions.values().filter(begun).cloned().collect();
+            self.state().submissions.values().filter(begun).cloned().collect();
         for submission in begun {
             let (id, desk) = (submission.id, self.desk);
             let staging = self.staging()?;
-            let applier = Applier { workspace: &desk.workspace, staging: &staging };
+            let applier =
+                Applier { workspace: &desk.workspace, staging: &staging, copies: &desk.copies };
             let files = submission.changes();
-            let bytes = |hash| desk.copies.get(hash);
-            let resumed = applier.items(id, &files).and_then(|i| applier.resume(&i, &bytes));
+            let resumed = applier.items(id, &files).and_then(|i| applier.resume(&i));
             match (resumed, submission.stage) {
                 (Ok(()), Stage::Undoing) => {
                     self.note(GATE, Step::Undone { submission: id }).await?;
@@ -220,7 +216,7 @@ impl Held<'_> {
         submission: &Submission,
         ruling: Ruling,
         error: &ApplyError,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), DraftError> {
         let why = error.to_string();
         let step = Step::NotApplied { submission: submission.id, why: why.clone() };
         self.note(by, step).await?;
@@ -228,30 +224,30 @@ impl Held<'_> {
     }
 
     /// Takes away drafts of what was settled, where a crash came between the entry and the drafts.
-    pub(crate) fn remove_left_drafts(&self) -> Result<(), DeskError> {
+    pub(crate) fn remove_left_drafts(&self) -> Result<(), DraftError> {
         let names = self.drafts.names().map_err(file(DRAFTS))?;
         let left = |submission: &&Submission| {
             let settled = matches!(submission.stage, Stage::Accepted | Stage::Rejected);
             let is_left =
-                |draft: &String| names.contains(draft) && !self.book().drafts.contains_key(draft);
+                |draft: &String| names.contains(draft) && !self.state().drafts.contains_key(draft);
             settled && submission.files.iter().filter_map(|f| f.draft.as_ref()).any(is_left)
         };
-        self.book().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
+        self.state().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
     }
 
     /// Takes the drafts of a settled submission away, as far as nobody has asked for them anew; last the drafts
     /// themselves, by which whoever comes next sees that it was not done to the end.
-    pub(crate) fn remove_drafts(&self, submission: &Submission) -> Result<(), DeskError> {
+    pub(crate) fn remove_drafts(&self, submission: &Submission) -> Result<(), DraftError> {
         let waits = |s: &Submission| {
             s.task == submission.task && matches!(s.stage, Stage::Submitted | Stage::Escalated)
         };
         let name = submission_file(&submission.task);
-        match self.book().submissions.values().rev().find(|s| waits(s)) {
+        match self.state().submissions.values().rev().find(|s| waits(s)) {
             Some(waiting) => self.write_submission(waiting),
             None => _ = self.drafts.discard(&name).map_err(file(name))?,
         }
         for draft in submission.files.iter().filter_map(|file| file.draft.as_ref()) {
-            if !self.book().drafts.contains_key(draft) {
+            if !self.state().drafts.contains_key(draft) {
                 self.drafts.remove(draft).map_err(file(draft))?;
             }
         }
@@ -271,8 +267,8 @@ impl Held<'_> {
 }
 
 /// That files could be changed neither all the way nor back.
-fn unfinished(error: &ApplyError) -> DeskError {
-    DeskError::Unfinished(format!("{error}; it is finished as soon as the disk allows"))
+fn unfinished(error: &ApplyError) -> DraftError {
+    DraftError::Unfinished(format!("{error}; it is finished as soon as the disk allows"))
 }
 
 /// Where a task's submission is written down.

@@ -9,17 +9,17 @@ use crate::folder::Folder;
 use crate::workspace::FileError;
 
 #[derive(Debug)]
-pub(crate) struct Copies {
+pub struct Copies {
     folder: Folder,
 }
 
 impl Copies {
-    pub(crate) fn new(folder: Folder) -> Copies {
+    pub fn new(folder: Folder) -> Copies {
         Copies { folder }
     }
 
     /// Keeps bytes, on the disk.
-    pub(crate) fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, FileError> {
+    pub fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, FileError> {
         let hash = Fingerprint::of(bytes);
         if self.get(hash).is_err() {
             self.folder.write(&hash.to_string(), bytes)?;
@@ -28,13 +28,13 @@ impl Copies {
     }
 
     /// What was kept, if it is still what it was.
-    pub(crate) fn get(&self, hash: Fingerprint) -> Result<Vec<u8>, FileError> {
+    pub fn get(&self, hash: Fingerprint) -> Result<Vec<u8>, FileError> {
         let bytes = self.folder.read(&hash.to_string(), u64::MAX - 1)?;
         if Fingerprint::of(&bytes) == hash { Ok(bytes) } else { Err(FileError::Missing) }
     }
 
     /// Puts away all but these; gives how many.
-    pub(crate) fn sweep(&self, wanted: &BTreeSet<Fingerprint>) -> Result<usize, FileError> {
+    pub fn sweep(&self, wanted: &BTreeSet<Fingerprint>) -> Result<usize, FileError> {
         let mut swept = 0;
         for name in self.folder.names()? {
             if name.parse().is_ok_and(|hash: Fingerprint| !wanted.contains(&hash)) {

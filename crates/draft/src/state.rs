@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use assize_gate::{Effect, Reason, TaskId, Verdict, Verified};
 use assize_store::AuditEntry;
 use assize_types::Fingerprint;
+use assize_workspace::Replacing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::gate::{Effect, Reason, Verdict, WAIT};
-use crate::task::TaskId;
-use crate::verify::Verified;
 
 /// One thing that happened. What it is called and what it carries stand in the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,14 +91,6 @@ pub struct Proposed {
     pub draft_mode: u32,
     pub added: usize,
     pub removed: usize,
-}
-
-/// A file that changes from one content to another; `None` is no file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replacing {
-    pub path: String,
-    pub before: Option<Fingerprint>,
-    pub after: Option<Fingerprint>,
 }
 
 impl Step {
@@ -206,18 +196,7 @@ impl Submission {
     /// Something about it as a whole; its first file stands for it.
     pub(crate) fn reason(&self, effect: Effect, rule: &str, message: impl Into<String>) -> Reason {
         let file = self.files.first().map(|file| file.path.clone()).unwrap_or_default();
-        let what_to_do = match effect {
-            Effect::Escalate => WAIT.to_owned(),
-            Effect::Reject => String::new(),
-        };
-        Reason {
-            effect,
-            rule: rule.to_owned(),
-            file,
-            line: None,
-            message: message.into(),
-            what_to_do,
-        }
+        Reason::of_file(&file, effect, rule, message)
     }
 
     /// What is being changed in the stage it is in.
@@ -280,7 +259,7 @@ pub fn message_id(entry: u64) -> String {
 
 /// How things stand.
 #[derive(Debug, Clone, Default)]
-pub struct Book {
+pub struct DraftState {
     /// Open drafts, by name.
     pub drafts: BTreeMap<String, OpenDraft>,
     pub submissions: BTreeMap<u64, Submission>,
@@ -296,10 +275,10 @@ pub struct Book {
     pub entries: usize,
 }
 
-impl Book {
+impl DraftState {
     /// The state after all entries of a workspace.
-    pub fn of(entries: &[AuditEntry]) -> Book {
-        let mut book = Book::default();
+    pub fn of(entries: &[AuditEntry]) -> DraftState {
+        let mut book = DraftState::default();
         entries.iter().for_each(|entry| book.take(entry));
         book
     }

@@ -17,8 +17,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
+use serde::{Deserialize, Serialize};
 
-use crate::book::Replacing;
+use crate::copies::Copies;
 use crate::folder::{Folder, folder_in};
 use crate::inside::Inside;
 use crate::workspace::{FOLDER, FileError, Workspace, beneath};
@@ -30,7 +31,7 @@ const UNSEEN: u32 = 0o600;
 
 /// A change of files that could not be made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApplyError {
+pub enum ApplyError {
     /// A file is not what it should be.
     #[error("`{0}` has changed meanwhile")]
     Conflict(String),
@@ -41,24 +42,34 @@ pub(crate) enum ApplyError {
     Half { error: Box<ApplyError>, stayed: String },
 }
 
+/// A file that changes from one content to another; `None` is no file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacing {
+    pub path: String,
+    pub before: Option<Fingerprint>,
+    pub after: Option<Fingerprint>,
+}
+
 /// One file that is to change, and where it is staged.
 #[derive(Debug)]
-pub(crate) struct Item<'a> {
-    pub(crate) change: &'a Replacing,
+pub struct Item<'a> {
+    change: &'a Replacing,
     path: Inside,
     staged: String,
 }
 
 /// What changes files of a workspace.
 #[derive(Debug)]
-pub(crate) struct Applier<'a> {
-    pub(crate) workspace: &'a Workspace,
-    pub(crate) staging: &'a Folder,
+pub struct Applier<'a> {
+    pub workspace: &'a Workspace,
+    pub staging: &'a Folder,
+    /// What files hold before and after a change.
+    pub copies: &'a Copies,
 }
 
 impl Applier<'_> {
     /// The files of a change, which is known by a number of its own.
-    pub(crate) fn items<'c>(
+    pub fn items<'c>(
         &self,
         change: u64,
         files: &'c [Replacing],
@@ -74,7 +85,7 @@ impl Applier<'_> {
     }
 
     /// Stages what is to come.
-    pub(crate) fn stage(&self, items: &[Item<'_>], bytes: Bytes<'_>) -> Result<(), ApplyError> {
+    pub fn stage(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
         let staged = items.iter().try_for_each(|item| {
             let Some(after) = item.change.after else { return Ok(()) };
             let stage = || -> Result<(), FileError> {
@@ -82,7 +93,7 @@ impl Applier<'_> {
                 self.staging.discard(&item.staged)?;
                 let mode = if item.change.before.is_none() { NEW_FILE } else { UNSEEN };
                 let mut file = self.staging.create(&item.staged, mode)?;
-                file.write_all(&bytes(after)?)?;
+                file.write_all(&self.copies.get(after)?)?;
                 self.dress(&file, &item.path)?;
                 Ok(file.sync_all()?)
             };
@@ -116,12 +127,12 @@ impl Applier<'_> {
     ///
     /// # Errors
     /// When a file is not what it should be: then all is again as it was.
-    pub(crate) fn apply(&self, items: &[Item<'_>], bytes: Bytes<'_>) -> Result<(), ApplyError> {
-        self.go_on(items.iter().collect(), Vec::new(), bytes)
+    pub fn apply(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
+        self.go_on(items.iter().collect(), Vec::new())
     }
 
     /// Goes on where a crash was.
-    pub(crate) fn resume(&self, items: &[Item<'_>], bytes: Bytes<'_>) -> Result<(), ApplyError> {
+    pub fn resume(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
         let (mut open, mut done) = (Vec::new(), Vec::new());
         let mut wrong = None;
         for item in items {
@@ -139,17 +150,17 @@ impl Applier<'_> {
             }
         }
         if let Some(error) = wrong {
-            return Err(self.give_up(items, &done, error, bytes));
+            return Err(self.give_up(items, &done, error));
         }
         for item in &open {
             if item.change.after.is_some() && self.staged_is(item) != item.change.after {
                 // What was staged was lost with its folder.
-                if let Err(error) = self.stage(std::slice::from_ref(*item), bytes) {
-                    return Err(self.give_up(items, &done, error, bytes));
+                if let Err(error) = self.stage(std::slice::from_ref(*item)) {
+                    return Err(self.give_up(items, &done, error));
                 }
             }
         }
-        self.go_on(open, done, bytes)
+        self.go_on(open, done)
     }
 
     /// Changes the open files; where one cannot be, those that were changed are changed back.
@@ -157,7 +168,6 @@ impl Applier<'_> {
         &self,
         open: Vec<&'i Item<'i>>,
         mut done: Vec<&'i Item<'i>>,
-        bytes: Bytes<'_>,
     ) -> Result<(), ApplyError> {
         let all: Vec<&Item<'_>> = done.iter().chain(&open).copied().collect();
         for item in open {
@@ -168,7 +178,7 @@ impl Applier<'_> {
                     if self.how_far(item) == HowFar::Done {
                         done.push(item);
                     }
-                    return Err(self.give_up(all, &done, error, bytes));
+                    return Err(self.give_up(all, &done, error));
                 }
             }
         }
@@ -183,9 +193,8 @@ impl Applier<'_> {
         all: impl IntoIterator<Item = &'i Item<'i>>,
         done: &[&Item<'_>],
         error: ApplyError,
-        bytes: Bytes<'_>,
     ) -> ApplyError {
-        let stay = |item: &&&Item<'_>| self.take_back(item, bytes).is_err();
+        let stay = |item: &&&Item<'_>| self.take_back(item).is_err();
         let stayed: Vec<&str> =
             done.iter().rev().filter(stay).map(|item| item.change.path.as_str()).collect();
         if stayed.is_empty() {
@@ -219,7 +228,7 @@ impl Applier<'_> {
 
     /// What a file is now; `None` if there is none.
     fn now(&self, path: &Inside) -> Result<Option<Fingerprint>, FileError> {
-        crate::gate::fingerprint(self.workspace.read(path, u64::MAX - 1))
+        Ok(self.workspace.find(path, u64::MAX - 1)?.map(|original| original.sha256))
     }
 
     /// The folder of a file; made, with those above it, where a new file is to be.
@@ -306,7 +315,7 @@ impl Applier<'_> {
 
     /// Takes back what was applied, if it is still that: whoever has changed it meanwhile keeps what they did.
     /// What was there is still staged, so that this takes no room.
-    fn take_back(&self, item: &Item<'_>, bytes: Bytes<'_>) -> Result<(), ApplyError> {
+    fn take_back(&self, item: &Item<'_>) -> Result<(), ApplyError> {
         let Replacing { path, before, after } = item.change.clone();
         let back = || -> Result<bool, FileError> {
             let folder = self.folder(item)?;
@@ -340,14 +349,14 @@ impl Applier<'_> {
         let change = Replacing { path, before: after, after: before };
         let staged = format!("{}-back", item.staged);
         let back = [Item { change: &change, path: item.path.clone(), staged }];
-        self.stage(&back, bytes)?;
+        self.stage(&back)?;
         let taken = self.swap(&back[0]);
         self.clear(&back);
         taken
     }
 
     /// Takes away what is staged.
-    pub(crate) fn clear<'i>(&self, items: impl IntoIterator<Item = &'i Item<'i>>) {
+    pub fn clear<'i>(&self, items: impl IntoIterator<Item = &'i Item<'i>>) {
         for item in items {
             // What stays is taken away by the next who stages.
             let _ = self.staging.discard(&item.staged);
@@ -392,9 +401,6 @@ enum HowFar {
     /// Something that is neither was staged in the place of the original.
     Astray,
 }
-
-/// What was kept, by its hash.
-pub(crate) type Bytes<'a> = &'a dyn Fn(Fingerprint) -> Result<Vec<u8>, FileError>;
 
 impl Item<'_> {
     fn failed(&self, error: FileError) -> ApplyError {

@@ -116,7 +116,7 @@ impl Workspace {
     }
 
     /// The two absolute paths that lead here: without links, and as it was given.
-    pub(crate) fn roots(&self) -> [&Path; 2] {
+    pub fn roots(&self) -> [&Path; 2] {
         [&self.path, &self.given]
     }
 
@@ -145,6 +145,18 @@ impl Workspace {
         let sha256 = Fingerprint::of(&bytes);
         let owner = (metadata.uid(), metadata.gid());
         Ok(Original { bytes, sha256, mode: metadata.mode() & 0o7777, owner })
+    }
+
+    /// A file with at most so many bytes; `None` where there is none.
+    ///
+    /// # Errors
+    /// When something else is there, or it is larger.
+    pub fn find(&self, file: &Inside, most: u64) -> Result<Option<Original>, FileError> {
+        match self.read(file, most) {
+            Ok(original) => Ok(Some(original)),
+            Err(FileError::Missing) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// What is in a folder of the workspace, by name; in its own, where no other is named.
@@ -221,7 +233,7 @@ impl Workspace {
     }
 
     /// Something on the way to a new file whose name is the same as there but for the case of its letters.
-    pub(crate) fn twin(&self, file: &Inside) -> Option<String> {
+    pub fn twin(&self, file: &Inside) -> Option<String> {
         let mut at = openat(&self.root, ".", FOLDER, Mode::empty()).ok()?;
         for name in file.parts() {
             let names = Dir::read_from(&at).ok()?.filter_map(Result::ok);
@@ -238,7 +250,7 @@ impl Workspace {
     }
 
     /// What a link says.
-    pub(crate) fn link(&self, path: &Inside) -> Result<PathBuf, FileError> {
+    pub fn link(&self, path: &Inside) -> Result<PathBuf, FileError> {
         let (name, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
         let folder = match folders {
             [] => openat(&self.root, ".", FOLDER, Mode::empty())?,

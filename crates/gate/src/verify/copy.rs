@@ -5,14 +5,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use assize_types::Fingerprint;
+use assize_workspace::{FileError, Folder, Inside, Kind, Workspace};
 use tempfile::TempDir;
 
-use super::NotVerified;
-use crate::folder::Folder;
+use super::verifier::NotVerified;
 use crate::globs::Globs;
-use crate::inside::Inside;
 use crate::places::Places;
-use crate::workspace::{FileError, Kind, Workspace};
 
 /// Files of a workspace that are copied at most.
 const MOST_FILES: usize = 200_000;

@@ -4,29 +4,24 @@
 //! Several processes may sit at one desk. Whoever changes anything holds its lock, knows all that was written
 //! down before, and first finishes what a process that died had begun.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use assize_gate::{
+    BadGlob, BadPattern, BadTaskId, Contract, ContractError, Places, Policy, TaskId, Verification,
+    Verifier,
+};
 use assize_store::{AuditEntry, Store, StoreError};
 use assize_types::Fingerprint;
+use assize_workspace::{
+    Copies, DRAFTS, FileError, Folder, GitSettings, HANDOFF, Lock, Wait, Workspace,
+};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::book::{Book, Message, Step, Submission};
-use crate::contract::{Contract, ContractError};
-use crate::copies::Copies;
-use crate::folder::{DRAFTS, Folder, HANDOFF, Lock, Wait};
-use crate::git_settings::GitSettings;
-use crate::globs::BadGlob;
 use crate::ledger::{self, Ledger, Mirror, TRANSITIONS};
-use crate::pattern::BadPattern;
-use crate::places::Places;
-use crate::policy::Policy;
-use crate::task::{BadTaskId, TaskId};
-use crate::verify::{Report, Verifier};
-use crate::workspace::{FileError, Workspace};
+use crate::state::{DraftState, Message, Step, Submission};
 
 /// The actor of what the gate decides by itself.
 pub const GATE: &str = "gate";
@@ -59,7 +54,7 @@ impl std::fmt::Debug for Options {
 
 /// Why something at the desk was not done. The words are for whoever asked, and say what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum DeskError {
+pub enum DraftError {
     /// A path that leads where nobody may go; it is in the audit log.
     #[error("{0}")]
     Refused(String),
@@ -86,14 +81,14 @@ pub enum DeskError {
     Unfinished(String),
 }
 
-pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DeskError {
+pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DraftError {
     let what = what.into();
-    move |error| DeskError::File { what, error }
+    move |error| DraftError::File { what, error }
 }
 
 /// The desk of one workspace.
 #[derive(Debug)]
-pub struct Desk {
+pub struct DraftService {
     pub(crate) workspace: Workspace,
     pub(crate) options: Options,
     pub(crate) copies: Copies,
@@ -104,21 +99,17 @@ pub struct Desk {
     pub(crate) state: Arc<Folder>,
     own: PathBuf,
     held: Mutex<Remembered>,
-    /// The tests that a verification runs on a workspace, by what stands for both.
-    baselines: std::sync::Mutex<Baselines>,
+    pub(crate) verification: Verification,
 }
-
-/// Reports of unchanged workspaces.
-pub(crate) type Baselines = HashMap<Fingerprint, Arc<Report>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
-    pub(crate) book: Book,
+    pub(crate) book: DraftState,
     /// How long the log in the workspace should be; `None` until it was looked at.
     log_length: Option<u64>,
 }
 
-impl Desk {
+impl DraftService {
     /// Sits down at the desk of a workspace; what is kept outside it is kept in `state`.
     ///
     /// # Errors
@@ -128,7 +119,7 @@ impl Desk {
         state: &Path,
         store: Arc<dyn Store>,
         options: Options,
-    ) -> Result<Arc<Desk>, DeskError> {
+    ) -> Result<Arc<DraftService>, DraftError> {
         let shown = workspace.display().to_string();
         let workspace =
             Workspace::open(workspace).map_err(|error| file(&shown)(FileError::Io(error)))?;
@@ -136,13 +127,13 @@ impl Desk {
         let state = Folder::at(&own).map_err(file(own.display().to_string()))?;
         let copies = state.folder("copies").map_err(file(own.display().to_string()))?;
         let subject = workspace.path().to_string_lossy().into_owned();
-        Ok(Arc::new(Desk {
+        Ok(Arc::new(DraftService {
             ledger: Ledger::new(store, subject),
             copies: Copies::new(copies),
             deciding: TaskTracker::new(),
             state: Arc::new(state),
             held: Mutex::default(),
-            baselines: std::sync::Mutex::default(),
+            verification: Verification::new(workspace.path(), &own, options.verifier.clone()),
             own,
             workspace,
             options,
@@ -163,22 +154,17 @@ impl Desk {
         &self.own
     }
 
-    /// The tests that verifications run on unchanged workspaces.
-    pub(crate) fn baselines(&self) -> std::sync::MutexGuard<'_, Baselines> {
-        self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How things stand, without a promise that they still do.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn book(&self) -> Result<Book, DeskError> {
+    pub async fn state(&self) -> Result<DraftState, DraftError> {
         let mut held = self.held.lock().await;
         self.catch_up(&mut held).await?;
         Ok(held.book.clone())
     }
 
-    async fn catch_up(&self, held: &mut Remembered) -> Result<(), DeskError> {
+    async fn catch_up(&self, held: &mut Remembered) -> Result<(), DraftError> {
         let more = self.ledger.catch_up(&mut held.book).await?;
         held.log_length = held.log_length.map(|length| length + more);
         Ok(())
@@ -188,7 +174,7 @@ impl Desk {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn entries(&self) -> Result<Vec<AuditEntry>, DeskError> {
+    pub async fn entries(&self) -> Result<Vec<AuditEntry>, DraftError> {
         Ok(self.ledger.entries(0).await?)
     }
 
@@ -196,7 +182,7 @@ impl Desk {
     ///
     /// # Errors
     /// When either cannot be read.
-    pub async fn compare_logs(&self) -> Result<Mirror, DeskError> {
+    pub async fn compare_logs(&self) -> Result<Mirror, DraftError> {
         let entries = self.ledger.entries(0).await?;
         let handoff = match Folder::existing_handoff(&self.workspace) {
             Err(FileError::Missing) if entries.is_empty() => return Ok(Mirror::Same),
@@ -210,7 +196,7 @@ impl Desk {
     ///
     /// # Errors
     /// When it is not right.
-    pub fn contract(&self) -> Result<Option<Contract>, DeskError> {
+    pub fn contract(&self) -> Result<Option<Contract>, DraftError> {
         match Folder::existing_handoff(&self.workspace) {
             Ok(handoff) => Ok(Contract::read(&handoff)?),
             Err(FileError::Missing) => Ok(None),
@@ -222,9 +208,9 @@ impl Desk {
     ///
     /// # Errors
     /// When it is not there any more.
-    pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DeskError> {
+    pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
         self.copies.get(hash).map_err(|error| match error {
-            FileError::Missing => DeskError::Wrong(
+            FileError::Missing => DraftError::Wrong(
                 "what it was is not kept any more (setting `draft.keep_days`)".to_owned(),
             ),
             error => file(hash.to_string())(error),
@@ -235,45 +221,43 @@ impl Desk {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DeskError> {
-        let inside = self.workspace.inside(path).map_err(|e| DeskError::Wrong(e.to_string()))?;
-        match self.workspace.read(&inside, u64::MAX - 1) {
-            Ok(original) => Ok(Some(original.bytes)),
-            Err(FileError::Missing) => Ok(None),
-            Err(error) => Err(file(path)(error)),
-        }
+    pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DraftError> {
+        let inside = self.workspace.inside(path).map_err(|e| DraftError::Wrong(e.to_string()))?;
+        let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file(path))?;
+        Ok(found.map(|original| original.bytes))
     }
 
     /// A draft as it is now.
     ///
     /// # Errors
     /// When it is not there.
-    pub fn draft(&self, name: &str) -> Result<Vec<u8>, DeskError> {
+    pub fn draft(&self, name: &str) -> Result<Vec<u8>, DraftError> {
         let read =
             || Folder::existing_handoff(&self.workspace)?.existing(DRAFTS)?.read(name, 1 << 30);
         read().map_err(file(name))
     }
 
     /// Takes the desk's lock: from then on nobody else changes anything.
-    pub(crate) async fn hold(&self) -> Result<Held<'_>, DeskError> {
+    pub(crate) async fn hold(&self) -> Result<Transaction<'_>, DraftError> {
         let mut remembered = self.held.lock().await;
         let lock = match self.state.lock("lock", Wait::No).map_err(file("lock"))? {
             Some(lock) => lock,
             None => self.wait_for_lock().await?,
         };
+        tracing::trace!(target: "assize_draft::lock", workspace = self.subject());
         self.catch_up(&mut remembered).await?;
         let handoff = Folder::handoff(&self.workspace).map_err(file(HANDOFF))?;
         let drafts = handoff.folder(DRAFTS).map_err(file(format!("{HANDOFF}/{DRAFTS}")))?;
-        let mut held = Held { _lock: lock, desk: self, remembered, handoff, drafts };
+        let mut held = Transaction { _lock: lock, desk: self, remembered, handoff, drafts };
         held.mend_log().await?;
         held.finish_what_was_begun().await?;
         Ok(held)
     }
 
-    async fn wait_for_lock(&self) -> Result<Lock, DeskError> {
+    async fn wait_for_lock(&self) -> Result<Lock, DraftError> {
         let state = self.state.clone();
         let wait = move || state.lock("lock", Wait::Yes);
-        let lost = || DeskError::Wrong("the wait for the desk was given up".to_owned());
+        let lost = || DraftError::Wrong("the wait for the desk was given up".to_owned());
         let lock = tokio::task::spawn_blocking(wait).await.map_err(|_| lost())?;
         lock.map_err(file("lock"))?.ok_or_else(lost)
     }
@@ -282,9 +266,9 @@ impl Desk {
     ///
     /// # Errors
     /// When it cannot be written down.
-    pub async fn switch(&self, by: &str, on: bool) -> Result<bool, DeskError> {
+    pub async fn switch(&self, by: &str, on: bool) -> Result<bool, DraftError> {
         let mut held = self.hold().await?;
-        if held.book().off != on {
+        if held.state().off != on {
             return Ok(false);
         }
         held.note(by, Step::Switched { on }).await?;
@@ -300,21 +284,21 @@ fn name_of(workspace: &Path) -> PathBuf {
 
 /// The desk, with its lock, which goes first so that others here need not wait for it.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
+pub(crate) struct Transaction<'a> {
     _lock: Lock,
-    pub(crate) desk: &'a Desk,
+    pub(crate) desk: &'a DraftService,
     remembered: MutexGuard<'a, Remembered>,
     pub(crate) handoff: Folder,
     pub(crate) drafts: Folder,
 }
 
-impl Held<'_> {
-    pub(crate) fn book(&self) -> &Book {
+impl Transaction<'_> {
+    pub(crate) fn state(&self) -> &DraftState {
         &self.remembered.book
     }
 
     /// Writes a step down, in the store and in the workspace.
-    pub(crate) async fn note(&mut self, by: &str, step: Step) -> Result<u64, DeskError> {
+    pub(crate) async fn note(&mut self, by: &str, step: Step) -> Result<u64, DraftError> {
         // Whoever waits may stop waiting after it is in the store and before it is in the workspace: as long as
         // both are not done, the copy is not what it should be, and is mended by whoever comes next.
         let length = self.remembered.log_length.take();
@@ -339,7 +323,7 @@ impl Held<'_> {
 
     /// Completes the log in the workspace where it is not as long as it should be: a process may have died
     /// before it wrote to it, or somebody cleaned up.
-    async fn mend_log(&mut self) -> Result<(), DeskError> {
+    async fn mend_log(&mut self) -> Result<(), DraftError> {
         let there = self.handoff.stat(TRANSITIONS).map_err(file(TRANSITIONS))?;
         let length = there.map_or(0, |(length, _)| length);
         if self.remembered.log_length == Some(length) {
@@ -356,21 +340,21 @@ impl Held<'_> {
     }
 
     /// The policy of now: the settings under the contract.
-    pub(crate) fn policy(&self) -> Result<(Policy, Places), DeskError> {
+    pub(crate) fn policy(&self) -> Result<(Policy, Places), DraftError> {
         let policy = self.desk.options.policy.under(Contract::read(&self.handoff)?);
         let places = policy.places()?;
         Ok((policy, places))
     }
 
-    pub(crate) fn submission(&self, id: u64) -> Result<&Submission, DeskError> {
-        let found = self.book().submissions.get(&id);
-        found.ok_or_else(|| DeskError::Wrong(format!("there is no submission {id} here")))
+    pub(crate) fn submission(&self, id: u64) -> Result<&Submission, DraftError> {
+        let found = self.state().submissions.get(&id);
+        found.ok_or_else(|| DraftError::Wrong(format!("there is no submission {id} here")))
     }
 
-    pub(crate) fn refuse_if_off(&self) -> Result<(), DeskError> {
-        match self.book().off {
+    pub(crate) fn refuse_if_off(&self) -> Result<(), DraftError> {
+        match self.state().off {
             false => Ok(()),
-            true => Err(DeskError::Wrong(
+            true => Err(DraftError::Wrong(
                 "the draft tools are switched off in this workspace; stop, and tell the person you work for"
                     .to_owned(),
             )),
@@ -385,7 +369,7 @@ impl Held<'_> {
         task: Option<&str>,
         path: &str,
         why: String,
-    ) -> DeskError {
+    ) -> DraftError {
         let short = |text: &str| assize_types::text::shorten(text, 200);
         tracing::error!(
             worker = by,
@@ -402,17 +386,17 @@ impl Held<'_> {
             why: assize_types::text::shorten(&why, 400),
         };
         match self.note(by, step).await {
-            Ok(_) => DeskError::Refused(why),
+            Ok(_) => DraftError::Refused(why),
             Err(error) => error,
         }
     }
 
     /// What the worker of a task has not been told yet; it is, by this.
-    pub(crate) async fn messages(&mut self, task: &TaskId) -> Result<Vec<Message>, DeskError> {
+    pub(crate) async fn messages(&mut self, task: &TaskId) -> Result<Vec<Message>, DraftError> {
         let of_task = |message: &&Message| message.task_id == *task;
         let messages: Vec<Message> =
-            self.book().pending.values().filter(of_task).cloned().collect();
-        let last = self.book().pending.iter().rev().find(|(_, message)| message.task_id == *task);
+            self.state().pending.values().filter(of_task).cloned().collect();
+        let last = self.state().pending.iter().rev().find(|(_, message)| message.task_id == *task);
         if let Some(up_to) = last.map(|(id, _)| *id) {
             self.note(GATE, Step::Told { task: task.clone(), up_to }).await?;
         }

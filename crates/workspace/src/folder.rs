@@ -13,14 +13,14 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::inside::HANDOFF;
 use crate::workspace::{FOLDER, FileError, Workspace, beneath};
 
-/// The folder of everything that is handed over, and the part of it that has the drafts.
-pub const HANDOFF: &str = "_handoff";
+/// The folder of the drafts, in [`HANDOFF`].
 pub const DRAFTS: &str = "drafts";
 
 /// What an unfinished file begins with; no other does.
-pub(crate) const UNFINISHED: &str = ".new-";
+pub const UNFINISHED: &str = ".new-";
 
 /// A folder. Files in it are named, never paths.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Folder {
     }
 
     /// A new file there, open to be written.
-    pub(crate) fn create(&self, name: &str, mode: u32) -> Result<File, FileError> {
+    pub fn create(&self, name: &str, mode: u32) -> Result<File, FileError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(&self.handle, name, flags, Mode::from(mode))?))
@@ -136,7 +136,7 @@ impl Folder {
     }
 
     /// A file, to be read bit by bit.
-    pub(crate) fn open(&self, name: &str) -> Result<File, FileError> {
+    pub fn open(&self, name: &str) -> Result<File, FileError> {
         check(name)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(beneath(&self.handle, &[name.to_owned()], flags)?);
@@ -192,7 +192,7 @@ impl Folder {
     ///
     /// # Errors
     /// When there is none, or the name is taken.
-    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         check(from)?;
         check(to)?;
         renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE)?;
@@ -203,7 +203,7 @@ impl Folder {
     ///
     /// # Errors
     /// When something else is there.
-    pub(crate) fn stat(&self, name: &str) -> Result<Option<(u64, u64)>, FileError> {
+    pub fn stat(&self, name: &str) -> Result<Option<(u64, u64)>, FileError> {
         let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(None),
@@ -220,7 +220,7 @@ impl Folder {
     }
 
     /// Takes away what a process left that died while it wrote. Only for whoever knows that nobody writes.
-    pub(crate) fn discard_unfinished(&self) -> Result<(), FileError> {
+    pub fn discard_unfinished(&self) -> Result<(), FileError> {
         for entry in Dir::read_from(&self.handle)? {
             let entry = entry?;
             if entry.file_name().to_bytes().starts_with(UNFINISHED.as_bytes()) {
@@ -234,7 +234,7 @@ impl Folder {
     ///
     /// # Errors
     /// When one cannot be made, or a link is in its place.
-    pub(crate) fn within(&self, names: &[String]) -> Result<Folder, FileError> {
+    pub fn within(&self, names: &[String]) -> Result<Folder, FileError> {
         let mut at = self.handle.try_clone()?;
         for name in names {
             at = folder_in(at.as_fd(), name)?;
@@ -280,7 +280,7 @@ impl Folder {
         }
     }
 
-    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
+    pub fn handle(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use assize_draft::{DRAFTS, FileError, Folder, Workspace};
+use assize_workspace::{DRAFTS, FileError, Folder, Workspace};
 use proptest::prelude::*;
 
 fn drafts_of(workspace: &Workspace) -> Result<Folder, FileError> {
@@ -138,11 +138,17 @@ fn whoever_swaps_links_meanwhile_gains_nothing() {
     assert_eq!(beside.len(), 2, "{beside:?}");
 }
 
+/// How many random trees are tried.
+fn cases() -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse::<u32>().ok());
+    asked.map_or(64, |count| (count / 2).max(64))
+}
+
 /// Names of files, folders and links that a random tree is made of.
 const NAMES: [&str; 5] = ["a", "b", "out", "secret", ".."];
 
 proptest! {
-    #![proptest_config(crate::office::cases(64, 2))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
     fn no_path_through_any_tree_of_links_leads_out(
         links in prop::collection::vec((0..4usize, 0..4usize, prop::collection::vec(0..5usize, 1..4)), 0..6),

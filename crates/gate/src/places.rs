@@ -1,8 +1,9 @@
 //! What each path of a workspace is to the gate: hidden from agents, protected, or outside the contract.
 
+use assize_workspace::Inside;
+
 use crate::file_rules::{FileRules, RunsOnBuild};
 use crate::globs::{BadGlob, Globs};
-use crate::inside::Inside;
 use crate::policy::Policy;
 
 /// Which path is what, under a policy.

@@ -14,7 +14,7 @@ const USER_LIST: &str = "core.excludesFile";
 impl Workspace {
     /// The file whose patterns make git ignore a path; `None` if git does not ignore it. A file that was committed
     /// although a pattern matches it counts as ignored, too.
-    pub(crate) fn ignored_by(&self, path: &Inside, settings: &GitSettings) -> Option<String> {
+    pub fn ignored_by(&self, path: &Inside, settings: &GitSettings) -> Option<String> {
         let repository = Repository::of(self.path());
         let top = repository.as_ref().map_or(self.path(), |repository| &repository.root);
         // Of the lists that say something about a path, the last one decides.
