@@ -28,14 +28,10 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
         let draft = git(&["show", &format!("{commit}:{path}")])?;
         let inside = Inside::read(path, Path::new("/")).context("a path of the repository")?;
         let change = Change {
-            path: &inside,
-            base: Some(&before),
-            draft: &draft,
-            draft_mode: 0o600,
             now: Ok(Some(Fingerprint::of(&before))),
-            twin: None,
+            base: Some(before),
             mode: Some(mode(commit, path)?),
-            ignored_by: None,
+            ..Change::new_file(inside, draft)
         };
         let reasons = check(&change, &policy, &places, scanners);
         let verdict = Verdict::of(&reasons, policy.review);

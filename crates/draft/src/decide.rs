@@ -1,4 +1,7 @@
-//! The desk's back: what becomes of what was handed in. The gate decides, and where it is in doubt a person.
+//! The gate's decision on a submission.
+//!
+//! A submission that needs no tests is decided in the transaction that recorded it. Tests run without the lock; a
+//! second transaction then checks everything again and decides.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,77 +11,69 @@ use assize_gate::{
     Change, ChangedFile, Effect, Places, Policy, Reason, Review, Scanners, Verdict, Verified,
 };
 use assize_types::Fingerprint;
-use assize_workspace::{FileError, Inside, Lock, Replacing, Wait};
+use assize_workspace::{Inside, Lock};
 
-use crate::execute::{Applied, Ruling};
-use crate::service::{DraftError, DraftService, Transaction, file};
+use crate::execute::Decision;
+use crate::service::{DraftError, DraftService};
 use crate::state::{Proposed, Stage, Submission};
+use crate::transaction::Transaction;
 
-/// Whether a person accepts what has changed meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Force {
-    No,
-    /// The draft replaces whatever is there now.
-    Yes,
-}
+/// What the tests of a submission came to: the reasons against it, and the last result.
+type Tested = (Vec<Reason>, Option<Verified>);
 
 impl DraftService {
-    /// Decides on what was handed in, or waits for whoever does. `waits` says whether the worker waits for the
-    /// answer.
+    /// Decides on a submission; gives the transaction in which it was decided. `right` is the right to decide on it,
+    /// which a submission needs that is tested, or that an earlier transaction recorded. `waits` says whether the
+    /// worker waits for the answer.
     pub(crate) async fn decide(
+        self: &Arc<Self>,
+        mut transaction: Transaction,
+        mut right: Option<Lock>,
+        id: u64,
+        waits: &AtomicBool,
+    ) -> Result<Transaction, DraftError> {
+        let (submission, policy) = loop {
+            let Some(untested) = transaction.decide(id, None, waits).await? else {
+                return Ok(transaction);
+            };
+            if right.is_none() {
+                right = self.right_to_decide(id)?;
+            }
+            if right.is_some() {
+                break untested;
+            }
+            drop(transaction);
+            right = Some(self.lock(right_name(id)).await?);
+            transaction = self.begin().await?;
+        };
+        transaction.write_submission(&submission);
+        // The tests may take long, and others may use the workspace meanwhile.
+        drop(transaction);
+        let tested = self.test(&submission, &policy).await;
+        // Much may have changed in the meantime: files, the contract, the switch.
+        let mut transaction = self.begin().await?;
+        transaction.decide(id, Some(tested), waits).await?;
+        Ok(transaction)
+    }
+
+    /// Decides on a submission that an earlier transaction recorded, once no other process does.
+    pub(crate) async fn decide_earlier(
         self: &Arc<Self>,
         id: u64,
         waits: &AtomicBool,
-        wait: Wait,
-    ) -> Result<(), DraftError> {
-        let _right = match (self.right_to_decide(id)?, wait) {
-            (Some(right), _) => right,
-            (None, Wait::No) => return Ok(()),
-            (None, Wait::Yes) => self.wait_for_right(id).await?,
-        };
-        let mut held = self.hold().await?;
-        let submission = held.submission(id)?.clone();
-        if submission.stage != Stage::Submitted {
-            return Ok(());
-        }
-        let (mut policy, places) = held.policy()?;
-        let mut reasons = held.look(&submission, &policy, &places)?;
-        let mut verified = None;
-        let hopeless = |reason: &Reason| {
-            reason.effect == Effect::Reject || ["conflict", "symlink"].contains(&&*reason.rule)
-        };
-        if !policy.verify.is_empty() && !reasons.iter().any(hopeless) {
-            // It may take long, and others may use the desk meanwhile.
-            drop(held);
-            let found = self.verify(&submission, &policy).await;
-            held = self.hold().await?;
-            if held.submission(id)?.stage != Stage::Submitted {
-                return Ok(());
-            }
-            // Much may have changed in the meantime: files, the contract, the switch.
-            let (now, places) = held.policy()?;
-            reasons = held.look(&submission, &now, &places)?;
-            reasons.extend(found.0);
-            verified = found.1;
-            policy = now;
-        }
-        // While the tools are off a reviewer decides, even where none is asked otherwise.
-        let review = match held.state().off {
-            true => Review::Escalated,
-            false => policy.review,
-        };
-        let told = waits.load(Ordering::Relaxed);
-        let policy = policy.fingerprint();
-        let ruling = rule(&submission, (review, policy), reasons, verified, told);
-        held.carry_out(id, ruling).await
+    ) -> Result<Transaction, DraftError> {
+        let right = self.lock(right_name(id)).await?;
+        let transaction = self.begin().await?;
+        self.decide(transaction, Some(right), id, waits).await
+    }
+
+    /// The right to decide on a submission; `None` while another process has it.
+    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DraftError> {
+        self.try_lock(&right_name(id))
     }
 
     /// Runs the project's tests on a submission.
-    async fn verify(
-        &self,
-        submission: &Submission,
-        policy: &Policy,
-    ) -> (Vec<Reason>, Option<Verified>) {
+    async fn test(&self, submission: &Submission, policy: &Policy) -> Tested {
         let changed = |file: &Proposed| {
             Ok(ChangedFile {
                 path: file.path.clone(),
@@ -97,33 +92,28 @@ impl DraftService {
         }
     }
 
-    async fn wait_for_right(&self, id: u64) -> Result<Lock, DraftError> {
-        let (state, name) = (self.state.clone(), format!("deciding-{id}"));
-        let waited = tokio::task::spawn_blocking(move || state.lock(&name, Wait::Yes)).await;
-        let lost = || DraftError::Wrong("the wait for a decision was given up".to_owned());
-        waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
-    }
-
-    /// The right to decide on a submission; `None` where another process does.
-    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DraftError> {
-        self.state.lock(&format!("deciding-{id}"), Wait::No).map_err(file("lock"))
-    }
-
-    /// Begins to decide on all that nobody decides on: their process is gone.
+    /// Begins to decide on every submission whose process is gone.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DraftError> {
-        let book = self.state().await?;
-        let left = book.submissions.values().filter(|s| s.stage == Stage::Submitted).map(|s| s.id);
-        for id in left.collect::<Vec<_>>() {
-            let desk = Arc::clone(self);
+        let state = self.state().await?;
+        let left = state.submissions.values().filter(|s| s.stage == Stage::Submitted);
+        for id in left.map(|submission| submission.id) {
+            let service = Arc::clone(self);
             self.deciding.spawn(async move {
-                let nobody = AtomicBool::new(false);
-                if let Err(error) = desk.decide(id, &nobody, Wait::No).await {
+                if let Err(error) = service.decide_left(id).await {
                     tracing::warn!(submission = id, %error, "nothing could be decided");
                 }
             });
+        }
+        Ok(())
+    }
+
+    async fn decide_left(self: &Arc<Self>, id: u64) -> Result<(), DraftError> {
+        if let Some(right) = self.right_to_decide(id)? {
+            let transaction = self.begin().await?;
+            self.decide(transaction, Some(right), id, &AtomicBool::new(false)).await?;
         }
         Ok(())
     }
@@ -134,159 +124,79 @@ impl DraftService {
         self.deciding.wait().await;
         self.deciding.reopen();
     }
-
-    /// A person accepts what waits.
-    ///
-    /// # Errors
-    /// When it is not to be decided any more, or the files have changed.
-    pub async fn accept(&self, by: &str, id: u64, force: Force) -> Result<(), DraftError> {
-        let _right = self.right_to_decide(id)?.ok_or_else(|| being_verified(id))?;
-        let mut held = self.hold().await?;
-        let submission = held.waiting(id)?;
-        let (policy, _) = held.policy()?;
-        let mut files = Vec::new();
-        for proposed in &submission.files {
-            let before = held.replaced(proposed, force)?;
-            let after = Some(proposed.after);
-            if before != after {
-                files.push(Replacing { path: proposed.path.clone(), before, after });
-            }
-        }
-        let ruling = Ruling {
-            verdict: Verdict::Accepted,
-            reasons: submission.reasons.clone(),
-            policy: policy.fingerprint(),
-            // They look at it now.
-            review: Review::Escalated,
-            verified: submission.verified.clone(),
-            told: false,
-        };
-        match held.accept(by, &submission, ruling, files).await? {
-            Applied::Done => Ok(()),
-            Applied::Not(why) => Err(DraftError::Conflict(why)),
-        }
-    }
-
-    /// A person rejects what waits.
-    ///
-    /// # Errors
-    /// When it is not to be decided any more.
-    pub async fn reject(&self, by: &str, id: u64, why: &str) -> Result<(), DraftError> {
-        let _right = self.right_to_decide(id)?.ok_or_else(|| being_verified(id))?;
-        let mut held = self.hold().await?;
-        let submission = held.waiting(id)?;
-        let message = match why.trim() {
-            "" => "a person rejected it".to_owned(),
-            why => format!("a person rejected it: {}", assize_types::text::shorten(why, 2000)),
-        };
-        let mut reason = submission.reason(Effect::Reject, "person", message);
-        reason.what_to_do = "do what they say".to_owned();
-        let ruling = Ruling {
-            verdict: Verdict::Rejected,
-            // What the gate had doubted is settled by what they say.
-            reasons: vec![reason],
-            // A contract that is not right keeps nobody from saying no.
-            policy: held.policy().map_or(submission.policy, |(policy, _)| policy.fingerprint()),
-            review: Review::Escalated,
-            verified: submission.verified.clone(),
-            told: false,
-        };
-        held.settle(by, &submission, ruling).await
-    }
-
-    /// A person takes back what was accepted: the files are again what they were, byte for byte.
-    ///
-    /// # Errors
-    /// When it was not accepted, or the files have changed since.
-    pub async fn undo(&self, by: &str, id: u64) -> Result<(), DraftError> {
-        let mut held = self.hold().await?;
-        let submission = held.submission(id)?;
-        if submission.stage != Stage::Accepted {
-            let stage = submission.stage.name();
-            return Err(DraftError::Wrong(format!("submission {id} is {stage}, not accepted")));
-        }
-        if submission.swept {
-            let why = format!("what was before submission {id} is not kept any more");
-            return Err(DraftError::Wrong(why));
-        }
-        held.undo(by, id).await
-    }
 }
 
-/// What the reasons come to.
-fn rule(
+/// The lock of the right to decide on a submission.
+fn right_name(id: u64) -> String {
+    format!("deciding-{id}")
+}
+
+/// The decision that the reasons come to.
+fn decision(
     submission: &Submission,
     (review, policy): (Review, Fingerprint),
     mut reasons: Vec<Reason>,
     verified: Option<Verified>,
     told: bool,
-) -> Ruling {
+) -> Decision {
     if review == Review::Always && reasons.is_empty() {
         let message = "every change here is looked at by a person";
         reasons.push(submission.reason(Effect::Escalate, "review", message));
     }
-    if review == Review::Never {
-        for reason in reasons.iter_mut().filter(|reason| reason.effect == Effect::Escalate) {
-            reason.what_to_do =
-                "nobody is asked here: change less, or leave this file alone".to_owned();
-        }
-    }
     let verdict = Verdict::of(&reasons, review);
-    if verdict == Verdict::Rejected && review != Review::Never {
+    let advice = match (review, verdict) {
+        (Review::Never, _) => Some("nobody is asked here: change less, or leave this file alone"),
+        (_, Verdict::Rejected) => Some("mend the rest; this alone would be for a person to decide"),
+        _ => None,
+    };
+    if let Some(advice) = advice {
         for reason in reasons.iter_mut().filter(|reason| reason.effect == Effect::Escalate) {
-            reason.what_to_do =
-                "mend the rest; this alone would be for a person to decide".to_owned();
+            reason.what_to_do = advice.to_owned();
         }
     }
-    Ruling { verdict, reasons, policy, review, verified, told }
+    Decision { verdict, reasons, policy, review, verified, told }
 }
 
-pub(crate) fn being_verified(id: u64) -> DraftError {
-    DraftError::Wrong(format!("submission {id} is being verified; wait until that is done"))
-}
-
-impl Transaction<'_> {
-    fn path(&self, path: &str) -> Result<Inside, DraftError> {
-        self.desk.workspace.inside(path).map_err(|error| DraftError::Wrong(error.to_string()))
-    }
-
-    /// A submission that a person can decide on.
-    fn waiting(&self, id: u64) -> Result<Submission, DraftError> {
-        let submission = self.submission(id)?;
-        match submission.stage {
-            Stage::Escalated | Stage::Submitted => Ok(submission.clone()),
-            stage => {
-                let stage = stage.name();
-                Err(DraftError::Wrong(format!("submission {id} is {stage}, and waits for nobody")))
-            }
+impl Transaction {
+    /// Decides on a submission that waits for the gate, and executes that. Gives the submission and the policy back
+    /// where the project's tests must be run first.
+    async fn decide(
+        &mut self,
+        id: u64,
+        tested: Option<Tested>,
+        waits: &AtomicBool,
+    ) -> Result<Option<(Submission, Policy)>, DraftError> {
+        let submission = self.submission(id)?.clone();
+        if submission.stage != Stage::Submitted {
+            return Ok(None);
         }
-    }
-
-    /// What a person replaces: what the draft was made from, or whatever is there now.
-    fn replaced(
-        &self,
-        proposed: &Proposed,
-        force: Force,
-    ) -> Result<Option<Fingerprint>, DraftError> {
-        let path = self.path(&proposed.path)?;
-        let now = self.desk.workspace.find(&path, u64::MAX - 1).map_err(file(&proposed.path))?;
-        let hash = now.as_ref().map(|original| original.sha256);
-        match (now, force) {
-            (_, Force::No) if hash != proposed.before => Err(DraftError::Conflict(format!(
-                "`{}` has changed since the draft was made from it",
-                proposed.path
-            ))),
-            // So that it can be brought back.
-            (Some(original), Force::Yes) => {
-                self.desk.copies.keep(&original.bytes).map_err(file("copies"))?;
-                Ok(hash)
-            }
-            _ => Ok(hash),
+        let (policy, places) = self.policy()?;
+        let mut reasons = self.check(&submission, &policy, &places)?;
+        let hopeless = |reason: &Reason| {
+            reason.effect == Effect::Reject || ["conflict", "symlink"].contains(&&*reason.rule)
+        };
+        if tested.is_none() && !policy.verify.is_empty() && !reasons.iter().any(hopeless) {
+            return Ok(Some((submission, policy)));
         }
+        let (found, verified) = tested.unwrap_or_default();
+        reasons.extend(found);
+        // While the tools are off a reviewer decides, even where none is asked otherwise.
+        let review = match self.state().off {
+            true => Review::Escalated,
+            false => policy.review,
+        };
+        let told = waits.load(Ordering::Relaxed);
+        let by = (review, policy.fingerprint());
+        self.execute(id, decision(&submission, by, reasons, verified, told)).await?;
+        Ok(None)
     }
 
-    /// All that speaks against a submission.
-    fn look(
+    pub(crate) fn path(&self, path: &str) -> Result<Inside, DraftError> {
+        self.service.workspace.inside(path).map_err(|error| DraftError::Wrong(error.to_string()))
+    }
+
+    /// All reasons against a submission.
+    fn check(
         &self,
         submission: &Submission,
         policy: &Policy,
@@ -301,11 +211,11 @@ impl Transaction<'_> {
             reasons.push(reason);
         }
         for proposed in &submission.files {
-            match self.change(proposed) {
+            match self.change_of(proposed) {
                 Ok(change) => {
-                    reasons.extend(assize_gate::check(&change.beside(), policy, places, scanners));
+                    reasons.extend(assize_gate::check(&change, policy, places, scanners));
                 }
-                // What cannot be looked at is nothing that may pass.
+                // What cannot be checked may not pass.
                 Err(error) => {
                     let message = format!("it cannot be looked at: {error}");
                     reasons.push(submission.reason(Effect::Escalate, "unreadable", message));
@@ -348,47 +258,20 @@ impl Transaction<'_> {
         (count > most).then(|| submission.reason(Effect::Escalate, "scope/files", message))
     }
 
-    /// A draft beside what it is to replace.
-    fn change(&self, proposed: &Proposed) -> Result<Owned, DraftError> {
-        let path = self.path(&proposed.path)?;
+    /// A draft beside the file that it is to replace.
+    fn change_of(&self, proposed: &Proposed) -> Result<Change, DraftError> {
+        let (path, service) = (self.path(&proposed.path)?, &self.service);
         let is_new = proposed.before.is_none();
-        let now = self.desk.workspace.find(&path, u64::MAX - 1);
-        Ok(Owned {
-            base: proposed.before.map(|hash| self.desk.copy(hash)).transpose()?,
-            draft: self.desk.copy(proposed.after)?,
+        let now = service.workspace.find(&path, u64::MAX - 1);
+        Ok(Change {
+            base: proposed.before.map(|hash| service.copy(hash)).transpose()?,
+            draft: service.copy(proposed.after)?,
             draft_mode: proposed.draft_mode,
             mode: now.as_ref().ok().and_then(Option::as_ref).map(|original| original.mode),
             now: now.map(|original| original.map(|original| original.sha256)),
-            ignored_by: self.desk.workspace.ignored_by(&path, &self.desk.options.git),
-            twin: is_new.then(|| self.desk.workspace.twin(&path)).flatten(),
+            ignored_by: service.workspace.ignored_by(&path, &service.options.git),
+            twin: is_new.then(|| service.workspace.twin(&path)).flatten(),
             path,
         })
-    }
-}
-
-/// A draft beside what it is to replace, with all that belongs to it.
-struct Owned {
-    path: Inside,
-    base: Option<Vec<u8>>,
-    draft: Vec<u8>,
-    draft_mode: u32,
-    now: Result<Option<Fingerprint>, FileError>,
-    twin: Option<String>,
-    mode: Option<u32>,
-    ignored_by: Option<String>,
-}
-
-impl Owned {
-    fn beside(&self) -> Change<'_> {
-        Change {
-            path: &self.path,
-            base: self.base.as_deref(),
-            draft: &self.draft,
-            draft_mode: self.draft_mode,
-            now: self.now.as_ref().copied(),
-            twin: self.twin.as_deref(),
-            mode: self.mode,
-            ignored_by: self.ignored_by.as_deref(),
-        }
     }
 }

@@ -13,16 +13,19 @@ mod handlers;
 mod ledger;
 mod names;
 mod propose;
+mod review;
 mod service;
 mod state;
 mod sweep;
 pub mod tools;
+mod transaction;
+mod visible;
 pub mod work;
 
 pub use answers::{Answer, Read, Requested, Submit, Submitted, Written};
-pub use decide::Force;
 pub use ledger::{Mirror, TRANSITIONS};
 pub use propose::{NewContent, Proposal, Seen};
+pub use review::Force;
 pub use service::{DraftError, DraftService, GATE, Options};
 pub use state::{
     DraftState, Message, MessageKind, OpenDraft, Proposed, Stage, Step, Submission, message_id,

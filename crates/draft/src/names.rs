@@ -39,10 +39,10 @@ pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
 }
 
 /// A name for a draft that no other has: `{name of the file}.{task}.draft`, or with a hash of its path.
-pub(crate) fn free_name(book: &DraftState, path: &Inside, task: &TaskId) -> String {
+pub(crate) fn free_name(state: &DraftState, path: &Inside, task: &TaskId) -> String {
     let taken = |name: &str| {
         let name = name.to_lowercase();
-        book.drafts.keys().any(|other| other.to_lowercase() == name)
+        state.drafts.keys().any(|other| other.to_lowercase() == name)
     };
     // What begins like an unfinished file would be taken for one.
     let start = if path.name().starts_with(UNFINISHED) { "_" } else { "" };

@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use assize_gate::{DRAFT_MODE, Diff, Places, Policy, TaskId};
+use assize_gate::{Places, Policy, TaskId};
 use assize_types::Fingerprint;
 use assize_workspace::as_the_original;
 
 use crate::answers::Submitted;
 use crate::handlers::waits;
-use crate::service::{DraftError, DraftService, Transaction, file};
-use crate::state::{Proposed, Stage, Submission};
+use crate::service::{DraftError, DraftService};
+use crate::state::{Proposed, Submission};
+use crate::transaction::Transaction;
 
 /// A whole file as a worker wants it to be.
 #[derive(Debug, Clone, Copy)]
@@ -53,39 +54,18 @@ impl DraftService {
         by: &str,
         proposal: Proposal<'_>,
     ) -> Result<Submitted, DraftError> {
-        let mut held = self.hold().await?;
-        let task = held.task(by, "propose", proposal.task_id).await?;
-        let id = match held.state().submission_with_key(proposal.key).map(|s| s.id) {
+        let mut transaction = self.begin().await?;
+        let task = transaction.task(by, "propose", proposal.task_id).await?;
+        let known = transaction.state().last_submission();
+        let id = match transaction.state().submission_with_key(proposal.key).map(|s| s.id) {
             Some(id) => id,
-            None => held.take_proposal(by, &task, proposal).await?,
+            None => transaction.take_proposal(by, &task, proposal).await?,
         };
-        drop(held);
-        self.verdict(id, &task).await
+        self.verdict((id > known).then_some(transaction), id, &task).await
     }
 }
 
-impl DraftService {
-    /// A submission as one unified diff.
-    ///
-    /// # Errors
-    /// When there is no such submission, or its copies are not kept any more.
-    pub async fn patch(&self, id: u64) -> Result<String, DraftError> {
-        let book = self.state().await?;
-        let submission = book.submissions.get(&id);
-        let unknown = || DraftError::Wrong(format!("no submission {id} in this workspace"));
-        let mut patch = String::new();
-        for file in &submission.ok_or_else(unknown)?.files {
-            let before = file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default();
-            let after = self.copy(file.after)?;
-            let (before, after) =
-                (String::from_utf8_lossy(&before), String::from_utf8_lossy(&after));
-            patch.push_str(&Diff::unified(&file.path, &before, &after));
-        }
-        Ok(patch)
-    }
-}
-
-impl Transaction<'_> {
+impl Transaction {
     /// Records a proposal, or finds the waiting submission with the same changes; returns its number.
     async fn take_proposal(
         &mut self,
@@ -125,7 +105,7 @@ impl Transaction<'_> {
         match self.waiting_for_a_file_of(task, &files) {
             Some(waiting) if contents(&waiting.files) == contents(&files) => Ok(waiting.id),
             Some(waiting) => Err(waits(waiting.id)),
-            None => self.note_submission(by, task, (summary, Some(proposal.key)), files).await,
+            None => self.record_submission(by, task, (summary, Some(proposal.key)), files).await,
         }
     }
 
@@ -151,19 +131,8 @@ impl Transaction<'_> {
             let why = format!("the content has {bytes} bytes, and a file may have {most}");
             return Err(DraftError::Wrong(why));
         }
-        let keep = |bytes: &[u8]| self.desk.copies.keep(bytes).map_err(file("copies"));
-        let before: Option<Fingerprint> = base.as_deref().map(keep).transpose()?;
-        let after = keep(content.as_bytes())?;
-        let diff = Diff::between(&text, &content);
-        Ok(Proposed {
-            path: path.to_string(),
-            draft: None,
-            before,
-            after,
-            draft_mode: DRAFT_MODE,
-            added: diff.added.len(),
-            removed: diff.removed,
-        })
+        let before = base.as_deref().map(|bytes| self.service.keep(bytes)).transpose()?;
+        self.proposed_file(&path.to_string(), (before, text.as_bytes()), content.as_bytes())
     }
 
     /// The last submission of a task that changes one of these files and waits for a decision.
@@ -171,10 +140,11 @@ impl Transaction<'_> {
         let shares = |s: &Submission| {
             s.files.iter().any(|file| files.iter().any(|other| other.path == file.path))
         };
-        self.state().submissions.values().rev().find(|s| {
-            let waits = matches!(s.stage, Stage::Submitted | Stage::Escalated);
-            waits && s.task == *task && shares(s)
-        })
+        self.state()
+            .submissions
+            .values()
+            .rev()
+            .find(|s| s.stage.waits() && s.task == *task && shares(s))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What has happened to the drafts of a workspace, step by step, and how things stand: the sum of the steps.
+//! The steps that happen to the drafts of a workspace, and its state: the sum of the steps.
 
 use std::collections::BTreeMap;
 
@@ -139,6 +139,11 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Whether a submission waits for the gate or a reviewer.
+    pub(crate) fn waits(self) -> bool {
+        matches!(self, Stage::Submitted | Stage::Escalated)
+    }
+
     pub const ALL: [Stage; 7] = [
         Stage::Submitted,
         Stage::Escalated,
@@ -257,7 +262,7 @@ pub fn message_id(entry: u64) -> String {
     format!("msg_{entry}")
 }
 
-/// How things stand.
+/// The state of a workspace's drafts: the sum of its log entries.
 #[derive(Debug, Clone, Default)]
 pub struct DraftState {
     /// Open drafts, by name.
@@ -278,9 +283,9 @@ pub struct DraftState {
 impl DraftState {
     /// The state after all entries of a workspace.
     pub fn of(entries: &[AuditEntry]) -> DraftState {
-        let mut book = DraftState::default();
-        entries.iter().for_each(|entry| book.take(entry));
-        book
+        let mut state = DraftState::default();
+        entries.iter().for_each(|entry| state.take(entry));
+        state
     }
 
     /// Takes the next entry in. What a later version wrote, and this one does not know, changes nothing.
@@ -298,7 +303,7 @@ impl DraftState {
             }
             Step::Submitted { key: Some(key), .. } if self.submission_with_key(key).is_some() => {}
             Step::Submitted { task, summary, files, policy, key } => {
-                let id = self.next_submission();
+                let id = self.last_submission() + 1;
                 for name in files.iter().filter_map(|file| file.draft.as_ref()) {
                     if let Some(draft) = self.drafts.get_mut(name) {
                         draft.submission = Some(id);
@@ -425,9 +430,9 @@ impl DraftState {
         self.pending.insert(entry.id, message);
     }
 
-    /// The number of the next submission.
-    fn next_submission(&self) -> u64 {
-        self.submissions.last_key_value().map_or(1, |(last, _)| last + 1)
+    /// The number of the last submission; 0 if there is none.
+    pub(crate) fn last_submission(&self) -> u64 {
+        self.submissions.last_key_value().map_or(0, |(last, _)| *last)
     }
 
     /// The submission that was recorded by a log entry.

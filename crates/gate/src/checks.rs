@@ -20,22 +20,38 @@ use crate::{hidden_text, runs_on_build};
 
 /// A draft beside what it is to replace.
 #[derive(Debug)]
-pub struct Change<'a> {
-    pub path: &'a Inside,
-    /// The file as it was when the draft was asked for; `None` if there was none.
-    pub base: Option<&'a [u8]>,
-    /// What is proposed.
-    pub draft: &'a [u8],
+pub struct Change {
+    pub path: Inside,
+    /// The file as it was when the draft was requested; `None` if there was none.
+    pub base: Option<Vec<u8>>,
+    /// The proposed content.
+    pub draft: Vec<u8>,
     /// The permissions of the draft itself.
     pub draft_mode: u32,
     /// What is there now.
-    pub now: Result<Option<Fingerprint>, &'a FileError>,
+    pub now: Result<Option<Fingerprint>, FileError>,
     /// A file beside a new one whose name differs in case alone.
-    pub twin: Option<&'a str>,
+    pub twin: Option<String>,
     /// The permissions of the file that is there now.
     pub mode: Option<u32>,
     /// The file whose patterns make git ignore this one.
-    pub ignored_by: Option<&'a str>,
+    pub ignored_by: Option<String>,
+}
+
+impl Change {
+    /// A new file where there is none.
+    pub fn new_file(path: Inside, draft: impl Into<Vec<u8>>) -> Change {
+        Change {
+            path,
+            base: None,
+            draft: draft.into(),
+            draft_mode: DRAFT_MODE,
+            now: Ok(None),
+            twin: None,
+            mode: None,
+            ignored_by: None,
+        }
+    }
 }
 
 /// The permissions that a draft is made with.
@@ -60,20 +76,15 @@ impl Scanners {
 }
 
 /// All that speaks against a change, in the order of the checks.
-pub fn check(
-    change: &Change<'_>,
-    policy: &Policy,
-    places: &Places,
-    scanners: Scanners,
-) -> Vec<Reason> {
-    let path = change.path;
+pub fn check(change: &Change, policy: &Policy, places: &Places, scanners: Scanners) -> Vec<Reason> {
+    let path = &change.path;
     let about = |effect, rule: &str| Reason::about(path, effect, rule);
     let mut reasons = Vec::new();
     if places.is_hidden(path) || !places.is_allowed(path) {
         let reason = about(Effect::Reject, "path/not-allowed");
         reasons.push(reason.saying("this file may not be drafted", "leave it alone"));
     }
-    let (base, draft) = (change.base.unwrap_or_default(), change.draft);
+    let (base, draft) = (change.base.as_deref().unwrap_or_default(), &*change.draft);
     let is_binary = |bytes: &[u8]| bytes.contains(&0) || std::str::from_utf8(bytes).is_err();
     let binary = is_binary(base) || is_binary(draft);
     let diff = Diff::between(&String::from_utf8_lossy(base), &String::from_utf8_lossy(draft));
@@ -117,7 +128,7 @@ pub fn check(
     if !binary {
         reasons.extend(hidden_text(path, &diff));
     }
-    if let Some(twin) = change.twin {
+    if let Some(twin) = &change.twin {
         let reason = about(Effect::Escalate, "look-alike");
         let message = format!("on some disks it is the same file as `{twin}`");
         reasons.push(reason.saying(message, WAIT));
@@ -133,8 +144,8 @@ fn is_odd(name: &str) -> bool {
 }
 
 /// That the file is run, built or obeyed without being asked, or that no `git diff` shows the change.
-fn runs_by_itself(change: &Change<'_>, places: &Places) -> Vec<Reason> {
-    let path = change.path;
+fn runs_by_itself(change: &Change, places: &Places) -> Vec<Reason> {
+    let path = &change.path;
     let about = |rule: &str, message: String| {
         Reason::about(path, Effect::Escalate, rule).saying(message, WAIT)
     };
@@ -143,13 +154,13 @@ fn runs_by_itself(change: &Change<'_>, places: &Places) -> Vec<Reason> {
         reasons.push(about("protected", format!("this file is protected ({tool})")));
     } else if let Some(runs) = places.runs_on_build(path) {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        let base = text(change.base.unwrap_or_default());
-        if let Some(changed) = runs_on_build::change(runs, &base, &text(change.draft)) {
+        let base = text(change.base.as_deref().unwrap_or_default());
+        if let Some(changed) = runs_on_build::change(runs, &base, &text(&change.draft)) {
             let reason = about("runs-on-build", changed.message);
             reasons.push(Reason { line: changed.line, ..reason });
         }
     }
-    if let Some(list) = change.ignored_by {
+    if let Some(list) = &change.ignored_by {
         let message = format!("git ignores this file (`{list}`), so no diff shows the change");
         reasons.push(about("git-ignored", message));
     }
@@ -189,11 +200,11 @@ fn hidden_text(path: &Inside, diff: &Diff) -> Vec<Reason> {
 }
 
 /// That the original is no longer what the draft was made from.
-fn conflict(change: &Change<'_>) -> Option<Reason> {
+fn conflict(change: &Change) -> Option<Reason> {
     let about = |rule: &str, message: &str| {
-        Reason::about(change.path, Effect::Escalate, rule).saying(message, WAIT)
+        Reason::about(&change.path, Effect::Escalate, rule).saying(message, WAIT)
     };
-    match (&change.now, change.base.map(Fingerprint::of)) {
+    match (&change.now, change.base.as_ref().map(Fingerprint::of)) {
         (Err(FileError::Link), _) => Some(about("symlink", "the file is a link now")),
         (Err(error), _) => Some(about("conflict", &format!("the file cannot be read: {error}"))),
         (Ok(now), base) if *now == base => None,

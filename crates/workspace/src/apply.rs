@@ -69,11 +69,7 @@ pub struct Applier<'a> {
 
 impl Applier<'_> {
     /// The files of a change, which is known by a number of its own.
-    pub fn items<'c>(
-        &self,
-        change: u64,
-        files: &'c [Replacing],
-    ) -> Result<Vec<Item<'c>>, ApplyError> {
+    fn items<'c>(&self, change: u64, files: &'c [Replacing]) -> Result<Vec<Item<'c>>, ApplyError> {
         let item = |(index, file): (usize, &'c Replacing)| {
             let path = self.workspace.inside(&file.path).map_err(|error| ApplyError::File {
                 path: file.path.clone(),
@@ -84,8 +80,21 @@ impl Applier<'_> {
         files.iter().enumerate().map(item).collect()
     }
 
-    /// Stages what is to come.
-    pub fn stage(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
+    /// Stages the new content of a change, which is known by a number of its own.
+    ///
+    /// # Errors
+    /// When a file cannot be staged: then none is.
+    pub fn stage<'c>(
+        &self,
+        change: u64,
+        files: &'c [Replacing],
+    ) -> Result<Vec<Item<'c>>, ApplyError> {
+        let items = self.items(change, files)?;
+        self.stage_items(&items)?;
+        Ok(items)
+    }
+
+    fn stage_items(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
         let staged = items.iter().try_for_each(|item| {
             let Some(after) = item.change.after else { return Ok(()) };
             let stage = || -> Result<(), FileError> {
@@ -131,8 +140,12 @@ impl Applier<'_> {
         self.go_on(items.iter().collect(), Vec::new())
     }
 
-    /// Goes on where a crash was.
-    pub fn resume(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
+    /// Finishes a change whose process died after the intent was recorded.
+    ///
+    /// # Errors
+    /// When it cannot be finished: then all is again as it was, but for [`ApplyError::Half`].
+    pub fn resume(&self, change: u64, files: &[Replacing]) -> Result<(), ApplyError> {
+        let items = &self.items(change, files)?;
         let (mut open, mut done) = (Vec::new(), Vec::new());
         let mut wrong = None;
         for item in items {
@@ -155,7 +168,7 @@ impl Applier<'_> {
         for item in &open {
             if item.change.after.is_some() && self.staged_is(item) != item.change.after {
                 // What was staged was lost with its folder.
-                if let Err(error) = self.stage(std::slice::from_ref(*item)) {
+                if let Err(error) = self.stage_items(std::slice::from_ref(*item)) {
                     return Err(self.give_up(items, &done, error));
                 }
             }
@@ -349,7 +362,7 @@ impl Applier<'_> {
         let change = Replacing { path, before: after, after: before };
         let staged = format!("{}-back", item.staged);
         let back = [Item { change: &change, path: item.path.clone(), staged }];
-        self.stage(&back)?;
+        self.stage_items(&back)?;
         let taken = self.swap(&back[0]);
         self.clear(&back);
         taken

@@ -9,9 +9,6 @@ use assize_workspace::Inside;
 use super::plan::Planned;
 use super::{GateError, Tried};
 
-/// The permissions that a draft is made with.
-const DRAFT_MODE: u32 = 0o600;
-
 /// Has the gate look at a draft for each case. Only rules that begin with one of `rules` count: a case that another rule
 /// stops says nothing about its class.
 pub(super) fn try_all(
@@ -28,16 +25,7 @@ pub(super) fn try_all(
         let stopped = match Inside::read(case.path, Path::new("/")) {
             Err(outside) => Some(outside.to_string()),
             Ok(path) => {
-                let change = Change {
-                    path: &path,
-                    base: None,
-                    draft: case.text.as_bytes(),
-                    draft_mode: DRAFT_MODE,
-                    now: Ok(None),
-                    twin: None,
-                    mode: None,
-                    ignored_by: None,
-                };
+                let change = Change::new_file(path, case.text.as_bytes());
                 let reasons = check(&change, policy, &places, scanners).into_iter();
                 let mut of_class =
                     reasons.filter(|r| rules.iter().any(|rule| r.rule.starts_with(rule)));

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
+use std::sync::Arc;
 
 use assize_draft::{DraftService, DraftState, OpenDraft, Stage};
 use assize_gate::Diff;
@@ -83,7 +84,7 @@ pub(crate) async fn run(
 }
 
 /// Empties the drafts folder once the user has confirmed it.
-async fn empty(desk: &DraftService, by: &str, yes: bool, json: bool) -> Result<(), Failure> {
+async fn empty(desk: &Arc<DraftService>, by: &str, yes: bool, json: bool) -> Result<(), Failure> {
     let book = desk.state().await?;
     let waiting = book.submissions.values();
     let waiting =
@@ -114,7 +115,7 @@ async fn empty(desk: &DraftService, by: &str, yes: bool, json: bool) -> Result<(
     Ok(())
 }
 
-async fn switch(desk: &DraftService, around: &Surroundings, on: bool) -> Result<(), Failure> {
+async fn switch(desk: &Arc<DraftService>, around: &Surroundings, on: bool) -> Result<(), Failure> {
     let changed = desk.switch(&person(around), on).await?;
     let state = if on { "on" } else { "off" };
     let folder = desk.workspace().display();

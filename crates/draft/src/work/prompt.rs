@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 use assize_llm::{Prompt, Request, fenced};
 
+use super::input::Mode;
+use super::reading;
 use super::state::WorkState;
-use super::{Mode, reading};
 
 const RULES: &str = "\
 You change files of a software project, and a gate checks every change before it is made. Do exactly what \

@@ -7,7 +7,7 @@ use assize_graph::State;
 use assize_llm::{Spent, Stop, ToolCall, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::{Mode, Work};
+use super::input::{Mode, Work};
 
 /// A submission as the worker heard of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,16 +11,7 @@ fn rules(path: &str, text: &str) -> Vec<String> {
     let (policy, scanners) = (Policy::default(), Scanners::get().unwrap());
     let places = policy.places().unwrap();
     let inside = Inside::read(path, Path::new("/")).unwrap();
-    let change = Change {
-        path: &inside,
-        base: None,
-        draft: text.as_bytes(),
-        draft_mode: 0o600,
-        now: Ok(None),
-        twin: None,
-        mode: None,
-        ignored_by: None,
-    };
+    let change = Change::new_file(inside, text);
     let found = check(&change, &policy, &places, scanners);
     found.into_iter().map(|reason| reason.rule).collect()
 }
