@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use assize_draft::gate::{Change, Scanners, look};
-use assize_draft::{Inside, Policy, Verdict};
+use assize_gate::{Change, Policy, Scanners, Verdict, check};
 use assize_types::Fingerprint;
+use assize_workspace::Inside;
 
 /// Judges the last `count` changes of files that were there before and after, and prints what the gate decides.
 pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
@@ -28,16 +28,12 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
         let draft = git(&["show", &format!("{commit}:{path}")])?;
         let inside = Inside::read(path, Path::new("/")).context("a path of the repository")?;
         let change = Change {
-            path: &inside,
-            base: Some(&before),
-            draft: &draft,
-            draft_mode: 0o600,
             now: Ok(Some(Fingerprint::of(&before))),
-            twin: None,
+            base: Some(before),
             mode: Some(mode(commit, path)?),
-            ignored_by: None,
+            ..Change::new_file(inside, draft)
         };
-        let reasons = look(&change, &policy, &places, scanners);
+        let reasons = check(&change, &policy, &places, scanners);
         let verdict = Verdict::of(&reasons, policy.review);
         *verdicts.entry(verdict.name()).or_default() += 1;
         let mut seen: Vec<&str> = reasons.iter().map(|reason| reason.rule.as_str()).collect();

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use assize_draft::work::file_blocks;
-use assize_draft::{Answer, Desk, Force, Options, Submit};
+use assize_draft::{Answer, DraftService, Force, Options, Submit};
 use assize_store::{Access, Durability, SqliteStore};
 use clap::Parser;
 
@@ -86,7 +86,7 @@ async fn main() -> anyhow::Result<()> {
 /// A workspace with a desk.
 struct Office {
     folder: tempfile::TempDir,
-    desk: Arc<Desk>,
+    desk: Arc<DraftService>,
 }
 
 impl Office {
@@ -96,7 +96,7 @@ impl Office {
         let path = folder.path().join("state/store.db");
         let store = SqliteStore::open(&path, Access::Write(Durability::PowerLoss))?;
         let (repo, state) = (folder.path().join("repo"), folder.path().join("state/drafts"));
-        let desk = Desk::open(&repo, &state, Arc::new(store), Options::default())?;
+        let desk = DraftService::open(&repo, &state, Arc::new(store), Options::default())?;
         Ok(Office { folder, desk })
     }
 

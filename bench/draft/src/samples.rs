@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use assize_draft::FileKind;
-use assize_draft::secrets::SecretScanner;
+use assize_gate::FileKind;
+use assize_gate::secrets::SecretScanner;
 use serde::Deserialize;
 
 /// A text with its label: a line of JSON.

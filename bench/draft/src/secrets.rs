@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use assize_draft::FileKind;
-use assize_draft::secrets::SecretScanner;
+use assize_gate::FileKind;
+use assize_gate::secrets::SecretScanner;
 
 /// The largest file that is scanned: larger ones are no drafts.
 const LARGEST: usize = 1 << 20;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
-use assize_draft::{Desk, DeskError, Options, Policy, TaskId};
+use assize_draft::{DraftError, DraftService, Options};
+use assize_gate::{Policy, TaskId};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
@@ -98,7 +99,7 @@ pub struct Trial {
     pub run: Run,
     pub input: Input,
     pub gateway: Arc<Gateway>,
-    desk: Arc<Desk>,
+    desk: Arc<DraftService>,
     store: Arc<dyn Store>,
     journal: Arc<RunJournal>,
     /// What text mode proposed and a reviewer decides on, as a unified diff.
@@ -168,7 +169,7 @@ impl Trial {
         for handed in worked.submissions.iter().filter(|handed| handed.verdict == "escalated") {
             match self.desk.patch(handed.submission).await {
                 Ok(diff) => patch.push_str(&diff),
-                Err(DeskError::Store(error)) => return Err(error),
+                Err(DraftError::Store(error)) => return Err(error),
                 // It stays with the submission, which the gate shows.
                 Err(error) => {
                     tracing::warn!(submission = handed.submission, %error, "no patch was kept");
@@ -223,9 +224,9 @@ impl Trial {
 
 /// Refuses what the contract or the switch does not allow. While the draft tools are off, only text mode works, and
 /// automatic mode begins with it.
-async fn check_against_desk(desk: &Desk, way: &mut Way) -> Result<(), Failure> {
+async fn check_against_desk(desk: &DraftService, way: &mut Way) -> Result<(), Failure> {
     let contract = desk.contract()?;
-    let off = desk.book().await?.off;
+    let off = desk.state().await?.off;
     let mode = match way {
         Way::Fresh(ask) if off && ask.mode == Mode::Auto => {
             ask.mode = Mode::Text;
@@ -258,7 +259,7 @@ async fn fresh(
     ask: Ask,
     policy: Policy,
     config: &Config,
-    desk: &Arc<Desk>,
+    desk: &Arc<DraftService>,
     gateway: &Gateway,
 ) -> Result<Input, Failure> {
     let contract = desk.contract()?.unwrap_or_default();

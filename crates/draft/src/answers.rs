@@ -1,11 +1,10 @@
 //! What workers hand in, and what they get for what they do.
 
+use assize_gate::{Reason, Verified};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::book::{Message, Stage, Submission, message_id};
-use crate::gate::Reason;
-use crate::verify::Verified;
+use crate::state::{Message, Stage, Submission, message_id};
 
 /// What a worker gets for asking.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -2,20 +2,22 @@
 
 use assize_types::{Failure, FailureKind};
 
-use crate::desk::DeskError;
+use crate::service::DraftError;
 
-impl From<DeskError> for Failure {
-    fn from(error: DeskError) -> Failure {
+impl From<DraftError> for Failure {
+    fn from(error: DraftError) -> Failure {
         let error = match error {
-            DeskError::Store(error) => return error.into(),
+            DraftError::Store(error) => return error.into(),
             error => error,
         };
         let kind = match &error {
-            DeskError::Store(_) | DeskError::Scanner(_) => FailureKind::Environment,
-            DeskError::Refused(_) | DeskError::Wrong(_) | DeskError::Task(_) => FailureKind::Usage,
-            DeskError::Contract(_) | DeskError::Pattern(_) => FailureKind::Settings,
-            DeskError::File { .. } | DeskError::Unfinished(_) => FailureKind::Environment,
-            DeskError::Conflict(_) => FailureKind::Verdict,
+            DraftError::Store(_) | DraftError::Scanner(_) => FailureKind::Environment,
+            DraftError::Refused(_) | DraftError::Wrong(_) | DraftError::Task(_) => {
+                FailureKind::Usage
+            }
+            DraftError::Contract(_) | DraftError::Pattern(_) => FailureKind::Settings,
+            DraftError::File { .. } | DraftError::Unfinished(_) => FailureKind::Environment,
+            DraftError::Conflict(_) => FailureKind::Verdict,
         };
         Failure::from_error(kind, &error)
     }

@@ -5,11 +5,9 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 use assize_run::{AuditEntry, AuditQuery, NewAuditEntry, Store, StoreError};
+use assize_workspace::{FileError, Folder, HANDOFF};
 
-use crate::HANDOFF;
-use crate::book::{Book, Step};
-use crate::folder::Folder;
-use crate::workspace::FileError;
+use crate::state::{DraftState, Step};
 
 /// The log in the workspace.
 pub const TRANSITIONS: &str = "transition.ndjson";
@@ -37,27 +35,41 @@ impl Ledger {
         Ledger { store, subject }
     }
 
-    /// Writes an entry down.
-    pub(crate) async fn note(&self, actor: &str, step: &Step) -> Result<AuditEntry, StoreError> {
+    /// Records a step as an entry.
+    pub(crate) async fn record(&self, actor: &str, step: &Step) -> Result<AuditEntry, StoreError> {
         let (action, detail) = step.parts();
         let (actor, subject) = (actor.to_owned(), self.subject.clone());
         self.store.audit(NewAuditEntry { actor, action, subject, detail }).await
     }
 
-    /// Brings a book up to date; gives how many bytes more the log in the workspace should have.
-    pub(crate) async fn catch_up(&self, book: &mut Book) -> Result<u64, StoreError> {
-        let mut bytes = 0;
-        for entry in self.entries(book.last).await? {
-            book.take(&entry);
-            bytes += line(&entry).len() as u64;
-        }
-        Ok(bytes)
-    }
-
     /// The entries after one.
     pub(crate) async fn entries(&self, after: u64) -> Result<Vec<AuditEntry>, StoreError> {
+        tracing::trace!(target: "assize_draft::log_read", after);
         let subject = Some(self.subject.clone());
         self.store.audit_log(AuditQuery { subject, after, limit: 0 }).await
+    }
+}
+
+/// What a process knows of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) state: DraftState,
+    /// How long the log in the workspace should be; `None` while that is unknown.
+    pub(crate) log_length: Option<u64>,
+}
+
+impl Known {
+    /// Reads the entries that were written since.
+    pub(crate) async fn catch_up(
+        &mut self,
+        ledger: &Ledger,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let entries = ledger.entries(self.state.last).await?;
+        for entry in &entries {
+            self.state.take(entry);
+            self.log_length = self.log_length.map(|length| length + line(entry).len() as u64);
+        }
+        Ok(entries)
     }
 }
 
@@ -129,7 +141,7 @@ impl Mirror {
     }
 
     /// Adds what is missing at its end, and sets aside what is another's; gives what to write down about it.
-    pub(crate) fn mend(
+    pub(crate) fn repair(
         handoff: &Folder,
         entries: &[AuditEntry],
     ) -> Result<Option<Step>, FileError> {

@@ -2,12 +2,11 @@
 
 use std::path::{Component, Path};
 
+use assize_gate::TaskId;
 use assize_types::Fingerprint;
+use assize_workspace::{DRAFTS, HANDOFF, Inside, UNFINISHED};
 
-use crate::book::Book;
-use crate::folder::{DRAFTS, HANDOFF, UNFINISHED};
-use crate::inside::Inside;
-use crate::task::TaskId;
+use crate::state::DraftState;
 
 /// The longest name of a draft that has the whole name of its file in it.
 const LONGEST: usize = 200;
@@ -40,10 +39,10 @@ pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
 }
 
 /// A name for a draft that no other has: `{name of the file}.{task}.draft`, or with a hash of its path.
-pub(crate) fn free_name(book: &Book, path: &Inside, task: &TaskId) -> String {
+pub(crate) fn free_name(state: &DraftState, path: &Inside, task: &TaskId) -> String {
     let taken = |name: &str| {
         let name = name.to_lowercase();
-        book.drafts.keys().any(|other| other.to_lowercase() == name)
+        state.drafts.keys().any(|other| other.to_lowercase() == name)
     };
     // What begins like an unfinished file would be taken for one.
     let start = if path.name().starts_with(UNFINISHED) { "_" } else { "" };

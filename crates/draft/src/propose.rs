@@ -6,18 +6,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use assize_gate::{Places, Policy, TaskId};
 use assize_types::Fingerprint;
+use assize_workspace::as_the_original;
 
 use crate::answers::Submitted;
-use crate::book::{Proposed, Stage, Submission};
-use crate::counter::waits;
-use crate::desk::{Desk, DeskError, Held, file};
-use crate::diff::Diff;
-use crate::gate::DRAFT_MODE;
-use crate::line_ends::as_the_original;
-use crate::places::Places;
-use crate::policy::Policy;
-use crate::task::TaskId;
+use crate::handlers::waits;
+use crate::service::{DraftError, DraftService};
+use crate::state::{Proposed, Submission};
+use crate::transaction::Transaction;
 
 /// A whole file as a worker wants it to be.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +44,7 @@ pub struct Proposal<'a> {
     pub contents: &'a [NewContent<'a>],
 }
 
-impl Desk {
+impl DraftService {
     /// Submits whole files together, and waits a while for the verdict.
     ///
     /// # Errors
@@ -56,47 +53,26 @@ impl Desk {
         self: &Arc<Self>,
         by: &str,
         proposal: Proposal<'_>,
-    ) -> Result<Submitted, DeskError> {
-        let mut held = self.hold().await?;
-        let task = held.task(by, "propose", proposal.task_id).await?;
-        let id = match held.book().submission_with_key(proposal.key).map(|s| s.id) {
+    ) -> Result<Submitted, DraftError> {
+        let mut transaction = self.begin().await?;
+        let task = transaction.task(by, "propose", proposal.task_id).await?;
+        let known = transaction.state().last_submission();
+        let id = match transaction.state().submission_with_key(proposal.key).map(|s| s.id) {
             Some(id) => id,
-            None => held.take_proposal(by, &task, proposal).await?,
+            None => transaction.take_proposal(by, &task, proposal).await?,
         };
-        drop(held);
-        self.verdict(id, &task).await
+        self.verdict((id > known).then_some(transaction), id, &task).await
     }
 }
 
-impl Desk {
-    /// A submission as one unified diff.
-    ///
-    /// # Errors
-    /// When there is no such submission, or its copies are not kept any more.
-    pub async fn patch(&self, id: u64) -> Result<String, DeskError> {
-        let book = self.book().await?;
-        let submission = book.submissions.get(&id);
-        let unknown = || DeskError::Wrong(format!("no submission {id} in this workspace"));
-        let mut patch = String::new();
-        for file in &submission.ok_or_else(unknown)?.files {
-            let before = file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default();
-            let after = self.copy(file.after)?;
-            let (before, after) =
-                (String::from_utf8_lossy(&before), String::from_utf8_lossy(&after));
-            patch.push_str(&Diff::unified(&file.path, &before, &after));
-        }
-        Ok(patch)
-    }
-}
-
-impl Held<'_> {
+impl Transaction {
     /// Records a proposal, or finds the waiting submission with the same changes; returns its number.
     async fn take_proposal(
         &mut self,
         by: &str,
         task: &TaskId,
         proposal: Proposal<'_>,
-    ) -> Result<u64, DeskError> {
+    ) -> Result<u64, DraftError> {
         let summary = self.summary(proposal.summary)?;
         let (policy, places) = self.policy()?;
         let (mut files, mut wrong) = (Vec::new(), Vec::new());
@@ -105,12 +81,12 @@ impl Held<'_> {
             self.refuse_secret_path(new.path, &policy)?;
             match self.proposed(task, new, &policy, &places) {
                 Ok(proposed) => files.push(proposed),
-                Err(DeskError::Refused(why)) => {
+                Err(DraftError::Refused(why)) => {
                     let refused =
                         self.refuse(by, "propose", Some(task.as_str()), new.path, why).await;
                     wrong.push(format!("{}: {refused}", new.path));
                 }
-                Err(DeskError::Wrong(why)) => wrong.push(format!("{}: {why}", new.path)),
+                Err(DraftError::Wrong(why)) => wrong.push(format!("{}: {why}", new.path)),
                 Err(error) => return Err(error),
             }
         }
@@ -119,17 +95,17 @@ impl Held<'_> {
             wrong.push("a file is proposed twice; propose it once".to_owned());
         }
         if !wrong.is_empty() {
-            return Err(DeskError::Wrong(wrong.join("\n- ")));
+            return Err(DraftError::Wrong(wrong.join("\n- ")));
         }
         files.retain(|file| file.before != Some(file.after));
         if files.is_empty() {
             let why = "the proposal changes nothing; write the change into the file first";
-            return Err(DeskError::Wrong(why.to_owned()));
+            return Err(DraftError::Wrong(why.to_owned()));
         }
         match self.waiting_for_a_file_of(task, &files) {
             Some(waiting) if contents(&waiting.files) == contents(&files) => Ok(waiting.id),
             Some(waiting) => Err(waits(waiting.id)),
-            None => self.note_submission(by, task, (summary, Some(proposal.key)), files).await,
+            None => self.record_submission(by, task, (summary, Some(proposal.key)), files).await,
         }
     }
 
@@ -140,7 +116,7 @@ impl Held<'_> {
         new: &NewContent<'_>,
         policy: &Policy,
         places: &Places,
-    ) -> Result<Proposed, DeskError> {
+    ) -> Result<Proposed, DraftError> {
         let (path, original) = self.draftable(new.path, task, policy, places)?;
         // The worker changed the file as it saw it: the gate reports a conflict if that is not the file of now.
         let base = match new.seen {
@@ -153,21 +129,10 @@ impl Held<'_> {
         if content.len() as u64 > policy.max_bytes {
             let (bytes, most) = (content.len(), policy.max_bytes);
             let why = format!("the content has {bytes} bytes, and a file may have {most}");
-            return Err(DeskError::Wrong(why));
+            return Err(DraftError::Wrong(why));
         }
-        let keep = |bytes: &[u8]| self.desk.copies.keep(bytes).map_err(file("copies"));
-        let before: Option<Fingerprint> = base.as_deref().map(keep).transpose()?;
-        let after = keep(content.as_bytes())?;
-        let diff = Diff::between(&text, &content);
-        Ok(Proposed {
-            path: path.to_string(),
-            draft: None,
-            before,
-            after,
-            draft_mode: DRAFT_MODE,
-            added: diff.added.len(),
-            removed: diff.removed,
-        })
+        let before = base.as_deref().map(|bytes| self.service.keep(bytes)).transpose()?;
+        self.proposed_file(&path.to_string(), (before, text.as_bytes()), content.as_bytes())
     }
 
     /// The last submission of a task that changes one of these files and waits for a decision.
@@ -175,10 +140,11 @@ impl Held<'_> {
         let shares = |s: &Submission| {
             s.files.iter().any(|file| files.iter().any(|other| other.path == file.path))
         };
-        self.book().submissions.values().rev().find(|s| {
-            let waits = matches!(s.stage, Stage::Submitted | Stage::Escalated);
-            waits && s.task == *task && shares(s)
-        })
+        self.state()
+            .submissions
+            .values()
+            .rev()
+            .find(|s| s.stage.waits() && s.task == *task && shares(s))
     }
 }
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::answers::{Read, Requested, Submit, Submitted, Written};
-use crate::desk::{Desk, DeskError};
+use crate::service::{DraftError, DraftService};
 
 /// A tool as it is offered.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +120,7 @@ pub enum CallError {
     #[error("{0}")]
     Arguments(String),
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Draft(#[from] DraftError),
 }
 
 /// Calls a tool on behalf of somebody.
@@ -128,7 +128,7 @@ pub enum CallError {
 /// # Errors
 /// When nothing came of it; the words say what to do.
 pub async fn call(
-    desk: &Arc<Desk>,
+    service: &Arc<DraftService>,
     by: &str,
     tool: &str,
     arguments: &Value,
@@ -136,15 +136,15 @@ pub async fn call(
     match tool {
         REQUEST => {
             let given: RequestDraft = read(tool, arguments)?;
-            Ok(json!(desk.request(by, &given.source_path, &given.task_id).await?))
+            Ok(json!(service.request(by, &given.source_path, &given.task_id).await?))
         }
         WRITE => {
             let given: WriteDraft = read(tool, arguments)?;
-            Ok(json!(desk.write(by, &given.draft_path, &given.content).await?))
+            Ok(json!(service.write(by, &given.draft_path, &given.content).await?))
         }
         READ => {
             let given: ReadDraft = read(tool, arguments)?;
-            Ok(json!(desk.read(by, &given.draft_path).await?))
+            Ok(json!(service.read(by, &given.draft_path).await?))
         }
         SUBMIT => {
             let given: SubmitDraft = read(tool, arguments)?;
@@ -155,7 +155,7 @@ pub async fn call(
                 change_summary: &given.change_summary,
                 all_drafts: given.include_all_drafts,
             };
-            Ok(json!(desk.submit(by, submit).await?))
+            Ok(json!(service.submit(by, submit).await?))
         }
         other => Err(CallError::Unknown(shorten(other, 100))),
     }

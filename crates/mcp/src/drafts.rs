@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use assize_draft::{Desk, tools};
+use assize_draft::{DraftService, tools};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
 use serde_json::Value;
@@ -13,14 +13,14 @@ use crate::server::{CallError, ToolServer, Tools, object};
 /// Draft tools of one workspace.
 #[derive(Debug, Clone)]
 pub struct DraftTools {
-    desk: Arc<Desk>,
+    desk: Arc<DraftService>,
 }
 
 /// MCP server of the draft tools.
 pub type DraftServer = ToolServer<DraftTools>;
 
 impl DraftServer {
-    pub fn new(desk: Arc<Desk>) -> DraftServer {
+    pub fn new(desk: Arc<DraftService>) -> DraftServer {
         ToolServer(DraftTools { desk })
     }
 }
@@ -33,7 +33,7 @@ impl Tools for DraftTools {
     async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let failed = |error| ErrorData::internal_error(format!("{error}"), None);
         // Switched off, the tools are not offered.
-        match self.desk.book().await.map_err(failed)?.off {
+        match self.desk.state().await.map_err(failed)?.off {
             true => Ok(Vec::new()),
             false => Ok(tools::all().into_iter().map(offered).collect()),
         }

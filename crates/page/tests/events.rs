@@ -65,8 +65,8 @@ fn events_of_runs() -> Names {
 
 /// The events of workspaces: the entries of the audit log, as the server names them.
 fn events_of_workspaces() -> Names {
-    let book = fs::read_to_string(workspace().join("crates/draft/src/book.rs")).unwrap();
-    let steps = between(&book, "pub enum Step {", "\n}");
+    let state = fs::read_to_string(workspace().join("crates/draft/src/state.rs")).unwrap();
+    let steps = between(&state, "pub enum Step {", "\n}");
     let variants = steps.lines().filter_map(|line| {
         let name = line.strip_prefix("    ").filter(|rest| rest.starts_with(char::is_uppercase))?;
         name.split(|c: char| !c.is_alphanumeric()).next()

@@ -148,7 +148,7 @@ async fn sandboxes(app: &App, page: &mut Figures) -> Result<(), Problem> {
 async fn gate(app: &App, page: &mut Figures) -> Result<(), Problem> {
     let mut books = Vec::new();
     for (name, desk) in app.desks.all() {
-        books.push((name, desk.book().await?));
+        books.push((name, desk.state().await?));
     }
     let help = "Submissions that are kept, by workspace and how they stand.";
     page.about("gate_submissions", "gauge", help);

@@ -1,6 +1,6 @@
 //! What went wrong, as programs read it: problem details by RFC 9457.
 
-use assize_draft::DeskError;
+use assize_draft::DraftError;
 use assize_run::StoreError;
 use assize_sandbox::SandboxError;
 use assize_types::{Failure, FailureKind};
@@ -157,10 +157,10 @@ impl From<SandboxError> for Problem {
     }
 }
 
-impl From<DeskError> for Problem {
-    fn from(error: DeskError) -> Problem {
+impl From<DraftError> for Problem {
+    fn from(error: DraftError) -> Problem {
         match &error {
-            DeskError::Conflict(_) => Problem::conflict(error.to_string()),
+            DraftError::Conflict(_) => Problem::conflict(error.to_string()),
             _ => Failure::from(error).into(),
         }
     }

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use assize_draft::gate::{self, Change, Scanners};
-use assize_draft::{DeskError, Inside, Policy};
+use assize_draft::DraftError;
+use assize_gate::{Change, Policy, Scanners, check};
+use assize_workspace::Inside;
 
 use super::plan::Planned;
 use super::{GateError, Tried};
-
-/// The permissions that a draft is made with.
-const DRAFT_MODE: u32 = 0o600;
 
 /// Has the gate look at a draft for each case. Only rules that begin with one of `rules` count: a case that another rule
 /// stops says nothing about its class.
@@ -19,25 +17,16 @@ pub(super) fn try_all(
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<Tried, GateError> {
-    let scanners = Scanners::get().map_err(DeskError::from)?;
-    let places = policy.places().map_err(DeskError::from)?;
+    let scanners = Scanners::get().map_err(DraftError::from)?;
+    let places = policy.places().map_err(DraftError::from)?;
     let mut tried = Vec::with_capacity(cases.len());
     for case in cases {
         report(&case.name);
         let stopped = match Inside::read(case.path, Path::new("/")) {
             Err(outside) => Some(outside.to_string()),
             Ok(path) => {
-                let change = Change {
-                    path: &path,
-                    base: None,
-                    draft: case.text.as_bytes(),
-                    draft_mode: DRAFT_MODE,
-                    now: Ok(None),
-                    twin: None,
-                    mode: None,
-                    ignored_by: None,
-                };
-                let reasons = gate::look(&change, policy, &places, scanners).into_iter();
+                let change = Change::new_file(path, case.text.as_bytes());
+                let reasons = check(&change, policy, &places, scanners).into_iter();
                 let mut of_class =
                     reasons.filter(|r| rules.iter().any(|rule| r.rule.starts_with(rule)));
                 of_class.next().map(|reason| format!("{}: {}", reason.rule, reason.message))

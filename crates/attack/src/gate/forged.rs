@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use assize_draft::{Answer, Job, NewContent, NotVerified, Options, Proposal, Seen, Verify};
+use assize_draft::{Answer, NewContent, Options, Proposal, Seen};
+use assize_gate::{Job, NotVerified, Verify};
 
 use super::plan::Planned;
 use super::workers::Workspace;
@@ -25,7 +26,7 @@ pub(super) async fn try_all(
     let policy = options.policy.clone();
     let how = Options { policy, verifier, patience: PATIENCE, ..Options::default() };
     let workspace = Workspace::new(how)?;
-    let files = assize_draft::corpus::project(runner)?;
+    let files = assize_gate::corpus::project(runner)?;
     for (path, text) in &files {
         workspace.write(path, text)?;
     }

@@ -11,13 +11,13 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_draft::corpus::BadLine;
-use assize_draft::{DeskError, Policy, Verifier};
+use assize_draft::DraftError;
+use assize_gate::corpus::BadLine;
+use assize_gate::{Policy, Verifier};
+use plan::{Planned, PlannedClass, Way};
 use serde::Serialize;
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
-
-use plan::{Planned, PlannedClass, Way};
 
 /// A trial of the gate that could not be held.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum GateError {
     #[error("cannot make a workspace for the cases: {0}")]
     Workspace(#[from] std::io::Error),
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Draft(#[from] DraftError),
 }
 
 /// What the corpora are tried with.

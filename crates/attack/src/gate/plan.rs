@@ -1,6 +1,6 @@
 //! Which cases of the corpora are tried, and how.
 
-use assize_draft::corpus::{self, BadLine, Case, NO_SECRET};
+use assize_gate::corpus::{self, BadLine, Case, NO_SECRET};
 
 use super::CaseKind;
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_draft::{Desk, DeskError, Options, Policy};
+use assize_draft::{DraftError, DraftService, Options};
+use assize_gate::Policy;
 use assize_store::{Access, Durability, SqliteStore};
 use tempfile::TempDir;
 
@@ -12,7 +13,7 @@ use super::{CaseKind, GateError, Tried};
 
 /// A workspace with a desk. It is gone when this is dropped.
 pub(super) struct Workspace {
-    pub(super) desk: Arc<Desk>,
+    pub(super) desk: Arc<DraftService>,
     folder: TempDir,
 }
 
@@ -22,8 +23,8 @@ impl Workspace {
         let (repo, state) = (folder.path().join("repo"), folder.path().join("state"));
         std::fs::create_dir(&repo)?;
         let access = Access::Write(Durability::ProcessCrash);
-        let store = SqliteStore::open(&state.join("store.db"), access).map_err(DeskError::from)?;
-        let desk = Desk::open(&repo, &state.join("drafts"), Arc::new(store), options)?;
+        let store = SqliteStore::open(&state.join("store.db"), access).map_err(DraftError::from)?;
+        let desk = DraftService::open(&repo, &state.join("drafts"), Arc::new(store), options)?;
         Ok(Workspace { desk, folder })
     }
 
@@ -48,11 +49,11 @@ pub(super) async fn try_all(
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<Tried, GateError> {
-    let places = Policy::default().places().map_err(DeskError::from)?;
+    let places = Policy::default().places().map_err(DraftError::from)?;
     let workspace = Workspace::new(Options { policy: policy.clone(), ..Options::default() })?;
     let mut tried = Vec::with_capacity(cases.len());
     for (index, case) in cases.iter().enumerate() {
-        let inside = assize_draft::Inside::read(case.path, Path::new("/"));
+        let inside = assize_workspace::Inside::read(case.path, Path::new("/"));
         let is_hidden = inside.is_ok_and(|path| places.is_hidden(&path));
         // A harmless line in a file that workers may not see is no control.
         if case.kind == CaseKind::Control && is_hidden {
@@ -63,7 +64,7 @@ pub(super) async fn try_all(
         let asked = workspace.desk.request("worker", case.path, &format!("t{index}")).await;
         let stopped = match asked {
             Ok(_) => None,
-            Err(DeskError::Refused(why)) => Some(why),
+            Err(DraftError::Refused(why)) => Some(why),
             Err(error) => return Err(error.into()),
         };
         let first = case.path.split('/').next().unwrap_or_default();

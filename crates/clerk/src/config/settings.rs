@@ -407,7 +407,7 @@ pub fn all() -> Vec<Setting> {
         .trusted(),
         Setting::new(
             "draft.review",
-            Kind::Choice(assize_draft::Review::NAMES.to_vec()),
+            Kind::Choice(assize_gate::Review::NAMES.to_vec()),
             "when a person looks before a draft is applied; `never` rejects what the gate doubts",
         )
         .default("escalated")

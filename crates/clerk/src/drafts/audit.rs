@@ -1,6 +1,6 @@
 //! The log of a workspace: whether it is whole, and what in it is about something.
 
-use assize_draft::{Book, Desk, Mirror, Step};
+use assize_draft::{DraftService, DraftState, Mirror, Step};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict, Store};
 use assize_store::check_head;
 use assize_types::{Failure, FailureKind, Fingerprint};
@@ -34,7 +34,11 @@ pub struct Completed {
 
 /// Looks whether anything in the log was changed, removed, reordered or cut off, in the store or in the workspace;
 /// `since` are heads that it once had, as `ID:HASH`, which must still be in it.
-pub async fn look(store: &dyn Store, desk: &Desk, since: Option<&str>) -> Result<Whole, Failure> {
+pub async fn look(
+    store: &dyn Store,
+    desk: &DraftService,
+    since: Option<&str>,
+) -> Result<Whole, Failure> {
     let head = store.audit_head().await?;
     let log = store.audit_log(AuditQuery::default()).await?;
     let mirror = desk.compare_logs().await?;
@@ -96,7 +100,7 @@ fn completed(entry: &AuditEntry) -> Option<Completed> {
 /// Entries about a task or one of its submissions, or about refused paths. `entries` are all entries of a workspace.
 pub fn about(mut entries: Vec<AuditEntry>, task: Option<&str>, refused: bool) -> Vec<AuditEntry> {
     let of_task = |entry: &AuditEntry| task.is_none_or(|task| entry.detail["task"] == task);
-    let book = Book::of(&entries);
+    let book = DraftState::of(&entries);
     let submissions: Vec<u64> = book
         .submissions
         .values()

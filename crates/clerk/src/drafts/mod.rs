@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_draft::{
-    Desk, Diff, GitSettings, Options, Policy, Proposed, Stage, Submission, Verifier, Verify,
-    VerifyMost,
-};
+use assize_draft::{DraftService, Options, Proposed, Stage, Submission};
+use assize_gate::{Diff, Policy, Verifier, Verify, VerifyMost};
 use assize_run::Store;
 use assize_types::{Failure, FailureKind};
+use assize_workspace::GitSettings;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
@@ -75,14 +74,14 @@ pub fn desk(
     around: &Surroundings,
     store: Arc<dyn Store>,
     how: Options,
-) -> Result<Arc<Desk>, Failure> {
+) -> Result<Arc<DraftService>, Failure> {
     if !folder.is_dir() {
         let message = format!("there is no folder `{}`", folder.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let git = GitSettings::of(&around.home, |name| around.environment.get(name).cloned());
     let how = Options { git, ..how };
-    Ok(Desk::open(folder, &around.state_folder.join("drafts"), store, how)?)
+    Ok(DraftService::open(folder, &around.state_folder.join("drafts"), store, how)?)
 }
 
 /// The verifier that runs the project's own tests in a sandbox.
@@ -94,7 +93,7 @@ pub fn verifier(config: &Config, around: &Surroundings) -> Result<Arc<dyn Verifi
 }
 
 /// A file as it was and as it is to be; `None` where it is not kept any more.
-pub fn sides(desk: &Desk, file: &Proposed) -> Option<(String, String)> {
+pub fn sides(desk: &DraftService, file: &Proposed) -> Option<(String, String)> {
     let base = match file.before {
         Some(hash) => desk.copy(hash).ok()?,
         None => Vec::new(),
@@ -105,7 +104,7 @@ pub fn sides(desk: &Desk, file: &Proposed) -> Option<(String, String)> {
 }
 
 /// What has become of a file since its draft was asked for, if that waits and anything has.
-pub fn meanwhile(desk: &Desk, submission: &Submission, file: &Proposed) -> Option<String> {
+pub fn meanwhile(desk: &DraftService, submission: &Submission, file: &Proposed) -> Option<String> {
     if submission.stage != Stage::Escalated {
         return None;
     }
@@ -116,7 +115,7 @@ pub fn meanwhile(desk: &Desk, submission: &Submission, file: &Proposed) -> Optio
 }
 
 /// A submission with its differences, as one object.
-pub fn as_json(desk: &Desk, submission: &Submission) -> Value {
+pub fn as_json(desk: &DraftService, submission: &Submission) -> Value {
     let mut shown = json!(submission);
     let diffs = submission.files.iter().map(|file| {
         let diff = sides(desk, file).map(|(base, draft)| Diff::unified(&file.path, &base, &draft));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_draft::{Job, NamedEnvironment, NotVerified, Ran, Verifier};
+use assize_gate::{Job, NamedEnvironment, NotVerified, Ran, Verifier};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Command, Isolation, Language, Layer, Limits, Manager, Sandbox, SandboxError, Spec,

@@ -128,7 +128,7 @@ fn verdict(card: &GateScorecard) -> Result<(), Failure> {
 
 fn explain(error: GateError) -> Failure {
     match error {
-        GateError::Desk(error) => error.into(),
+        GateError::Draft(error) => error.into(),
         GateError::NoneCalled(_) => Failure::from_error(FailureKind::Usage, &error),
         GateError::Corpus(_) | GateError::Workspace(_) => {
             Failure::from_error(FailureKind::Environment, &error)

@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
+use std::sync::Arc;
 
-use assize_draft::{
-    Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Stage, Workspace,
-};
+use assize_draft::{DraftService, DraftState, OpenDraft, Stage};
+use assize_gate::Diff;
 use assize_types::{Failure, FailureKind};
+use assize_workspace::{DRAFTS, FileError, Folder, HANDOFF, Workspace};
 use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
@@ -34,7 +35,7 @@ pub(crate) async fn run(
         }
         DraftsCommand::Show { draft, workspace, json } => {
             let desk = seen(desk_to_see(&workspace, config, around).await?)?;
-            let draft = find(&desk.book().await?, &draft)?;
+            let draft = find(&desk.state().await?, &draft)?;
             let bytes = desk.draft(&draft.name)?;
             let text = String::from_utf8_lossy(&bytes);
             if json {
@@ -44,7 +45,7 @@ pub(crate) async fn run(
         }
         DraftsCommand::Diff { draft, workspace } => {
             let desk = seen(desk_to_see(&workspace, config, around).await?)?;
-            let draft = find(&desk.book().await?, &draft)?;
+            let draft = find(&desk.state().await?, &draft)?;
             let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
             let bytes = desk.draft(&draft.name)?;
             let (base, text) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
@@ -83,8 +84,8 @@ pub(crate) async fn run(
 }
 
 /// Empties the drafts folder once the user has confirmed it.
-async fn empty(desk: &Desk, by: &str, yes: bool, json: bool) -> Result<(), Failure> {
-    let book = desk.book().await?;
+async fn empty(desk: &Arc<DraftService>, by: &str, yes: bool, json: bool) -> Result<(), Failure> {
+    let book = desk.state().await?;
     let waiting = book.submissions.values();
     let waiting =
         waiting.filter(|s| matches!(s.stage, Stage::Submitted | Stage::Escalated)).count();
@@ -114,7 +115,7 @@ async fn empty(desk: &Desk, by: &str, yes: bool, json: bool) -> Result<(), Failu
     Ok(())
 }
 
-async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Failure> {
+async fn switch(desk: &Arc<DraftService>, around: &Surroundings, on: bool) -> Result<(), Failure> {
     let changed = desk.switch(&person(around), on).await?;
     let state = if on { "on" } else { "off" };
     let folder = desk.workspace().display();
@@ -128,7 +129,7 @@ async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Fail
         );
         return Ok(());
     }
-    let book = desk.book().await?;
+    let book = desk.state().await?;
     let waiting = book.submissions.values().filter(|s| s.stage == Stage::Escalated).count();
     if waiting > 0 {
         note(&format!("{waiting} submissions still wait for your decision: `assize gate ls`"));
@@ -137,12 +138,14 @@ async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Fail
 }
 
 /// The desk, where there is anything to see.
-fn seen(desk: Option<std::sync::Arc<Desk>>) -> Result<std::sync::Arc<Desk>, Failure> {
+fn seen(
+    desk: Option<std::sync::Arc<DraftService>>,
+) -> Result<std::sync::Arc<DraftService>, Failure> {
     desk.ok_or_else(|| Failure::new(FailureKind::Usage, "there are no drafts yet"))
 }
 
 /// The draft that is meant by its name or its file.
-fn find(book: &Book, text: &str) -> Result<OpenDraft, Failure> {
+fn find(book: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
     let name = text.rsplit('/').next().unwrap_or(text);
     if let Some(draft) = book.drafts.get(name) {
         return Ok(draft.clone());
@@ -166,7 +169,7 @@ fn find(book: &Book, text: &str) -> Result<OpenDraft, Failure> {
     }
 }
 
-fn list(book: &Book, json: bool) -> Result<(), Failure> {
+fn list(book: &DraftState, json: bool) -> Result<(), Failure> {
     if json {
         let drafts: Vec<&OpenDraft> = book.drafts.values().collect();
         return out_json(&json!({"drafts": drafts, "tools": if book.off { "off" } else { "on" }}));

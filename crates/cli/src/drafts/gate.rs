@@ -1,7 +1,8 @@
 //! `assize gate`: what waits for a person, and what was decided.
 
 use assize_clerk::drafts::{as_json, meanwhile, sides};
-use assize_draft::{Book, Desk, DeskError, Diff, Force, Proposed, Stage, Submission};
+use assize_draft::{DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission};
+use assize_gate::Diff;
 use assize_types::text::one_line;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
@@ -24,7 +25,7 @@ pub(crate) async fn run(
         GateCommand::Show { submission, workspace, json } => {
             let unknown = || no_such(&submission);
             let desk = desk_to_see(&workspace, config, around).await?.ok_or_else(unknown)?;
-            let book = desk.book().await?;
+            let book = desk.state().await?;
             let submission = book.submission_named(&submission).ok_or_else(unknown)?;
             if json { out_json(&as_json(&desk, submission)) } else { shown(&desk, submission) }
         }
@@ -33,7 +34,7 @@ pub(crate) async fn run(
             let force = if force { Force::Yes } else { Force::No };
             for id in numbers(&desk, &submissions).await? {
                 desk.accept(&person(around), id, force).await.map_err(|error| {
-                    let hint = matches!(error, DeskError::Conflict(_)).then(|| {
+                    let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!(
                             "`assize gate show {id}` shows both sides; `--force` puts the draft in the place \
                              of what is there, `assize gate reject {id}` lets the worker start anew"
@@ -57,7 +58,7 @@ pub(crate) async fn run(
             let desk = desk_to_use(&workspace, config, around).await?;
             for id in numbers(&desk, &submissions).await? {
                 desk.undo(&person(around), id).await.map_err(|error| {
-                    let hint = matches!(error, DeskError::Conflict(_)).then(|| {
+                    let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!("it was not undone; `assize gate show {id}` shows what was applied")
                     });
                     with_hint(error, hint)
@@ -70,13 +71,13 @@ pub(crate) async fn run(
 }
 
 /// The numbers of the named submissions, all of them checked before any is decided.
-async fn numbers(desk: &Desk, names: &[String]) -> Result<Vec<u64>, Failure> {
-    let book = desk.book().await?;
+async fn numbers(desk: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
+    let book = desk.state().await?;
     let number = |name: &String| book.submission_named(name).map(|submission| submission.id);
     names.iter().map(|name| number(name).ok_or_else(|| no_such(name))).collect()
 }
 
-fn with_hint(error: DeskError, hint: Option<String>) -> Failure {
+fn with_hint(error: DraftError, hint: Option<String>) -> Failure {
     let failure = Failure::from(error);
     match hint {
         Some(hint) => failure.hint(hint),
@@ -90,8 +91,8 @@ fn no_such(name: &str) -> Failure {
         .hint("`assize gate ls --all` lists all submissions; `--workspace` names another folder")
 }
 
-async fn done(desk: &Desk, id: u64, what: &str) -> Result<(), Failure> {
-    let book = desk.book().await?;
+async fn done(desk: &DraftService, id: u64, what: &str) -> Result<(), Failure> {
+    let book = desk.state().await?;
     let files = book.submissions.get(&id).map(|s| files(&s.files)).unwrap_or_default();
     out_line(&terminal::harmless(&format!("{what} {id}: {files}")))
 }
@@ -101,7 +102,7 @@ fn files(files: &[Proposed]) -> String {
     names.join(", ")
 }
 
-fn list(book: &Book, all: bool, json: bool) -> Result<(), Failure> {
+fn list(book: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
     let settled = |stage: Stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
     let waits = |s: &&Submission| !settled(s.stage);
     let wanted: Vec<&Submission> =
@@ -145,7 +146,7 @@ fn list(book: &Book, all: bool, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn shown(desk: &Desk, submission: &Submission) -> Result<(), Failure> {
+fn shown(desk: &DraftService, submission: &Submission) -> Result<(), Failure> {
     let Submission { id, stage, task, worker, .. } = submission;
     let by = submission.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let head = format!("{id}  {}{by}  {task}", stage.name());

@@ -10,9 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_draft::{Book, Desk, HANDOFF, Options};
+use assize_draft::{DraftService, DraftState, Options};
 use assize_run::Store;
 use assize_types::Failure;
+use assize_workspace::HANDOFF;
 
 use crate::args::WorkspaceArgs;
 use crate::config::{Config, Surroundings};
@@ -63,12 +64,12 @@ pub(crate) fn desk(
     around: &Surroundings,
     store: Arc<dyn Store>,
     how: Options,
-) -> Result<Arc<Desk>, Failure> {
+) -> Result<Arc<DraftService>, Failure> {
     assize_clerk::drafts::desk(&workspace(args, around), around, store, how)
 }
 
 /// Says so where a contract stops all work.
-pub(crate) fn warn_of_contract(desk: &Desk) {
+pub(crate) fn warn_of_contract(desk: &DraftService) {
     if let Err(error) = desk.contract() {
         terminal::warn(&error.to_string());
     }
@@ -79,7 +80,7 @@ pub(crate) async fn desk_to_use(
     args: &WorkspaceArgs,
     config: &Config,
     around: &Surroundings,
-) -> Result<Arc<Desk>, Failure> {
+) -> Result<Arc<DraftService>, Failure> {
     desk(args, around, kept::open_safe(config, around).await?, options(config)?)
 }
 
@@ -88,7 +89,7 @@ pub(crate) async fn desk_to_see(
     args: &WorkspaceArgs,
     config: &Config,
     around: &Surroundings,
-) -> Result<Option<Arc<Desk>>, Failure> {
+) -> Result<Option<Arc<DraftService>>, Failure> {
     match kept::open_to_read(config, around).await? {
         Some(store) => desk(args, around, store, options(config)?).map(Some),
         None => Ok(None),
@@ -100,8 +101,10 @@ pub(crate) async fn book_to_see(
     args: &WorkspaceArgs,
     config: &Config,
     around: &Surroundings,
-) -> Result<Book, Failure> {
-    let Some(desk) = desk_to_see(args, config, around).await? else { return Ok(Book::default()) };
+) -> Result<DraftState, Failure> {
+    let Some(desk) = desk_to_see(args, config, around).await? else {
+        return Ok(DraftState::default());
+    };
     warn_of_contract(&desk);
-    Ok(desk.book().await?)
+    Ok(desk.state().await?)
 }

@@ -12,7 +12,7 @@ use crate::drafts::{Client, project};
 fn with_tests(runner: &str) -> Home {
     let path = "/usr/local/bin:/usr/bin:/bin";
     let home = project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
-    for (path, text) in assize_draft::corpus::project(runner).unwrap() {
+    for (path, text) in assize_gate::corpus::project(runner).unwrap() {
         home.write(path, &text);
     }
     let contract = "_handoff/TASK_CONTRACT.json";
@@ -80,7 +80,7 @@ fn try_all(runner: &str, home: &Home) {
     let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
     let sampled = |index: usize| if slow { index < 2 } else { index.is_multiple_of(3) };
     let mut client = Client::start(home, &["--isolation", "jail"]);
-    let cases = assize_draft::corpus::forgeries().unwrap();
+    let cases = assize_gate::corpus::forgeries().unwrap();
     let cases = cases.into_iter().filter(|case| case.runners.contains(&runner));
     for (index, case) in cases.enumerate().filter(|(index, _)| all || sampled(*index)) {
         let (task, title) = (format!("t{index}"), case.title);

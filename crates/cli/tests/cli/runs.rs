@@ -191,7 +191,7 @@ fn a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room() {
     fs::create_dir(home.work().join("disk")).unwrap();
     let Ran { code, out, err } = where_disks_can_be_made(
         &home,
-        "mount -t tmpfs -o size=220k tmpfs disk
+        "mount -t tmpfs -o size=190k tmpfs disk
          code=0; assize debate MOVE.md --quiet || code=$?
          echo \"first: $code\"
          mount -o remount,size=4m disk

@@ -1,19 +1,20 @@
-//! What happens in each node of the work.
+//! The worker, and the nodes of its graph.
 
 use std::sync::Arc;
 
-use assize_graph::{Context, EffectError, Event, NodeError};
-use assize_llm::{ErrorKind, ModelError, Spent, Stop, ToolCall, ToolResult, Turn};
+use assize_graph::{Context, END, EffectError, Event, Graph, InvalidGraph, NodeError};
+use assize_llm::{ErrorKind, Model, ModelError, Spent, Stop, ToolCall, ToolResult, Turn};
 use assize_run::{Asking, RunEvent};
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::blocks::{FileBlock, file_blocks};
-use super::state::{Handed, Said, Update, WorkState};
-use super::{Mode, Worker, prompt, reading};
-use crate::desk::DeskError;
+use super::input::Mode;
+use super::state::{Handed, Next, Said, Update, WorkState, Worked};
+use super::{prompt, reading};
 use crate::propose::{NewContent, Proposal, Seen};
+use crate::service::{DraftError, DraftService};
 use crate::tools::{self, CallError};
 
 /// Answers that are cut off, until it is given up: the next will be, too.
@@ -33,9 +34,64 @@ struct Answered {
 #[error("{0}")]
 struct Broke(String);
 
+/// A worker of one workspace.
+pub struct Worker {
+    service: Arc<DraftService>,
+    model: Arc<dyn Model>,
+    /// As it stands in the log.
+    name: String,
+    /// The run that it works for, which idempotency keys begin with.
+    run: String,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// A worker for one run; `model_name` is what the log calls its model.
+    pub fn new(
+        service: Arc<DraftService>,
+        model: Arc<dyn Model>,
+        model_name: &str,
+        run: &str,
+    ) -> Arc<Worker> {
+        let name = format!("worker {model_name} in {run}");
+        Arc::new(Worker { service, model, name, run: run.to_owned() })
+    }
+}
+
+/// The work as a graph.
+///
+/// # Errors
+/// Never, unless this function is wrong.
+pub fn graph(worker: Arc<Worker>) -> Result<Graph<WorkState>, InvalidGraph> {
+    let [looks, thinks, acts] = std::array::from_fn(|_| worker.clone());
+    Graph::builder("work")
+        .node("look", move |context| looks.clone().look(context))
+        .node("think", move |context| thinks.clone().think(context))
+        .node("act", move |context| acts.clone().act(context))
+        .node("finish", finish)
+        .start("look")
+        .edge("look", "think")
+        .route("think", ["act", "look"], |state, _| match state.next() {
+            Next::Look => "look",
+            _ => "act",
+        })
+        .route("act", ["think", "look", "finish"], |state, _| match state.next() {
+            Next::Think => "think",
+            Next::Look => "look",
+            Next::Finish => "finish",
+        })
+        .edge("finish", END)
+        .compile()
+}
+
 impl Worker {
     /// Shows a worker without tools the files that it may need.
-    pub(crate) async fn look(self: Arc<Self>, context: Context<WorkState>) -> Updates {
+    async fn look(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         if state.mode != Mode::Text || state.files.is_some() {
             return Ok(Vec::new());
@@ -45,7 +101,7 @@ impl Worker {
             let key = format!("file-{}", files.len() + 1);
             let read = async {
                 // A file that does not exist yet can be proposed all the same.
-                let text = self.desk.file(&self.name, path).await;
+                let text = self.service.file(&self.name, path).await;
                 text.map(|text| (path.clone(), text)).map_err(|error| Broke(error.to_string()))
             };
             files.push(context.effect(&key, || Fingerprint::of(path), read, |_| Vec::new()).await?);
@@ -54,7 +110,7 @@ impl Worker {
     }
 
     /// Asks the model what to do next.
-    pub(crate) async fn think(self: Arc<Self>, context: Context<WorkState>) -> Updates {
+    async fn think(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         let key = format!("step-{}/think", state.steps + 1);
         let asking = Asking::new(&context, &*self.model, key);
@@ -71,7 +127,7 @@ impl Worker {
     }
 
     /// Does what it said.
-    pub(crate) async fn act(self: Arc<Self>, context: Context<WorkState>) -> Updates {
+    async fn act(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         let said = &state.said;
         let mut turns = Vec::new();
@@ -142,12 +198,14 @@ impl Worker {
     ) -> Result<Answered, NodeError> {
         let act = async {
             let called = match name {
-                reading::LIST | reading::READ => self.desk.look(&self.name, name, arguments).await,
-                _ => tools::call(&self.desk, &self.name, name, arguments).await,
+                reading::LIST | reading::READ => {
+                    self.service.look(&self.name, name, arguments).await
+                }
+                _ => tools::call(&self.service, &self.name, name, arguments).await,
             };
             match called {
                 Ok(content) => Ok(Answered { content, failed: false }),
-                Err(CallError::Desk(error @ (DeskError::Store(_) | DeskError::Contract(_)))) => {
+                Err(CallError::Draft(error @ (DraftError::Store(_) | DraftError::Contract(_)))) => {
                     Err(Broke(error.to_string()))
                 }
                 Err(CallError::Unknown(name)) => {
@@ -258,9 +316,9 @@ impl Worker {
             contents: &contents,
         };
         let act = async {
-            match self.desk.propose(&self.name, proposal).await {
+            match self.service.propose(&self.name, proposal).await {
                 Ok(submitted) => Ok(Answered { content: json!(submitted), failed: false }),
-                Err(error @ (DeskError::Store(_) | DeskError::Contract(_))) => {
+                Err(error @ (DraftError::Store(_) | DraftError::Contract(_))) => {
                     Err(Broke(error.to_string()))
                 }
                 Err(error) => Ok(Answered { content: error.to_string().into(), failed: true }),
@@ -336,8 +394,8 @@ fn messages(told: &Value, task: &str) -> Vec<Event> {
 }
 
 /// Says what it came to.
-pub(crate) async fn finish(context: Context<WorkState>) -> Updates {
-    let worked = super::Worked::from(context.state());
+async fn finish(context: Context<WorkState>) -> Updates {
+    let worked = Worked::from(context.state());
     context.emit(RunEvent::WorkFinished {
         outcome: json!(worked.outcome),
         steps: worked.steps,

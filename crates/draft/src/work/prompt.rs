@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use assize_llm::{Prompt, Request, fenced};
 
-use super::Mode;
+use super::input::Mode;
 use super::reading;
 use super::state::WorkState;
 

@@ -1,14 +1,16 @@
 //! What our own worker may do besides: look at the files of the workspace.
 
+use std::sync::Arc;
+
 use assize_llm::{Schema, Tool as Offered};
+use assize_workspace::{Inside, Kind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, DeskError, file};
-use crate::inside::Inside;
+use crate::service::{DraftError, DraftService, file};
 use crate::tools::{self, CallError};
-use crate::workspace::Kind;
+use crate::transaction::Transaction;
 
 pub(crate) const LIST: &str = "list_files";
 pub(crate) const READ: &str = "read_file";
@@ -61,89 +63,44 @@ pub(crate) fn offered() -> Vec<Offered> {
         .collect()
 }
 
-impl Desk {
-    /// Calls a tool that only looks.
+impl DraftService {
+    /// Calls a tool that only reads.
     pub(crate) async fn look(
-        &self,
+        self: &Arc<Self>,
         by: &str,
         name: &str,
         arguments: &Value,
     ) -> Result<Value, CallError> {
-        self.hold().await?.refuse_if_off()?;
-        match name {
-            LIST => {
-                let given: ListFiles = tools::read(name, arguments)?;
-                Ok(self.list_files(by, given.folder.as_deref()).await?)
-            }
-            _ => {
-                let given: ReadFile = tools::read(name, arguments)?;
-                let content = self.file(by, &given.path).await?.ok_or_else(|| {
-                    let path = assize_types::text::shorten(&given.path, 200);
-                    DeskError::Wrong(format!(
-                        "there is no file `{path}`; `{LIST}` shows those there are"
-                    ))
-                })?;
-                let lines = content.lines().count();
-                Ok(json!({"content": content, "line_count": lines}))
-            }
+        let mut transaction = self.begin().await?;
+        transaction.refuse_if_off()?;
+        if name == LIST {
+            let given: ListFiles = tools::read(name, arguments)?;
+            return Ok(transaction.list_files(by, given.folder.as_deref()).await?);
         }
-    }
-
-    async fn list_files(&self, by: &str, folder: Option<&str>) -> Result<Value, DeskError> {
-        let mut held = self.hold().await?;
-        let (policy, places) = held.policy()?;
-        let within = match folder.map(str::trim).filter(|f| !matches!(*f, "" | "." | "./" | "/")) {
-            None => None,
-            Some(text) => match self.workspace.inside(text) {
-                Ok(inside) => Some(inside.to_string()),
-                Err(error) => {
-                    return Err(held.refuse(by, LIST, None, text, error.to_string()).await);
-                }
-            },
-        };
-        drop(held);
-        let wanted = |path: &Inside, kind: Kind| {
-            let text = path.to_string();
-            let near = within.as_ref().is_none_or(|within| {
-                text == *within
-                    || text.starts_with(&format!("{within}/"))
-                    || within.starts_with(&format!("{text}/"))
-            });
-            near && is_of_interest(path, kind) && !places.is_hidden(path)
-        };
-        let found = self.workspace.walk(MOST_FILES, &wanted).map_err(file("the workspace"))?;
-        let files: Vec<String> = found.files.iter().map(|(path, _)| path.to_string()).collect();
-        let mut answer = json!({"files": files});
-        if found.cut {
-            answer["note"] =
-                json!(format!("only the first {MOST_FILES}; name a folder to see more"));
-        }
-        if let Some(allowed) = &policy.allowed {
-            answer["may_be_changed"] = json!(allowed);
-        }
-        Ok(answer)
+        let given: ReadFile = tools::read(name, arguments)?;
+        let content = transaction.file(by, &given.path).await?.ok_or_else(|| {
+            let path = assize_types::text::shorten(&given.path, 200);
+            DraftError::Wrong(format!("there is no file `{path}`; `{LIST}` shows those there are"))
+        })?;
+        let lines = content.lines().count();
+        Ok(json!({"content": content, "line_count": lines}))
     }
 
     /// A file of the workspace as text; `None` if it is not there.
     ///
     /// # Errors
     /// When it may not be seen, or is no text.
-    pub async fn file(&self, by: &str, path: &str) -> Result<Option<String>, DeskError> {
-        let mut held = self.hold().await?;
-        let (policy, places) = held.policy()?;
-        let found = held
-            .visible_path(path, &places)
-            .and_then(|inside| held.visible_file(&inside, &policy, &places));
-        match found {
-            Ok(original) => Ok(original.map(|o| String::from_utf8_lossy(&o.bytes).into_owned())),
-            Err(DeskError::Refused(why)) => Err(held.refuse(by, READ, None, path, why).await),
-            Err(error) => Err(error),
-        }
+    pub async fn file(
+        self: &Arc<Self>,
+        by: &str,
+        path: &str,
+    ) -> Result<Option<String>, DraftError> {
+        self.begin().await?.file(by, path).await
     }
 
     /// The files that a task speaks of: by their path, or by a name that only one file has.
-    pub async fn files_named_in(&self, task: &str) -> Result<Vec<String>, DeskError> {
-        let (_, places) = self.hold().await?.policy()?;
+    pub async fn files_named_in(self: &Arc<Self>, task: &str) -> Result<Vec<String>, DraftError> {
+        let (_, places) = self.begin().await?.policy()?;
         let wanted =
             |path: &Inside, kind: Kind| is_of_interest(path, kind) && !places.is_hidden(path);
         let found = self.workspace.walk(100_000, &wanted).map_err(file("the workspace"))?;
@@ -167,5 +124,55 @@ impl Desk {
             }
         }
         Ok(named)
+    }
+}
+
+impl Transaction {
+    async fn list_files(mut self, by: &str, folder: Option<&str>) -> Result<Value, DraftError> {
+        let (policy, places) = self.policy()?;
+        let service = Arc::clone(&self.service);
+        let within = match folder.map(str::trim).filter(|f| !matches!(*f, "" | "." | "./" | "/")) {
+            None => None,
+            Some(text) => match service.workspace.inside(text) {
+                Ok(inside) => Some(inside.to_string()),
+                Err(error) => {
+                    return Err(self.refuse(by, LIST, None, text, error.to_string()).await);
+                }
+            },
+        };
+        // Many files may have to be listed.
+        drop(self);
+        let wanted = |path: &Inside, kind: Kind| {
+            let text = path.to_string();
+            let near = within.as_ref().is_none_or(|within| {
+                text == *within
+                    || text.starts_with(&format!("{within}/"))
+                    || within.starts_with(&format!("{text}/"))
+            });
+            near && is_of_interest(path, kind) && !places.is_hidden(path)
+        };
+        let found = service.workspace.walk(MOST_FILES, &wanted).map_err(file("the workspace"))?;
+        let files: Vec<String> = found.files.iter().map(|(path, _)| path.to_string()).collect();
+        let mut answer = json!({"files": files});
+        if found.cut {
+            answer["note"] =
+                json!(format!("only the first {MOST_FILES}; name a folder to see more"));
+        }
+        if let Some(allowed) = &policy.allowed {
+            answer["may_be_changed"] = json!(allowed);
+        }
+        Ok(answer)
+    }
+
+    async fn file(&mut self, by: &str, path: &str) -> Result<Option<String>, DraftError> {
+        let (policy, places) = self.policy()?;
+        let found = self
+            .visible_path(path, &places)
+            .and_then(|inside| self.visible_file(&inside, &policy, &places));
+        match found {
+            Ok(original) => Ok(original.map(|o| String::from_utf8_lossy(&o.bytes).into_owned())),
+            Err(DraftError::Refused(why)) => Err(self.refuse(by, READ, None, path, why).await),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use assize_gate::Reason;
 use assize_graph::State;
 use assize_llm::{Spent, Stop, ToolCall, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::{Mode, Work};
-use crate::gate::Reason;
+use super::input::{Mode, Work};
 
 /// A submission as the worker heard of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use assize_draft::{Answer, DeskError, MessageKind, Policy, Stage};
+use assize_draft::{Answer, DraftError, MessageKind, Stage};
+use assize_gate::Policy;
 use assize_types::Fingerprint;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, small_files, submit};
@@ -37,7 +38,7 @@ async fn a_version_flag_is_added_to_the_watchdog() {
     assert_eq!(mode & 0o7777, 0o755);
     assert!(office.drafts().is_empty());
     assert!(fs::read_dir(office.repo("_handoff/staging")).unwrap().next().is_none());
-    let book = office.desk.book().await.unwrap();
+    let book = office.desk.state().await.unwrap();
     let submission = &book.submissions[&number(&submitted)];
     assert_eq!((submission.stage, submission.by.as_deref()), (Stage::Accepted, Some("gate")));
     assert_eq!((submission.files[0].added, submission.files[0].removed), (2, 0));
@@ -146,7 +147,7 @@ async fn a_rejected_worker_knows_why_and_tries_again() {
     assert!(office.drafts().is_empty());
     // The draft is gone, and whoever asks once more how it went is told the same.
     let draft = "_handoff/drafts/watchdog.py.phase10_version_flag.draft";
-    assert!(matches!(office.desk.read(WORKER, draft).await, Err(DeskError::Wrong(_))));
+    assert!(matches!(office.desk.read(WORKER, draft).await, Err(DraftError::Wrong(_))));
     let again = office.submit(draft, "src/watchdog.py").await.unwrap();
     assert_eq!((again.verdict, &again.message_id), (Answer::Rejected, &rejected.message_id));
 
@@ -212,8 +213,7 @@ async fn files_as_they_come_have_answers() {
 
 #[tokio::test]
 async fn what_is_pending_rides_on_the_next_answer() {
-    let office =
-        Office::under(Policy { review: assize_draft::Review::Always, ..Policy::default() });
+    let office = Office::under(Policy { review: assize_gate::Review::Always, ..Policy::default() });
     let submitted = office.propose("src/watchdog.py", "x = 1\n").await;
     assert_eq!(submitted.verdict, Answer::Escalated, "{submitted:?}");
     let told = office.request("src/watchdog.py").await.unwrap_err().to_string();
@@ -278,8 +278,7 @@ async fn what_was_not_written_yet_is_no_part_of_a_submission() {
 /// A message is told with an answer, and with nothing else.
 #[tokio::test]
 async fn no_message_is_lost_with_a_call_that_fails() {
-    let office =
-        Office::under(Policy { review: assize_draft::Review::Always, ..Policy::default() });
+    let office = Office::under(Policy { review: assize_gate::Review::Always, ..Policy::default() });
     let one = office.propose("one.py", "x = 1\n").await;
     office.propose("two.py", "x = 1\n").await;
     office.desk.accept("ann", number(&one), assize_draft::Force::No).await.unwrap();

@@ -1,6 +1,6 @@
 //! What the documents say about contracts is so.
 
-use assize_draft::Contract;
+use assize_gate::Contract;
 use assize_llm::Schema;
 
 /// `ASSIZE_TEST_WRITE=1 cargo test -p assize-draft --test draft docs` writes it anew.

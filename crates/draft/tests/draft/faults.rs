@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use assize_draft::hardcoded::PathScanner;
-use assize_draft::secrets::SecretScanner;
-use assize_draft::{Answer, Desk, Mirror, Options, Stage, Step, Submit};
+use assize_draft::{Answer, DraftService, Mirror, Options, Stage, Step, Submit};
+use assize_gate::hardcoded::PathScanner;
+use assize_gate::secrets::SecretScanner;
 use assize_run::NewAuditEntry;
 use assize_store::{Access, Durability, SqliteStore};
 
@@ -30,7 +30,7 @@ async fn the_process_that_is_killed() {
     let state = folder.join("state/drafts");
     let store = std::sync::Arc::new(store);
     let options = Options { policy: small_files(), ..Options::default() };
-    let desk = Desk::open(&folder.join("repo"), &state, store, options).unwrap();
+    let desk = DraftService::open(&folder.join("repo"), &state, store, options).unwrap();
     let life = fs::read_to_string(folder.join("life")).unwrap();
     // Most of its start is the gate's patterns.
     SecretScanner::get().unwrap();
@@ -103,7 +103,7 @@ async fn kill_repeatedly(kills: usize) -> usize {
         assert_eq!(one, two, "after life {life}");
         assert_eq!(one.lines().count(), 200);
         assert!(one.lines().all(|line| Some(line) == one.lines().next()));
-        let book = desk.book().await.unwrap();
+        let book = desk.state().await.unwrap();
         for submission in book.submissions.values() {
             assert_eq!(submission.stage, Stage::Accepted, "{submission:?}");
         }
@@ -129,7 +129,7 @@ async fn an_intent_is_finished_by_whoever_comes_next() {
         office.put("two.py", "y = 1\n");
         // A submission that waits, so that its copies are there.
         let always =
-            assize_draft::Policy { review: assize_draft::Review::Always, ..Default::default() };
+            assize_gate::Policy { review: assize_gate::Review::Always, ..Default::default() };
         let desk = office.another_with(Options { policy: always, ..Options::default() });
         let one = desk.request(WORKER, "one.py", "t").await.unwrap().draft_path;
         let two = desk.request(WORKER, "two.py", "t").await.unwrap().draft_path;
@@ -144,11 +144,11 @@ async fn an_intent_is_finished_by_whoever_comes_next() {
         };
         let id = number(&desk.submit(WORKER, submit).await.unwrap());
         // What a process leaves that died after its intent: files staged, and so many of them exchanged.
-        let book = desk.book().await.unwrap();
+        let book = desk.state().await.unwrap();
         let files = book.submissions[&id].files.clone();
-        let replacing: Vec<assize_draft::Replacing> = files
+        let replacing: Vec<assize_workspace::Replacing> = files
             .iter()
-            .map(|file| assize_draft::Replacing {
+            .map(|file| assize_workspace::Replacing {
                 path: file.path.clone(),
                 before: file.before,
                 after: Some(file.after),
@@ -171,7 +171,7 @@ async fn an_intent_is_finished_by_whoever_comes_next() {
         }
         let step = Step::Decided {
             submission: id,
-            verdict: assize_draft::Verdict::Accepted,
+            verdict: assize_gate::Verdict::Accepted,
             told: false,
             reasons: Vec::new(),
             files: replacing,
@@ -188,7 +188,7 @@ async fn an_intent_is_finished_by_whoever_comes_next() {
         office.store.audit(entry).await.unwrap();
         let desk = office.another();
         desk.switch("ann", true).await.unwrap();
-        let book = desk.book().await.unwrap();
+        let book = desk.state().await.unwrap();
         let stage = book.submissions[&id].stage;
         let texts = (office.text("one.py"), office.text("two.py"));
         let are =

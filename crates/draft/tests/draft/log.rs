@@ -90,7 +90,7 @@ async fn the_log_of_a_folder_that_was_moved_is_put_aside() {
     let office = Office::new();
     office.propose("src/watchdog.py", &format!("{WATCHDOG}# 1\n")).await;
     fs::rename(office.repo(""), office.folder.path().join("moved")).unwrap();
-    let moved = assize_draft::Desk::open(
+    let moved = assize_draft::DraftService::open(
         &office.folder.path().join("moved"),
         &office.folder.path().join("state/drafts"),
         office.store.clone(),

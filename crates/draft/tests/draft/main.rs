@@ -5,13 +5,10 @@
 mod cycle;
 mod docs;
 mod faults;
-mod files;
-mod labelled;
 mod log;
 mod office;
-mod paths;
 mod people;
 mod propose;
 mod refusals;
-mod secrets;
+mod transactions;
 mod verified;

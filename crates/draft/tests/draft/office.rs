@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_draft::{Desk, DeskError, Options, Policy, Requested, Submit, Submitted};
+use assize_draft::{DraftError, DraftService, Options, Requested, Submit, Submitted};
+use assize_gate::Policy;
 use assize_run::Store;
 use assize_store::{Access, Durability, SqliteStore};
 
@@ -18,7 +19,7 @@ pub(crate) const WATCHDOG: &str = "#!/usr/bin/env python3\nimport sys\n\n\ndef m
 pub(crate) struct Office {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) desk: Arc<DraftService>,
 }
 
 impl Office {
@@ -45,17 +46,21 @@ impl Office {
         Office { folder, store, desk }
     }
 
-    fn sit(folder: &tempfile::TempDir, store: Arc<dyn Store>, options: Options) -> Arc<Desk> {
+    fn sit(
+        folder: &tempfile::TempDir,
+        store: Arc<dyn Store>,
+        options: Options,
+    ) -> Arc<DraftService> {
         let state = folder.path().join("state/drafts");
-        Desk::open(&folder.path().join("repo"), &state, store, options).unwrap()
+        DraftService::open(&folder.path().join("repo"), &state, store, options).unwrap()
     }
 
     /// Another process at the same desk.
-    pub(crate) fn another(&self) -> Arc<Desk> {
+    pub(crate) fn another(&self) -> Arc<DraftService> {
         self.another_with(Options { policy: small_files(), ..Options::default() })
     }
 
-    pub(crate) fn another_with(&self, options: Options) -> Arc<Desk> {
+    pub(crate) fn another_with(&self, options: Options) -> Arc<DraftService> {
         Office::sit(&self.folder, self.store.clone(), options)
     }
 
@@ -80,7 +85,7 @@ impl Office {
         names
     }
 
-    pub(crate) async fn request(&self, path: &str) -> Result<Requested, DeskError> {
+    pub(crate) async fn request(&self, path: &str) -> Result<Requested, DraftError> {
         self.desk.request(WORKER, path, TASK).await
     }
 
@@ -91,7 +96,7 @@ impl Office {
         self.submit(&draft, path).await.unwrap()
     }
 
-    pub(crate) async fn submit(&self, draft: &str, path: &str) -> Result<Submitted, DeskError> {
+    pub(crate) async fn submit(&self, draft: &str, path: &str) -> Result<Submitted, DraftError> {
         self.desk.submit(WORKER, submit(draft, path)).await
     }
 }

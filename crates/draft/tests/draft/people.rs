@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use assize_draft::{Answer, DeskError, Force, Policy, Review, Stage};
+use assize_draft::{Answer, DraftError, Force, Stage};
+use assize_gate::{Policy, Review};
 
 use crate::office::{Office, WATCHDOG, WORKER, number, rules};
 
@@ -25,8 +26,8 @@ async fn a_person_accepts_rejects_and_takes_back() {
     assert!(told.contains("is accepted, and waits for nobody"), "{told}");
     office.desk.undo("ann", id).await.unwrap();
     assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
-    assert!(matches!(office.desk.undo("ann", id).await, Err(DeskError::Wrong(_))));
-    let book = office.desk.book().await.unwrap();
+    assert!(matches!(office.desk.undo("ann", id).await, Err(DraftError::Wrong(_))));
+    let book = office.desk.state().await.unwrap();
     assert_eq!(book.submissions[&id].stage, Stage::Undone);
 
     let second = office.propose("src/watchdog.py", "x = 1\n").await;
@@ -49,7 +50,7 @@ async fn a_changed_original_is_a_conflict_and_nothing_is_lost() {
     assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["conflict"]));
     assert_eq!(office.text("src/watchdog.py"), mine);
     let id = number(&escalated);
-    assert!(matches!(office.desk.accept("ann", id, Force::No).await, Err(DeskError::Conflict(_))));
+    assert!(matches!(office.desk.accept("ann", id, Force::No).await, Err(DraftError::Conflict(_))));
     assert_eq!(office.text("src/watchdog.py"), mine);
     office.desk.accept("ann", id, Force::Yes).await.unwrap();
     assert_eq!(office.text("src/watchdog.py"), format!("{WATCHDOG}# theirs\n"));
@@ -80,7 +81,7 @@ async fn what_changed_after_it_was_accepted_is_not_taken_back() {
     let accepted = office.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
     office.put("src/watchdog.py", "later\n");
     let told = office.desk.undo("ann", number(&accepted)).await.unwrap_err();
-    assert!(matches!(told, DeskError::Conflict(_)), "{told}");
+    assert!(matches!(told, DraftError::Conflict(_)), "{told}");
     assert_eq!(office.text("src/watchdog.py"), "later\n");
     // Once it is again what was accepted, it can be.
     office.put("src/watchdog.py", format!("{WATCHDOG}# end\n"));
@@ -136,7 +137,7 @@ async fn drafts_folder_with_folders_in_it_is_emptied() {
     assert_eq!((emptied.rejected, emptied.drafts, emptied.files), (1, 1, 1));
     assert_eq!(emptied.left.len(), 2);
     assert_eq!(office.drafts(), emptied.left);
-    let book = office.desk.book().await.unwrap();
+    let book = office.desk.state().await.unwrap();
     assert_eq!(book.submissions[&number(&waiting)].stage, Stage::Rejected);
     assert!(book.drafts.is_empty());
 }

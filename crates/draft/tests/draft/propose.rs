@@ -1,6 +1,6 @@
 //! Whole files that a worker without tools submits.
 
-use assize_draft::{Answer, DeskError, NewContent, Proposal, Seen, Stage, Submitted};
+use assize_draft::{Answer, DraftError, NewContent, Proposal, Seen, Stage, Submitted};
 use assize_run::NewAuditEntry;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, rules};
@@ -15,7 +15,7 @@ async fn propose(
     office: &Office,
     key: &str,
     contents: &[NewContent<'_>],
-) -> Result<Submitted, DeskError> {
+) -> Result<Submitted, DraftError> {
     let proposal = Proposal { key, task_id: TASK, summary: "a change", contents };
     office.another().propose(WORKER, proposal).await
 }
@@ -47,7 +47,7 @@ async fn proposal_with_the_same_key_is_submitted_once() {
     assert_eq!((first.verdict, first.files.as_slice()), (Answer::Accepted, &[PATH.to_owned()][..]));
     let again = propose(&office, "run-1/step-1", &new).await.unwrap();
     assert_eq!((again.verdict, again.submission), (Answer::Accepted, first.submission));
-    assert_eq!(office.desk.book().await.unwrap().submissions.len(), 1);
+    assert_eq!(office.desk.state().await.unwrap().submissions.len(), 1);
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn late_entry_of_a_cancelled_caller_gets_a_number_of_its_own() {
     let (actor, action, subject) = (entry.actor, entry.action, entry.subject);
     let late = NewAuditEntry { actor, action, subject, detail: entry.detail };
     let late = office.store.audit(late).await.unwrap();
-    let book = office.desk.book().await.unwrap();
+    let book = office.desk.state().await.unwrap();
     let numbers: Vec<(u64, u64, Stage)> =
         book.submissions.values().map(|s| (s.id, s.entry, s.stage)).collect();
     assert_eq!(numbers, [(1, entry.id, Stage::Accepted), (2, late.id, Stage::Submitted)]);
@@ -128,7 +128,7 @@ async fn late_entry_with_a_known_key_is_the_same_submission() {
     let (actor, action, subject) = (entry.actor, entry.action, entry.subject);
     let late = NewAuditEntry { actor, action, subject, detail: entry.detail };
     office.store.audit(late).await.unwrap();
-    let book = office.desk.book().await.unwrap();
+    let book = office.desk.state().await.unwrap();
     let stages: Vec<Stage> = book.submissions.values().map(|s| s.stage).collect();
     assert_eq!(stages, [Stage::Accepted]);
 }

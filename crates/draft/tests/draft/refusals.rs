@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{
-    Answer, DeskError, GitSettings, NewContent, Options, Policy, Proposal, Seen, Submit, Workspace,
-};
+use assize_draft::{Answer, DraftError, NewContent, Options, Proposal, Seen, Submit};
+use assize_gate::Policy;
 use assize_run::AuditQuery;
+use assize_workspace::{GitSettings, Workspace};
 use proptest::prelude::*;
 
 use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, small_files, submit};
@@ -51,7 +51,7 @@ async fn new_value_below_an_old_name_is_rejected() {
 }
 
 /// Why a new file cannot be proposed as text.
-async fn propose(office: &Office, path: &str) -> DeskError {
+async fn propose(office: &Office, path: &str) -> DraftError {
     let contents = [NewContent { path, content: "x\n", seen: Seen::Absent }];
     let proposal = Proposal { key: "k", task_id: TASK, summary: "", contents: &contents };
     office.desk.propose(WORKER, proposal).await.unwrap_err()
@@ -97,7 +97,7 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
     ];
     for (path, why) in tries {
         match office.request(path).await {
-            Err(DeskError::Refused(told)) => assert!(told.contains(why), "{path}: {told}"),
+            Err(DraftError::Refused(told)) => assert!(told.contains(why), "{path}: {told}"),
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -118,10 +118,10 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
             office.desk.read(WORKER, path).await.map(drop),
             office.desk.submit(WORKER, submit(path, "src/watchdog.py")).await.map(drop),
         ] {
-            assert!(matches!(refused, Err(DeskError::Refused(_))), "{path}: {refused:?}");
+            assert!(matches!(refused, Err(DraftError::Refused(_))), "{path}: {refused:?}");
         }
     }
-    let book = office.desk.book().await.unwrap();
+    let book = office.desk.state().await.unwrap();
     assert_eq!(book.refused, (tries.len() + 3 * writes.len()) as u64);
     assert_eq!(office.text("../secret"), "SECRET");
     assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
@@ -135,7 +135,7 @@ async fn what_may_be_read_can_be_said() {
     office.put(".env.ci", "KEY=\n");
     office.put(".env", "KEY=1\n");
     assert!(office.request(".env.ci").await.is_ok());
-    assert!(matches!(office.request(".env").await, Err(DeskError::Refused(_))));
+    assert!(matches!(office.request(".env").await, Err(DraftError::Refused(_))));
 }
 
 /// A token, made up here and put together so that no scanner takes this file for one that leaks.
@@ -316,7 +316,7 @@ async fn a_contract_binds_the_worker_and_a_wrong_one_stops_all() {
     assert!(told.contains("unknown field `allowed`"), "{told}");
     fs::remove_file(office.repo("_handoff/TASK_CONTRACT.json")).unwrap();
     symlink("../../secret", office.repo("_handoff/TASK_CONTRACT.json")).unwrap();
-    assert!(matches!(office.request("src/new.py").await, Err(DeskError::Contract(_))));
+    assert!(matches!(office.request("src/new.py").await, Err(DraftError::Contract(_))));
 }
 
 /// A submission that somebody wrote beside the drafts means nothing.
@@ -347,7 +347,7 @@ async fn a_draft_that_became_something_else_is_not_followed() {
         office.desk.read(WORKER, &draft).await.map(drop),
         office.submit(&draft, "src/watchdog.py").await.map(drop),
     ] {
-        assert!(matches!(refused, Err(DeskError::Refused(_))), "{refused:?}");
+        assert!(matches!(refused, Err(DraftError::Refused(_))), "{refused:?}");
     }
     // What is written takes the link's place.
     office.desk.write(WORKER, &draft, "x = 1\n").await.unwrap();
@@ -411,7 +411,7 @@ async fn deletions_rewrites_and_large_changes_escalate() {
     let escalated = office.propose("long.txt", &long).await;
     assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["scope/lines"]));
     // Without a person, what is in doubt is sent back.
-    let policy = Policy { review: assize_draft::Review::Never, ..Policy::default() };
+    let policy = Policy { review: assize_gate::Review::Never, ..Policy::default() };
     let office = Office::under(policy);
     assert_eq!(office.propose("long.txt", &long).await.verdict, Answer::Rejected);
 }

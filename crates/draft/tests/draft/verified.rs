@@ -6,10 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_draft::{
-    Answer, Desk, Force, Job, MessageKind, NotVerified, Options, Policy, Ran, Stage, Verifier,
-    Verify,
-};
+use assize_draft::{Answer, DraftService, Force, MessageKind, Options, Stage};
+use assize_gate::{Job, NotVerified, Policy, Ran, Verifier, Verify};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
@@ -183,12 +181,12 @@ fn what_nobody_decided_on_is_not_decided_by_weaker_rules() {
     let pending = first.block_on(office.propose("src/watchdog.py", &changed));
     assert_eq!(pending.verdict, Answer::Pending);
     let id = number(&pending);
-    let decide = |desk: &Arc<Desk>| {
+    let decide = |desk: &Arc<DraftService>| {
         let second = runtime();
         second.block_on(async {
             desk.begin_to_decide_what_is_left().await.unwrap();
             desk.finish_deciding().await;
-            desk.book().await.unwrap().submissions[&id].clone()
+            desk.state().await.unwrap().submissions[&id].clone()
         })
     };
     // As long as the first is at it, nobody else is.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use assize_clerk::Clerk;
 use assize_clerk::drafts::{self, as_json};
-use assize_draft::{Desk, DeskError, Diff, Force, OpenDraft, Options, Stage, Submission};
+use assize_draft::{DraftError, DraftService, Force, OpenDraft, Options, Stage, Submission};
+use assize_gate::Diff;
 use assize_run::{AuditQuery, Store};
 use assize_types::Failure;
 use axum::Json;
@@ -31,7 +32,7 @@ const PERSON: &str = "person over HTTP";
 #[derive(Debug)]
 pub(crate) struct Desks {
     folders: BTreeMap<String, PathBuf>,
-    desks: BTreeMap<String, Arc<Desk>>,
+    desks: BTreeMap<String, Arc<DraftService>>,
 }
 
 impl Desks {
@@ -71,14 +72,14 @@ impl Desks {
         all.find(|(_, known)| *known == folder).map(|(name, _)| name.as_str())
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Arc<Desk>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Arc<DraftService>)> {
         self.desks.iter().map(|(name, desk)| (name.as_str(), desk))
     }
 }
 
 impl App {
     /// The desk of a workspace.
-    pub(crate) fn desk(&self, name: &str) -> Result<&Arc<Desk>, Problem> {
+    pub(crate) fn desk(&self, name: &str) -> Result<&Arc<DraftService>, Problem> {
         self.root(name)?;
         let broken = || Problem::not_found("there is no such workspace");
         self.desks.desks.get(name).ok_or_else(broken)
@@ -112,7 +113,7 @@ pub(crate) struct Workspaces {
 pub(crate) async fn workspaces(State(app): State<App>) -> Result<Json<Workspaces>, Problem> {
     let mut workspaces = Vec::new();
     for (name, desk) in app.desks.all() {
-        let book = desk.book().await?;
+        let book = desk.state().await?;
         let waits = |one: &&Submission| one.stage == Stage::Escalated;
         workspaces.push(Workspace {
             name: name.to_owned(),
@@ -163,7 +164,7 @@ pub(crate) async fn open_drafts(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<OpenDrafts>, Problem> {
-    let book = app.desk(&name)?.book().await?;
+    let book = app.desk(&name)?.state().await?;
     Ok(Json(OpenDrafts { drafts: book.drafts.into_values().collect() }))
 }
 
@@ -187,7 +188,7 @@ pub(crate) async fn draft(
     Path((name, draft)): Path<(String, String)>,
 ) -> Result<Json<DraftView>, Problem> {
     let desk = app.desk(&name)?.clone();
-    let found = desk.book().await?.drafts.get(&draft).cloned();
+    let found = desk.state().await?.drafts.get(&draft).cloned();
     let draft = found.ok_or_else(|| Problem::not_found("there is no such draft"))?;
     aside(move || {
         let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
@@ -232,7 +233,7 @@ pub(crate) async fn submissions(
     Query(which): Query<Which>,
 ) -> Result<Json<Submissions>, Problem> {
     let limit = page::limit(which.limit, 50, 200)?;
-    let book = app.desk(&name)?.book().await?;
+    let book = app.desk(&name)?.state().await?;
     let settled = |stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
     let wanted = |one: &Submission| {
         which.before.is_none_or(|before| one.id < before)
@@ -244,13 +245,13 @@ pub(crate) async fn submissions(
 }
 
 /// The number of a submission, which may be named by its message (`msg_12`), as workers are.
-async fn number(desk: &Desk, name: &str) -> Result<u64, Problem> {
-    let book = desk.book().await?;
+async fn number(desk: &DraftService, name: &str) -> Result<u64, Problem> {
+    let book = desk.state().await?;
     let found = book.submission_named(name).map(|submission| submission.id);
     found.ok_or_else(|| Problem::not_found("there is no such submission"))
 }
 
-async fn shown(desk: &Arc<Desk>, id: u64) -> Result<Json<Value>, Problem> {
+async fn shown(desk: &Arc<DraftService>, id: u64) -> Result<Json<Value>, Problem> {
     let submission = find(desk, id).await?;
     let desk = desk.clone();
     // What differs may take a while to be found.
@@ -267,13 +268,13 @@ async fn aside<T: Send + 'static>(
 /// Brings a decision to its end, though whoever made it may have hung up.
 async fn to_the_end<T: Send + 'static>(
     app: &App,
-    work: impl Future<Output = Result<T, DeskError>> + Send + 'static,
-) -> Result<Result<T, DeskError>, Problem> {
+    work: impl Future<Output = Result<T, DraftError>> + Send + 'static,
+) -> Result<Result<T, DraftError>, Problem> {
     Ok(app.docket.spawn(work).await?)
 }
 
-async fn find(desk: &Desk, id: u64) -> Result<Submission, Problem> {
-    let found = desk.book().await?.submissions.remove(&id);
+async fn find(desk: &DraftService, id: u64) -> Result<Submission, Problem> {
+    let found = desk.state().await?.submissions.remove(&id);
     found.ok_or_else(|| Problem::not_found("there is no such submission"))
 }
 
@@ -318,7 +319,7 @@ pub(crate) async fn accept(
     let own = desk.clone();
     let accepted = to_the_end(&app, async move { own.accept(PERSON, id, force).await }).await?;
     accepted.map_err(|error| match error {
-        DeskError::Conflict(_) => Problem::from(error).hint("`force` puts the draft in its place"),
+        DraftError::Conflict(_) => Problem::from(error).hint("`force` puts the draft in its place"),
         error => undecided(error),
     })?;
     shown(desk, id).await
@@ -372,9 +373,9 @@ pub(crate) async fn undo(
 }
 
 /// It is there, and what is asked for does not fit how it stands.
-fn undecided(error: DeskError) -> Problem {
+fn undecided(error: DraftError) -> Problem {
     match error {
-        DeskError::Wrong(_) | DeskError::Refused(_) => Problem::conflict(error.to_string()),
+        DraftError::Wrong(_) | DraftError::Refused(_) => Problem::conflict(error.to_string()),
         error => error.into(),
     }
 }
@@ -474,7 +475,7 @@ pub(crate) async fn events(
     let desk = app.desk(&name)?;
     let newest = app.store.audit_head().await?;
     let after = last_seen(&headers)?.or(query.after).unwrap_or(newest);
-    let book = desk.book().await?;
+    let book = desk.state().await?;
     let waiting: Vec<&Submission> =
         book.submissions.values().filter(|one| one.stage == Stage::Escalated).collect();
     let snapshot = json!({"workspace": name, "tools_on": !book.off, "waiting": waiting,

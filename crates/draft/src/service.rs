@@ -1,0 +1,270 @@
+//! The draft service of a workspace: what it is set up with, and what can be read without its lock.
+//!
+//! Several processes may serve one workspace. Every change is made in a [`Transaction`](crate::transaction).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use assize_gate::{
+    BadGlob, BadPattern, BadTaskId, Contract, ContractError, Diff, Policy, Verification, Verifier,
+};
+use assize_run::{AuditEntry, Store, StoreError};
+use assize_types::Fingerprint;
+use assize_workspace::{
+    Copies, DRAFTS, FileError, Folder, GitSettings, HANDOFF, Lock, Wait, Workspace,
+};
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+use crate::ledger::{Known, Ledger, Mirror, TRANSITIONS};
+use crate::state::DraftState;
+
+/// The actor of what the gate decides by itself.
+pub const GATE: &str = "gate";
+
+/// What a draft service is set up with.
+#[derive(Clone)]
+pub struct Options {
+    /// By the settings; a contract may tighten it.
+    pub policy: Policy,
+    /// Git's settings of the user.
+    pub git: GitSettings,
+    /// The sandbox of verifications.
+    pub verifier: Option<Arc<dyn Verifier>>,
+    /// How long a worker waits for the verdict; it is told later otherwise.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let patience = Duration::from_secs(25);
+        Options { policy: Policy::default(), git: GitSettings::default(), verifier: None, patience }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+/// Why a call was not done. The message is for the caller, and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DraftError {
+    /// A path that is not allowed; the refusal is in the audit log.
+    #[error("{0}")]
+    Refused(String),
+    /// Something that cannot be done like this.
+    #[error("{0}")]
+    Wrong(String),
+    #[error(transparent)]
+    Task(#[from] BadTaskId),
+    #[error(transparent)]
+    Contract(#[from] ContractError),
+    #[error("a pattern in the settings is not right: {0}")]
+    Pattern(#[from] BadGlob),
+    #[error("the gate stays closed: {0}; this is a bug in assize, please report it")]
+    Scanner(#[from] BadPattern),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("`{what}`: {error}")]
+    File { what: String, error: FileError },
+    /// A reviewer's decision that the files do not allow.
+    #[error("{0}")]
+    Conflict(String),
+    /// A change that was begun, and that the disk does not let finish for now.
+    #[error("{0}")]
+    Unfinished(String),
+}
+
+pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DraftError {
+    let what = what.into();
+    move |error| DraftError::File { what, error }
+}
+
+/// Draft service of one workspace.
+#[derive(Debug)]
+pub struct DraftService {
+    pub(crate) workspace: Workspace,
+    pub(crate) options: Options,
+    pub(crate) copies: Copies,
+    /// Decisions under way.
+    pub(crate) deciding: TaskTracker,
+    pub(crate) ledger: Ledger,
+    /// What is kept of this workspace, outside it: locks, copies, and copies that are verified.
+    pub(crate) folder: Arc<Folder>,
+    /// The same, as a path.
+    pub(crate) folder_path: PathBuf,
+    pub(crate) known: Arc<Mutex<Known>>,
+    pub(crate) verification: Verification,
+}
+
+impl DraftService {
+    /// Opens the draft service of a workspace; what is kept outside it is kept in `state`.
+    ///
+    /// # Errors
+    /// When there is no such folder.
+    pub fn open(
+        workspace: &Path,
+        state: &Path,
+        store: Arc<dyn Store>,
+        options: Options,
+    ) -> Result<Arc<DraftService>, DraftError> {
+        let shown = workspace.display().to_string();
+        let workspace =
+            Workspace::open(workspace).map_err(|error| file(&shown)(FileError::Io(error)))?;
+        let folder_path = state.join(name_of(workspace.path()));
+        let shown = || file(folder_path.display().to_string());
+        let folder = Folder::at(&folder_path).map_err(shown())?;
+        let copies = folder.folder("copies").map_err(shown())?;
+        let subject = workspace.path().to_string_lossy().into_owned();
+        Ok(Arc::new(DraftService {
+            ledger: Ledger::new(store, subject),
+            copies: Copies::new(copies),
+            deciding: TaskTracker::new(),
+            folder: Arc::new(folder),
+            known: Arc::default(),
+            verification: Verification::new(
+                workspace.path(),
+                &folder_path,
+                options.verifier.clone(),
+            ),
+            folder_path,
+            workspace,
+            options,
+        }))
+    }
+
+    /// What its entries in the log of all workspaces are about.
+    pub fn subject(&self) -> &str {
+        self.ledger.subject()
+    }
+
+    pub fn workspace(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    /// The current state, read without the lock.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn state(&self) -> Result<DraftState, DraftError> {
+        let mut known = self.known.lock().await;
+        known.catch_up(&self.ledger).await?;
+        Ok(known.state.clone())
+    }
+
+    /// All entries about this workspace.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn entries(&self) -> Result<Vec<AuditEntry>, DraftError> {
+        Ok(self.ledger.entries(0).await?)
+    }
+
+    /// Compares the log in the workspace with the store.
+    ///
+    /// # Errors
+    /// When either cannot be read.
+    pub async fn compare_logs(&self) -> Result<Mirror, DraftError> {
+        let entries = self.ledger.entries(0).await?;
+        let handoff = match Folder::existing_handoff(&self.workspace) {
+            Err(FileError::Missing) if entries.is_empty() => return Ok(Mirror::Same),
+            Err(FileError::Missing) => return Ok(Mirror::Short { lines: 0 }),
+            found => found.map_err(file(HANDOFF))?,
+        };
+        Ok(Mirror::of(&handoff, &entries).map_err(file(TRANSITIONS))?.0)
+    }
+
+    /// The contract that is in force, if there is one.
+    ///
+    /// # Errors
+    /// When it is not right.
+    pub fn contract(&self) -> Result<Option<Contract>, DraftError> {
+        match Folder::existing_handoff(&self.workspace) {
+            Ok(handoff) => Ok(Contract::read(&handoff)?),
+            Err(FileError::Missing) => Ok(None),
+            Err(error) => Err(file(HANDOFF)(error)),
+        }
+    }
+
+    /// What was kept of a file's content.
+    ///
+    /// # Errors
+    /// When it is not there any more.
+    pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
+        self.copies.get(hash).map_err(|error| match error {
+            FileError::Missing => DraftError::Wrong(
+                "what it was is not kept any more (setting `draft.keep_days`)".to_owned(),
+            ),
+            error => file(hash.to_string())(error),
+        })
+    }
+
+    /// Keeps a copy of a file's content.
+    pub(crate) fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, DraftError> {
+        self.copies.keep(bytes).map_err(file("copies"))
+    }
+
+    /// What is in the workspace now under a path; `None` if nothing is.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DraftError> {
+        let inside = self.workspace.inside(path).map_err(|e| DraftError::Wrong(e.to_string()))?;
+        let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file(path))?;
+        Ok(found.map(|original| original.bytes))
+    }
+
+    /// A draft as it is now.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn draft(&self, name: &str) -> Result<Vec<u8>, DraftError> {
+        let read =
+            || Folder::existing_handoff(&self.workspace)?.existing(DRAFTS)?.read(name, 1 << 30);
+        read().map_err(file(name))
+    }
+
+    /// A submission as one unified diff.
+    ///
+    /// # Errors
+    /// When there is no such submission, or its copies are not kept any more.
+    pub async fn patch(&self, id: u64) -> Result<String, DraftError> {
+        let state = self.state().await?;
+        let submission = state.submissions.get(&id);
+        let unknown = || DraftError::Wrong(format!("no submission {id} in this workspace"));
+        let mut patch = String::new();
+        for file in &submission.ok_or_else(unknown)?.files {
+            let before = file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default();
+            let after = self.copy(file.after)?;
+            let (before, after) =
+                (String::from_utf8_lossy(&before), String::from_utf8_lossy(&after));
+            patch.push_str(&Diff::unified(&file.path, &before, &after));
+        }
+        Ok(patch)
+    }
+
+    /// A lock of this workspace; `None` while another holder has it.
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<Lock>, DraftError> {
+        self.folder.lock(name, Wait::No).map_err(file("lock"))
+    }
+
+    /// Waits for a lock of this workspace.
+    pub(crate) async fn lock(&self, name: String) -> Result<Lock, DraftError> {
+        if let Some(lock) = self.try_lock(&name)? {
+            return Ok(lock);
+        }
+        let folder = self.folder.clone();
+        let waited = tokio::task::spawn_blocking(move || folder.lock(&name, Wait::Yes)).await;
+        let lost = || DraftError::Wrong("the wait for a lock was given up".to_owned());
+        waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
+    }
+}
+
+/// What a workspace's own folder is called.
+fn name_of(workspace: &Path) -> PathBuf {
+    let hash = Fingerprint::of(workspace.as_os_str().as_encoded_bytes()).to_string();
+    PathBuf::from(&hash[..16])
+}

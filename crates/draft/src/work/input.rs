@@ -1,0 +1,54 @@
+//! What a worker is to do, in which mode, and within which limits.
+
+use assize_gate::TaskId;
+use serde::{Deserialize, Serialize};
+
+/// How a worker works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// It calls tools.
+    #[default]
+    Tools,
+    /// Its answers are read for file blocks.
+    Text,
+    /// Tools, and text if the model calls none.
+    Auto,
+}
+
+impl Mode {
+    pub const NAMES: [&'static str; 3] = ["tools", "text", "auto"];
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        match text {
+            "tools" => Ok(Mode::Tools),
+            "text" => Ok(Mode::Text),
+            "auto" => Ok(Mode::Auto),
+            other => Err(format!("`{other}` is none of `{}`", Mode::NAMES.join("`, `"))),
+        }
+    }
+}
+
+/// What is to be done, and within which limits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    pub task: String,
+    pub task_id: TaskId,
+    pub mode: Mode,
+    /// Files that a worker without tools is shown.
+    pub files: Vec<String>,
+    /// Calls to the model at most.
+    pub max_steps: u32,
+    /// Rejections at most.
+    pub max_rejections: u32,
+    pub temperature: f64,
+    pub max_tokens: u32,
+}
+
+/// Calls to the model, and rejections, where nothing else is asked for.
+pub const MAX_STEPS: u32 = 40;
+pub const MAX_REJECTIONS: u32 = 5;

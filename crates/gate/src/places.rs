@@ -1,0 +1,181 @@
+//! What each path of a workspace is to the gate: hidden from agents, protected, or outside the contract.
+
+use assize_workspace::Inside;
+
+use crate::file_rules::{FileRules, RunsOnBuild};
+use crate::globs::{BadGlob, Globs};
+use crate::policy::Policy;
+
+/// Which path is what, under a policy.
+#[derive(Debug)]
+pub struct Places {
+    rules: &'static FileRules,
+    readable: Globs,
+    also_protected: Globs,
+    allowed: Option<Globs>,
+}
+
+impl Places {
+    /// # Errors
+    /// When a pattern of the policy is invalid.
+    pub(crate) fn new(policy: &Policy) -> Result<Places, BadGlob> {
+        Ok(Places {
+            rules: FileRules::get()?,
+            readable: Globs::new(&policy.readable)?,
+            also_protected: Globs::in_any_case(&policy.protected)?,
+            allowed: policy.allowed.as_deref().map(Globs::new).transpose()?,
+        })
+    }
+
+    /// Whether agents may not see a file: it holds secrets by its name, or is the repository's own.
+    pub fn is_hidden(&self, path: &Inside) -> bool {
+        let (exact, path) = (path.to_string(), path.as_file_systems_read_it());
+        if self.rules.repository.tool(&path).is_some() {
+            return !self.readable.matches(&exact);
+        }
+        // These show the form of what another file holds.
+        let example = [".example", ".sample", ".template", ".dist"];
+        if example.iter().any(|end| path.to_lowercase().ends_with(end)) {
+            return false;
+        }
+        self.rules.secret.tool(&path).is_some() && !self.readable.matches(&exact)
+    }
+
+    /// Whether the settings let agents read a file although it looks as if it held secrets.
+    pub fn is_readable(&self, path: &Inside) -> bool {
+        self.readable.matches(&path.to_string())
+    }
+
+    /// Whether agents may not see a file although its name is harmless: it contains a private key.
+    pub fn is_key(&self, path: &Inside, bytes: &[u8]) -> bool {
+        contains_private_key(bytes) && !self.is_readable(path)
+    }
+
+    /// The tool that reads a protected file by itself; `None` if the file is not protected.
+    pub fn protected_by(&self, path: &Inside) -> Option<&str> {
+        let path = path.as_file_systems_read_it();
+        let own = || self.also_protected.matches(&path).then_some("the setting `draft.protected`");
+        self.rules.protected.tool(&path).or_else(own)
+    }
+
+    /// What a file runs on build or test; `None` if it does not.
+    pub(crate) fn runs_on_build(&self, path: &Inside) -> Option<&'static RunsOnBuild> {
+        let path = path.as_file_systems_read_it();
+        self.rules.runs.iter().find(|runs| runs.files.matches(&path))
+    }
+
+    /// Whether a file lies in a folder of source code.
+    pub fn is_source(&self, path: &Inside) -> bool {
+        let folders = path.parts().split_last().map_or(&[][..], |(_, folders)| folders);
+        folders.iter().any(|folder| self.rules.source_folders.contains(&folder.to_lowercase()))
+    }
+
+    /// Whether the contract lets a file be drafted.
+    pub fn is_allowed(&self, path: &Inside) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.matches(&path.to_string()))
+    }
+}
+
+/// Whether a text contains a private key: in PEM form, a line of its own or a JSON string.
+fn contains_private_key(bytes: &[u8]) -> bool {
+    const END: &[u8] = b"PRIVATE KEY-----";
+    // Most files have none, and nothing else is looked at in them.
+    if memchr::memmem::find(bytes, END).is_none() {
+        return false;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let mut rest = &*text;
+    while let Some(start) = rest.find("-----BEGIN ") {
+        rest = &rest[start + "-----BEGIN ".len()..];
+        let Some(end) = rest.find("-----") else { return false };
+        let (label, after) = (&rest[..end], &rest[end + "-----".len()..]);
+        let is_label = label.ends_with("PRIVATE KEY") && label.len() <= 40;
+        // The body follows: on the next line, or after an escaped line end in a string.
+        let body = after.trim_start_matches("\\r").trim_start_matches("\\n").trim_start();
+        let base64 = |c: &char| c.is_ascii_alphanumeric() || "+/=".contains(*c);
+        let header = body.starts_with("Proc-Type:") || body.starts_with("Version:");
+        if is_label && (header || body.is_empty() || body.chars().take_while(base64).count() >= 16)
+        {
+            return true;
+        }
+    }
+    false
+}
+
+impl Policy {
+    /// # Errors
+    /// When a pattern of the policy is invalid.
+    pub fn places(&self) -> Result<Places, BadGlob> {
+        Places::new(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn inside(path: &str) -> Inside {
+        Inside::read(path, Path::new("/srv/repo")).unwrap()
+    }
+
+    fn places() -> Places {
+        Policy::default().places().unwrap()
+    }
+
+    #[test]
+    fn settings_make_exceptions_and_additions() {
+        let policy = Policy {
+            readable: vec![".env.ci".to_owned()],
+            protected: vec!["infra/".to_owned()],
+            ..Policy::default()
+        };
+        let places = policy.places().unwrap();
+        assert!(!places.is_hidden(&inside(".env.ci")) && places.is_hidden(&inside(".env")));
+        assert_eq!(
+            places.protected_by(&inside("Infra/main.tf")),
+            Some("the setting `draft.protected`")
+        );
+    }
+
+    #[test]
+    fn repository_files_are_hidden_under_every_spelling() {
+        for path in [
+            ".git/x.example",
+            ".git/hooks/pre-commit.sample",
+            "sub/.GIT/config.dist",
+            ".git./config",
+            ".git /config",
+            ".git . /config",
+            "GIT~1/config",
+            "git~12/config",
+            ".git::$INDEX_ALLOCATION/config",
+        ] {
+            assert!(places().is_hidden(&inside(path)), "{path}");
+        }
+        for path in ["git~a/config", "src/git~1.rs", ".gitignore", "docs/git/x.example"] {
+            assert!(!places().is_hidden(&inside(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn private_keys_are_found_anywhere_in_a_file() {
+        let key = |label: &str| format!("-----BEGIN {label}PRIVATE{} KEY-----", "");
+        let body = "b3BlbnNzaC1rZXktdjEAAAAA";
+        let is_key = |text: &str| places().is_key(&inside("notes.txt"), text.as_bytes());
+        let pem = format!("{}\n{body}\n", key("OPENSSH "));
+        assert!(is_key(&pem) && is_key(&format!("my key:\n{pem}")));
+        assert!(is_key(&format!("{}{pem}", "x = 1\n".repeat(2000))));
+        assert!(is_key(&format!("{{\"private_key\": \"{}\\n{body}\\n\"}}", key(""))));
+        assert!(is_key(&key("RSA ")), "the body may follow in another file");
+        for harmless in [
+            format!("look for `{}` in the output", key("RSA ")),
+            format!("if line.startswith(\"{}\"):\n", key("")),
+            "-----BEGIN PUBLIC KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n".to_owned(),
+            "a PRIVATE KEY----- alone".to_owned(),
+        ] {
+            assert!(!is_key(&harmless), "{harmless}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Changes to what runs on build or test: a build script, `conftest.py`, the scripts of a `package.json`.
+//!
+//! New version numbers and comments change nothing that runs. In data files only the keys count that say what is run,
+//! and dependencies that are new or come from another source.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::diff::Diff;
+use crate::file_rules::RunsOnBuild;
+use crate::globs::Globs;
+
+/// A version number: two or more numbers with dots between them. Four are an IP address. Without the pattern every change
+/// counts.
+static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"\b[vV]?\d+(?:\.\d+)+(?:[-+.]?(?:a|b|rc|alpha|beta|dev|post|pre)[.-]?\d*)?\b").ok()
+});
+
+/// What a change does to a file that runs on build or test; `None` if it changes nothing that runs.
+pub(crate) fn change(runs: &RunsOnBuild, base: &str, draft: &str) -> Option<RunsChange> {
+    let Some(keys) = &runs.keys else { return program_change(base, draft) };
+    let changed = |message: String| Some(RunsChange { line: None, message });
+    let before = match base.trim() {
+        "" => Value::Null,
+        text => parse(text).unwrap_or(Value::Null),
+    };
+    let Some(after) = parse(draft) else {
+        return changed("the file cannot be parsed, so what it runs is unknown".to_owned());
+    };
+    let (old, new) = (leaves(&before, keys), leaves(&after, keys));
+    let differs = |key: &&String| {
+        old.get(*key).map(|v| unversioned(v)) != new.get(*key).map(|v| unversioned(v))
+    };
+    if let Some(key) = new.keys().chain(old.keys()).find(differs) {
+        return changed(format!("`{key}` says what runs on build or test, and it is changed"));
+    }
+    let tables = |value: &Value| {
+        let mut found = BTreeMap::new();
+        for table in &runs.dependencies {
+            if let Some(value) = at(value, table) {
+                dependencies(value, &mut found);
+            }
+        }
+        found
+    };
+    let (old, new) = (tables(&before), tables(&after));
+    let (name, _) = new.iter().find(|(name, source)| old.get(*name) != Some(source))?;
+    changed(match old.contains_key(name) {
+        false => format!(
+            "the dependency `{name}` is new, and what it brings may run on install or build"
+        ),
+        true => format!("the dependency `{name}` comes from another source now"),
+    })
+}
+
+/// A change to what runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RunsChange {
+    pub line: Option<usize>,
+    pub message: String,
+}
+
+/// A change to a program: any line but comments, and lines that differ by a version number alone.
+fn program_change(base: &str, draft: &str) -> Option<RunsChange> {
+    let plain = |line: &str| {
+        let line = line.trim();
+        // Some comments say what runs.
+        let starts = ["#!", "# syntax=", "#syntax=", "# escape=", "#escape=", "//go:", "#cgo"];
+        let directive = starts.iter().any(|start| line.starts_with(start));
+        let comment = !directive && (line.starts_with('#') || line.starts_with("//"));
+        (!line.is_empty() && !comment).then(|| unversioned(line))
+    };
+    let mut old: BTreeMap<String, usize> = BTreeMap::new();
+    for line in base.lines().filter_map(plain) {
+        *old.entry(line).or_default() += 1;
+    }
+    let message = "what runs on build or test is changed".to_owned();
+    for (number, line) in Diff::between(base, draft).added {
+        let Some(line) = plain(&line) else { continue };
+        match old.get_mut(&line) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => return Some(RunsChange { line: Some(number), message }),
+        }
+    }
+    let order = |text: &str| text.lines().filter_map(plain).collect::<Vec<_>>();
+    (order(base) != order(draft)).then_some(RunsChange { line: None, message })
+}
+
+/// A text with its version numbers taken out.
+fn unversioned(text: &str) -> String {
+    let Some(version) = VERSION.as_ref() else { return text.to_owned() };
+    let replaced = version.replace_all(text, |found: &regex::Captures<'_>| {
+        match found[0].matches('.').count() {
+            3 => found[0].to_owned(),
+            _ => "0".to_owned(),
+        }
+    });
+    replaced.into_owned()
+}
+
+/// A data file, JSON or TOML.
+fn parse(text: &str) -> Option<Value> {
+    serde_json::from_str(text.trim_start_matches('\u{feff}')).ok().or_else(|| {
+        let document: toml_edit::DocumentMut = text.parse().ok()?;
+        Some(from_table(document.as_table()))
+    })
+}
+
+fn from_table(table: &dyn toml_edit::TableLike) -> Value {
+    table.iter().map(|(key, item)| (key.to_owned(), from_item(item))).collect()
+}
+
+fn from_item(item: &toml_edit::Item) -> Value {
+    match item {
+        toml_edit::Item::None => Value::Null,
+        toml_edit::Item::Value(value) => from_value(value),
+        toml_edit::Item::Table(table) => from_table(table),
+        toml_edit::Item::ArrayOfTables(tables) => {
+            tables.iter().map(|table| from_table(table)).collect()
+        }
+    }
+}
+
+fn from_value(value: &toml_edit::Value) -> Value {
+    match value {
+        toml_edit::Value::String(text) => Value::from(text.value().as_str()),
+        toml_edit::Value::Boolean(yes) => Value::from(*yes.value()),
+        toml_edit::Value::Array(values) => values.iter().map(from_value).collect(),
+        toml_edit::Value::InlineTable(table) => from_table(table),
+        other => Value::from(other.to_string().trim()),
+    }
+}
+
+/// What is at a dotted key.
+fn at<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    key.split('.').try_fold(value, |value, part| value.get(part))
+}
+
+/// The values below the keys that match, by their dotted keys.
+fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(Vec::<&str>::new(), value)];
+    while let Some((path, value)) = open.pop() {
+        // A key that matches stands for all that is below it.
+        let matches = (1..=path.len()).any(|length| keys.matches(&path[..length].join("/")));
+        match value.as_object() {
+            Some(fields) => {
+                open.extend(fields.iter().map(|(key, value)| {
+                    (path.iter().copied().chain([key.as_str()]).collect(), value)
+                }))
+            }
+            None if matches => {
+                found.insert(path.join("."), value.to_string());
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+/// The dependencies in a table, each with its source: empty for a version of the registry.
+fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
+    /// Fields of a dependency that do not say where it comes from.
+    const PLAIN: [&str; 7] =
+        ["version", "features", "default-features", "optional", "workspace", "extras", "markers"];
+    /// Fields that only a dependency has.
+    const FIELDS: [&str; 10] = [
+        "version",
+        "git",
+        "path",
+        "url",
+        "workspace",
+        "registry",
+        "features",
+        "file",
+        "package",
+        "source",
+    ];
+    let elsewhere = |text: &str| text.contains(['/', ':', '@']);
+    match value {
+        Value::Array(items) => {
+            for text in items.iter().filter_map(Value::as_str) {
+                let end = text.find(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)));
+                let (name, rest) = text.split_at(end.unwrap_or(text.len()));
+                let rest = rest.split(';').next().unwrap_or_default();
+                let source = if elsewhere(rest) { rest.trim().to_owned() } else { String::new() };
+                found.insert(name.to_lowercase(), source);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) => {
+                        let source = if elsewhere(text) { text.clone() } else { String::new() };
+                        found.insert(name.clone(), source);
+                    }
+                    Value::Object(inner)
+                        if inner.keys().any(|key| FIELDS.contains(&key.as_str())) =>
+                    {
+                        let source = inner.iter().filter(|(key, _)| !PLAIN.contains(&key.as_str()));
+                        let source: Vec<String> =
+                            source.map(|(key, value)| format!("{key}={value}")).collect();
+                        found.insert(name.clone(), source.join(" "));
+                    }
+                    other => dependencies(other, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::policy::Policy;
+    use assize_workspace::Inside;
+
+    /// What a change of a file does, by the rules of this version.
+    fn changed(path: &str, base: &str, draft: &str) -> Option<String> {
+        let places = Policy::default().places().unwrap();
+        let runs = places.runs_on_build(&Inside::read(path, Path::new("/")).unwrap()).unwrap();
+        change(runs, base, draft).map(|change| change.message)
+    }
+
+    #[test]
+    fn version_bumps_and_comments_run_nothing_new() {
+        let package =
+            r#"{"version": "1.0.0", "scripts": {"test": "jest"}, "dependencies": {"a": "^1.0.0"}}"#;
+        for (path, base, draft) in [
+            ("package.json", package, &*package.replace("1.0.0", "1.0.1")),
+            (
+                "package.json",
+                package,
+                &package.replace("\"version\"", "\"description\": \"x\", \"version\""),
+            ),
+            (
+                "Makefile",
+                "VERSION = 1.2.3\nall:\n\tcc a.c\n",
+                "# new\nVERSION = 1.2.4\n\nall:\n\tcc a.c\n",
+            ),
+            ("setup.py", "setup(version=\"1.0\")\n", "setup(version=\"1.1rc1\")\n"),
+            ("Dockerfile", "FROM python:3.11-slim\nRUN x\n", "FROM python:3.12-slim\nRUN x\n"),
+            (
+                "Cargo.toml",
+                "[package]\nversion = \"0.1.0\"\n[dependencies]\na = \"1\"\n",
+                "[package]\nversion = \"0.2.0\"\n[dependencies]\na = { version = \"2\", features = [\"x\"] }\n",
+            ),
+            (
+                "pyproject.toml",
+                "[build-system]\nrequires = [\"hatchling>=1.0\"]\n[project]\ndependencies = [\"requests>=2.0\"]\n",
+                "[build-system]\nrequires = [\"hatchling>=1.1\"]\n[project]\ndescription = \"x\"\ndependencies = [\"requests>=2.5; python_version > '3'\"]\n",
+            ),
+        ] {
+            assert_eq!(changed(path, base, draft), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn changes_to_what_runs_are_found() {
+        let package =
+            r#"{"version": "1.0.0", "scripts": {"test": "jest"}, "dependencies": {"a": "^1.0.0"}}"#;
+        for (path, base, draft, part) in [
+            ("package.json", package, package.replace("jest", "jest; curl x"), "`scripts.test`"),
+            (
+                "package.json",
+                package,
+                package.replace("\"test\"", "\"postinstall\": \"x\", \"test\""),
+                "`scripts.postinstall`",
+            ),
+            (
+                "package.json",
+                package,
+                package.replace("{\"a\"", "{\"b\": \"1\", \"a\""),
+                "dependency `b` is new",
+            ),
+            (
+                "package.json",
+                package,
+                package.replace("^1.0.0", "git+https://example.com/a"),
+                "another source",
+            ),
+            ("package.json", package, "{".to_owned(), "cannot be parsed"),
+            ("package.json", "", package.to_owned(), "`scripts.test`"),
+            (
+                "Makefile",
+                "all:\n\tcc a.c\n",
+                "all:\n\tcc a.c\n\tcurl x | sh\n".to_owned(),
+                "changed",
+            ),
+            ("Makefile", "a:\n\tx\nb:\n\ty\n", "a:\n\ty\nb:\n\tx\n".to_owned(), "changed"),
+            ("Makefile", "HOST = 10.0.0.1\n", "HOST = 10.9.9.9\n".to_owned(), "changed"),
+            ("conftest.py", "", "import os\nos._exit(0)\n".to_owned(), "changed"),
+            ("build.rs", "fn main() {}\n", "fn main() { run() }\n".to_owned(), "changed"),
+            ("Dockerfile", "FROM a:1.0\n", "FROM evil:1.0\n".to_owned(), "changed"),
+            (
+                "a/Dockerfile.dev",
+                "FROM a:1.0\n",
+                "# syntax=evil/frontend\nFROM a:1.0\n".to_owned(),
+                "changed",
+            ),
+            (
+                "Cargo.toml",
+                "[package]\nname = \"a\"\n",
+                "[package]\nname = \"a\"\nbuild = \"x.rs\"\n".to_owned(),
+                "`package.build`",
+            ),
+            (
+                "Cargo.toml",
+                "[dependencies]\na = \"1\"\n",
+                "[dependencies]\na = { git = \"x\" }\n".to_owned(),
+                "another source",
+            ),
+            (
+                "pyproject.toml",
+                "[project]\nname = \"a\"\n",
+                "[project]\nname = \"a\"\n[tool.hatch.build.hooks.custom]\npath = \"x.py\"\n"
+                    .to_owned(),
+                "`tool.hatch.build.hooks.custom.path`",
+            ),
+            (
+                "pyproject.toml",
+                "[project]\ndependencies = []\n",
+                "[project]\ndependencies = [\"reqeusts\"]\n".to_owned(),
+                "`reqeusts` is new",
+            ),
+        ] {
+            let message = changed(path, base, &draft).unwrap_or_default();
+            assert!(message.contains(part), "{path}: {message}");
+        }
+    }
+}

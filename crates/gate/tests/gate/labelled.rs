@@ -1,0 +1,51 @@
+//! Labelled corpora of paths and lines: what the gate makes of each.
+
+use std::path::Path;
+
+use assize_gate::corpus::{self, Case};
+use assize_gate::{Change, FileKind, Policy, Scanners, check, hidden_text};
+use assize_workspace::Inside;
+
+/// The rules that speak against a new file.
+fn rules(path: &str, text: &str) -> Vec<String> {
+    let (policy, scanners) = (Policy::default(), Scanners::get().unwrap());
+    let places = policy.places().unwrap();
+    let inside = Inside::read(path, Path::new("/")).unwrap();
+    let change = Change::new_file(inside, text);
+    let found = check(&change, &policy, &places, scanners);
+    found.into_iter().map(|reason| reason.rule).collect()
+}
+
+#[test]
+fn files_are_protected_or_hidden_by_path() {
+    let mut wrong = Vec::new();
+    for Case { number, label, path, text, .. } in corpus::files().unwrap() {
+        let found = rules(path, &text);
+        let has = |rule: &str| found.iter().any(|found| found == rule);
+        let is = match () {
+            () if has("path/not-allowed") => "secret",
+            () if has("protected") => "protected",
+            () if has("runs-on-build") => "runs",
+            () => "ordinary",
+        };
+        if is != label {
+            wrong.push(format!("line {number}: `{path}` is {is}, not {label}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn hidden_characters_are_found_with_their_column() {
+    let mut wrong = Vec::new();
+    for Case { number, label, path, text, .. } in corpus::hidden().unwrap() {
+        let (rule, column) = label.split_once(' ').unwrap();
+        let found = hidden_text::in_line(&text, false, FileKind::of(path));
+        let first = found.first().map(|found| (found.rule, found.column.to_string()));
+        let expected = (rule != "-").then(|| (rule, column.to_owned()));
+        if first != expected {
+            wrong.push(format!("line {number}: {first:?}, not {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

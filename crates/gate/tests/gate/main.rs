@@ -1,0 +1,7 @@
+//! The gate's checks on its labelled corpora.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod labelled;
+mod paths;
+mod secrets;

@@ -1,0 +1,56 @@
+//! Paths of one machine are found, and paths that every system has are left alone.
+
+#![expect(clippy::print_stdout, reason = "the figures are what the test is for")]
+
+use assize_gate::FileKind;
+use assize_gate::corpus::{self, Case};
+use assize_gate::hardcoded::PathScanner;
+
+/// What the gate does with a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Label {
+    Accept,
+    Escalate,
+    Reject,
+}
+
+fn label(line: &str, kind: FileKind) -> Label {
+    let found = PathScanner::get().unwrap().in_line(line, kind);
+    match (found.is_empty(), found.iter().all(|path| path.doubtful)) {
+        (true, _) => Label::Accept,
+        (false, true) => Label::Escalate,
+        (false, false) => Label::Reject,
+    }
+}
+
+#[test]
+fn precision_and_recall_of_machine_paths() {
+    let (mut right, mut wrong, mut false_alarms, mut found, mut missed) = (0, Vec::new(), 0, 0, 0);
+    for Case { number, label: expected, path, text, .. } in corpus::paths().unwrap() {
+        let expected = match expected {
+            "accept" => Label::Accept,
+            "escalate" => Label::Escalate,
+            "reject" => Label::Reject,
+            other => panic!("paths.txt:{}: unknown label `{other}`", number),
+        };
+        let actual = label(&text, FileKind::of(path));
+        match (expected, actual) {
+            (Label::Accept, Label::Accept) => {}
+            (Label::Accept, _) => false_alarms += 1,
+            (_, Label::Accept) => missed += 1,
+            _ => found += 1,
+        }
+        if expected == actual {
+            right += 1;
+        } else {
+            wrong.push(format!("paths.txt:{}: {actual:?}, not {expected:?}: {text}", number));
+        }
+    }
+    println!(
+        "machine paths: precision {:.3}, recall {:.3}; {right} of {} lines as labelled",
+        f64::from(found) / f64::from(found + false_alarms),
+        f64::from(found) / f64::from(found + missed),
+        right + wrong.len(),
+    );
+    assert!(right >= 120 && wrong.is_empty(), "{}", wrong.join("\n"));
+}

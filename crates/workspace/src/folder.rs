@@ -1,0 +1,325 @@
+//! A folder by its handle, whose files are written whole or not at all: `_handoff/drafts` is one, the one
+//! place that workers write to.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, mkdirat,
+    openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::inside::HANDOFF;
+use crate::workspace::{FOLDER, FileError, Workspace, beneath};
+
+/// The folder of the drafts, in [`HANDOFF`].
+pub const DRAFTS: &str = "drafts";
+
+/// What an unfinished file begins with; no other does.
+pub const UNFINISHED: &str = ".new-";
+
+/// A folder. Files in it are named, never paths.
+#[derive(Debug)]
+pub struct Folder {
+    handle: OwnedFd,
+}
+
+/// A name that no file here can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name of a file here")]
+pub struct BadName(pub String);
+
+impl Folder {
+    /// The folder of everything that is handed over in a workspace, made if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made, or a link is in its place.
+    pub fn handoff(workspace: &Workspace) -> Result<Folder, FileError> {
+        Ok(Folder { handle: folder_in(workspace.root().as_fd(), HANDOFF)? })
+    }
+
+    /// The workspace's own folder.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn root(workspace: &Workspace) -> Result<Folder, FileError> {
+        Ok(Folder { handle: workspace.root().try_clone()? })
+    }
+
+    /// The same, only if it is there.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn existing_handoff(workspace: &Workspace) -> Result<Folder, FileError> {
+        Ok(Folder { handle: open_in(workspace.root().as_fd(), HANDOFF)? })
+    }
+
+    /// A folder in it, only if it is there.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn existing(&self, name: &str) -> Result<Folder, FileError> {
+        check(name)?;
+        Ok(Folder { handle: open_in(self.handle.as_fd(), name)? })
+    }
+
+    /// A folder at a path of our own, made if need be, for its owner's eyes only.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn at(path: &Path) -> Result<Folder, FileError> {
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Folder { handle: openat(CWD, path, flags, Mode::empty())? })
+    }
+
+    /// A folder in it, made if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made, or a link is in its place.
+    pub fn folder(&self, name: &str) -> Result<Folder, FileError> {
+        check(name)?;
+        Ok(Folder { handle: folder_in(self.handle.as_fd(), name)? })
+    }
+
+    /// Puts a file there, whole and on the disk, or not at all.
+    ///
+    /// # Errors
+    /// When there is no room, or the name is none.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        check(name)?;
+        let unfinished = format!("{UNFINISHED}{:016x}", fastrand::u64(..));
+        let mut file = self.create(&unfinished, 0o600)?;
+        let written = (|| -> io::Result<()> {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            renameat(&self.handle, &unfinished, &self.handle, name)?;
+            Ok(fsync(&self.handle)?)
+        })();
+        if written.is_err() {
+            let _ = unlinkat(&self.handle, &unfinished, AtFlags::empty());
+        }
+        Ok(written?)
+    }
+
+    /// A new file there, open to be written.
+    pub fn create(&self, name: &str, mode: u32) -> Result<File, FileError> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.handle, name, flags, Mode::from(mode))?))
+    }
+
+    /// Adds to the end of a file, which is made if need be, and waits for the disk.
+    ///
+    /// # Errors
+    /// When there is no room, or something else is in its place.
+    pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        check(name)?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = flags | OFlags::NONBLOCK;
+        let mut file = File::from(openat(&self.handle, name, flags, Mode::from(0o644))?);
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(FileError::Special);
+        }
+        if metadata.nlink() > 1 {
+            return Err(FileError::ManyNames(metadata.nlink()));
+        }
+        file.write_all(bytes)?;
+        Ok(file.sync_data()?)
+    }
+
+    /// A file, to be read bit by bit.
+    pub fn open(&self, name: &str) -> Result<File, FileError> {
+        check(name)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(beneath(&self.handle, &[name.to_owned()], flags)?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(FileError::Special) }
+    }
+
+    /// A file of at most so many bytes, and its permissions.
+    ///
+    /// # Errors
+    /// When there is none, or it is larger.
+    pub fn read_with_mode(&self, name: &str, most: u64) -> Result<(Vec<u8>, u32), FileError> {
+        let file = self.open(name)?;
+        let metadata = file.metadata()?;
+        let mut bytes = Vec::new();
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            return Err(FileError::TooLarge(most));
+        }
+        Ok((bytes, metadata.mode() & 0o7777))
+    }
+
+    /// A file of at most so many bytes.
+    ///
+    /// # Errors
+    /// When there is none, or it is larger.
+    pub fn read(&self, name: &str, most: u64) -> Result<Vec<u8>, FileError> {
+        Ok(self.read_with_mode(name, most)?.0)
+    }
+
+    /// Takes a file away, for good; that there is none is no failure.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub fn remove(&self, name: &str) -> Result<(), FileError> {
+        if self.discard(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
+    }
+
+    /// Takes a file away that would do no harm if it were there again; whether there was one. A folder in its place is
+    /// left alone.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub fn discard(&self, name: &str) -> Result<bool, FileError> {
+        check(name)?;
+        match unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::ISDIR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives a file another name, unless that is taken.
+    ///
+    /// # Errors
+    /// When there is none, or the name is taken.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        check(from)?;
+        check(to)?;
+        renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE)?;
+        Ok(fsync(&self.handle)?)
+    }
+
+    /// How long a file is, and when it was last changed, in milliseconds since 1970; `None` where there is none.
+    ///
+    /// # Errors
+    /// When something else is there.
+    pub fn stat(&self, name: &str) -> Result<Option<(u64, u64)>, FileError> {
+        let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Symlink => return Err(FileError::Link),
+            FileType::Directory => return Err(FileError::Folder),
+            _ => return Err(FileError::Special),
+        }
+        let at = u64::try_from(stat.st_mtime).unwrap_or_default() * 1000;
+        Ok(Some((u64::try_from(stat.st_size).unwrap_or_default(), at)))
+    }
+
+    /// Takes away what a process left that died while it wrote. Only for whoever knows that nobody writes.
+    pub fn discard_unfinished(&self) -> Result<(), FileError> {
+        for entry in Dir::read_from(&self.handle)? {
+            let entry = entry?;
+            if entry.file_name().to_bytes().starts_with(UNFINISHED.as_bytes()) {
+                let _ = unlinkat(&self.handle, entry.file_name(), AtFlags::empty());
+            }
+        }
+        Ok(())
+    }
+
+    /// A folder in it and in what is in it, made as far as need be.
+    ///
+    /// # Errors
+    /// When one cannot be made, or a link is in its place.
+    pub fn within(&self, names: &[String]) -> Result<Folder, FileError> {
+        let mut at = self.handle.try_clone()?;
+        for name in names {
+            at = folder_in(at.as_fd(), name)?;
+        }
+        Ok(Folder { handle: at })
+    }
+
+    /// The names of all files there, in order; unfinished ones are nobody's.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, FileError> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if check(&name).is_ok() {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// A lock that ends with what it gives, or with its process; `None` where somebody has it and it is not
+    /// to be waited for.
+    ///
+    /// # Errors
+    /// When there can be no lock.
+    pub fn lock(&self, name: &str, wait: Wait) -> Result<Option<Lock>, FileError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.handle, name, flags, Mode::from(0o600))?;
+        let how = match wait {
+            Wait::Yes => FlockOperation::LockExclusive,
+            Wait::No => FlockOperation::NonBlockingLockExclusive,
+        };
+        loop {
+            match flock(&file, how) {
+                Ok(()) => return Ok(Some(Lock(file))),
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub fn handle(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// Whether a lock is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    Yes,
+    No,
+}
+
+/// A lock that is held.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "it is held for as long as it is open")] OwnedFd);
+
+/// A folder that is there, or is made.
+pub(crate) fn folder_in(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, FileError> {
+    match mkdirat(parent, name, Mode::from(0o755)) {
+        Ok(()) => fsync(parent)?,
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    open_in(parent, name)
+}
+
+fn open_in(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, FileError> {
+    openat(parent, name, FOLDER, Mode::empty()).map_err(|error| match error {
+        // A link, or something else that is no folder.
+        Errno::NOTDIR | Errno::LOOP => FileError::Link,
+        other => other.into(),
+    })
+}
+
+/// Whether it is one name, of a file that could be here.
+fn check(name: &str) -> Result<(), FileError> {
+    let plain = !name.contains('/') && !name.contains(char::is_control);
+    let dots = name == "." || name == "..";
+    if plain && !dots && !name.is_empty() && name.len() <= 255 && !name.starts_with(UNFINISHED) {
+        return Ok(());
+    }
+    Err(FileError::Io(io::Error::other(BadName(name.to_owned()))))
+}
