@@ -23,7 +23,7 @@ enum Measured {
 }
 
 pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Result<()> {
-    let cache = args.cache.clone().unwrap_or_else(|| Options::of_environment().cache);
+    let cache = args.cache.clone().unwrap_or_else(assize_testkit::cache_folder);
     let machines = Arc::new(microvm(&cache));
     machines.is_ready()?;
     let backend: Arc<dyn Backend> = machines.clone();
@@ -102,7 +102,8 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
 }
 
 fn microvm(cache: &Path) -> Microvm {
-    Microvm::new(Options { cache: cache.to_owned(), ..Options::of_environment() })
+    let search = std::env::var_os("PATH");
+    Microvm::new(Options { cache: cache.to_owned(), search, ..Options::default() })
 }
 
 /// As much of a processor as the containers beside it have.

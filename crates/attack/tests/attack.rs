@@ -50,7 +50,11 @@ async fn nothing_gets_out_of_docker() {
 /// All of it takes minutes where machines are emulated; a part of it is tried every time.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_gets_out_of_a_machine() {
-    let machines = Arc::new(Microvm::new(microvm::Options::of_environment()));
+    let machines = Arc::new(Microvm::new(microvm::Options {
+        cache: assize_testkit::cache_folder(),
+        search: std::env::var_os("PATH"),
+        ..microvm::Options::default()
+    }));
     if let Err(error) = machines.is_ready() {
         let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
         assert!(!required.contains("microvm"), "microvm is required: {error}");

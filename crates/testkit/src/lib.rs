@@ -16,8 +16,17 @@ mod gate;
 mod http;
 mod nats;
 
+use std::path::PathBuf;
+
 pub use nats::NatsServers;
 
 pub use fake::{
     Answer, AnswerStop, Billed, Captured, FakeProvider, Kind, Latency, PromptCache, Reply, Written,
 };
+
+/// Cache folder of assize for the user who runs the tests, where the image of microVMs is.
+pub fn cache_folder() -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    cache.unwrap_or_default().join("assize")
+}

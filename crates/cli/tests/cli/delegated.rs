@@ -60,7 +60,7 @@ fn first_process(folder: &Path) -> Vec<u8> {
 async fn outcomes() -> (BTreeMap<String, Value>, String) {
     let (cache, layer, build) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let image = Options::of_environment().cache.join("microvm/image");
+    let image = assize_testkit::cache_folder().join("microvm/image");
     fs::create_dir(cache.path().join("microvm")).unwrap();
     std::os::unix::fs::symlink(image, cache.path().join("microvm/image")).unwrap();
     fs::write(layer.path().join("attack.py"), ATTACK).unwrap();
@@ -73,7 +73,8 @@ async fn outcomes() -> (BTreeMap<String, Value>, String) {
     let backend: Arc<dyn Backend> = Arc::new(Microvm::new(Options {
         cache: cache.path().to_owned(),
         first_process: Some(first_process(build.path())),
-        ..Options::of_environment()
+        search: std::env::var_os("PATH"),
+        ..Options::default()
     }));
     let mut spec = Spec { layers: vec![Layer::of(layer.path()).unwrap()], ..Spec::default() };
     spec.limits.memory = 1 << 30;

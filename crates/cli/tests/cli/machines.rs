@@ -14,7 +14,7 @@ use crate::{Home, Ran};
 
 /// Where what machines are made from is really kept.
 fn kept() -> PathBuf {
-    assize_sandbox::microvm::Options::of_environment().cache.join("microvm")
+    assize_testkit::cache_folder().join("microvm")
 }
 
 /// A home in which machines can be made, if they can be at all.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
 
 mod anchor;
+mod architecture;
 mod ask;
 mod cluster;
 mod codes;

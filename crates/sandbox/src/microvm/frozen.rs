@@ -6,19 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_protocol::{Decoder, Kind, VERSION, Welcome};
-use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-use super::accelerator;
 use super::emulator::{self, From, Plan};
 use super::monitor;
-use super::snapshot::{Snapshot, memory_file};
+use super::origin::Origin;
+use super::snapshot::{Snapshot, SnapshotError, memory_file};
 use super::workshop::{Make, Workshop, hold};
 use crate::backend::Identity;
 use crate::error::SandboxError;
 use crate::guest::{self, GuestFile};
-use crate::rootfs;
 
 /// How long a machine may take to start from nothing, and to be frozen.
 const BOOT: Duration = Duration::from_secs(90);
@@ -35,19 +33,24 @@ impl Workshop {
         identity: &Identity,
     ) -> Result<Snapshot, SandboxError> {
         let snapshots = self.folder().join("snapshots");
-        let (place, ticks) = (self.place(make), make.parts.ticks);
-        if let Some(snapshot) = load(&place, ticks).await {
+        let (origin, ticks) = (self.origin(make), make.parts.ticks);
+        let place = snapshots.join(origin.name());
+        if let Ok(snapshot) = load(&place, &origin, ticks).await {
             return Ok(snapshot);
         }
         let held = hold(&self.folder()).await;
-        if let Some(snapshot) = load(&place, ticks).await {
-            return Ok(snapshot);
+        match load(&place, &origin, ticks).await {
+            Ok(snapshot) => return Ok(snapshot),
+            Err(reason) => {
+                tracing::info!(%reason, megabytes = make.megabytes, "no usable snapshot, creating one");
+            }
         }
         let snapshot = Arc::new(self.boot(make, identity).await?);
         let saved = Arc::clone(&snapshot);
         let kept = tokio::task::spawn_blocking(move || {
             remove_old(&snapshots);
-            let kept = std::fs::create_dir_all(&snapshots).and_then(|()| saved.save(&place, ticks));
+            let kept = std::fs::create_dir_all(&snapshots)
+                .and_then(|()| saved.save(&place, &origin, ticks));
             drop((saved, held));
             kept
         });
@@ -58,32 +61,17 @@ impl Workshop {
         Arc::into_inner(snapshot).ok_or_else(|| SandboxError::failed("freezing a machine", "lost"))
     }
 
-    /// Where it is kept.
+    /// Folder of a snapshot.
     pub(super) fn place(&self, make: &Make) -> PathBuf {
-        let name = format!("{}-{}", self.key(make), make.megabytes);
-        self.folder().join("snapshots").join(name)
+        self.folder().join("snapshots").join(self.origin(make).name())
+    }
+
+    fn origin(&self, make: &Make) -> Origin {
+        Origin::new(make, self.first_process())
     }
 
     fn first_process(&self) -> &[u8] {
         self.options.first_process.as_deref().unwrap_or(guest::PROGRAM)
-    }
-
-    /// All that a frozen machine depends on, in twelve digits.
-    fn key(&self, make: &Make) -> String {
-        let mut hash = Sha256::new();
-        let mut depends = emulator::shape(make.accelerator, make.megabytes);
-        depends.extend([
-            emulator::KERNEL_WORDS.to_owned(),
-            make.parts.qemu.stamp.clone(),
-            make.parts.image.info.digest.clone(),
-            rootfs::digest().to_owned(),
-            accelerator::processor(),
-        ]);
-        for part in depends {
-            hash.update(Sha256::digest(part));
-        }
-        hash.update(Sha256::digest(self.first_process()));
-        rootfs::short(hash)
     }
 
     /// Starts a machine from nothing, and freezes it when its guest is up.
@@ -114,10 +102,7 @@ impl Workshop {
                     return Err(format!("it is not up after {} seconds", BOOT.as_secs()));
                 }
             }
-            match tokio::time::timeout(FREEZE, monitor::freeze(monitor)).await {
-                Ok(state) => state.map_err(|error| error.to_string()),
-                Err(_) => Err("it cannot be frozen".to_owned()),
-            }
+            monitor::freeze(monitor, FREEZE).await.map_err(|error| error.to_string())
         };
         match frozen.await {
             Ok(state) => {
@@ -151,9 +136,10 @@ async fn first_word(channel: &mut UnixStream) -> Result<(), String> {
     }
 }
 
-async fn load(place: &Path, ticks: u64) -> Option<Snapshot> {
-    let place = place.to_owned();
-    tokio::task::spawn_blocking(move || Snapshot::load(&place, ticks)).await.ok()?
+async fn load(place: &Path, origin: &Origin, ticks: u64) -> Result<Snapshot, SnapshotError> {
+    let (place, origin) = (place.to_owned(), origin.clone());
+    let loaded = tokio::task::spawn_blocking(move || Snapshot::load(&place, &origin, ticks)).await;
+    loaded.unwrap_or_else(|error| Err(SnapshotError::Memory(std::io::Error::other(error))))
 }
 
 /// Removes what is not used any more, and what somebody who was killed has left half done.

@@ -14,6 +14,7 @@ mod image;
 mod kernel;
 mod layers;
 mod monitor;
+mod origin;
 mod snapshot;
 mod squashfs;
 mod thawed;
@@ -34,6 +35,7 @@ use crate::error::SandboxError;
 use crate::spec::{Limits, Spec};
 use image::Image;
 use snapshot::Snapshot;
+use thawed::RestoreError;
 use workshop::{Make, Workshop, hold, megabytes};
 
 /// What this backend is told.
@@ -48,16 +50,6 @@ pub struct Options {
     pub first_process: Option<Vec<u8>>,
     /// Who is told why something takes a while.
     pub say: Option<fn(&str)>,
-}
-
-impl Options {
-    /// As the environment of this process has it, where nobody says otherwise.
-    pub fn of_environment() -> Options {
-        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-        let cache = cache.unwrap_or_default().join("assize");
-        Options { cache, search: std::env::var_os("PATH"), ..Options::default() }
-    }
 }
 
 /// The most idle machines of a warm pool where they are emulated.
@@ -183,15 +175,15 @@ impl Backend for Microvm {
         self.check(spec)?;
         let megabytes = megabytes(&spec.limits);
         let (make, snapshot) = self.frozen(identity, megabytes).await?;
-        let stale = match self.workshop.thaw(&make, &snapshot, identity, spec).await {
-            Err(error @ SandboxError::Failed { .. }) => error,
-            started => return started,
+        let reason = match self.workshop.thaw(&make, &snapshot, identity, spec).await {
+            // Whole, and yet of no use: it depends on something that its origin does not name.
+            Err(RestoreError::Snapshot(reason)) => reason,
+            started => return Ok(started?),
         };
-        // Whole, and yet of no use: it depends on something that we do not know of.
-        tracing::warn!(error = %stale, "a frozen machine cannot be thawed, and is made anew");
+        tracing::info!(%reason, megabytes, "no usable snapshot, creating one");
         self.workshop.forget(&make, &snapshot).await;
         let (make, snapshot) = self.frozen(identity, megabytes).await?;
-        self.workshop.thaw(&make, &snapshot, identity, spec).await
+        Ok(self.workshop.thaw(&make, &snapshot, identity, spec).await?)
     }
 
     async fn settle(&self) -> Result<Option<String>, SandboxError> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
@@ -14,6 +15,25 @@ const MOST: u64 = 1 << 20;
 
 /// The most that the state of a machine may be, without its memory: far more than it ever is.
 const MOST_STATE: u64 = 64 << 20;
+
+/// Why QEMU does not do what it is told over QMP.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum QmpError {
+    /// By its own error message.
+    #[error("QEMU refused: {0}")]
+    Refused(String),
+    /// Its last status, where that is not `completed`.
+    #[error("QEMU did not complete the migration: {0}")]
+    Incomplete(Value),
+    #[error("QEMU closed its QMP socket")]
+    Closed,
+    #[error("QMP socket failed: {0}")]
+    Socket(#[from] io::Error),
+    #[error("QEMU sent an invalid QMP message: {0}")]
+    Invalid(#[from] serde_json::Error),
+    #[error("QEMU timed out after {} s", .0.as_secs())]
+    TimedOut(Duration),
+}
 
 /// What must be agreed on before anything else.
 const BEGIN: &str = r#"{"execute":"qmp_capabilities"}"#;
@@ -28,22 +48,22 @@ pub(super) async fn thaw(line: &mut UnixStream, descriptor: i32) -> io::Result<(
     line.write_all(format!("{BEGIN}{LEAVE_MEMORY}{thaw}").as_bytes()).await
 }
 
-/// Waits until a machine that was told so goes on.
-pub(super) async fn thawed(line: &mut UnixStream) -> io::Result<()> {
+/// Waits for a microVM to run on from its snapshot, for so long at most.
+pub(super) async fn thawed(line: &mut UnixStream, limit: Duration) -> Result<(), QmpError> {
     let mut line = BufReader::new(line);
-    loop {
-        let heard = read(&mut line).await?;
-        if let Some(error) = heard.get("error") {
-            return Err(io::Error::other(error["desc"].to_string()));
-        }
-        if heard["event"] == "RESUME" {
-            return Ok(());
-        }
-    }
+    let resumed = async {
+        while read(&mut line).await?["event"] != "RESUME" {}
+        Ok(())
+    };
+    tokio::time::timeout(limit, resumed).await.unwrap_or(Err(QmpError::TimedOut(limit)))
 }
 
-/// Freezes a machine, and gives what it takes to thaw it elsewhere, beside its memory.
-pub(super) async fn freeze(line: UnixStream) -> io::Result<Vec<u8>> {
+/// Stops a microVM within so long, and gives its state without its memory.
+pub(super) async fn freeze(line: UnixStream, limit: Duration) -> Result<Vec<u8>, QmpError> {
+    tokio::time::timeout(limit, migrate(line)).await.unwrap_or(Err(QmpError::TimedOut(limit)))
+}
+
+async fn migrate(line: UnixStream) -> Result<Vec<u8>, QmpError> {
     let mut monitor = Monitor { line: BufReader::new(line) };
     read(&mut monitor.line).await?;
     monitor.ask(BEGIN).await?;
@@ -62,7 +82,7 @@ pub(super) async fn freeze(line: UnixStream) -> io::Result<Vec<u8>> {
     let answer = monitor.ask(r#"{"execute":"query-migrate"}"#).await?;
     match answer["status"].as_str() {
         Some("completed") if !state.is_empty() => Ok(state),
-        _ => Err(io::Error::other(format!("it could not be frozen: {answer}"))),
+        _ => Err(QmpError::Incomplete(answer)),
     }
 }
 
@@ -70,23 +90,25 @@ struct Monitor {
     line: BufReader<UnixStream>,
 }
 
-async fn read(line: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Value> {
+/// Reads one message that is no error.
+async fn read(line: &mut (impl AsyncBufRead + Unpin)) -> Result<Value, QmpError> {
     let mut text = String::new();
     if line.take(MOST).read_line(&mut text).await? == 0 {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the emulator is gone"));
+        return Err(QmpError::Closed);
     }
-    Ok(serde_json::from_str(&text)?)
+    let message: Value = serde_json::from_str(&text)?;
+    match message.get("error") {
+        Some(error) => Err(QmpError::Refused(error["desc"].to_string())),
+        None => Ok(message),
+    }
 }
 
 impl Monitor {
     /// Asks, and hears the answer; what happens meanwhile is passed over.
-    async fn ask(&mut self, command: &str) -> io::Result<Value> {
+    async fn ask(&mut self, command: &str) -> Result<Value, QmpError> {
         self.line.write_all(command.as_bytes()).await?;
         loop {
             let mut heard = read(&mut self.line).await?;
-            if let Some(error) = heard.get("error") {
-                return Err(io::Error::other(error["desc"].to_string()));
-            }
             if let Some(answer) = heard.get_mut("return") {
                 return Ok(answer.take());
             }

@@ -2,8 +2,8 @@
 //! state of everything else. Every sandbox is thawed from one.
 //!
 //! In this process the memory is a file that nobody can change any more, and that all machines share
-//! until they write to it. On disk it is kept with a checksum: what is cut short or damaged is as if it
-//! were not there.
+//! until they write to it. On disk it is kept with checksums and its origin. A snapshot that cannot be
+//! restored is discarded, and [`SnapshotError`] says why.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,6 +14,9 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, memfd_create, seek};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+
+use super::monitor::QmpError;
+use super::origin::{Origin, Part};
 
 /// Memory is looked at and kept by pieces of this size; those that are all zeros are left out.
 const PIECE: usize = 64 * 1024;
@@ -31,13 +34,53 @@ pub(super) struct Snapshot {
     state: File,
 }
 
-/// What is needed to know that it is whole, and fits this processor.
+/// Description of a snapshot on disk.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
+    origin: Origin,
+    /// Speed of the processor, in kHz.
     ticks: u64,
+    memory: Contents,
+    state: Contents,
+}
+
+/// What a file of a snapshot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Contents {
     bytes: u64,
-    memory: u32,
-    state: u32,
+    crc32: u32,
+}
+
+/// Why a snapshot on disk is discarded, and a new one created.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SnapshotError {
+    #[error("there is none")]
+    Missing,
+    #[error("its description is invalid: {0}")]
+    Header(#[source] serde_json::Error),
+    #[error("it was made with another {}", list(.0))]
+    Origin(Vec<Part>),
+    #[error("it was made on a processor of {kept} kHz, and this one has {here} kHz")]
+    Speed { kept: u64, here: u64 },
+    #[error("`{file}` has {found} bytes instead of {expected}")]
+    Length { file: &'static str, found: u64, expected: u64 },
+    #[error("the checksum of `{file}` is wrong")]
+    Checksum { file: &'static str },
+    #[error("cannot read `{file}`: {source}")]
+    Read { file: &'static str, source: io::Error },
+    #[error("cannot copy it into memory: {0}")]
+    Memory(#[source] io::Error),
+    /// QEMU fails on it. The words are the last that came out of the microVM or QEMU.
+    #[error("{source}{}", after_colon(.words))]
+    Restore { source: QmpError, words: Option<String> },
+}
+
+fn list(parts: &[Part]) -> String {
+    parts.iter().map(Part::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn after_colon(words: &Option<String>) -> String {
+    words.as_ref().map(|words| format!(": {words}")).unwrap_or_default()
 }
 
 impl Snapshot {
@@ -55,34 +98,43 @@ impl Snapshot {
         read_only(&self.state)
     }
 
-    /// Reads one that was kept. `None` when there is none that is whole, and was taken on a processor
-    /// as fast as this one.
-    pub(super) fn load(folder: &Path, ticks: u64) -> Option<Snapshot> {
-        let about: About = serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()?;
+    /// Reads a snapshot of this origin, made on a processor of this speed.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be used.
+    pub(super) fn load(
+        folder: &Path,
+        origin: &Origin,
+        ticks: u64,
+    ) -> Result<Snapshot, SnapshotError> {
+        let about = match About::read(folder) {
+            Err(SnapshotError::Missing) => return Err(other_origin(folder, origin)),
+            about => about?,
+        };
+        let differences = origin.differences(&about.origin);
+        if !differences.is_empty() {
+            return Err(SnapshotError::Origin(differences));
+        }
         if about.ticks.abs_diff(ticks) > ticks * TOLERANCE / 1000 {
-            return None;
+            return Err(SnapshotError::Speed { kept: about.ticks, here: ticks });
         }
-        let state = fs::read(folder.join(STATE)).ok()?;
-        if crc32fast::hash(&state) != about.state {
-            return None;
-        }
-        let kept = File::open(folder.join(MEMORY)).ok()?;
-        if kept.metadata().ok()?.len() != about.bytes {
-            return None;
-        }
-        let memory = memory_file("assize-memory").ok()?;
-        memory.set_len(about.bytes).ok()?;
-        let sum = copy(&kept, &memory).ok()?;
-        if sum != about.memory {
-            return None;
-        }
-        Snapshot::new(memory, &state).ok()
+        let unread = |file| move |source| SnapshotError::Read { file, source };
+        let state = fs::read(folder.join(STATE)).map_err(unread(STATE))?;
+        about.state.check_length(STATE, state.len() as u64)?;
+        about.state.check_sum(STATE, crc32fast::hash(&state))?;
+        let kept = File::open(folder.join(MEMORY)).map_err(unread(MEMORY))?;
+        about.memory.check_length(MEMORY, kept.metadata().map_err(unread(MEMORY))?.len())?;
+        let memory = memory_file("assize-memory").map_err(SnapshotError::Memory)?;
+        memory.set_len(about.memory.bytes).map_err(SnapshotError::Memory)?;
+        let sum = copy(&kept, &memory).map_err(SnapshotError::Memory)?;
+        about.memory.check_sum(MEMORY, sum)?;
+        Snapshot::new(memory, &state).map_err(SnapshotError::Memory)
     }
 
     /// Keeps it for others.
-    pub(super) fn save(&self, folder: &Path, ticks: u64) -> io::Result<()> {
+    pub(super) fn save(&self, folder: &Path, origin: &Origin, ticks: u64) -> io::Result<()> {
         let partial = folder.with_extension("partial");
-        let saved = self.save_in(&partial, ticks).and_then(|()| {
+        let saved = self.save_in(&partial, origin, ticks).and_then(|()| {
             let _ = fs::remove_dir_all(folder);
             fs::rename(&partial, folder)
         });
@@ -92,19 +144,54 @@ impl Snapshot {
         saved
     }
 
-    fn save_in(&self, folder: &Path, ticks: u64) -> io::Result<()> {
+    fn save_in(&self, folder: &Path, origin: &Origin, ticks: u64) -> io::Result<()> {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder)?;
         let bytes = self.memory.metadata()?.len();
         let kept = File::create(folder.join(MEMORY))?;
         kept.set_len(bytes)?;
-        let memory = copy(&self.memory, &kept)?;
+        let memory = Contents { bytes, crc32: copy(&self.memory, &kept)? };
         let mut state = Vec::new();
         io::Read::read_to_end(&mut self.state()?, &mut state)?;
         fs::write(folder.join(STATE), &state)?;
-        let about = About { ticks, bytes, memory, state: crc32fast::hash(&state) };
+        let state = Contents { bytes: state.len() as u64, crc32: crc32fast::hash(&state) };
+        let about = About { origin: origin.clone(), ticks, memory, state };
         fs::write(folder.join(ABOUT), serde_json::to_vec(&about)?)
     }
+}
+
+impl About {
+    fn read(folder: &Path) -> Result<About, SnapshotError> {
+        let bytes = fs::read(folder.join(ABOUT)).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => SnapshotError::Missing,
+            _ => SnapshotError::Read { file: ABOUT, source },
+        })?;
+        serde_json::from_slice(&bytes).map_err(SnapshotError::Header)
+    }
+}
+
+impl Contents {
+    fn check_length(self, file: &'static str, found: u64) -> Result<(), SnapshotError> {
+        let expected = self.bytes;
+        let wrong = SnapshotError::Length { file, found, expected };
+        if found == expected { Ok(()) } else { Err(wrong) }
+    }
+
+    fn check_sum(self, file: &'static str, found: u32) -> Result<(), SnapshotError> {
+        if found == self.crc32 { Ok(()) } else { Err(SnapshotError::Checksum { file }) }
+    }
+}
+
+/// Why there is no snapshot in a folder: the one beside it that differs least has another origin.
+fn other_origin(folder: &Path, origin: &Origin) -> SnapshotError {
+    let beside = folder.parent().map(fs::read_dir).and_then(Result::ok);
+    let others = beside.into_iter().flatten().flatten();
+    let differences = others
+        .filter_map(|entry| About::read(&entry.path()).ok())
+        .filter(|about| about.origin.megabytes == origin.megabytes)
+        .map(|about| origin.differences(&about.origin))
+        .min_by_key(Vec::len);
+    differences.map_or(SnapshotError::Missing, SnapshotError::Origin)
 }
 
 /// A file in memory, that can be sealed.
@@ -174,8 +261,8 @@ mod tests {
     fn what_was_kept_is_what_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a");
-        snapshot().save(&place, TICKS).unwrap();
-        let loaded = Snapshot::load(&place, TICKS + 100).unwrap();
+        snapshot().save(&place, &Origin::example(), TICKS).unwrap();
+        let loaded = Snapshot::load(&place, &Origin::example(), TICKS + 100).unwrap();
         let mut bytes = [0; 9];
         loaded.memory.read_exact_at(&mut bytes, (3 << 20) - 4).unwrap();
         assert_eq!(&bytes, b"and there");
@@ -193,25 +280,67 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_of_another_machine_is_not_there() {
+    fn unusable_snapshot_gives_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a");
-        let fresh = || snapshot().save(&place, TICKS).unwrap();
-        fresh();
-        assert!(Snapshot::load(&place, TICKS * 2).is_none(), "a faster processor");
-        let memory = File::options().write(true).open(place.join(MEMORY)).unwrap();
-        memory.write_all_at(b"H", 1000).unwrap();
-        assert!(Snapshot::load(&place, TICKS).is_none(), "one byte is another");
-        fresh();
-        File::options().write(true).open(place.join(MEMORY)).unwrap().set_len(100).unwrap();
-        assert!(Snapshot::load(&place, TICKS).is_none(), "memory is cut");
-        fresh();
-        fs::write(place.join(STATE), "stat").unwrap();
-        assert!(Snapshot::load(&place, TICKS).is_none(), "the state is cut");
-        fresh();
-        fs::write(place.join(ABOUT), "{").unwrap();
-        assert!(Snapshot::load(&place, TICKS).is_none(), "nothing is known of it");
-        fresh();
-        assert!(Snapshot::load(&place, TICKS).is_some());
+        let fresh = || snapshot().save(&place, &Origin::example(), TICKS).unwrap();
+        let reason = || {
+            let reason = Snapshot::load(&place, &Origin::example(), TICKS).unwrap_err();
+            fresh();
+            reason
+        };
+        assert!(matches!(reason(), SnapshotError::Missing));
+        let faster = Snapshot::load(&place, &Origin::example(), TICKS * 2).unwrap_err();
+        assert!(matches!(faster, SnapshotError::Speed { kept: TICKS, here: 4_000_000 }));
+        let change = |name: &str| File::options().write(true).open(place.join(name)).unwrap();
+        change(MEMORY).write_all_at(b"H", 1000).unwrap();
+        assert!(matches!(reason(), SnapshotError::Checksum { file: MEMORY }));
+        change(MEMORY).set_len(100).unwrap();
+        let cut = reason();
+        assert_eq!(cut.to_string(), "`memory` has 100 bytes instead of 4194304");
+        fs::remove_file(place.join(MEMORY)).unwrap();
+        assert!(matches!(reason(), SnapshotError::Read { file: MEMORY, .. }));
+        change(STATE).write_all_at(b"S", 0).unwrap();
+        assert!(matches!(reason(), SnapshotError::Checksum { file: STATE }));
+        change(STATE).set_len(4).unwrap();
+        let cut = reason();
+        assert!(matches!(cut, SnapshotError::Length { file: STATE, found: 4, expected: 5 }));
+        for header in ["{", "{}", "no JSON", ""] {
+            fs::write(place.join(ABOUT), header).unwrap();
+            assert!(matches!(reason(), SnapshotError::Header(_)), "{header}");
+        }
+        fs::remove_file(place.join(ABOUT)).unwrap();
+        fs::create_dir(place.join(ABOUT)).unwrap();
+        assert!(matches!(reason(), SnapshotError::Read { file: ABOUT, .. }));
+        assert!(Snapshot::load(&place, &Origin::example(), TICKS).is_ok());
+    }
+
+    #[test]
+    fn snapshot_of_another_origin_names_what_differs() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |origin: &Origin| folder.path().join(origin.name());
+        let kept = Origin::example();
+        snapshot().save(&place(&kept), &kept, TICKS).unwrap();
+        for part in [Part::Assize, Part::Image, Part::Qemu, Part::Processor, Part::Accelerator] {
+            let origin = Origin::example().with_other(part);
+            // The folder has another name; and where it has the same, the origin is compared all the same.
+            for place in [place(&origin), place(&kept)] {
+                let reason = Snapshot::load(&place, &origin, TICKS).unwrap_err();
+                assert!(matches!(&reason, SnapshotError::Origin(parts) if *parts == [part]));
+                assert_eq!(reason.to_string(), format!("it was made with another {part}"));
+            }
+        }
+        // The closest of several is compared; one of another size never.
+        let far = Origin::example().with_other(Part::Qemu).with_other(Part::Image);
+        let reason = Snapshot::load(&place(&far), &far, TICKS).unwrap_err().to_string();
+        assert_eq!(reason, "it was made with another kernel or root file system, QEMU");
+        let close = far.clone().with_other(Part::Image);
+        snapshot().save(&place(&close), &close, TICKS).unwrap();
+        let reason = Snapshot::load(&place(&far), &far, TICKS).unwrap_err();
+        assert!(matches!(reason, SnapshotError::Origin(parts) if parts == [Part::Image]));
+        let mut larger = far;
+        larger.megabytes = 8;
+        let reason = Snapshot::load(&place(&larger), &larger, TICKS).unwrap_err();
+        assert!(matches!(reason, SnapshotError::Missing));
     }
 }

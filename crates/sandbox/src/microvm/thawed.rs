@@ -8,7 +8,7 @@ use assize_protocol::{GuestLimits, Hello, Machine, VERSION};
 use async_trait::async_trait;
 
 use super::emulator::{self, Console, From, Plan};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, SnapshotError};
 use super::workshop::{Make, Workshop};
 use super::{layers, monitor};
 use crate::backend::{Account, Cell, Identity, Started};
@@ -27,6 +27,25 @@ const OWN_CPU_MILLIS: u32 = 250;
 /// Fresh randomness for a machine.
 const ENTROPY: usize = 64;
 
+/// Why no microVM was restored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RestoreError {
+    /// The snapshot is of no use, and a new one may be.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
+
+impl std::convert::From<RestoreError> for SandboxError {
+    fn from(error: RestoreError) -> SandboxError {
+        match error {
+            RestoreError::Snapshot(reason) => SandboxError::failed("restoring a microVM", reason),
+            RestoreError::Sandbox(error) => error,
+        }
+    }
+}
+
 impl Workshop {
     /// Makes a sandbox of a frozen machine.
     pub(super) async fn thaw(
@@ -35,8 +54,7 @@ impl Workshop {
         snapshot: &Snapshot,
         identity: &Identity,
         spec: &Spec,
-    ) -> Result<Started, SandboxError> {
-        let failed = |error: std::io::Error| SandboxError::failed("thawing a machine", error);
+    ) -> Result<Started, RestoreError> {
         let disk = layers::disk(&self.folder(), &spec.layers).await?;
         let plan = Plan {
             accelerator: make.accelerator,
@@ -44,15 +62,14 @@ impl Workshop {
             memory: &snapshot.memory,
             root: &make.parts.image.root,
             layers: disk.as_ref().unwrap_or(&make.parts.no_layers),
-            from: From::Frozen { state: &snapshot.state().map_err(failed)? },
+            from: From::Frozen { state: &snapshot.state().map_err(SnapshotError::Memory)? },
         };
         let emulator::Machine { keeper, channel, mut monitor, console } =
             emulator::start(&make.parts.qemu, self.groups(), self.users, identity, &plan).await?;
-        let thawed = tokio::time::timeout(THAW, monitor::thawed(&mut monitor)).await;
-        let thawed = thawed.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-        if let Err(error) = thawed {
-            let why = emulator::end_with_words(&keeper, &console, &error.to_string()).await;
-            return Err(SandboxError::failed("thawing a machine", why));
+        if let Err(source) = monitor::thawed(&mut monitor, THAW).await {
+            keeper.end().await;
+            let words = emulator::last_words(&keeper, &console).await;
+            return Err(SnapshotError::Restore { source, words }.into());
         }
         let up = async {
             // Only now, so that the time is right when it is heard.
@@ -71,7 +88,7 @@ impl Workshop {
             Ok(Err(why)) => why,
             Err(_) => "the guest does not answer".to_owned(),
         };
-        Err(SandboxError::Broke(emulator::end_with_words(&keeper, &console, &why).await))
+        Err(SandboxError::Broke(emulator::end_with_words(&keeper, &console, &why).await).into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A backend to test, a folder for its records, and short ways to say what is tested.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use assize_sandbox::docker::{Docker, Options};
@@ -9,6 +9,7 @@ use assize_sandbox::{
     Backend, Command, Finished, Interpreter, Isolation, Language, Limits, Manager, Sandbox,
     SandboxError, Spec,
 };
+use assize_testkit::cache_folder;
 
 /// The backend, or why there is none.
 pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, String> {
@@ -45,11 +46,13 @@ const WITHIN: &str = "ASSIZE_TEST_WITHIN_A_MACHINE";
 
 /// Machines, from where the program itself keeps what they are made from.
 pub(crate) fn microvm() -> Microvm {
-    Microvm::new(microvm::Options::of_environment())
+    Microvm::new(microvm_options(&cache_folder()))
 }
 
-pub(crate) fn cache() -> PathBuf {
-    microvm::Options::of_environment().cache
+/// Options for microVMs made from what is in a cache folder.
+pub(crate) fn microvm_options(cache: &Path) -> microvm::Options {
+    let search = std::env::var_os("PATH");
+    microvm::Options { cache: cache.to_owned(), search, ..microvm::Options::default() }
 }
 
 /// As many, or fewer where the tests themselves run in a machine.

@@ -7,7 +7,7 @@ use std::io::BufRead;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use assize_sandbox::microvm::{Accelerator, Kvm, Microvm, Options, Sources};
@@ -15,10 +15,12 @@ use assize_sandbox::{
     Backend, Command, Event, Identity, Isolation, Layer, Manager, PoolOptions, Sandbox,
     SandboxError, Spec,
 };
+use assize_testkit::cache_folder;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::bench::{cache, microvm, python, skip, text};
+use crate::bench::{microvm, microvm_options, python, skip, text};
 
 /// Set for the process that makes a machine and is then killed.
 const KILLED: &str = "ASSIZE_TEST_KILLED_MACHINES";
@@ -55,14 +57,14 @@ fn fresh_cache() -> TempDir {
     folder
 }
 
-fn furnish(cache_folder: &Path) {
-    fs::create_dir_all(cache_folder.join("microvm")).unwrap();
-    std::os::unix::fs::symlink(cache().join("microvm/image"), cache_folder.join("microvm/image"))
-        .unwrap();
+fn furnish(cache: &Path) {
+    fs::create_dir_all(cache.join("microvm")).unwrap();
+    let image = cache_folder().join("microvm/image");
+    std::os::unix::fs::symlink(image, cache.join("microvm/image")).unwrap();
 }
 
 fn machines(cache: &Path, change: impl FnOnce(&mut Options)) -> Arc<Microvm> {
-    let mut options = Options { cache: cache.to_owned(), ..Options::of_environment() };
+    let mut options = microvm_options(cache);
     change(&mut options);
     Arc::new(Microvm::new(options))
 }
@@ -218,24 +220,79 @@ async fn the_next_to_be_taken_has_an_interpreter() {
     pool.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_kept_and_is_damaged_is_made_anew() {
+/// Log of this thread, for as long as the guard lives.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn start(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::INFO)
+            .with_writer(move || log.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    /// Reasons why snapshots were created since the last call.
+    fn reasons(&self) -> Vec<String> {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap());
+        let lines = text(&bytes).lines().filter(|line| line.contains("no usable snapshot"));
+        lines
+            .map(|line| {
+                assert!(line.contains(" INFO "), "{line}");
+                let reason = line.split_once("reason=").unwrap().1;
+                reason.split_once(" megabytes=").unwrap().0.to_owned()
+            })
+            .collect()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// On one thread, so that the log is that of this test alone.
+#[tokio::test]
+async fn unusable_snapshot_is_replaced_and_the_log_says_why() {
     if !is_there() {
         return;
     }
+    let log = Log::default();
+    let _logging = log.start();
     let cache = fresh_cache();
+    let snapshots = cache.path().join("microvm/snapshots");
     start(&machines(cache.path(), |_| {})).await.unwrap().end().await;
-    let kept = |name: &str| -> PathBuf {
-        let folder = fs::read_dir(cache.path().join("microvm/snapshots")).unwrap();
-        let folders: Vec<_> = folder.flatten().collect();
+    assert_eq!(log.reasons(), ["there is none"]);
+    let folder = || -> PathBuf {
+        let folders: Vec<_> = fs::read_dir(&snapshots).unwrap().flatten().collect();
         assert_eq!(folders.len(), 1, "{folders:?}");
-        folders[0].path().join(name)
+        folders[0].path()
     };
+    let kept = |name: &str| folder().join(name);
     let made = || fs::metadata(kept("snapshot.json")).unwrap().modified().unwrap();
     let first = made();
     // Whole, it is used.
     start(&machines(cache.path(), |_| {})).await.unwrap().end().await;
-    assert_eq!(made(), first);
+    assert_eq!((made(), log.reasons()), (first, vec![]));
+    let restarted = async || {
+        let before = made();
+        let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
+        echo(&sandbox).await;
+        sandbox.end().await;
+        assert_ne!(made(), before);
+        let reasons = log.reasons();
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        reasons.into_iter().next().unwrap()
+    };
     let memory = fs::File::options().read(true).write(true).open(kept("memory")).unwrap();
     let mut byte = [0];
     let offset = (0..1 << 30).step_by(4096).find(|at| {
@@ -243,24 +300,33 @@ async fn what_was_kept_and_is_damaged_is_made_anew() {
         byte[0] != 0
     });
     memory.write_all_at(&[!byte[0]], offset.unwrap()).unwrap();
-    let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
-    echo(&sandbox).await;
-    let second = made();
-    assert_ne!(second, first);
+    assert_eq!(restarted().await, "the checksum of `memory` is wrong");
     fs::File::options().write(true).open(kept("state")).unwrap().set_len(1000).unwrap();
-    let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
-    echo(&sandbox).await;
-    let third = made();
-    assert_ne!(third, second);
-    // Whole by all that is known, and still of no use to the emulator.
-    let about = fs::read_to_string(kept("snapshot.json")).unwrap();
-    let sum = about.rsplit_once("\"state\":").unwrap().1.trim_end_matches('}');
+    let cut = restarted().await;
+    assert!(cut.starts_with("`state` has 1000 bytes instead of "), "{cut}");
+    // Whole by all that is known, and still of no use to QEMU; `reasons` has the load and the restore.
+    let mut about: Value =
+        serde_json::from_slice(&fs::read(kept("snapshot.json")).unwrap()).unwrap();
+    about["state"] = json!({"bytes": 21, "crc32": 1_801_018_493});
     fs::write(kept("state"), "nothing that it knows").unwrap();
-    fs::write(kept("snapshot.json"), about.replace(sum, "1801018493")).unwrap();
-    let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
-    echo(&sandbox).await;
-    assert_ne!(made(), third);
+    fs::write(kept("snapshot.json"), about.to_string()).unwrap();
+    let before = made();
+    echo(&start(&machines(cache.path(), |_| {})).await.unwrap()).await;
+    assert_ne!(made(), before);
     assert!(fs::metadata(kept("state")).unwrap().len() > 1000);
+    let reasons = log.reasons();
+    assert!(reasons[0].starts_with("QEMU "), "{reasons:?}");
+    assert_eq!(reasons[1..], ["there is none"]);
+    // Another version of assize made the only one there is. It stays, for that version may be used again.
+    let other = snapshots.join("0123456789ab-384");
+    fs::rename(folder(), &other).unwrap();
+    let mut about: Value =
+        serde_json::from_slice(&fs::read(other.join("snapshot.json")).unwrap()).unwrap();
+    about["origin"]["assize"] = json!("another");
+    fs::write(other.join("snapshot.json"), about.to_string()).unwrap();
+    echo(&start(&machines(cache.path(), |_| {})).await.unwrap()).await;
+    assert_eq!(log.reasons(), ["it was made with another version of assize"]);
+    assert_eq!(fs::read_dir(&snapshots).unwrap().count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -441,7 +507,7 @@ async fn an_emulator_has_no_rights_and_sees_nothing() {
 
 /// The modules of the image that is kept, as files.
 fn modules(folder: &Path) {
-    let archive = fs::read(cache().join("microvm/image/modules")).unwrap();
+    let archive = fs::read(cache_folder().join("microvm/image/modules")).unwrap();
     let mut rest = archive.as_slice();
     loop {
         let field = |index: usize| {
@@ -463,7 +529,7 @@ fn modules(folder: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kernel_and_a_root_that_the_user_names_will_do() {
-    let archive = cache().join("rootfs.tar");
+    let archive = cache_folder().join("rootfs.tar");
     if !is_there() || !archive.exists() {
         return;
     }
@@ -471,7 +537,7 @@ async fn a_kernel_and_a_root_that_the_user_names_will_do() {
     let folder = tempfile::tempdir().unwrap();
     modules(folder.path());
     let sources = Sources {
-        kernel: Some(cache().join("microvm/image/kernel")),
+        kernel: Some(cache_folder().join("microvm/image/kernel")),
         modules: Some(folder.path().to_owned()),
         rootfs: Some(archive.clone()),
     };
