@@ -5,16 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_gate::{
     Change, ChangedFile, Effect, Places, Policy, Reason, Review, Scanners, Verdict, Verified,
 };
 use assize_types::Fingerprint;
 use assize_workspace::{Inside, Lock};
+use tokio_util::sync::CancellationToken;
 
 use crate::execute::Decision;
-use crate::service::{DraftError, DraftService};
+use crate::service::{DraftError, DraftService, wrong};
 use crate::state::{Proposed, Stage, Submission};
 use crate::transaction::Transaction;
 
@@ -23,17 +23,17 @@ type Tested = (Vec<Reason>, Option<Verified>);
 
 impl DraftService {
     /// Decides on a submission; gives the transaction in which it was decided. `right` is the right to decide on it,
-    /// which a submission needs that is tested, or that an earlier transaction recorded. `waits` says whether the
-    /// worker waits for the answer.
+    /// which a submission needs that is tested, or that an earlier transaction recorded. `gone` is
+    /// cancelled when the worker stops waiting for the answer.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         mut transaction: Transaction,
         mut right: Option<Lock>,
         id: u64,
-        waits: &AtomicBool,
+        gone: &CancellationToken,
     ) -> Result<Transaction, DraftError> {
         let (submission, policy) = loop {
-            let Some(untested) = transaction.decide(id, None, waits).await? else {
+            let Some(untested) = transaction.decide(id, None, gone).await? else {
                 return Ok(transaction);
             };
             if right.is_none() {
@@ -52,7 +52,7 @@ impl DraftService {
         let tested = self.test(&submission, &policy).await;
         // Much may have changed in the meantime: files, the contract, the switch.
         let mut transaction = self.begin().await?;
-        transaction.decide(id, Some(tested), waits).await?;
+        transaction.decide(id, Some(tested), gone).await?;
         Ok(transaction)
     }
 
@@ -60,11 +60,11 @@ impl DraftService {
     pub(crate) async fn decide_earlier(
         self: &Arc<Self>,
         id: u64,
-        waits: &AtomicBool,
+        gone: &CancellationToken,
     ) -> Result<Transaction, DraftError> {
         let right = self.lock(right_name(id)).await?;
         let transaction = self.begin().await?;
-        self.decide(transaction, Some(right), id, waits).await
+        self.decide(transaction, Some(right), id, gone).await
     }
 
     /// The right to decide on a submission; `None` while another process has it.
@@ -113,7 +113,9 @@ impl DraftService {
     async fn decide_left(self: &Arc<Self>, id: u64) -> Result<(), DraftError> {
         if let Some(right) = self.right_to_decide(id)? {
             let transaction = self.begin().await?;
-            self.decide(transaction, Some(right), id, &AtomicBool::new(false)).await?;
+            let gone = CancellationToken::new();
+            gone.cancel();
+            self.decide(transaction, Some(right), id, &gone).await?;
         }
         Ok(())
     }
@@ -164,7 +166,7 @@ impl Transaction {
         &mut self,
         id: u64,
         tested: Option<Tested>,
-        waits: &AtomicBool,
+        gone: &CancellationToken,
     ) -> Result<Option<(Submission, Policy)>, DraftError> {
         let submission = self.submission(id)?.clone();
         if submission.stage != Stage::Submitted {
@@ -185,14 +187,14 @@ impl Transaction {
             true => Review::Escalated,
             false => policy.review,
         };
-        let told = waits.load(Ordering::Relaxed);
+        let told = !gone.is_cancelled();
         let by = (review, policy.fingerprint());
         self.execute(id, decision(&submission, by, reasons, verified, told)).await?;
         Ok(None)
     }
 
     pub(crate) fn path(&self, path: &str) -> Result<Inside, DraftError> {
-        self.service.workspace.inside(path).map_err(|error| DraftError::Wrong(error.to_string()))
+        self.service.workspace.inside(path).map_err(wrong)
     }
 
     /// All reasons against a submission.

@@ -2,35 +2,18 @@
 //! says what to do next; every path is hostile input.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_gate::secrets::SecretScanner;
 use assize_gate::{DRAFT_MODE, Diff, FileKind, Policy, TaskId};
 use assize_types::Fingerprint;
 use assize_workspace::{DRAFTS, FileError, HANDOFF, Inside, as_the_original};
+use tokio_util::sync::CancellationToken;
 
 use crate::answers::{Read, Requested, Submit, Submitted, Written, answer};
 use crate::names::{draft_name, draft_path, free_name};
-use crate::service::{DraftError, DraftService, file};
+use crate::service::{DraftError, DraftService, file, wrong};
 use crate::state::{OpenDraft, Proposed, Step, Submission};
 use crate::transaction::Transaction;
-
-/// A worker that waits for a verdict, for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Waiting(Arc<AtomicBool>);
-
-impl Waiting {
-    fn begin() -> (Waiting, Arc<AtomicBool>) {
-        let waits = Arc::new(AtomicBool::new(true));
-        (Waiting(waits.clone()), waits)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
 
 /// The longest summary that is kept.
 const LONGEST_SUMMARY: usize = 2000;
@@ -102,7 +85,7 @@ impl DraftService {
         };
         let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
         if content.len() as u64 > policy.max_bytes {
-            return Err(DraftError::Wrong(format!(
+            return Err(wrong(format!(
                 "the content has {} bytes, and a draft may have {}; the draft is as it was",
                 content.len(),
                 policy.max_bytes
@@ -128,9 +111,7 @@ impl DraftService {
         let draft = transaction.draft(by, "read", path).await?;
         let bytes = transaction.read_draft(by, "read", &draft).await?.0;
         let content = String::from_utf8(bytes).map_err(|_| {
-            DraftError::Wrong(format!(
-                "the draft `{path}` is no UTF-8 text any more; write it anew"
-            ))
+            wrong(format!("the draft `{path}` is no UTF-8 text any more; write it anew"))
         })?;
         let line_count = content.lines().count();
         Ok(Read { content, line_count, messages: transaction.messages(&draft.task).await? })
@@ -173,19 +154,19 @@ impl DraftService {
         id: u64,
         task: &TaskId,
     ) -> Result<Submitted, DraftError> {
-        let (waiting, waits) = Waiting::begin();
+        let gone = CancellationToken::new();
+        let waiting = gone.clone().drop_guard();
         let service = Arc::clone(self);
         // The decision goes on if the worker stops waiting.
         let deciding = self.deciding.spawn(async move {
             match transaction {
-                Some(transaction) => service.decide(transaction, None, id, &waits).await,
-                None => service.decide_earlier(id, &waits).await,
+                Some(transaction) => service.decide(transaction, None, id, &gone).await,
+                None => service.decide_earlier(id, &gone).await,
             }
         });
         let mut transaction = match tokio::time::timeout(self.options.patience, deciding).await {
             Ok(decided) => {
-                let broke =
-                    |_| DraftError::Wrong("the gate broke off; hand it in again".to_owned());
+                let broke = |_| wrong("the gate broke off; hand it in again");
                 decided.map_err(broke)??
             }
             Err(_) => self.begin().await?,
@@ -228,7 +209,7 @@ impl Transaction {
                 if open >= policy.max_files * DRAFTS_FOR_A_FILE {
                     let why =
                         format!("the task `{task}` has {open} open drafts; hand some in first");
-                    return Err(DraftError::Wrong(why));
+                    return Err(wrong(why));
                 }
                 (free_name(self.state(), path, task), None)
             }
@@ -255,12 +236,12 @@ impl Transaction {
         let draft = self.open_draft(by, "submit", submit.draft_path).await?;
         if draft.task != *task {
             let why = format!("this draft belongs to the task `{}`, not to `{task}`", draft.task);
-            return Err(DraftError::Wrong(why));
+            return Err(wrong(why));
         }
         match self.service.workspace.inside(submit.original_path) {
             Ok(path) if path.to_string() == draft.path => {}
             Ok(path) => {
-                return Err(DraftError::Wrong(format!(
+                return Err(wrong(format!(
                     "this is a draft of `{}`, not of `{path}`; name that as `original_path`",
                     draft.path
                 )));
@@ -288,7 +269,7 @@ impl Transaction {
         }
         if files.is_empty() {
             let names = unchanged.join("`, `");
-            return Err(DraftError::Wrong(format!(
+            return Err(wrong(format!(
                 "the draft changes nothing in `{names}`; write the change to it first"
             )));
         }
@@ -302,7 +283,7 @@ impl Transaction {
         let in_summary = |line| secrets.in_line(line, FileKind::Prose);
         match summary.lines().flat_map(in_summary).next() {
             None => Ok(summary),
-            Some(found) => Err(DraftError::Wrong(format!(
+            Some(found) => Err(wrong(format!(
                 "the summary has {} in it; leave that out and hand it in again",
                 found.what
             ))),
@@ -327,8 +308,7 @@ impl Transaction {
             Some(key) => self.state().submission_with_key(key),
             None => self.state().submission_of_entry(entry),
         };
-        let lost =
-            || DraftError::Wrong("the submission was not recorded; submit it again".to_owned());
+        let lost = || wrong("the submission was not recorded; submit it again");
         Ok(recorded.ok_or_else(lost)?.id)
     }
 
@@ -344,7 +324,7 @@ impl Transaction {
             return Err(self.refuse(by, tool, None, path, why).await);
         };
         let missing = || {
-            DraftError::Wrong(format!(
+            wrong(format!(
                 "there is no open draft `{name}`; ask for one with `ollama_request_draft`"
             ))
         };
@@ -375,7 +355,7 @@ impl Transaction {
         let (policy, _) = self.policy()?;
         match self.drafts.read_with_mode(&draft.name, policy.max_bytes) {
             Ok(found) => Ok(found),
-            Err(FileError::Missing) => Err(DraftError::Wrong(format!(
+            Err(FileError::Missing) => Err(wrong(format!(
                 "the draft `{}` is not there any more; ask for it again with `ollama_request_draft`",
                 draft.name
             ))),
@@ -444,7 +424,7 @@ impl Transaction {
 
 /// That a file's change is submitted, and not to be changed.
 pub(crate) fn waits(id: u64) -> DraftError {
-    DraftError::Wrong(format!(
+    wrong(format!(
         "this change is submitted and waits for a decision (submission {id}); work on something else until it is made"
     ))
 }

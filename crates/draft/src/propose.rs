@@ -12,7 +12,7 @@ use assize_workspace::as_the_original;
 
 use crate::answers::Submitted;
 use crate::handlers::waits;
-use crate::service::{DraftError, DraftService};
+use crate::service::{DraftError, DraftService, wrong};
 use crate::state::{Proposed, Submission};
 use crate::transaction::Transaction;
 
@@ -75,7 +75,7 @@ impl Transaction {
     ) -> Result<u64, DraftError> {
         let summary = self.summary(proposal.summary)?;
         let (policy, places) = self.policy()?;
-        let (mut files, mut wrong) = (Vec::new(), Vec::new());
+        let (mut files, mut problems) = (Vec::new(), Vec::new());
         for new in proposal.contents {
             // Alone, as the messages below repeat the path.
             self.refuse_secret_path(new.path, &policy)?;
@@ -84,23 +84,23 @@ impl Transaction {
                 Err(DraftError::Refused(why)) => {
                     let refused =
                         self.refuse(by, "propose", Some(task.as_str()), new.path, why).await;
-                    wrong.push(format!("{}: {refused}", new.path));
+                    problems.push(format!("{}: {refused}", new.path));
                 }
-                Err(DraftError::Wrong(why)) => wrong.push(format!("{}: {why}", new.path)),
+                Err(DraftError::Wrong(why)) => problems.push(format!("{}: {why}", new.path)),
                 Err(error) => return Err(error),
             }
         }
         let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         if paths.len() < files.len() {
-            wrong.push("a file is proposed twice; propose it once".to_owned());
+            problems.push("a file is proposed twice; propose it once".to_owned());
         }
-        if !wrong.is_empty() {
-            return Err(DraftError::Wrong(wrong.join("\n- ")));
+        if !problems.is_empty() {
+            return Err(wrong(problems.join("\n- ")));
         }
         files.retain(|file| file.before != Some(file.after));
         if files.is_empty() {
             let why = "the proposal changes nothing; write the change into the file first";
-            return Err(DraftError::Wrong(why.to_owned()));
+            return Err(wrong(why));
         }
         match self.waiting_for_a_file_of(task, &files) {
             Some(waiting) if contents(&waiting.files) == contents(&files) => Ok(waiting.id),
@@ -129,7 +129,7 @@ impl Transaction {
         if content.len() as u64 > policy.max_bytes {
             let (bytes, most) = (content.len(), policy.max_bytes);
             let why = format!("the content has {bytes} bytes, and a file may have {most}");
-            return Err(DraftError::Wrong(why));
+            return Err(wrong(why));
         }
         let before = base.as_deref().map(|bytes| self.service.keep(bytes)).transpose()?;
         self.proposed_file(&path.to_string(), (before, text.as_bytes()), content.as_bytes())

@@ -8,7 +8,7 @@ use assize_types::text::shorten;
 use assize_workspace::{Lock, Replacing};
 
 use crate::execute::Decision;
-use crate::service::{DraftError, DraftService, file};
+use crate::service::{DraftError, DraftService, file, wrong};
 use crate::state::{Proposed, Stage, Step, Submission};
 use crate::transaction::Transaction;
 
@@ -81,11 +81,11 @@ impl DraftService {
         let submission = transaction.submission(id)?;
         if submission.stage != Stage::Accepted {
             let stage = submission.stage.name();
-            return Err(DraftError::Wrong(format!("submission {id} is {stage}, not accepted")));
+            return Err(wrong(format!("submission {id} is {stage}, not accepted")));
         }
         if submission.swept {
             let why = format!("what was before submission {id} is not kept any more");
-            return Err(DraftError::Wrong(why));
+            return Err(wrong(why));
         }
         transaction.undo(by, id).await
     }
@@ -106,7 +106,7 @@ impl DraftService {
     /// A reviewer's right to decide on a submission.
     pub(crate) fn reviewers_right(&self, id: u64) -> Result<Lock, DraftError> {
         let verified = || format!("submission {id} is being verified; wait until that is done");
-        self.right_to_decide(id)?.ok_or_else(|| DraftError::Wrong(verified()))
+        self.right_to_decide(id)?.ok_or_else(|| wrong(verified()))
     }
 }
 
@@ -118,7 +118,7 @@ impl Transaction {
             true => Ok(submission.clone()),
             false => {
                 let stage = submission.stage.name();
-                Err(DraftError::Wrong(format!("submission {id} is {stage}, and waits for nobody")))
+                Err(wrong(format!("submission {id} is {stage}, and waits for nobody")))
             }
         }
     }

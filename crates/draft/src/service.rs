@@ -83,6 +83,11 @@ pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DraftEr
     move |error| DraftError::File { what, error }
 }
 
+/// The error of a call that cannot be done like this.
+pub(crate) fn wrong(why: impl std::fmt::Display) -> DraftError {
+    DraftError::Wrong(why.to_string())
+}
+
 /// Draft service of one workspace.
 #[derive(Debug)]
 pub struct DraftService {
@@ -195,9 +200,9 @@ impl DraftService {
     /// When it is not there any more.
     pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
         self.copies.get(hash).map_err(|error| match error {
-            FileError::Missing => DraftError::Wrong(
-                "what it was is not kept any more (setting `draft.keep_days`)".to_owned(),
-            ),
+            FileError::Missing => {
+                wrong("what it was is not kept any more (setting `draft.keep_days`)")
+            }
             error => file(hash.to_string())(error),
         })
     }
@@ -212,7 +217,7 @@ impl DraftService {
     /// # Errors
     /// When it cannot be read.
     pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DraftError> {
-        let inside = self.workspace.inside(path).map_err(|e| DraftError::Wrong(e.to_string()))?;
+        let inside = self.workspace.inside(path).map_err(wrong)?;
         let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file(path))?;
         Ok(found.map(|original| original.bytes))
     }
@@ -234,7 +239,7 @@ impl DraftService {
     pub async fn patch(&self, id: u64) -> Result<String, DraftError> {
         let state = self.state().await?;
         let submission = state.submissions.get(&id);
-        let unknown = || DraftError::Wrong(format!("no submission {id} in this workspace"));
+        let unknown = || wrong(format!("no submission {id} in this workspace"));
         let mut patch = String::new();
         for file in &submission.ok_or_else(unknown)?.files {
             let before = file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default();
@@ -258,7 +263,7 @@ impl DraftService {
         }
         let folder = self.folder.clone();
         let waited = tokio::task::spawn_blocking(move || folder.lock(&name, Wait::Yes)).await;
-        let lost = || DraftError::Wrong("the wait for a lock was given up".to_owned());
+        let lost = || wrong("the wait for a lock was given up");
         waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
     }
 }

@@ -13,8 +13,11 @@ use assize_workspace::{DRAFTS, Folder, HANDOFF, Lock};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::ledger::{self, Known, Mirror, TRANSITIONS};
-use crate::service::{DraftError, DraftService, GATE, file};
+use crate::service::{DraftError, DraftService, GATE, file, wrong};
 use crate::state::{DraftState, Message, Step, Submission};
+
+const OFF: &str =
+    "the draft tools are switched off in this workspace; stop, and tell the person you work for";
 
 /// A workspace with its lock.
 #[derive(Debug)]
@@ -110,16 +113,13 @@ impl Transaction {
 
     pub(crate) fn submission(&self, id: u64) -> Result<&Submission, DraftError> {
         let found = self.state().submissions.get(&id);
-        found.ok_or_else(|| DraftError::Wrong(format!("there is no submission {id} here")))
+        found.ok_or_else(|| wrong(format!("there is no submission {id} here")))
     }
 
     pub(crate) fn refuse_if_off(&self) -> Result<(), DraftError> {
         match self.state().off {
             false => Ok(()),
-            true => Err(DraftError::Wrong(
-                "the draft tools are switched off in this workspace; stop, and tell the person you work for"
-                    .to_owned(),
-            )),
+            true => Err(wrong(OFF)),
         }
     }
 

@@ -4,7 +4,7 @@ use assize_gate::secrets::{Secret, SecretScanner};
 use assize_gate::{FileKind, Places, Policy, TaskId};
 use assize_workspace::{FileError, Inside, Original};
 
-use crate::service::{DraftError, file};
+use crate::service::{DraftError, file, wrong};
 use crate::transaction::Transaction;
 
 /// What a user does about a file that is refused for its content.
@@ -15,7 +15,7 @@ impl Transaction {
     fn refuse_secret(&self, what: &str, name: &str) -> Result<(), DraftError> {
         match SecretScanner::get()?.in_name(name) {
             None => Ok(()),
-            Some(found) => Err(DraftError::Wrong(format!(
+            Some(found) => Err(wrong(format!(
                 "the {what} has {} in it, found by `{}`; choose another {what} without it",
                 found.what, found.rule
             ))),
@@ -61,7 +61,7 @@ impl Transaction {
     ) -> Result<(Inside, Option<Original>), DraftError> {
         if let Some(only) = policy.task.as_deref().filter(|only| *only != task.as_str()) {
             let why = format!("the contract is about the task `{only}`; use that as `task_id`");
-            return Err(DraftError::Wrong(why));
+            return Err(wrong(why));
         }
         self.refuse_secret_path(source, policy)?;
         let path = self.visible_path(source, places)?;
@@ -73,7 +73,7 @@ impl Transaction {
         }
         let original = self.visible_file(&path, policy, places)?;
         if original.is_none() && source.ends_with('/') {
-            return Err(DraftError::Wrong(format!("`{source}` names a folder; name a file")));
+            return Err(wrong(format!("`{source}` names a folder; name a file")));
         }
         Ok((path, original))
     }
@@ -104,7 +104,7 @@ impl Transaction {
                 return Err(DraftError::Refused(format!("`{path}` cannot be used here: {error}")));
             }
             Err(FileError::TooLarge(most)) => {
-                return Err(DraftError::Wrong(format!(
+                return Err(wrong(format!(
                     "`{path}` has more than {most} bytes, and is too large for this; ask a person"
                 )));
             }
@@ -117,7 +117,7 @@ impl Transaction {
             return Err(DraftError::Refused(why));
         }
         if original.bytes.contains(&0) || std::str::from_utf8(&original.bytes).is_err() {
-            return Err(DraftError::Wrong(format!(
+            return Err(wrong(format!(
                 "`{path}` is no UTF-8 text, and cannot be used here; ask a person to change it"
             )));
         }

@@ -284,4 +284,12 @@ fn before_path(line: &str, start: usize) -> &str {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scanner_with_a_broken_rule_is_an_error() {
+        let error = PathScanner::compile(&[("mount-point", MOUNT, "/mnt/(")]).unwrap_err();
+        assert_eq!(error.name, "mount-point");
+    }
+}

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::service::{DraftError, DraftService, file};
+use crate::service::{DraftError, DraftService, file, wrong};
 use crate::tools::{self, CallError};
 use crate::transaction::Transaction;
 
@@ -80,7 +80,7 @@ impl DraftService {
         let given: ReadFile = tools::read(name, arguments)?;
         let content = transaction.file(by, &given.path).await?.ok_or_else(|| {
             let path = assize_types::text::shorten(&given.path, 200);
-            DraftError::Wrong(format!("there is no file `{path}`; `{LIST}` shows those there are"))
+            wrong(format!("there is no file `{path}`; `{LIST}` shows those there are"))
         })?;
         let lines = content.lines().count();
         Ok(json!({"content": content, "line_count": lines}))
