@@ -11,6 +11,7 @@ use assize_sandbox::{Language, Limits, Spec};
 use assize_store::{NewRun, Run, RunJournal, Store};
 use assize_types::Cancel;
 use assize_types::text::harmless;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -41,7 +42,8 @@ pub struct Ask {
 }
 
 /// What a run needs to be run again; the problems are kept beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EvalInput")]
 pub struct Input {
     pub samples: u32,
     pub max_attempts: u32,

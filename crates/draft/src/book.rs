@@ -13,7 +13,7 @@ use crate::task::TaskId;
 use crate::verify::Verified;
 
 /// One thing that happened. What it is called and what it carries stand in the audit log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", content = "detail", rename_all = "snake_case")]
 pub enum Step {
     /// A worker asked for a copy of a file.
@@ -81,7 +81,8 @@ pub enum Step {
 }
 
 /// A file of a submission.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProposedFile")]
 pub struct Proposed {
     pub path: String,
     /// Its name in the drafts folder; `None` for a change that a worker without tools wrote as text.
@@ -96,7 +97,8 @@ pub struct Proposed {
 }
 
 /// A file that changes from one content to another; `None` is no file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReplacedFile")]
 pub struct Replacing {
     pub path: String,
     pub before: Option<Fingerprint>,
@@ -119,7 +121,7 @@ impl Step {
 }
 
 /// A draft that somebody works on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OpenDraft {
     /// Its name in the drafts folder.
     pub name: String,
@@ -133,7 +135,8 @@ pub struct OpenDraft {
 }
 
 /// How a submission stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "SubmissionStage")]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Nobody has decided yet.
@@ -173,7 +176,7 @@ impl Stage {
 }
 
 /// Drafts that were submitted together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Submission {
     /// Its number in the workspace, from 1.
     pub id: u64,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use assize_types::Fingerprint;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::book::{OpenDraft, Stage, Step, Submission};
@@ -16,7 +17,7 @@ use crate::policy::Review;
 use crate::task::TaskId;
 
 /// What was put away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cleared {
     pub submissions: usize,
     pub drafts: usize,

@@ -3,12 +3,14 @@
 use assize_draft::{Book, Desk, Mirror, Step};
 use assize_store::{AuditEntry, AuditQuery, AuditVerdict, Store, check_head};
 use assize_types::Fingerprint;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::failure::{Failure, FailureKind};
 
 /// What a look at the whole log came to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LogCheck")]
 pub struct Whole {
     pub intact: bool,
     /// What is wrong with it.
@@ -26,7 +28,8 @@ pub struct Whole {
 }
 
 /// That the log in the workspace was once completed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LogCompletion")]
 pub struct Completed {
     pub entry: u64,
     pub lines_there: usize,

@@ -4,7 +4,7 @@ use assize_draft::{Book, Desk, DeskError, Diff, Force, Proposed, Stage, Submissi
 use assize_types::text::one_line;
 use serde_json::json;
 
-use assize_clerk::drafts::{as_json, meanwhile, sides};
+use assize_clerk::drafts::{SubmissionView, meanwhile, sides};
 
 use super::{book_to_see, desk_to_see, desk_to_use, person, show};
 use crate::args::GateCommand;
@@ -27,7 +27,10 @@ pub(crate) async fn run(
             let desk = desk_to_see(&workspace, config, around).await?.ok_or_else(unknown)?;
             let book = desk.book().await?;
             let submission = book.submission_named(&submission).ok_or_else(unknown)?;
-            if json { out_json(&as_json(&desk, submission)) } else { shown(&desk, submission) }
+            match json {
+                true => out_json(&json!(SubmissionView::new(&desk, submission.clone()))),
+                false => shown(&desk, submission),
+            }
         }
         GateCommand::Accept { submissions, workspace, force } => {
             let desk = desk_to_use(&workspace, config, around).await?;

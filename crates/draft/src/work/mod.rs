@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use assize_graph::{END, Graph, InvalidGraph};
 use assize_llm::Model;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::desk::Desk;
@@ -25,7 +26,8 @@ pub use blocks::{FileBlock, NotClosed, file_blocks};
 pub use state::{Handed, WorkOutcome, WorkState, Worked};
 
 /// How a worker works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkMode")]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// It calls tools.
@@ -55,7 +57,8 @@ impl std::str::FromStr for Mode {
 }
 
 /// What is to be done, and within which limits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkTask")]
 pub struct Work {
     pub task: String,
     pub task_id: TaskId,
