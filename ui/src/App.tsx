@@ -2,8 +2,9 @@ import { Scale } from "lucide-react";
 import { LazyMotion, MotionConfig } from "motion/react";
 import { useEffect, type ReactNode } from "react";
 
+import { at } from "./model/api";
 import { useAsked } from "./model/hooks";
-import { Drafts, type Workspaces } from "./pages/Drafts";
+import { Drafts } from "./pages/Drafts";
 import { Home } from "./pages/Home";
 import { RunPage } from "./pages/Run";
 import { System } from "./pages/System";
@@ -74,7 +75,7 @@ export function App() {
 
 /** How many drafts wait for somebody, looked for whenever they go somewhere else. */
 function useWaiting(path: string): number {
-  const { value, again } = useAsked<Workspaces>("/api/workspaces");
+  const { value, again } = useAsked(at("/api/workspaces", {}));
   useEffect(again, [again, path]);
   return value?.workspaces.reduce((sum, one) => sum + one.waiting, 0) ?? 0;
 }

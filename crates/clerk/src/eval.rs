@@ -11,6 +11,7 @@ use assize_run::{NewRun, Run, RunJournal, RunKind, Store};
 use assize_sandbox::{Language, Limits, Spec};
 use assize_types::text::harmless;
 use assize_types::{Cancel, Failure, FailureKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -40,7 +41,8 @@ pub struct Ask {
 }
 
 /// What a run needs to be run again; the problems are kept beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EvalInput")]
 pub struct Input {
     pub samples: u32,
     pub max_attempts: u32,

@@ -1,14 +1,18 @@
 //! A run as it is read: what it came to, what was said, what it left.
 
+use std::collections::BTreeMap;
+
 use assize_code::{Attempt, LeftFile};
 use assize_consult::Report;
-use assize_debate::{LogName, conversation_logs};
+use assize_debate::{ConversationEntry, LogName, conversation_logs};
 use assize_gateway::REHEARSAL_LABEL;
-use assize_graph::{Outcome, Record};
+use assize_graph::{Key, Outcome, Record};
 use assize_run::{Run, RunKind, Store};
-use assize_types::{Cost, Failure, FailureKind};
+use assize_types::{Cost, Failure, FailureKind, Fingerprint};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -43,29 +47,32 @@ pub fn consulted(run: &Run, records: &[Record]) -> Result<Option<assize_consult:
     let Some(mut whole) = run.result.clone() else { return Ok(None) };
     for verdict in whole["policy_scores"].as_array_mut().into_iter().flatten() {
         let id = verdict["move_id"].as_str().unwrap_or_default().to_owned();
-        verdict["conversation_logs"] = logs_of_move(&id, records);
+        verdict["conversation_logs"] = json!(logs_of_move(&id, records));
     }
     result(whole).map(Some)
 }
 
+/// What was said in a debate, by conversation.
+pub type Conversations = BTreeMap<LogName, Vec<ConversationEntry>>;
+
 /// What was said about one move of a consultation.
-fn logs_of_move(id: &str, records: &[Record]) -> Value {
+fn logs_of_move(id: &str, records: &[Record]) -> Conversations {
     let own = |record: &&Record| record.key.segments().next() == Some(id);
     let own: Vec<Record> = records.iter().filter(own).cloned().collect();
-    json!(conversation_logs(&own))
+    conversation_logs(&own)
 }
 
 /// What was said so far about the moves of a consultation, by move.
-pub fn moves_logs(records: &[Record]) -> Value {
+pub fn moves_logs(records: &[Record]) -> BTreeMap<String, Conversations> {
     let is_move =
         |name: &str| name.strip_prefix('m').is_some_and(|rest| rest.parse::<u32>().is_ok());
-    let mut moves = serde_json::Map::new();
+    let mut moves = BTreeMap::new();
     for name in records.iter().filter_map(|record| record.key.segments().next()) {
         if is_move(name) && !moves.contains_key(name) {
             moves.insert(name.to_owned(), logs_of_move(name, records));
         }
     }
-    moves.into()
+    moves
 }
 
 /// All of it as one object, under the names that the parts of a consultation have.
@@ -114,15 +121,33 @@ pub fn left(history: &[Attempt]) -> Vec<LeftFile> {
     left.cloned().unwrap_or_default()
 }
 
+/// Journal record as it is shown, with its outcome as JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RecordView {
+    #[schemars(with = "String")]
+    key: Key,
+    request: Fingerprint,
+    #[serde(flatten)]
+    outcome: RecordOutcome,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RecordOutcome {
+    Done(Value),
+    Failed(Value),
+}
+
 /// What was asked and answered in a run, in order.
-pub fn records(records: &[Record]) -> Vec<Value> {
-    let record = |record: &Record| {
-        let (name, text) = match &record.outcome {
-            Outcome::Done(text) => ("done", text),
-            Outcome::Failed(text) => ("failed", text),
-        };
-        let outcome: Value = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
-        json!({"key": record.key, "request": record.request, name: outcome})
+pub fn records(records: &[Record]) -> Vec<RecordView> {
+    let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+    let record = |record: &Record| RecordView {
+        key: record.key.clone(),
+        request: record.request,
+        outcome: match &record.outcome {
+            Outcome::Done(text) => RecordOutcome::Done(read(text)),
+            Outcome::Failed(text) => RecordOutcome::Failed(read(text)),
+        },
     };
     records.iter().map(record).collect()
 }

@@ -5,12 +5,13 @@ use std::io;
 use std::path::PathBuf;
 
 use assize_types::{Failure, FailureKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Surroundings;
 
 /// An attack with all probes on one kind of sandbox.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scorecard {
     pub isolation: String,
     /// Of the program that attacked.
@@ -24,7 +25,8 @@ pub struct Scorecard {
 }
 
 /// The probes of one group, by how they ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AttackGroup")]
 pub struct Counted {
     pub title: String,
     pub blocked: usize,
@@ -35,7 +37,8 @@ pub struct Counted {
 }
 
 /// A probe that got out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EscapedProbe")]
 pub struct Escaped {
     pub name: String,
     pub what: String,

@@ -13,6 +13,7 @@ use assize_llm::Request;
 use assize_run::{NewRun, Run, RunJournal, RunKind, Store, StoreError};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Cancel, Failure, FailureKind, trail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -46,8 +47,11 @@ pub struct Ask {
 }
 
 /// What a run needs to be run again.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkInput")]
 pub struct Input {
+    /// The API answers its name instead, or null where it has none.
+    #[schemars(with = "Option<String>")]
     pub workspace: PathBuf,
     pub work: Work,
     /// What the gate goes by, as it was when the run began.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use assize_run::StoreError;
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::link::{Link, More, Reading};
@@ -25,7 +26,7 @@ const MAX_PAYLOAD: usize = 1024;
 const MAX_REASON: usize = 500;
 
 /// A message that was removed from the queue because no worker can run it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadLetter {
     /// The subject it was published under.
     pub subject: String,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use assize_run::StoreError;
 use futures_util::{StreamExt, stream};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -20,7 +21,8 @@ const ANSWERS: Duration = Duration::from_millis(700);
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// A process that takes part in a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClusterNode")]
 pub struct Node {
     /// Like that of no other.
     pub id: String,
@@ -45,7 +47,9 @@ pub struct Node {
     pub abilities: Abilities,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeRole {
     Server,

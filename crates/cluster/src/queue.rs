@@ -17,6 +17,7 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use futures_util::{StreamExt, TryStreamExt};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -39,7 +40,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) const WORK: &str = "work";
 
 /// What a piece of work needs of whoever does it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkNeeds")]
 pub struct Needs {
     /// What it takes of whoever does it. No work waits for a place that work of another kind has.
     pub place: Place,
@@ -52,7 +54,8 @@ pub struct Needs {
 }
 
 /// What work takes of whoever does it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkPlace")]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// One of the runs that can be held at once.
@@ -73,7 +76,8 @@ impl Needs {
 }
 
 /// What somebody can do.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NodeCapabilities")]
 pub struct Abilities {
     pub isolations: Vec<String>,
     /// Memory for one piece of work, in megabytes.
@@ -111,7 +115,7 @@ impl std::fmt::Display for Work {
 }
 
 /// A line in which work waits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Line {
     pub needs: Needs,
     pub waiting: u64,

@@ -1,6 +1,7 @@
 //! How the servers keep what is written to them.
 
 use assize_run::StoreError;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Cluster;
@@ -10,7 +11,8 @@ use crate::queue::WORK;
 use crate::store::STREAMS;
 
 /// A stream, and how far its copies are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "StreamStatus")]
 pub struct Stream {
     pub name: String,
     pub messages: u64,
@@ -23,7 +25,8 @@ pub struct Stream {
 }
 
 /// What another server has of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "StreamCopy")]
 pub struct Copy {
     pub server: String,
     /// Whether it has all.

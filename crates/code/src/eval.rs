@@ -5,6 +5,7 @@ use std::sync::Arc;
 use assize_graph::{Branch, Context, END, FanOut, Graph, InvalidGraph, NodeError, State};
 use assize_llm::Spent;
 use futures_util::StreamExt;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::court::{Court, Program, Trouble};
@@ -91,7 +92,8 @@ impl Problem {
 }
 
 /// How one sample of one problem went.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EvalSample")]
 pub struct Solved {
     /// The first attempt passed.
     pub first: bool,
@@ -202,7 +204,8 @@ pub async fn reference(
 }
 
 /// What an evaluation shows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EvalReport")]
 pub struct Report {
     /// Who was asked.
     #[serde(default)]
@@ -222,14 +225,16 @@ pub struct Report {
 }
 
 /// How one problem went.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EvalOutcome")]
 pub struct Outcome {
     pub task_id: String,
     pub samples: Vec<Solved>,
 }
 
 /// How many pass, without the loop and with it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PassShares")]
 pub struct Shares {
     pub first_attempt: f64,
     pub with_retries: f64,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use assize_sandbox::{Finished, Limits, Outcome};
 use assize_types::Fingerprint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::task::Expect;
@@ -12,7 +13,7 @@ use crate::task::Expect;
 const LONGEST_PRINTED: usize = 60;
 
 /// One execution, as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Execution {
     /// Why it does not count as success.
     pub failure: Option<CodeFailure>,
@@ -52,7 +53,7 @@ impl Execution {
 }
 
 /// A file that a program left, kept elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftFile {
     pub name: String,
     pub bytes: u64,
@@ -60,7 +61,7 @@ pub struct LeftFile {
 }
 
 /// How the user's tests went.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestReport {
     pub passed: u32,
     pub failed: Vec<FailedTest>,
@@ -69,7 +70,7 @@ pub struct TestReport {
     pub broken: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedTest {
     pub name: String,
     /// The last of what was said about it.
@@ -77,7 +78,7 @@ pub struct FailedTest {
 }
 
 /// Why a program failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CodeFailure {
     /// The model's answer had no program in it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use assize_graph::State;
 use assize_llm::Spent;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{self, Critique, GeneratedCode};
@@ -15,7 +16,7 @@ use crate::task::Task;
 const LONGEST_SAID: usize = 2000;
 
 /// One attempt at the task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     /// From 1.
     pub attempt: u32,

@@ -1,12 +1,14 @@
 //! What a trial came to, for whoever shows or keeps it.
 
 use assize_llm::Spent;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{Attempt, CodeState};
 
 /// What a trial came to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CodeVerdict")]
 pub struct Verdict {
     pub success: bool,
     /// How many were made.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use assize_types::text::{is_invisible, one_line};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Inference, Move};
@@ -146,7 +147,7 @@ fn list_item(line: &str) -> Option<&str> {
 }
 
 /// A move as it goes into the debate, with what must be known about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Suggestion {
     /// `m1`, `m2` and so on.
     pub move_id: String,
@@ -172,7 +173,7 @@ pub struct Suggestion {
 }
 
 /// A finding that somebody rests on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cited {
     /// Such as `F1.2`.
     pub finding: String,

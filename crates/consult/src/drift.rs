@@ -7,13 +7,15 @@
 use std::collections::HashSet;
 
 use assize_debate::Verdict;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Shorter words are in every text.
 const SHORTEST: usize = 4;
 
 /// The share of words that were new, from 0 to 1, over all conversations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RoundDrift")]
 pub struct Round {
     pub round: u32,
     /// `None` where nobody spoke.

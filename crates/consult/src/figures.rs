@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use assize_types::text::{one_line, shorten};
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -145,7 +146,8 @@ struct Entry<'a> {
 }
 
 /// A figure, and where it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GroundedFigure")]
 pub struct Grounded {
     /// As somebody wrote it.
     pub figure: String,

@@ -6,10 +6,12 @@ use std::str::FromStr;
 
 use assize_debate::{Change, Place};
 use assize_graph::Key;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A place in the debates: of one move or of all, from a round on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(with = "String")]
 #[serde(try_from = "String", into = "String")]
 pub struct At {
     pub move_id: Option<String>,
@@ -84,7 +86,8 @@ impl At {
 }
 
 /// How a consultation differs from the one that it was forked from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ConsultFork")]
 pub struct Turning {
     /// The run that it was forked from.
     pub from: String,

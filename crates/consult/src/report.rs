@@ -7,6 +7,7 @@ use std::sync::Arc;
 use assize_debate::{METRICS, Verdict};
 use assize_llm::Spent;
 use assize_types::text::{one_line, shorten};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::documents::{Cited, PARTLY_SYNTHETIC, SYNTHETIC, Suggestion, clean, inline, plain};
@@ -17,7 +18,8 @@ use crate::sources::{Figure, table};
 use crate::state::{Company, ConsultState, Flag, FlagKind};
 
 /// All of it, under the names that the parts of a consultation have.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ConsultReport")]
 pub struct Report {
     /// Null for a private company.
     pub company_ticker: Option<String>,
@@ -43,7 +45,8 @@ pub struct Report {
 }
 
 /// When and how a report was made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReportOrigin")]
 pub struct Made {
     pub run: String,
     /// The day, such as `2026-11-15`.
@@ -78,7 +81,8 @@ impl Made {
 }
 
 /// A move in its place.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RankedMove")]
 pub struct Placed {
     /// From 1.
     pub rank: usize,

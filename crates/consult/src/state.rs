@@ -5,6 +5,7 @@ use std::sync::Arc;
 use assize_debate::Verdict;
 use assize_graph::State;
 use assize_llm::Spent;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Inference;
@@ -15,7 +16,7 @@ use crate::sources::Gathered;
 use crate::ticker::Ticker;
 
 /// The company that is consulted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Company {
     /// None for a private company, which has a name instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +95,7 @@ pub enum Item {
 }
 
 /// Something that whoever reads the report must know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Flag {
     pub kind: FlagKind,
     /// The move that it is about; else it is about all of it.
@@ -104,7 +105,9 @@ pub struct Flag {
 }
 
 /// What a flag is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum FlagKind {
     CompanyNotVerified,

@@ -4,10 +4,12 @@ use assize_types::{Failure, FailureKind};
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The name under which a company's shares are traded, such as `NVDA` or `BRK.B`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(with = "String")]
 #[serde(into = "String", try_from = "String")]
 pub struct Ticker(String);
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use assize_graph::State;
 use assize_llm::{Block, Provenance, Response, Spent, Stop, Turn};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::personas::{DecisionMaker, Personas};
@@ -35,7 +36,10 @@ pub struct Company {
 }
 
 /// A conversation between the critic and one decision maker, by its place: `i1` is that of `D1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(with = "String")]
 #[serde(into = "String", try_from = "String")]
 pub struct LogName(usize);
 
@@ -96,7 +100,7 @@ impl From<LogName> for String {
 }
 
 /// Something that was said.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConversationEntry {
     /// `critic`, `D1`, `D2` and so on.
     pub role: Cow<'static, str>,
@@ -118,7 +122,8 @@ pub(crate) fn said(role: Cow<'static, str>, round: u32, response: &Response) -> 
 }
 
 /// A conversation that ended early, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PartialConversation")]
 pub struct Partial {
     /// The rounds in which both spoke.
     pub completed_rounds: u32,
@@ -126,7 +131,8 @@ pub struct Partial {
 }
 
 /// What stands in a prompt for rounds that are left out of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SummarizedRounds")]
 pub struct Summary {
     /// Rounds 2 to this one are summed up.
     pub up_to_round: u32,
@@ -136,7 +142,7 @@ pub struct Summary {
 }
 
 /// A decision maker's scores.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgeScore {
     #[serde(flatten)]
     pub card: ScoreCard,
@@ -167,7 +173,8 @@ impl JudgeScore {
 }
 
 /// Who takes part in another way from a round on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PersonaChange")]
 pub struct Change {
     pub from_round: u32,
     /// What they are told to be, by `critic`, `D1` and so on.

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use assize_llm::{Provenance, Spent};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::score::BEST;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Partial, Summary};
 
 /// The outcome of a debate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "DebateVerdict")]
 pub struct Verdict {
     pub move_id: String,
     pub ticker: Option<String>,
@@ -32,6 +34,8 @@ pub struct Verdict {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub summaries: BTreeMap<LogName, Summary>,
     pub spent: Spent,
+    /// Not part of stored results: the journal has them, and the API answers them as transcripts.
+    #[schemars(skip)]
     pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 

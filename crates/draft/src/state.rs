@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// One thing that happened. What it is called and what it carries stand in the audit log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", content = "detail", rename_all = "snake_case")]
 pub enum Step {
     /// A worker asked for a copy of a file.
@@ -79,7 +79,8 @@ pub enum Step {
 }
 
 /// A file of a submission.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProposedFile")]
 pub struct Proposed {
     pub path: String,
     /// Its name in the drafts folder; `None` for a change that a worker without tools wrote as text.
@@ -109,7 +110,7 @@ impl Step {
 }
 
 /// A draft that somebody works on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OpenDraft {
     /// Its name in the drafts folder.
     pub name: String,
@@ -123,7 +124,8 @@ pub struct OpenDraft {
 }
 
 /// How a submission stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "SubmissionStage")]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Nobody has decided yet.
@@ -168,7 +170,7 @@ impl Stage {
 }
 
 /// Drafts that were submitted together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Submission {
     /// Its number in the workspace, from 1.
     pub id: u64,

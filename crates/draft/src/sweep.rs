@@ -7,6 +7,7 @@ use std::time::Duration;
 use assize_gate::{Effect, TaskId, Verdict};
 use assize_types::Fingerprint;
 use assize_workspace::DRAFTS;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::execute::{Decision, STAGING};
@@ -15,7 +16,7 @@ use crate::state::{OpenDraft, Stage, Step, Submission};
 use crate::transaction::Transaction;
 
 /// What was put away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cleared {
     pub submissions: usize,
     pub drafts: usize,

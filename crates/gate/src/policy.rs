@@ -5,13 +5,14 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use assize_types::Fingerprint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::{Contract, Verify};
 use crate::file_rules;
 
 /// When a person looks at a draft before it is applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Review {
     /// Always: nothing is accepted by the gate alone.
@@ -51,7 +52,7 @@ impl fmt::Display for Review {
 }
 
 /// All that the gate goes by. Its fingerprint stands beside every decision.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
     /// The most lines that a draft may add and remove.
     pub max_lines: usize,
@@ -77,7 +78,7 @@ pub struct Policy {
 }
 
 /// The most that a verification may ask for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyMost {
     pub memory_mb: u64,
     pub seconds: u64,

@@ -85,7 +85,8 @@ impl std::fmt::Display for Reason {
 }
 
 /// How a submission fares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GateVerdict")]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Accepted,

@@ -1,6 +1,7 @@
 //! What a model answered, with all that an honest account of it needs.
 
 use assize_types::{Cost, Money, Usage};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::prompt::ToolCall;
@@ -56,7 +57,8 @@ impl Response {
 }
 
 /// What several calls took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CallTotals")]
 pub struct Spent {
     pub calls: u64,
     /// Of these, those beyond the plan: what had to be asked again, and summaries.

@@ -84,14 +84,14 @@ fn events_of_workspaces() -> Names {
     sent
 }
 
+/// The page's list.
+const EVENTS: &str = "ui/src/model/events.ts";
+
 fn page() -> Names {
-    let stream = fs::read_to_string(workspace().join("ui/src/model/stream.ts")).unwrap();
-    let list = between(&stream, "const NAMES = [", "]");
-    list.lines()
-        .map(|line| line.trim().trim_matches([',', '"']))
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let events = fs::read_to_string(workspace().join(EVENTS)).unwrap();
+    let names = literals(between(&events, "export const EVENT = {", "}"), ": ");
+    assert!(!names.is_empty(), "no event in `{EVENTS}`");
+    names
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn page_listens_to_every_event_of_the_server() {
     let sent: Names = runs.union(&workspaces).cloned().collect();
     let page = page();
     let missing: Vec<&String> = sent.difference(&page).collect();
-    assert!(missing.is_empty(), "add to NAMES in `ui/src/model/stream.ts`: {missing:?}");
+    assert!(missing.is_empty(), "add to `{EVENTS}`: {missing:?}");
     let unknown: Vec<&String> = page.difference(&sent).collect();
-    assert!(unknown.is_empty(), "the server never sends these of `stream.ts`: {unknown:?}");
+    assert!(unknown.is_empty(), "the server never sends these of `{EVENTS}`: {unknown:?}");
 }
 
 #[test]
@@ -120,4 +120,31 @@ fn documentation_names_every_event_of_the_server_and_the_page() {
     let all: Names = sent.union(&page()).cloned().collect();
     let missing: Vec<&String> = all.difference(&documented).collect();
     assert!(missing.is_empty(), "document in `docs/events.md`: {missing:?}");
+}
+
+/// Text of the page's source files, by path, without the list itself and the generated types.
+fn page_sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            page_sources(&path, into);
+        } else if !path.ends_with("model/events.ts") && !path.ends_with("model/schema.ts") {
+            into.push((path.clone(), fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn page_writes_event_names_in_one_file() {
+    let mut sources = Vec::new();
+    page_sources(&workspace().join("ui/src"), &mut sources);
+    assert!(sources.len() > 20, "{} files", sources.len());
+    // Names of one word are words of other texts, too.
+    for name in page().iter().filter(|name| name.contains('_')) {
+        for (path, text) in &sources {
+            let written =
+                text.contains(&format!("\"{name}\"")) || text.contains(&format!("{name}:"));
+            assert!(!written, "`{name}` in {}: use `EVENT` of `{EVENTS}`", path.display());
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! nothing can be changed or taken out of the middle without it showing.
 
 use assize_types::Fingerprint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ pub struct AuditQuery {
 }
 
 /// An entry as it was written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
     pub id: u64,
     pub at: u64,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Channel;
@@ -12,7 +13,9 @@ use crate::interpreter::Language;
 use crate::spec::Spec;
 
 /// The walls there are, the thinnest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
     Jail,
@@ -162,7 +165,7 @@ impl fmt::Display for Identity {
 }
 
 /// What holds each limit, in words for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Enforcement {
     pub memory: String,
     pub cpu: String,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::interpreter::Language;
@@ -80,7 +81,7 @@ impl Command {
 }
 
 /// How a program ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
@@ -93,6 +94,7 @@ pub struct Outcome {
     /// No room for files was left at its end.
     pub disk_full: bool,
     #[serde(rename = "duration_ms", with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: Duration,
     /// The most memory that was in use in the sandbox; of the largest process alone where nobody
     /// keeps an account of the whole.

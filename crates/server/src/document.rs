@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::routes::described;
 
+mod answers;
 mod settings;
 
 /// The OpenAPI document of a server with these settings.
@@ -47,6 +48,9 @@ pub(crate) fn document(config: &Config) -> Value {
         }
     }
     let schemas = &mut document["components"]["schemas"];
+    for (name, schema) in answers::schemas() {
+        schemas[name] = schema;
+    }
     schemas["StreamEvent"] = stream_event();
     schemas["Wishes"]["properties"] =
         settings::properties(config, &schemas["Wishes"]["properties"]);
@@ -164,10 +168,14 @@ fn bound_integers(part: &mut Value) {
     }
 }
 
-/// Bounds of an integer whose schema has a format; a minimum of 0 says that it has no sign.
+/// Bounds of an integer whose schema has a format; in utoipa's a minimum of 0 says that it has no sign.
 fn integer_bounds(schema: &Map<String, Value>) -> Option<(Value, Value)> {
     let unsigned = schema.get("minimum").is_some();
     Some(match (schema.get("format")?.as_str()?, unsigned) {
+        ("uint8", _) => (json!(0), json!(u8::MAX)),
+        ("uint16", _) => (json!(0), json!(u16::MAX)),
+        ("uint32", _) => (json!(0), json!(u32::MAX)),
+        ("uint" | "uint64", _) => (json!(0), json!(u64::MAX)),
         ("int32", true) => (json!(0), json!(u32::MAX)),
         ("int32", false) => (json!(i32::MIN), json!(i32::MAX)),
         ("int64", true) => (json!(0), json!(u64::MAX)),
@@ -237,6 +245,42 @@ mod tests {
             assert_eq!(kind["additionalProperties"], false, "{kind}");
             assert!(!kind["properties"]["kind"].is_null(), "{kind}");
             assert!(kind["required"].as_array().unwrap().contains(&json!("kind")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn every_reference_names_a_schema() {
+        fn references<'d>(part: &'d Value, found: &mut BTreeSet<&'d str>) {
+            match part {
+                Value::Object(fields) => {
+                    found.extend(fields.get("$ref").and_then(Value::as_str));
+                    fields.values().for_each(|field| references(field, found));
+                }
+                Value::Array(parts) => parts.iter().for_each(|part| references(part, found)),
+                _ => {}
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let document = document(&config(folder.path()));
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        for reference in found {
+            let schema = document.pointer(reference.trim_start_matches('#'));
+            let schema = schema.unwrap_or_else(|| panic!("{reference} is not there"));
+            assert_ne!(schema["$ref"], reference, "it stands for itself");
+        }
+    }
+
+    #[test]
+    fn answers_share_no_name_with_each_other_or_with_requests() {
+        let (_, declared) = described().split_for_parts();
+        let declared = json!(declared);
+        for name in answers::schemas().keys() {
+            // schemars numbers types of the same name.
+            assert!(!name.ends_with(|c: char| c.is_ascii_digit()), "rename one of `{name}`");
+            let other = &declared["components"]["schemas"][name];
+            let own = json!({"$ref": format!("#/components/schemas/{name}")});
+            assert!(other.is_null() || *other == own, "a request is called `{name}`, too: {other}");
         }
     }
 

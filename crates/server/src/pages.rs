@@ -207,9 +207,8 @@ fn shape(schema: &Value) -> String {
         let _ = writeln!(body, "<p>{}</p>", worded(&schema["description"]));
     }
     // One of these, or all of these.
-    for part in
-        ["oneOf", "allOf"].iter().flat_map(|key| schema[*key].as_array().into_iter().flatten())
-    {
+    let keys = ["oneOf", "anyOf", "allOf"];
+    for part in keys.iter().flat_map(|key| schema[*key].as_array().into_iter().flatten()) {
         let _ = match part["$ref"].is_string() {
             true => writeln!(body, "<p>all of {}</p>", kind_of(part)),
             false => writeln!(body, "{}", shape(part)),
@@ -233,7 +232,7 @@ fn shape(schema: &Value) -> String {
         }
         let _ = writeln!(body, "</table>");
     }
-    if !schema["enum"].is_null() {
+    if !schema["enum"].is_null() || !schema["const"].is_null() {
         let _ = writeln!(body, "<p>{}</p>", kind_of(schema));
     }
     body
@@ -244,14 +243,17 @@ fn kind_of(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
         return format!("<a href=\"#{0}\"><code>{0}</code></a>", escaped(name));
     }
+    let value = |value: &Value| match value.as_str() {
+        Some(text) => format!("<code>{}</code>", escaped(text)),
+        None => escaped(&value.to_string()),
+    };
+    if !schema["const"].is_null() {
+        return value(&schema["const"]);
+    }
     if let Some(values) = schema["enum"].as_array() {
-        let value = |value: &Value| match value.as_str() {
-            Some(text) => format!("<code>{}</code>", escaped(text)),
-            None => escaped(&value.to_string()),
-        };
         return values.iter().map(value).collect::<Vec<_>>().join(", ");
     }
-    if let Some(choices) = schema["oneOf"].as_array() {
+    if let Some(choices) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
         return choices.iter().map(kind_of).collect::<Vec<_>>().join(" or ");
     }
     let kinds: Vec<&str> = match &schema["type"] {
@@ -261,7 +263,7 @@ fn kind_of(schema: &Value) -> String {
     };
     let kind = |kind: &str| match kind {
         "array" => format!("list of {}", kind_of(&schema["items"])),
-        "object" if !schema["additionalProperties"]["type"].is_null() => {
+        "object" if schema["additionalProperties"].is_object() => {
             format!("object, by name: {}", kind_of(&schema["additionalProperties"]))
         }
         other => escaped(other),

@@ -8,17 +8,17 @@ use axum::Json;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 /// Why a request was not done.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Problem {
     /// What kind of problem it is: a reference that is the same for all of a kind.
     #[serde(rename = "type")]
     kind: &'static str,
     title: &'static str,
-    #[schema(value_type = u16, minimum = 400, maximum = 599)]
+    #[schemars(with = "u16", range(min = 400, max = 599))]
     #[serde(serialize_with = "as_number")]
     status: StatusCode,
     /// What is wrong with this very request.

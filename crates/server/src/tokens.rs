@@ -25,7 +25,7 @@ const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const MAX_TOKENS: usize = 1000;
 
 /// A scoped token, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TokenInfo {
     pub id: String,
     /// `drafts/NAME` or `code`

@@ -3,13 +3,25 @@
 use std::fmt;
 use std::ops::{Add, AddAssign};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const NANOS_PER_DOLLAR: u64 = 1_000_000_000;
 
 /// An amount of US dollars, held as whole nano-dollars.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Money(u64);
@@ -78,7 +90,7 @@ impl fmt::Display for Money {
 
 /// What something cost: a known amount, nothing because the user's own server answered, or honestly unknown.
 /// Never 0 for want of a price.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
     #[serde(rename = "nano_usd")]

@@ -2,6 +2,7 @@
 
 use std::ops::{Add, AddAssign};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The tokens of one call, or the sum of many.
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// `input` counts every input token; `cached_input` and `cache_write` are parts of it. Providers
 /// disagree on this (some leave cached tokens out of their input count), so each dialect converts
 /// at the border and nobody else has to know.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// All input tokens, cached ones included.
     pub input: u64,

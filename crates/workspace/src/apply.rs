@@ -17,6 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copies::Copies;
@@ -43,7 +44,8 @@ pub enum ApplyError {
 }
 
 /// A file that changes from one content to another; `None` is no file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReplacedFile")]
 pub struct Replacing {
     pub path: String,
     pub before: Option<Fingerprint>,

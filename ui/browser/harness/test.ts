@@ -12,7 +12,7 @@ import { Worker } from "./worker.ts";
 export { expect, type Run, Serving, Worker };
 
 /** What went wrong in the browser, apart from what a test expects. */
-export interface Faults {
+interface Faults {
   /** Lets go by what is wrong on purpose. */
   forgive(pattern: RegExp): void;
   /** What went wrong so far. */

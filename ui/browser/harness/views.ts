@@ -5,7 +5,7 @@ import type { Page } from "@playwright/test";
 import { critic, reading } from "./consultation.ts";
 import { expect, type Kept } from "./test.ts";
 
-export interface View {
+interface View {
   name: string;
   path: (kept: Kept) => string;
   /** Waits until all is there, and opens what is closed at first. */

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { empty, moves, reduce, share, standing, type Consult } from "./consult";
+import { EVENT } from "./events";
 import type { Told } from "./stream";
 
 let last = 0;
@@ -11,54 +12,54 @@ const after = (...all: [string, Record<string, unknown>][]): Consult =>
 describe("a consultation by its events", () => {
   it("knows layers, agents and documents", () => {
     const state = after(
-      ["layer_start", { layer: 2 }],
-      ["agent_start", { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
-      ["agent_start", { layer: 2, agent_id: "analyst_2", persona: "Contrarian" }],
-      ["agent_complete", { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m10.md", "m2.md"] }],
+      [EVENT.layerStart, { layer: 2 }],
+      [EVENT.agentStart, { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
+      [EVENT.agentStart, { layer: 2, agent_id: "analyst_2", persona: "Contrarian" }],
+      [EVENT.agentComplete, { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m10.md", "m2.md"] }],
     );
     expect(state.layers["2"]).toBe("running");
     expect(share(state, "2", 10)).toBe(0.5);
     expect(moves(state)).toEqual(["m1", "m2", "m10"]);
-    expect(reduce(state, told("layer_complete", { layer: 2, artifacts: ["m1.md"] })).layers["2"]).toBe("done");
+    expect(reduce(state, told(EVENT.layerComplete, { layer: 2, artifacts: ["m1.md"] })).layers["2"]).toBe("done");
   });
 
   it("follows each conversation of a debate", () => {
     const state = after(
-      ["layer_start", { layer: "sandbox" }],
-      ["sandbox_round", { move: "m1", round: 1, status: "critic_responded", next: "dm_responding" }],
-      ["sandbox_round", { move: "m1", round: 1, status: "dm_responded", next: "critic_responding", log: "i2" }],
-      ["sandbox_round", { move: "m1", round: 2, status: "failed", error: "too long", log: "i3" }],
+      [EVENT.layerStart, { layer: "sandbox" }],
+      [EVENT.sandboxRound, { move: "m1", round: 1, status: "critic_responded", next: "dm_responding" }],
+      [EVENT.sandboxRound, { move: "m1", round: 1, status: "dm_responded", next: "critic_responding", log: "i2" }],
+      [EVENT.sandboxRound, { move: "m1", round: 2, status: "failed", error: "too long", log: "i3" }],
     );
     const { conversations } = state.debates.m1!;
     expect(conversations.i1).toMatchObject({ critic: 1, judge: 0, next: "judge" });
     expect(conversations.i2).toMatchObject({ critic: 1, judge: 1, next: "critic" });
     expect(conversations.i3.failed).toBe("too long");
     expect(share(state, "sandbox", 2)).toBeGreaterThan(0);
-    const resumed = reduce(state, told("sandbox_round", { move: "m1", round: 2, status: "critic_responded", log: "i3" }));
+    const resumed = reduce(state, told(EVENT.sandboxRound, { move: "m1", round: 2, status: "critic_responded", log: "i3" }));
     expect(resumed.debates.m1!.conversations.i3.failed).toBeNull();
-    const scored = reduce(state, told("sandbox_scored", { move: "m1", score: 77, breakdown: {} }));
+    const scored = reduce(state, told(EVENT.sandboxScored, { move: "m1", score: 77, breakdown: {} }));
     expect(share(scored, "sandbox", 2)).toBe(1);
   });
 
   it("takes what it does not know for nothing", () => {
-    const state = after(["layer_start", { layer: "attic" }], ["sandbox_round", {}], ["warning", { message: "mind this" }], ["new", {}]);
+    const state = after([EVENT.layerStart, { layer: "attic" }], [EVENT.sandboxRound, {}], [EVENT.warning, { message: "mind this" }], ["new", {}]);
     expect(state).toEqual({ ...empty(), warnings: ["mind this"] });
   });
 });
 
 it("knows the titles of moves, and how they stand before they are ranked", () => {
   const state = after(
-    ["layer_start", { layer: 0 }],
-    ["agent_start", { layer: 0, agent_id: "gather_news", persona: "News and sentiment" }],
-    ["agent_complete", { layer: 0, agent_id: "gather_news", output: ["news_data_raw.md"], titles: [""] }],
-    ["layer_complete", { layer: 0, artifacts: ["news_data_raw.md"] }],
-    ["agent_start", { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
-    ["agent_complete", { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m2.md"], titles: ["Grow", "Wait"] }],
-    ["sandbox_scored", { move: "m1", score: 40, breakdown: {} }],
-    ["sandbox_scored", { move: "m2", score: 70, breakdown: {} }],
+    [EVENT.layerStart, { layer: 0 }],
+    [EVENT.agentStart, { layer: 0, agent_id: "gather_news", persona: "News and sentiment" }],
+    [EVENT.agentComplete, { layer: 0, agent_id: "gather_news", output: ["news_data_raw.md"], titles: [""] }],
+    [EVENT.layerComplete, { layer: 0, artifacts: ["news_data_raw.md"] }],
+    [EVENT.agentStart, { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
+    [EVENT.agentComplete, { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m2.md"], titles: ["Grow", "Wait"] }],
+    [EVENT.sandboxScored, { move: "m1", score: 40, breakdown: {} }],
+    [EVENT.sandboxScored, { move: "m2", score: 70, breakdown: {} }],
   );
   expect(state.titles).toEqual({ m1: "Grow", m2: "Wait" });
   expect(state.agents.map(({ id, progress }) => `${id} ${progress}`)).toEqual(["gather_news done", "analyst_1 done"]);
   expect(standing(state)).toEqual(["m2", "m1"]);
-  expect(standing(reduce(state, told("pipeline_complete", { recommended: ["m1"], other: ["m2"] })))).toEqual(["m1", "m2"]);
+  expect(standing(reduce(state, told(EVENT.pipelineComplete, { recommended: ["m1"], other: ["m2"] })))).toEqual(["m1", "m2"]);
 });

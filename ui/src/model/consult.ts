@@ -1,5 +1,6 @@
 // A consultation as it happens: made of its events alone, so that whoever comes late sees the same.
 
+import { EVENT } from "./events";
 import type { Told } from "./stream";
 
 export type Progress = "waiting" | "running" | "stopped" | "done";
@@ -122,22 +123,22 @@ export function reduce(state: Consult, { name, data }: Told): Consult {
   const layer = layerOf(data.layer);
   const move = typeof data.move === "string" ? data.move : null;
   switch (name) {
-    case "layer_start":
+    case EVENT.layerStart:
       if (!layer) return state;
       return { ...state, layers: { ...state.layers, [layer]: "running" } };
-    case "layer_complete": {
+    case EVENT.layerComplete: {
       if (!layer) return state;
       const written = layer === "sandbox" ? [] : strings(data.artifacts);
       const documents = [...new Set([...state.documents, ...written])];
       return { ...state, layers: { ...state.layers, [layer]: "done" }, documents };
     }
-    case "agent_start": {
+    case EVENT.agentStart: {
       if (!layer) return state;
       const id = String(data.agent_id);
       const agent: Agent = { id, layer, persona: String(data.persona ?? id), progress: "running", output: [] };
       return { ...state, agents: [...state.agents.filter((one) => one.id !== id), agent] };
     }
-    case "agent_complete": {
+    case EVENT.agentComplete: {
       const id = String(data.agent_id);
       const output = strings(data.output);
       const agents = state.agents.map((one): Agent => (one.id === id ? { ...one, progress: "done", output } : one));
@@ -150,22 +151,22 @@ export function reduce(state: Consult, { name, data }: Told): Consult {
         titles: { ...state.titles, ...Object.fromEntries(titled.filter(([, title]) => title !== "")) },
       };
     }
-    case "sandbox_round":
+    case EVENT.sandboxRound:
       return move ? { ...state, debates: { ...state.debates, [move]: spoken(debateOf(state, move), data) } } : state;
-    case "sandbox_scored": {
+    case EVENT.sandboxScored: {
       if (!move) return state;
       const breakdown = (data.breakdown ?? {}) as Debate["breakdown"];
       const debate: Debate = { ...debateOf(state, move), score: Number(data.score), breakdown };
       return { ...state, debates: { ...state.debates, [move]: debate } };
     }
-    case "warning": {
+    case EVENT.warning: {
       const message = String(data.message);
       if (!move) return { ...state, warnings: [...state.warnings, message] };
       const debate = debateOf(state, move);
       const warned: Debate = { ...debate, warnings: [...debate.warnings, message] };
       return { ...state, debates: { ...state.debates, [move]: warned } };
     }
-    case "pipeline_complete":
+    case EVENT.pipelineComplete:
       return { ...state, recommended: strings(data.recommended), other: strings(data.other) };
     default:
       return state;

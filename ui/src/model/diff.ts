@@ -1,6 +1,6 @@
 // What changed between two texts, line by line.
 
-export interface Line {
+interface Line {
   kind: "same" | "added" | "removed";
   text: string;
 }

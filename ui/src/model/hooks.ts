@@ -2,10 +2,12 @@
 
 import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 
-import { get, getText, isUnderWay, Refused, type Problem, type Run, type RunSummary } from "./api";
+import { at, get, getText, isUnderWay, ownProblem, Refused, type Address } from "./api";
+import { EVENT } from "./events";
+import type { Problem, RunPage, RunView } from "./schema";
 import { follow, type Following, type Line, type Told, type Wrote } from "./stream";
 
-export interface Asked<T> {
+interface Asked<T> {
   value: T | null;
   problem: Problem | null;
   /** Asks once more; the same function always. */
@@ -13,15 +15,13 @@ export interface Asked<T> {
 }
 
 const asProblem = (error: unknown): Problem =>
-  error instanceof Refused
-    ? error.problem
-    : { title: "something is wrong in the page", status: 0, detail: String(error) };
+  error instanceof Refused ? error.problem : ownProblem("something is wrong in the page", String(error));
 
 /** How often a server is called that is not there, in milliseconds. */
 const AWAY = 2000;
 
 /** Asks for something, and once more whenever its address changes. */
-export function useAsked<T>(path: string | null): Asked<T> {
+export function useAsked<T>(path: Address<T> | null): Asked<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null }>({
     path: null,
     value: null,
@@ -40,7 +40,7 @@ export function useAsked<T>(path: string | null): Asked<T> {
       // What was known stays, where nothing better came.
       setState((before) => ({ path, value: value ?? (before.path === path ? before.value : null), problem }));
     };
-    get<T>(path).then(
+    get(path).then(
       (value) => take(value, null),
       (error: unknown) => take(null, asProblem(error)),
     );
@@ -75,7 +75,7 @@ export function useText(path: string | null): string | null | undefined {
 }
 
 /** Does something that somebody asked for; what goes wrong is shown. */
-export interface Doing {
+interface Doing {
   doing: boolean;
   problem: Problem | null;
   perform: (work: () => Promise<void>) => Promise<void>;
@@ -102,7 +102,7 @@ export function useDoing(): Doing {
 }
 
 /** What programs of a run write at the moment, by attempt and candidate. */
-export type Live = Record<string, Wrote[]>;
+type Live = Record<string, Wrote[]>;
 
 export const liveKey = (attempt: number, candidate: number | null): string => `${attempt}/${candidate ?? ""}`;
 
@@ -113,8 +113,8 @@ function heard(before: Live, wrote: Wrote): Live {
 }
 
 /** A run, and what asks for it anew. */
-export interface Watched {
-  run: Run;
+export interface Watched<R extends RunView = RunView> {
+  run: R;
   again: () => void;
 }
 
@@ -127,12 +127,12 @@ export interface LostCalls {
 
 /** The lost calls after these events: each `calls_lost` carries the total so far. */
 export function lostCalls(before: LostCalls | null, told: Told[]): LostCalls | null {
-  const last = told.findLast((one) => one.name === "calls_lost");
+  const last = told.findLast((one) => one.name === EVENT.callsLost);
   if (!last) return before;
   return { calls: Number(last.data.calls) || 0, dollars: Number(last.data.at_most_usd) || 0 };
 }
 
-export interface Followed<S> {
+interface Followed<S> {
   state: S;
   line: Line;
   lost: LostCalls | null;
@@ -147,7 +147,7 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
   const [line, setLine] = useState<Line>("connecting");
   const following = useRef<Following | null>(null);
   useEffect(() => {
-    following.current = follow(`/api/runs/${encodeURIComponent(run.id)}/events`, {
+    following.current = follow(at("/api/runs/{id}/events", { id: run.id }), {
       snapshot: () => write(null),
       wrote: write,
       line: setLine,
@@ -155,7 +155,7 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
         take(told);
         lose(told);
         // How it stands has changed.
-        if (told.some((one) => one.name === "run_ended")) again();
+        if (told.some((one) => one.name === EVENT.runEnded)) again();
       },
     });
     return () => following.current?.stop();
@@ -172,8 +172,8 @@ export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: 
 }
 
 /** The latest runs; asked for anew whenever one begins, ends or is told of for the first time. */
-export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number | null }> & { line: Line } {
-  const asked = useAsked<{ runs: RunSummary[]; next: number | null }>(`/api/runs?limit=${limit}`);
+export function useRuns(limit: number): Asked<RunPage> & { line: Line } {
+  const asked = useAsked(at("/api/runs", {}, { limit }));
   const [line, setLine] = useState<Line>("connecting");
   // Of those that are under way nothing but the end changes how they are shown.
   const known = useRef(new Set<string>());
@@ -181,11 +181,11 @@ export function useRuns(limit: number): Asked<{ runs: RunSummary[]; next: number
   const { again } = asked;
   useEffect(
     () =>
-      follow("/api/events", {
+      follow(at("/api/events", {}), {
         snapshot: again,
         line: setLine,
         told: (told) => {
-          const news = (one: Told) => one.name === "run_ended" || (one.run !== undefined && !known.current.has(one.run));
+          const news = (one: Told) => one.name === EVENT.runEnded || (one.run !== undefined && !known.current.has(one.run));
           if (told.some(news)) again();
         },
       }).stop,

@@ -1,47 +1,6 @@
 // Events as they happen: told once each, in order, however often the line breaks.
 
-/**
- * The names of all events there are; a browser passes on only those that are asked for by name. A test of
- * `crates/page` compares this list with the events that the server sends and with `docs/events.md`.
- */
-const NAMES = [
-  "run_ended",
-  "calls_lost",
-  "code_generated",
-  "execution_started",
-  "execution_complete",
-  "code_criticised",
-  "code_finished",
-  "layer_start",
-  "layer_complete",
-  "agent_start",
-  "agent_complete",
-  "warning",
-  "pipeline_complete",
-  "pipeline_failed",
-  "pipeline_cancelled",
-  "sandbox_round",
-  "sandbox_scored",
-  "tool_called",
-  "mode_changed",
-  "work_finished",
-  "DRAFT_READY",
-  "DRAFT_ACCEPTED",
-  "DRAFT_REJECTED",
-  "DRAFT_ESCALATED",
-  "DRAFT_UNDONE",
-  "requested",
-  "decided",
-  "not_applied",
-  "undoing",
-  "refused",
-  "told",
-  "switched",
-  "expired",
-  "swept",
-  "log_completed",
-  "log_set_aside",
-] as const;
+import { EVENT, EXECUTION_OUTPUT, SNAPSHOT } from "./events";
 
 /** One event. */
 export interface Told {
@@ -66,7 +25,7 @@ export interface Wrote {
   cut: boolean;
 }
 
-export interface Listener {
+interface Listener {
   /** The first thing that is told, whenever the line is opened. */
   snapshot(data: Record<string, unknown>): void;
   wrote?(wrote: Wrote): void;
@@ -124,11 +83,11 @@ export function follow(path: string, listener: Listener): Following {
       wait = WAIT;
       listener.line("open");
     };
-    source.addEventListener("snapshot", (event) => {
+    source.addEventListener(SNAPSHOT, (event) => {
       listener.snapshot(JSON.parse((event as MessageEvent<string>).data) as Record<string, unknown>);
     });
-    for (const name of NAMES) source.addEventListener(name, hear(name) as EventListener);
-    source.addEventListener("execution_output", (event) => {
+    for (const name of Object.values(EVENT)) source.addEventListener(name, hear(name) as EventListener);
+    source.addEventListener(EXECUTION_OUTPUT, (event) => {
       listener.wrote?.(JSON.parse((event as MessageEvent<string>).data) as Wrote);
     });
     source.onerror = () => {

@@ -18,8 +18,8 @@ export function tokens(value: number): string {
 }
 
 /** How long ago something was, in milliseconds since 1970. */
-export function ago(then: number, now = Date.now()): string {
-  const seconds = Math.max(0, Math.round((now - then) / 1000));
+export function ago(then: number): string {
+  const seconds = Math.max(0, Math.round((Date.now() - then) / 1000));
   if (seconds < 45) return "just now";
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) return `${count(minutes, "minute")} ago`;

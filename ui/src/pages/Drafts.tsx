@@ -3,8 +3,10 @@
 import { Check, Undo2, X } from "lucide-react";
 import { Fragment, useEffect, useReducer, useRef, useState, type FormEvent } from "react";
 
-import { post, type About, type Reason, type Run } from "../model/api";
+import { at, post } from "../model/api";
+import { EVENT } from "../model/events";
 import { useAsked, useDoing } from "../model/hooks";
+import type { AuditLog, Reason, Submission, SubmissionStage } from "../model/schema";
 import { follow, type Line, type Told } from "../model/stream";
 import { ago, count } from "../model/words";
 import { Because, Lost, Said } from "../parts/Said";
@@ -12,36 +14,7 @@ import { Badge, Button, Card, Chip, cn, Coded, Empty, Heading, Input, Notice, ty
 import { go, Link, useTitle } from "../route";
 import { Unified } from "./drafts/Unified";
 
-export interface Workspaces {
-  workspaces: { name: string; tools_on: boolean; waiting: number; open_drafts: number; blocked: string | null }[];
-}
-
-type Stage = "submitted" | "escalated" | "accepting" | "accepted" | "rejected" | "undoing" | "undone";
-
-interface Submission {
-  id: number;
-  at: number;
-  task: string;
-  summary: string;
-  worker: string;
-  stage: Stage;
-  by: string | null;
-  files: { path: string; added: number; removed: number; before: string | null }[];
-  reasons: Reason[];
-  verified: { command: string; passed: boolean; outcome: string; output: string; evidence: string } | null;
-  swept: boolean;
-  diffs?: { path: string; diff: string | null; changed_meanwhile: string | null }[];
-}
-
-interface LogEntry {
-  id: number;
-  at: number;
-  actor: string;
-  action: string;
-  detail: Record<string, unknown>;
-}
-
-const TONES: Record<Stage, Tone> = {
+const TONES: Record<SubmissionStage, Tone> = {
   submitted: "accent",
   escalated: "doubt",
   accepting: "accent",
@@ -53,7 +26,7 @@ const TONES: Record<Stage, Tone> = {
 
 export function Drafts({ workspace, submission }: { workspace: string | null; submission: string | null }) {
   useTitle("Drafts");
-  const { value, problem, again } = useAsked<Workspaces>("/api/workspaces");
+  const { value, problem, again } = useAsked(at("/api/workspaces", {}));
   if (problem) return <Said problem={problem} />;
   if (!value) return <p className="text-sm text-soft">Looking…</p>;
   const chosen = workspace === null ? value.workspaces[0] : value.workspaces.find((one) => one.name === workspace);
@@ -101,12 +74,12 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
 /** Has a model change files of a workspace, as drafts. */
 function Ask({ workspace }: { workspace: string }) {
   const [task, setTask] = useState("");
-  const about = useAsked<About>("/api/about");
+  const about = useAsked(at("/api/about", {}));
   const { doing, problem, perform } = useDoing();
   const begin = (event: FormEvent) => {
     event.preventDefault();
     if (task.trim() === "") return;
-    void perform(async () => go(`/runs/${(await post<Run>("/api/runs", { kind: "work", workspace, task: task.trim() })).id}`));
+    void perform(async () => go(`/runs/${(await post("/api/runs", {}, { kind: "work", workspace, task: task.trim() })).id}`));
   };
   return (
     <form onSubmit={begin} className="grid gap-2">
@@ -135,11 +108,11 @@ function Ask({ workspace }: { workspace: string }) {
 export function aboutLogFile({ name, data }: Told): string | null {
   const detail = (data.detail ?? {}) as Record<string, unknown>;
   switch (name) {
-    case "log_completed": {
+    case EVENT.logCompleted: {
       const lines = Number(detail.lines_added) || 0;
       return `The log file of this workspace ended early: ${count(lines, "missing line")} added from the store`;
     }
-    case "log_set_aside":
+    case EVENT.logSetAside:
       return `This workspace held the log file of another workspace: it was renamed to \`${String(detail.name)}\``;
     default:
       return null;
@@ -147,8 +120,7 @@ export function aboutLogFile({ name, data }: Told): string | null {
 }
 
 function Inbox({ workspace, open, onNews }: { workspace: string; open: string | null; onNews: () => void }) {
-  const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
-  const { value, problem, again } = useAsked<{ submissions: Submission[] }>(`${path}/submissions?all=true`);
+  const { value, problem, again } = useAsked(at("/api/workspaces/{workspace}/submissions", { workspace }, { all: true }));
   const [line, setLine] = useState<Line>("connecting");
   // Whatever happens here, whoever does it.
   const [news, hear] = useReducer((before: number) => before + 1, 0);
@@ -160,8 +132,8 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
       onNews();
       hear();
     };
-    return follow(`${path}/events`, { snapshot: () => {}, line: setLine, told }).stop;
-  }, [path, again, onNews]);
+    return follow(at("/api/workspaces/{workspace}/events", { workspace }), { snapshot: () => {}, line: setLine, told }).stop;
+  }, [workspace, again, onNews]);
   // What is shown stays, though others come in: nobody accepts what they have not seen.
   const shown = useRef<string | null>(null);
   if (problem) return <Said problem={problem} />;
@@ -235,9 +207,8 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
 }
 
 function One({ workspace, id, news }: { workspace: string; id: string; news: number }) {
-  const path = `/api/workspaces/${encodeURIComponent(workspace)}`;
-  const at = `${path}/submissions/${encodeURIComponent(id)}`;
-  const { value, problem, again } = useAsked<Submission>(at);
+  const path = { workspace, submission: id };
+  const { value, problem, again } = useAsked(at("/api/workspaces/{workspace}/submissions/{submission}", path));
   useEffect(() => {
     if (news > 0) again();
   }, [again, news]);
@@ -245,10 +216,10 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
   const [reason, setReason] = useState("");
   if (problem) return <Said problem={problem} />;
   if (!value) return null;
-  const decide = (what: string, body: unknown = {}) =>
-    perform(async () => {
+  const decide = (request: () => Promise<unknown>) =>
+    void perform(async () => {
       try {
-        await post(`${at}/${what}`, body);
+        await request();
         // It stays in view, though it waits no more.
         go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
       } finally {
@@ -256,7 +227,7 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
         again();
       }
     });
-  const conflicts = value.diffs?.filter((one) => one.changed_meanwhile !== null) ?? [];
+  const conflicts = value.diffs.filter((one) => one.changed_meanwhile !== null);
   const changed = conflicts.length > 0;
   const reasonsFor = (file: string) => value.reasons.filter((reason) => reason.file === file);
   return (
@@ -318,26 +289,26 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
         )}
         {value.stage === "escalated" && (
           <div className="flex flex-wrap items-center gap-2">
-            <Button look="primary" disabled={doing} onClick={() => void decide("accept", changed ? { force: true } : {})}>
+            <Button look="primary" disabled={doing} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/accept", path, { force: changed }))}>
               <Check aria-hidden className="size-4" />
               {changed ? "Accept and overwrite" : "Accept"}
             </Button>
             <Input aria-label="What the worker is told" placeholder="What the worker is told" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
-            <Button look="danger" disabled={doing} onClick={() => void decide("reject", { reason })}>
+            <Button look="danger" disabled={doing} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/reject", path, { reason }))}>
               <X aria-hidden className="size-4" />
               Reject
             </Button>
           </div>
         )}
         {value.stage === "accepted" && !value.swept && (
-          <Button className="justify-self-start" disabled={doing} onClick={() => void decide("undo")}>
+          <Button className="justify-self-start" disabled={doing} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/undo", path))}>
             <Undo2 aria-hidden className="size-4" />
             Undo
           </Button>
         )}
         {refused && <Said problem={refused} />}
       </Card>
-      {value.diffs?.map((one) => (
+      {value.diffs.map((one) => (
         <Card key={one.path} id={one.changed_meanwhile === null ? undefined : `file-${conflicts.indexOf(one)}`} className="min-w-0">
           <h3 className="mb-2 font-mono text-sm">{one.path}</h3>
           {one.diff === null && <p className="text-sm text-soft">Its copies were put away.</p>}
@@ -345,7 +316,7 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
           {one.diff !== null && one.changed_meanwhile !== null && <Conflict draft={one.diff} now={one.changed_meanwhile} reasons={reasonsFor(one.path)} />}
         </Card>
       ))}
-      <Log key={value.stage} path={path} task={value.task} />
+      <Log key={value.stage} workspace={workspace} task={value.task} />
     </div>
   );
 }
@@ -369,12 +340,12 @@ function Conflict({ draft, now, reasons }: { draft: string; now: string; reasons
   );
 }
 
-/** Why it was decided like that, as the log has it. */
-const reasonsOf = ({ detail }: LogEntry): Reason[] => (Array.isArray(detail.reasons) ? (detail.reasons as Reason[]) : []);
+/** The decision that an entry of the log is, if it is one. */
+const decision = (entry: AuditLog["entries"][number]) => (entry.action === EVENT.decided ? entry.detail : null);
 
 /** What happened to the drafts of a task. */
-function Log({ path, task }: { path: string; task: string }) {
-  const { value } = useAsked<{ entries: LogEntry[] }>(`${path}/audit?task=${encodeURIComponent(task)}`);
+function Log({ workspace, task }: { workspace: string; task: string }) {
+  const { value } = useAsked(at("/api/workspaces/{workspace}/audit", { workspace }, { task }));
   if (!value || value.entries.length === 0) return null;
   return (
     <details>
@@ -386,12 +357,12 @@ function Log({ path, task }: { path: string; task: string }) {
             <time className="shrink-0 text-soft">{new Date(entry.at).toLocaleString()}</time>
             <span className="shrink-0">
               {entry.action}
-              {typeof entry.detail.verdict === "string" && `: ${entry.detail.verdict}`}
+              {decision(entry) && `: ${decision(entry)?.verdict}`}
             </span>
             <span className="text-soft" dir="auto">
               {entry.actor}
             </span>
-            {reasonsOf(entry).map((reason, nth) => (
+            {decision(entry)?.reasons.map((reason, nth) => (
               <span key={nth} className="w-full pl-13 wrap-anywhere" dir="auto">
                 <Because reason={reason} />
               </span>

@@ -3,14 +3,14 @@
 import { GitFork } from "lucide-react";
 import { useId, useRef, useState, type FormEvent } from "react";
 
-import { post, type Run } from "../model/api";
+import { post } from "../model/api";
 import { useDoing } from "../model/hooks";
 import { Said } from "../parts/Said";
 import { Button, FIELD, Textarea } from "../parts/ui";
 import { go, useRoute } from "../route";
 
 interface Props {
-  path: string;
+  run: string;
   rounds: number;
   /** Those of a consultation; a debate has one, which need not be named. */
   moves: { id: string; title: string }[];
@@ -19,7 +19,7 @@ interface Props {
 /** Who can be told something else. */
 const ROLES = ["critic", "D1", "D2", "D3"] as const;
 
-export function Fork({ path, rounds, moves }: Props) {
+export function Fork({ run, rounds, moves }: Props) {
   // The browser's own: it keeps the focus, and needs no style in line, which the policy of the server refuses.
   const dialog = useRef<HTMLDialogElement>(null);
   // Whoever reads a round means that one.
@@ -35,7 +35,7 @@ export function Fork({ path, rounds, moves }: Props) {
     const at = round === "" ? null : move === "" ? `round-${round}` : `${move}/round-${round}`;
     const told = words.trim() === "" ? {} : { told: { [role]: words.trim() } };
     void perform(async () => {
-      const fork = await post<Run>(`${path}/fork`, { ...(at === null ? {} : { at }), ...told, ...(yes ? { yes } : {}) });
+      const fork = await post("/api/runs/{id}/fork", { id: run }, { ...(at === null ? {} : { at }), ...told, ...(yes ? { yes } : {}) });
       go(`/runs/${fork.id}`);
     });
   };

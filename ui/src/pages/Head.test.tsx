@@ -1,30 +1,25 @@
 import { renderToStaticMarkup } from "react-dom/server";
 import { expect, it } from "vitest";
 
-import type { Run } from "../model/api";
+import { consultRun, debateRun } from "../model/fixtures";
 import type { LostCalls } from "../model/hooks";
+import type { RunView } from "../model/schema";
 import { Head } from "./Head";
 
-const run: Run = {
-  id: "consult-abcdefgh",
-  kind: "consult",
-  title: "NVDA",
-  status: "running",
-  parent: null,
-  created: 0,
-  updated: 0,
-  error: null,
-  label: null,
-  input: {},
-  result: null,
-  held_here: false,
-};
-
-const shown = (lost: LostCalls | null) => renderToStaticMarkup(<Head run={run} again={() => {}} line="open" lost={lost} />);
+const shown = (lost: LostCalls | null, run: RunView = consultRun) => renderToStaticMarkup(<Head run={run} again={() => {}} line="open" lost={lost} />);
 
 it("says how many model calls were lost, and what they cost at most", () => {
   expect(shown({ calls: 3, dollars: 0.5 })).toContain("3 model calls lost when a worker stopped");
   expect(shown({ calls: 3, dollars: 0.5 })).toContain("They are repeated; lost calls count as spent, $0.50 at most.");
   expect(shown({ calls: 1, dollars: 0 })).toContain("It is repeated.");
   expect(shown(null)).not.toContain("lost");
+});
+
+it("says from where on a fork was asked anew", () => {
+  const parent = "debate-00000000";
+  expect(shown(null, { ...debateRun, parent, input: { ...debateRun.input, at: 3 } })).toContain("</a>, from round 3 on");
+  expect(shown(null, { ...debateRun, parent })).not.toContain("from round");
+  const forked = (from: string) => ({ ...consultRun, parent, input: { ...consultRun.input, turnings: [{ from, at: "m3/round-4" }] } });
+  expect(shown(null, forked(parent))).toContain("</a>, from m3, round 4 on");
+  expect(shown(null, forked("consult-00000000"))).not.toContain("from m3");
 });

@@ -3,8 +3,9 @@
 import { Ban, Play } from "lucide-react";
 import { useEffect } from "react";
 
-import { isUnderWay, post, type Run } from "../model/api";
+import { isUnderWay, post } from "../model/api";
 import { useDoing, type LostCalls, type Watched } from "../model/hooks";
+import type { RunView, Spent } from "../model/schema";
 import type { Line } from "../model/stream";
 import { ago, count, dollars, tokens } from "../model/words";
 import { Lost, Said } from "../parts/Said";
@@ -26,14 +27,14 @@ export function Head({ run, again, line, lost, rounds = 0, moves = [] }: Props) 
   useEffect(() => {
     if (line === "open") forget();
   }, [line, forget]);
-  const path = `/api/runs/${encodeURIComponent(run.id)}`;
   useTitle(run.status === "done" ? run.title : `${run.title} (${run.status})`);
   const ended = run.status === "stopped" || run.status === "failed" || run.status === "cancelled";
-  const ask = (what: string) =>
+  const ask = (route: "/api/runs/{id}/cancel" | "/api/runs/{id}/resume") =>
     void perform(async () => {
-      await post(`${path}/${what}`);
+      await post(route, { id: run.id });
       again();
     });
+  const forkedAt = forkPlace(run);
   return (
     <header className="mb-4 grid gap-3">
       <div className="flex flex-wrap items-start gap-x-3 gap-y-2">
@@ -49,33 +50,33 @@ export function Head({ run, again, line, lost, rounds = 0, moves = [] }: Props) 
             <span className="font-mono">{run.id}</span>
             <span className="print:hidden">begun {ago(run.created)}</span>
             <span className="hidden print:inline">begun {new Date(run.created).toLocaleString()}</span>
-            {run.spent && <Took run={run} />}
+            <Took spent={run.spent} />
             {run.parent && (
               <span>
                 forked from{" "}
                 <Link href={`/runs/${run.parent}`} className="text-accent underline">
                   {run.parent}
                 </Link>
-                {typeof run.input.at === "string" && `, from ${run.input.at.replaceAll("-", " ").replace("/", ", ")} on`}
+                {forkedAt !== null && `, from ${forkedAt.replaceAll("-", " ").replace("/", ", ")} on`}
               </span>
             )}
           </p>
         </div>
         <div className="flex flex-wrap gap-2 print:hidden">
           {isUnderWay(run.status) && (
-            <Button look="danger" disabled={doing} onClick={() => ask("cancel")}>
+            <Button look="danger" disabled={doing} onClick={() => ask("/api/runs/{id}/cancel")}>
               <Ban aria-hidden className="size-4" />
               Stop
             </Button>
           )}
           {ended && (
-            <Button look="primary" disabled={doing} onClick={() => ask("resume")}>
+            <Button look="primary" disabled={doing} onClick={() => ask("/api/runs/{id}/resume")}>
               <Play aria-hidden className="size-4" />
               Go on
             </Button>
           )}
           {rounds > 0 && !isUnderWay(run.status) && (
-            <Fork path={path} rounds={rounds} moves={moves} />
+            <Fork run={run.id} rounds={rounds} moves={moves} />
           )}
         </div>
       </div>
@@ -96,8 +97,14 @@ export function Head({ run, again, line, lost, rounds = 0, moves = [] }: Props) 
   );
 }
 
-function Took({ run: { spent } }: { run: Run }) {
-  if (!spent) return null;
+/** Where a fork asks anew, such as `m3/round-4`. */
+function forkPlace(run: RunView): string | null {
+  if (run.kind === "debate") return run.input.at === null ? null : `round-${run.input.at}`;
+  const fork = run.kind === "consult" ? run.input.turnings?.at(-1) : undefined;
+  return fork !== undefined && fork.from === run.parent ? fork.at : null;
+}
+
+function Took({ spent }: { spent: Spent }) {
   const { calls, input_tokens, cached_input_tokens, output_tokens, cost_usd, cost_note } = spent;
   const cached = input_tokens > 0 ? Math.round((cached_input_tokens / input_tokens) * 100) : 0;
   return (

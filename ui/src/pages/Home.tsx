@@ -3,8 +3,9 @@
 import * as m from "motion/react-m";
 import { useState } from "react";
 
-import { type About, type Cluster, type Kind, type RunSummary } from "../model/api";
+import { at } from "../model/api";
 import { useAsked, useRuns } from "../model/hooks";
+import type { About, RunKind, RunSummary } from "../model/schema";
 import { ago } from "../model/words";
 import { Lost, Said } from "../parts/Said";
 import { Badge, Button, Empty, Heading, Notice, StatusBadge } from "../parts/ui";
@@ -13,7 +14,7 @@ import { StartForm } from "./home/StartForm";
 
 export function Home() {
   useTitle(null);
-  const about = useAsked<About>("/api/about");
+  const about = useAsked(at("/api/about", {}));
   return (
     <div className="grid gap-6">
       <div className="mx-auto w-full max-w-3xl">
@@ -70,7 +71,7 @@ function InUse({ about }: { about: About }) {
 
 /** Says so, if there is nobody who would do what is asked for. */
 function Workers() {
-  const { value, problem } = useAsked<Cluster>("/api/cluster");
+  const { value, problem } = useAsked(at("/api/cluster", {}));
   if (problem) return <Said problem={problem} />;
   if (!value || value.nodes.some((node) => node.role === "worker")) return null;
   return (
@@ -80,7 +81,7 @@ function Workers() {
   );
 }
 
-const NAMES: Record<Kind, string> = { run: "Code", consult: "Consult", debate: "Debate", work: "Work", eval: "Eval" };
+const NAMES: Record<RunKind, string> = { run: "Code", consult: "Consult", debate: "Debate", work: "Work", eval: "Eval" };
 
 function Recent() {
   const [limit, setLimit] = useState(20);

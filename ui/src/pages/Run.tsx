@@ -1,23 +1,21 @@
 // One run, by its kind.
 
-import { lazy, Suspense, type ComponentType } from "react";
+import { lazy, Suspense } from "react";
 
-import type { Kind, Run } from "../model/api";
+import { at } from "../model/api";
 import { useAsked, type Watched } from "../model/hooks";
 import { Said } from "../parts/Said";
 import { Empty } from "../parts/ui";
 import { Link } from "../route";
 
-const VIEWS: Record<Kind, ComponentType<Watched>> = {
-  consult: lazy(() => import("./consult/ConsultRun")),
-  run: lazy(() => import("./code/CodeRun")),
-  debate: lazy(() => import("./debate/DebateRun")),
-  work: lazy(() => import("./work/WorkRun")),
-  eval: lazy(() => import("./code/EvalRun")),
-};
+const ConsultRun = lazy(() => import("./consult/ConsultRun"));
+const CodeRun = lazy(() => import("./code/CodeRun"));
+const DebateRun = lazy(() => import("./debate/DebateRun"));
+const WorkRun = lazy(() => import("./work/WorkRun"));
+const EvalRun = lazy(() => import("./code/EvalRun"));
 
 export function RunPage({ id }: { id: string }) {
-  const { value: run, problem, again } = useAsked<Run>(`/api/runs/${encodeURIComponent(id)}`);
+  const { value: run, problem, again } = useAsked(at("/api/runs/{id}", { id }));
   if (problem?.status === 404) {
     return (
       <Empty page title="There is no such run">
@@ -30,10 +28,24 @@ export function RunPage({ id }: { id: string }) {
   }
   if (problem && !run) return <Said problem={problem} />;
   if (!run) return <p className="text-sm text-soft">Looking…</p>;
-  const View = VIEWS[run.kind];
   return (
     <Suspense fallback={<p className="text-sm text-soft">Looking…</p>}>
       <View run={run} again={again} />
     </Suspense>
   );
+}
+
+function View({ run, again }: Watched) {
+  switch (run.kind) {
+    case "consult":
+      return <ConsultRun run={run} again={again} />;
+    case "run":
+      return <CodeRun run={run} again={again} />;
+    case "debate":
+      return <DebateRun run={run} again={again} />;
+    case "work":
+      return <WorkRun run={run} again={again} />;
+    case "eval":
+      return <EvalRun run={run} again={again} />;
+  }
 }

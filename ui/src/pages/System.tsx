@@ -2,22 +2,19 @@
 
 import { RefreshCw, Trash2 } from "lucide-react";
 
-import { remove, type About, type Attack, type Backend, type Cluster, type ClusterNode, type Doctor, type Provider, type WarmPool } from "../model/api";
-import { ago, count, lasting } from "../model/words";
+import { at, remove } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
+import type { About, BackendReport, ClusterNode, DoctorReport, ProviderReport, Scorecard, WarmPoolInfo } from "../model/schema";
+import { ago, count, lasting } from "../model/words";
 import { Said } from "../parts/Said";
 import { Badge, Button, Card, Coded, Empty, Heading, Notice, type Tone } from "../parts/ui";
 import { Link, useTitle } from "../route";
 import { Tokens } from "./Tokens";
 
-interface Sandboxes {
-  sandboxes: { name: string; run: string | null; isolation: string; expires: number; labels: Record<string, string> }[];
-}
-
 export function System() {
   useTitle("System");
-  const doctor = useAsked<Doctor>("/api/doctor");
-  const about = useAsked<About>("/api/about");
+  const doctor = useAsked(at("/api/doctor", {}));
+  const about = useAsked(at("/api/about", {}));
   const cluster = about.value?.cluster ?? null;
   return (
     <div className="grid gap-6">
@@ -89,7 +86,7 @@ function InUse({ about: { trials, warm_pools, store, version } }: { about: About
   );
 }
 
-function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: WarmPool, suffix: string) {
+function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: WarmPoolInfo, suffix: string) {
   const requests = hits + misses;
   return [
     {
@@ -112,7 +109,7 @@ function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: Wa
 
 /** Who works for the cluster. */
 function TheCluster({ name, servers }: { name: string; servers: string }) {
-  const { value, problem, again } = useAsked<Cluster>("/api/cluster");
+  const { value, problem, again } = useAsked(at("/api/cluster", {}));
   return (
     <section aria-labelledby="cluster" className="grid gap-3">
       <div className="flex items-center gap-3">
@@ -179,7 +176,7 @@ function Taking({ node: { role, host, pid, since, slots, busy, holds, version, a
 
 /** How the last attacks on the sandboxes went. */
 function Attacks() {
-  const { value, problem } = useAsked<{ attacks: Attack[] }>("/api/attacks");
+  const { value, problem } = useAsked(at("/api/attacks", {}));
   return (
     <section aria-labelledby="attacks" className="grid gap-3">
       <Heading id="attacks">The last attack on each kind of sandbox</Heading>
@@ -192,7 +189,7 @@ function Attacks() {
       <ul className="grid gap-3 empty:hidden lg:grid-cols-2">
         {value?.attacks.map((attack) => (
           <li key={attack.isolation}>
-            <Scorecard attack={attack} />
+            <AttackCard attack={attack} />
           </li>
         ))}
       </ul>
@@ -200,7 +197,7 @@ function Attacks() {
   );
 }
 
-function Scorecard({ attack: { isolation, version, at, seconds, groups, escaped } }: { attack: Attack }) {
+function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped } }: { attack: Scorecard }) {
   const blocked = groups.reduce((sum, group) => sum + group.blocked, 0);
   return (
     <Card className="h-full">
@@ -252,12 +249,12 @@ function Scorecard({ attack: { isolation, version, at, seconds, groups, escaped 
 }
 
 /** What a kind of sandbox is used for, where nothing else is asked for. */
-function usesOf(isolation: string, doctor: Doctor | null): string[] {
+function usesOf(isolation: string, doctor: DoctorReport | null): string[] {
   const { used, used_for_debates } = doctor?.sandboxes ?? {};
   return [used === isolation && "code", used_for_debates === isolation && "debates"].filter((use) => use !== false);
 }
 
-function Walls({ backend, uses }: { backend: Backend; uses: string[] }) {
+function Walls({ backend, uses }: { backend: BackendReport; uses: string[] }) {
   return (
     <Card className="h-full">
       <p className="flex items-center gap-2 font-medium">
@@ -296,14 +293,14 @@ function Walls({ backend, uses }: { backend: Backend; uses: string[] }) {
   );
 }
 
-const STATES: Record<Provider["state"], { tone: Tone; word: string }> = {
+const STATES: Record<ProviderReport["state"], { tone: Tone; word: string }> = {
   answers: { tone: "good", word: "answers" },
   fails: { tone: "bad", word: "fails" },
   no_key: { tone: "plain", word: "no key" },
   not_tried: { tone: "plain", word: "not tried" },
 };
 
-function Row({ provider, used }: { provider: Provider; used: boolean }) {
+function Row({ provider, used }: { provider: ProviderReport; used: boolean }) {
   const { tone, word } = STATES[provider.state];
   return (
     <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5 text-sm">
@@ -318,7 +315,7 @@ function Row({ provider, used }: { provider: Provider; used: boolean }) {
 
 /** Sandboxes that stay for a while. */
 function Staying() {
-  const { value, problem, again } = useAsked<Sandboxes>("/api/sandboxes");
+  const { value, problem, again } = useAsked(at("/api/sandboxes", {}));
   const { doing, problem: refused, perform } = useDoing();
   return (
     <section aria-labelledby="staying" className="grid gap-3">
@@ -346,8 +343,7 @@ function Staying() {
               aria-label={`Remove ${one.name}`}
               onClick={() =>
                 void perform(async () => {
-                  const of = one.run ? `?run=${encodeURIComponent(one.run)}` : "";
-                  await remove(`/api/sandboxes/${encodeURIComponent(one.name)}${of}`);
+                  await remove("/api/sandboxes/{sandbox}", { sandbox: one.name }, one.run === null ? {} : { run: one.run });
                   again();
                 })
               }

@@ -2,21 +2,17 @@
 
 import { Trash2 } from "lucide-react";
 
-import { remove } from "../model/api";
+import { at, remove } from "../model/api";
 import { useAsked, useDoing } from "../model/hooks";
 import { ago } from "../model/words";
 import { Said } from "../parts/Said";
 import { Badge, Button, Empty, Heading } from "../parts/ui";
 
-interface TokenList {
-  tokens: { id: string; scope: string; created: number; expires: number }[];
-}
-
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 /** List of the tokens that are valid, each with a button that revokes it. */
 export function Tokens() {
-  const { value, problem, again } = useAsked<TokenList>("/api/tokens");
+  const { value, problem, again } = useAsked(at("/api/tokens", {}));
   const { doing, problem: refused, perform } = useDoing();
   return (
     <section aria-labelledby="tokens" className="grid gap-3">
@@ -42,7 +38,7 @@ export function Tokens() {
               aria-label={`Revoke ${id}`}
               onClick={() =>
                 void perform(async () => {
-                  await remove(`/api/tokens/${encodeURIComponent(id)}`);
+                  await remove("/api/tokens/{token_id}", { token_id: id });
                   again();
                 })
               }

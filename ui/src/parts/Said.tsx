@@ -1,6 +1,6 @@
 // What went wrong, and what to do about it.
 
-import type { Problem, Reason } from "../model/api";
+import type { Problem, Reason } from "../model/schema";
 import type { Line } from "../model/stream";
 import { Coded, Notice } from "./ui";
 
@@ -28,7 +28,7 @@ export function Because({ reason: { file, line, rule, message } }: { reason: Rea
     <>
       <code className="font-mono text-xs text-soft">
         {file}
-        {line !== undefined && `:${line}`} [{rule}]
+        {line != null && `:${line}`} [{rule}]
       </code>{" "}
       <Coded text={message} />
     </>

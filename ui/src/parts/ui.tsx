@@ -5,7 +5,7 @@ import { Slot } from "radix-ui";
 import type { ButtonHTMLAttributes, HTMLAttributes, InputHTMLAttributes, ReactNode, TextareaHTMLAttributes } from "react";
 import { twMerge } from "tailwind-merge";
 
-import type { Status } from "../model/api";
+import type { RunStatus } from "../model/schema";
 
 /** Class names, of which the later ones win. */
 export function cn(...all: ClassValue[]): string {
@@ -90,7 +90,7 @@ export function Badge({ tone = "plain", className, ...rest }: HTMLAttributes<HTM
   );
 }
 
-const STATUS: Record<Status, { tone: Tone; word: string }> = {
+const STATUS: Record<RunStatus, { tone: Tone; word: string }> = {
   waiting: { tone: "plain", word: "waiting" },
   running: { tone: "accent", word: "running" },
   stopped: { tone: "doubt", word: "stopped" },
@@ -99,7 +99,7 @@ const STATUS: Record<Status, { tone: Tone; word: string }> = {
   cancelled: { tone: "doubt", word: "cancelled" },
 };
 
-export function StatusBadge({ status }: { status: Status }) {
+export function StatusBadge({ status }: { status: RunStatus }) {
   const { tone, word } = STATUS[status];
   return (
     <Badge tone={tone}>
@@ -150,7 +150,7 @@ export function Empty({ title, page = false, children }: { title: string; /** Th
 }
 
 /** How far something is. */
-export function Meter({ value, label, className }: { value: number; label: string; className?: string }) {
+export function Meter({ value, label }: { value: number; label: string }) {
   const percent = Math.round(Math.min(Math.max(value, 0), 1) * 100);
   return (
     <div
@@ -159,7 +159,7 @@ export function Meter({ value, label, className }: { value: number; label: strin
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={percent}
-      className={cn("h-1.5 overflow-hidden rounded-full bg-sunken", className)}
+      className="h-1.5 overflow-hidden rounded-full bg-sunken"
     >
       <div className="h-full rounded-full bg-accent transition-[width] duration-300" style={{ width: `${percent}%` }} />
     </div>

@@ -3,6 +3,7 @@
 use assize_cluster::{DeadLetter, Line, Node, NodeRole, Place, Stream, VERSION};
 use assize_run::{Run, RunFilter, RunId, RunStatus, Store};
 use assize_types::Failure;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Member, RUN};
@@ -10,7 +11,8 @@ use crate::kept::Holder;
 use crate::work;
 
 /// How a cluster is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "ClusterStatus")]
 pub struct Status {
     pub nodes: Vec<Node>,
     /// Sandboxes that all workers can have at once, and have.
@@ -30,7 +32,8 @@ pub struct Status {
 const DEAD_LETTERS: usize = 50;
 
 /// A line in which work waits.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "QueueStatus")]
 pub struct Waiting {
     #[serde(flatten)]
     pub line: Line,
@@ -39,7 +42,8 @@ pub struct Waiting {
 }
 
 /// Something that does not get on.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "StuckWork")]
 pub struct Stuck {
     pub what: String,
     pub why: String,

@@ -11,6 +11,7 @@ use assize_run::{NewRun, Run, RunKind, Store};
 use assize_sandbox::{Language, Limits};
 use assize_types::text::{harmless, shorten};
 use assize_types::{Failure, FailureKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -27,7 +28,8 @@ const TESTS: &str = "tests";
 pub const INPUTS: &str = "input/";
 
 /// What a run needs to be run again; what is large is kept beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CodeInput")]
 pub struct Input {
     pub language: Language,
     pub max_attempts: u32,

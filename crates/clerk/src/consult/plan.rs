@@ -13,6 +13,7 @@ use assize_run::{NewRun, Run, RunId, Store};
 use assize_sandbox::{Limits, Spec};
 use assize_types::text::harmless;
 use assize_types::{Failure, FailureKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -38,7 +39,8 @@ struct Shape {
 }
 
 /// What a run needs to be run again; what is large is kept beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ConsultInput")]
 pub struct Input {
     pub company: Company,
     /// Whether more was to be made up, besides what is known.

@@ -13,6 +13,7 @@ use assize_negotiation::{DebateOutcome, Debates, Models, SingleDebate, single_de
 use assize_run::{Run, RunJournal, RunKind, Store};
 use assize_sandbox::Manager;
 use assize_types::{Cancel, Failure, FailureKind, trail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -31,7 +32,7 @@ pub use plan::{Ask, Input, Plan};
 pub const KIND: RunKind = RunKind::Debate;
 
 /// What a debate came to, and behind which boundary it ran.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DebateReport {
     #[serde(flatten)]
     pub verdict: Verdict,

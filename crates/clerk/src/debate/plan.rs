@@ -10,6 +10,7 @@ use assize_run::{NewRun, Run, Store};
 use assize_sandbox::{Limits, Spec};
 use assize_types::text::{harmless, is_invisible, shorten};
 use assize_types::{Failure, FailureKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -29,7 +30,8 @@ const DOCUMENT: &str = "move.md";
 pub(super) const MOST_ROUNDS: u32 = 50;
 
 /// What a run of a debate needs to be run again; the document is kept beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "DebateInput")]
 pub struct Input {
     pub move_id: String,
     pub ticker: Option<String>,

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use assize_cluster::{Node, NodeRole, VERSION};
 use assize_types::{Failure, FailureKind};
-use serde_json::{Value, json};
 
 use super::PATIENCE;
 use crate::cluster::{self, Member};
@@ -67,23 +66,6 @@ async fn ask(config: &Config, around: &Surroundings) -> Result<ClusterState, Fai
 }
 
 impl ClusterFound {
-    pub fn as_json(&self) -> Value {
-        let (state, detail) = match &self.state {
-            ClusterState::Answers { took, .. } => {
-                ("answers", Some(format!("{} ms", took.as_millis())))
-            }
-            ClusterState::Fails(why) => ("fails", Some(why.message().to_owned())),
-            ClusterState::NotTried => ("not_tried", None),
-        };
-        let (workers, slots) = match self.state {
-            ClusterState::Answers { workers, slots, .. } => (Some(workers), Some(slots)),
-            ClusterState::Fails(_) | ClusterState::NotTried => (None, None),
-        };
-        json!({
-            "servers": self.servers, "state": state, "detail": detail, "workers": workers, "slots": slots,
-        })
-    }
-
     /// It is in use, so it has to work.
     pub fn complain(&self) -> Result<(), Failure> {
         match &self.state {

@@ -1,19 +1,20 @@
 //! What this machine offers, and why not the rest.
 
 mod cluster;
+mod report;
 mod sandboxes;
 
 use std::time::{Duration, Instant};
 
-use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, Provider, probe};
+use assize_gateway::{Endpoint, HttpClient, Provider, probe};
 use assize_types::{Failure, FailureKind};
-use serde_json::{Value, json};
 
-use crate::choose::{self, Choice, ORDER};
+use crate::choose::{self, Choice};
 use crate::config::settings::REHEARSAL;
 use crate::config::{Config, Source, Surroundings};
 
 pub use cluster::{ClusterFound, ClusterState};
+pub use report::DoctorReport;
 pub use sandboxes::Sandboxes;
 
 /// Who takes longer to answer is as good as not there.
@@ -113,13 +114,6 @@ impl Examined {
         self.cluster.as_ref().map_or(Ok(()), ClusterFound::complain)?;
         complain(&self.providers, &self.choice)
     }
-
-    pub fn as_json(&self, config: &Config) -> Value {
-        let Examined { providers, choice, sandboxes, cluster, .. } = self;
-        let mut all = as_json(config, providers, choice, sandboxes);
-        all["cluster"] = json!(cluster.as_ref().map(ClusterFound::as_json));
-        all
-    }
 }
 
 async fn ask(client: &HttpClient, endpoint: &Endpoint, offline: bool) -> State {
@@ -174,42 +168,4 @@ fn complain(findings: &[Finding], choice: &Choice) -> Result<(), Failure> {
         }
         State::Answers(_) | State::NotTried => Ok(()),
     }
-}
-
-fn as_json(config: &Config, findings: &[Finding], choice: &Choice, sandboxes: &Sandboxes) -> Value {
-    let providers: Vec<Value> = findings
-        .iter()
-        .map(|Finding { endpoint, key_from, state }| {
-            let (state, detail) = match state {
-                State::Answers(time) => ("answers", Some(format!("{} ms", time.as_millis()))),
-                State::Fails(why) => ("fails", Some(why.clone())),
-                State::NoKey => ("no_key", Some(format!("set {}", endpoint.key_source))),
-                State::NotTried => ("not_tried", None),
-            };
-            json!({
-                "provider": endpoint.provider.name(), "model": endpoint.model, "base_url": endpoint.base_url,
-                "key": endpoint.key.as_ref().map(|key| json!({"masked": key.masked(), "from": key_from.to_string()})),
-                "state": state, "detail": detail,
-            })
-        })
-        .collect();
-    let (used, why) = match choice {
-        Choice::Provider { provider, why } => (provider.name(), why),
-        Choice::Rehearsal { why } => (REHEARSAL, why),
-    };
-    let withheld: Vec<Value> = config
-        .withheld
-        .iter()
-        .map(|withheld| {
-            json!({
-                "key": withheld.key, "from": withheld.source.to_string(), "ignored": withheld.ignored,
-                "why": config.trust.why_not(),
-            })
-        })
-        .collect();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"), "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
-        "providers": providers, "used": used, "why": why, "order": ORDER, "prices_as_of": PRICES_AS_OF,
-        "withheld": withheld, "sandboxes": sandboxes.as_json(),
-    })
 }

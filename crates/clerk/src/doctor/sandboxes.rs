@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use assize_sandbox::{Enforcement, Isolation, Language, SandboxError, Spec};
 use assize_types::Failure;
-use serde_json::{Value, json};
 
 use crate::config::{Config, Surroundings};
 use crate::walls;
@@ -67,38 +66,6 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
 }
 
 impl Sandboxes {
-    pub fn as_json(&self) -> Value {
-        let backends: Vec<Value> = self
-            .backends
-            .iter()
-            .map(|finding| {
-                json!({
-                    "isolation": finding.isolation, "available": finding.tried.is_ok(),
-                    "made_in_ms": finding.tried.as_ref().ok().map(|took| took.as_secs_f64() * 1e3),
-                    "why_not": finding.tried.as_ref().err().map(ToString::to_string),
-                    "hint": finding.tried.as_ref().err().and_then(SandboxError::hint),
-                    "how": finding.how,
-                    "enforcement": finding.enforcement,
-                })
-            })
-            .collect();
-        let interpreters: serde_json::Map<String, Value> = self
-            .interpreters
-            .iter()
-            .map(|(language, found)| (language.name().to_owned(), json!(found.as_ref().ok())))
-            .collect();
-        let told = |used: &Result<(Isolation, String), String>| match used {
-            Ok((isolation, why)) => (Some(*isolation), why.clone()),
-            Err(why) => (None, why.clone()),
-        };
-        let ((used, why), (debates, debates_why)) =
-            (told(&self.used), told(&self.used_for_debates));
-        json!({
-            "backends": backends, "interpreters": interpreters, "used": used, "why": why,
-            "used_for_debates": debates, "why_for_debates": debates_why,
-        })
-    }
-
     /// A sandbox that was asked for by name and cannot be made is a failure.
     pub fn complain(&self, config: &Config) -> Result<(), Failure> {
         let asked = config.text("sandbox.isolation").is_some_and(|name| name != "auto");

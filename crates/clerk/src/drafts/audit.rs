@@ -4,10 +4,12 @@ use assize_draft::{DraftService, DraftState, Mirror, Step};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict, Store};
 use assize_store::check_head;
 use assize_types::{Failure, FailureKind, Fingerprint};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a look at the whole log came to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LogCheck")]
 pub struct Whole {
     pub intact: bool,
     /// What is wrong with it.
@@ -25,7 +27,8 @@ pub struct Whole {
 }
 
 /// That the log in the workspace was once completed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LogCompletion")]
 pub struct Completed {
     pub entry: u64,
     pub lines_there: usize,

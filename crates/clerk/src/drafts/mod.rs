@@ -12,7 +12,8 @@ use assize_gate::{Diff, Policy, Verifier, Verify, VerifyMost};
 use assize_run::Store;
 use assize_types::{Failure, FailureKind};
 use assize_workspace::GitSettings;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::config::{Config, Surroundings};
 
@@ -114,13 +115,32 @@ pub fn meanwhile(desk: &DraftService, submission: &Submission, file: &Proposed) 
     (now != base).then(|| Diff::unified(&file.path, &base, &now))
 }
 
-/// A submission with its differences, as one object.
-pub fn as_json(desk: &DraftService, submission: &Submission) -> Value {
-    let mut shown = json!(submission);
-    let diffs = submission.files.iter().map(|file| {
-        let diff = sides(desk, file).map(|(base, draft)| Diff::unified(&file.path, &base, &draft));
-        json!({"path": file.path, "diff": diff, "changed_meanwhile": meanwhile(desk, submission, file)})
-    });
-    shown["diffs"] = diffs.collect();
-    shown
+/// A submission with what it changes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SubmissionView {
+    #[serde(flatten)]
+    submission: Submission,
+    diffs: Vec<FileDiff>,
+}
+
+/// What a submission changes in one file.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FileDiff {
+    path: String,
+    /// Unified; null once its copies are deleted.
+    diff: Option<String>,
+    /// What has changed in the file since the draft was created, as a diff.
+    changed_meanwhile: Option<String>,
+}
+
+impl SubmissionView {
+    /// Compares each file of a submission.
+    pub fn new(desk: &DraftService, submission: Submission) -> SubmissionView {
+        let diffs = submission.files.iter().map(|file| FileDiff {
+            path: file.path.clone(),
+            diff: sides(desk, file).map(|(base, draft)| Diff::unified(&file.path, &base, &draft)),
+            changed_meanwhile: meanwhile(desk, &submission, file),
+        });
+        SubmissionView { diffs: diffs.collect(), submission }
+    }
 }

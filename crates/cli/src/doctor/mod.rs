@@ -5,6 +5,7 @@ mod sandboxes;
 use assize_clerk::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
 use assize_gateway::{ModelFacts, PRICES_AS_OF, Price, REHEARSAL_LABEL};
 use assize_types::Failure;
+use serde_json::json;
 
 use crate::args::DoctorArgs;
 use crate::choose::{self, Choice, ORDER};
@@ -18,7 +19,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let found = examine(config, around, args.offline).await?;
     if args.json {
-        out_json(&found.as_json(config))?;
+        out_json(&json!(found.report(config)))?;
     } else {
         out_line(&as_text(config, &found))?;
     }

@@ -1,6 +1,6 @@
 //! `assize gate`: what waits for a person, and what was decided.
 
-use assize_clerk::drafts::{as_json, meanwhile, sides};
+use assize_clerk::drafts::{SubmissionView, meanwhile, sides};
 use assize_draft::{DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission};
 use assize_gate::Diff;
 use assize_types::text::one_line;
@@ -27,7 +27,10 @@ pub(crate) async fn run(
             let desk = desk_to_see(&workspace, config, around).await?.ok_or_else(unknown)?;
             let book = desk.state().await?;
             let submission = book.submission_named(&submission).ok_or_else(unknown)?;
-            if json { out_json(&as_json(&desk, submission)) } else { shown(&desk, submission) }
+            match json {
+                true => out_json(&json!(SubmissionView::new(&desk, submission.clone()))),
+                false => shown(&desk, submission),
+            }
         }
         GateCommand::Accept { submissions, workspace, force } => {
             let desk = desk_to_use(&workspace, config, around).await?;

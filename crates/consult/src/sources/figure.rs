@@ -7,36 +7,43 @@ use std::fmt;
 
 use jiff::civil::Date;
 use rust_decimal::{Decimal, RoundingStrategy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One number that somebody can be asked about.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// What it measures, such as `revenue` or `gross margin`.
     pub name: String,
     pub period: Period,
     #[serde(with = "json_number")]
+    #[schemars(with = "f64")]
     pub value: Decimal,
     pub unit: Unit,
     /// Where it was read, or how it was computed.
     pub source: Source,
     /// The day for which it holds.
+    #[schemars(with = "String")]
     pub as_of: Date,
     /// It was given otherwise before, and this is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_json_number")]
+    #[schemars(with = "Option<f64>")]
     pub restated_from: Option<Decimal>,
 }
 
 /// The time that a figure is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(rename = "FigurePeriod")]
 #[serde(rename_all = "snake_case")]
 pub enum Period {
     /// A year, up to this day.
-    Year(Date),
+    Year(#[schemars(with = "String")] Date),
     /// Three months, up to this day.
-    Quarter(Date),
+    Quarter(#[schemars(with = "String")] Date),
     /// That day itself.
-    Day(Date),
+    Day(#[schemars(with = "String")] Date),
 }
 
 impl Period {
@@ -58,7 +65,8 @@ impl fmt::Display for Period {
 }
 
 /// What a number counts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FigureUnit")]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A currency, by its code.
@@ -73,19 +81,19 @@ pub enum Unit {
 }
 
 /// Where a figure comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FigureSource")]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     Filed {
         form: String,
         accession: String,
+        #[schemars(with = "String")]
         filed: Date,
         concept: String,
     },
     /// From other figures, in code.
-    Computed {
-        from: String,
-    },
+    Computed { from: String },
 }
 
 impl fmt::Display for Figure {

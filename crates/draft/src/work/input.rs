@@ -1,10 +1,12 @@
 //! What a worker is to do, in which mode, and within which limits.
 
 use assize_gate::TaskId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a worker works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkMode")]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// It calls tools.
@@ -34,7 +36,8 @@ impl std::str::FromStr for Mode {
 }
 
 /// What is to be done, and within which limits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkTask")]
 pub struct Work {
     pub task: String,
     pub task_id: TaskId,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use assize_gate::Reason;
 use assize_graph::State;
 use assize_llm::{Spent, Stop, ToolCall, Turn};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::input::{Mode, Work};
 
 /// A submission as the worker heard of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkSubmission")]
 pub struct Handed {
     /// Its number in the workspace.
     pub submission: u64,
@@ -145,7 +147,7 @@ impl State for WorkState {
 }
 
 /// What a worker came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkOutcome {
     /// All that it handed in last was accepted.
@@ -161,7 +163,8 @@ pub enum WorkOutcome {
 }
 
 /// The whole of it, as it is kept and shown.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkReport")]
 pub struct Worked {
     pub outcome: WorkOutcome,
     pub task_id: String,

@@ -58,7 +58,7 @@ pub struct Answer<T> {
 }
 
 /// The rung of the ladder that an answer stood on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
     Native,
@@ -95,7 +95,7 @@ impl fmt::Display for Provenance {
 }
 
 /// Something that had to be mended before an answer could be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fix {
     CodeFence,

@@ -5,20 +5,24 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use assize_clerk::Clerk;
-use assize_clerk::drafts::{self, as_json};
-use assize_draft::{DraftError, DraftService, Force, OpenDraft, Options, Stage, Submission};
+use assize_clerk::drafts::audit::Whole;
+use assize_clerk::drafts::{self, SubmissionView};
+use assize_draft::{
+    Cleared, DraftError, DraftService, Force, OpenDraft, Options, Stage, Step, Submission,
+};
 use assize_gate::Diff;
-use assize_run::{AuditQuery, Store};
+use assize_run::{AuditEntry, AuditQuery, Store};
 use assize_types::Failure;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{page, shapes};
+use super::page;
 use crate::App;
 use crate::events::{After, Stream, last_seen};
 use crate::extract::{Path, Query, Sent};
@@ -87,7 +91,7 @@ impl App {
 }
 
 /// A folder in which drafts are made.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Workspace {
     name: String,
     /// Whether workers can use the draft tools
@@ -100,7 +104,7 @@ pub(crate) struct Workspace {
     blocked: Option<String>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Workspaces {
     workspaces: Vec<Workspace>,
 }
@@ -148,9 +152,8 @@ pub(crate) async fn switch(
     Ok(StatusCode::NO_CONTENT)
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct OpenDrafts {
-    #[schema(value_type = Vec<shapes::DraftInfo>)]
     drafts: Vec<OpenDraft>,
 }
 
@@ -168,9 +171,8 @@ pub(crate) async fn open_drafts(
     Ok(Json(OpenDrafts { drafts: book.drafts.into_values().collect() }))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DraftView {
-    #[schema(value_type = shapes::DraftInfo)]
     draft: OpenDraft,
     content: String,
     /// What it would change, as a unified diff
@@ -213,9 +215,8 @@ pub(crate) struct Which {
     limit: Option<usize>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Submissions {
-    #[schema(value_type = Vec<shapes::SubmissionInfo>)]
     submissions: Vec<Submission>,
     /// Where the next page begins; null on the last
     next: Option<u64>,
@@ -251,11 +252,11 @@ async fn number(desk: &DraftService, name: &str) -> Result<u64, Problem> {
     found.ok_or_else(|| Problem::not_found("there is no such submission"))
 }
 
-async fn shown(desk: &Arc<DraftService>, id: u64) -> Result<Json<Value>, Problem> {
+async fn shown(desk: &Arc<DraftService>, id: u64) -> Result<Json<SubmissionView>, Problem> {
     let submission = find(desk, id).await?;
     let desk = desk.clone();
     // What differs may take a while to be found.
-    aside(move || Ok(Json(as_json(&desk, &submission)))).await
+    aside(move || Ok(Json(SubmissionView::new(&desk, submission)))).await
 }
 
 /// Does what takes a while where it keeps nobody else waiting.
@@ -282,12 +283,12 @@ async fn find(desk: &DraftService, id: u64) -> Result<Submission, Problem> {
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/submissions/{submission}", tag = "drafts",
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "With a diff of each file", body = shapes::SubmissionView)),
+    responses((status = 200, description = "With a diff of each file", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn submission(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<SubmissionView>, Problem> {
     let desk = app.desk(&name)?;
     shown(desk, number(desk, &id).await?).await
 }
@@ -305,13 +306,13 @@ pub(crate) struct Accept {
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/accept", tag = "drafts", request_body = Option<Accept>,
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "It was applied", body = shapes::SubmissionView)),
+    responses((status = 200, description = "It was applied", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn accept(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
     Sent { body, .. }: Sent<Accept>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<SubmissionView>, Problem> {
     let desk = app.desk(&name)?;
     let id = number(desk, &id).await?;
     find(desk, id).await?;
@@ -338,13 +339,13 @@ pub(crate) struct Reject {
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/reject", tag = "drafts", request_body = Option<Reject>,
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "It was sent back", body = shapes::SubmissionView)),
+    responses((status = 200, description = "It was sent back", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn reject(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
     Sent { body, .. }: Sent<Reject>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<SubmissionView>, Problem> {
     let desk = app.desk(&name)?;
     let id = number(desk, &id).await?;
     find(desk, id).await?;
@@ -358,12 +359,12 @@ pub(crate) async fn reject(
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/undo", tag = "drafts",
     params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "The files are as they were", body = shapes::SubmissionView)),
+    responses((status = 200, description = "The files are as they were", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn undo(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<SubmissionView>, Problem> {
     let desk = app.desk(&name)?;
     let id = number(desk, &id).await?;
     find(desk, id).await?;
@@ -395,10 +396,20 @@ pub(crate) struct Entries {
     limit: Option<usize>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+/// Entry of the log, chained to the one before. What it is about is in `detail`, by its `action`.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes entries, which are answered as the store has them")]
+struct LogEntry {
+    #[serde(flatten)]
+    entry: AuditEntry,
+    #[serde(flatten)]
+    step: Step,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AuditLog {
-    #[schema(value_type = Vec<shapes::LogEntry>)]
-    entries: Vec<assize_run::AuditEntry>,
+    #[schemars(with = "Vec<LogEntry>")]
+    entries: Vec<AuditEntry>,
     /// Where the next page begins; null on the last
     next: Option<u64>,
 }
@@ -444,16 +455,15 @@ pub(crate) struct Since {
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/audit/verify", tag = "drafts",
     params(("workspace" = String, Path, description = "The workspace"), Since),
-    responses((status = 200, description = "Of the store and of the workspace", body = shapes::Whole)),
+    responses((status = 200, description = "Of the store and of the workspace", body = ref("#/components/schemas/LogCheck"))),
 )]
 pub(crate) async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(query): Query<Since>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Whole>, Problem> {
     let desk = app.desk(&name)?;
-    let found = drafts::audit::look(&*app.store, desk, query.since.as_deref()).await?;
-    Ok(Json(json!(found)))
+    Ok(Json(drafts::audit::look(&*app.store, desk, query.since.as_deref()).await?))
 }
 
 /// Follow what happens to drafts
@@ -499,13 +509,13 @@ pub(crate) struct Clean {
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Option<Clean>,
     params(("workspace" = String, Path, description = "The workspace")),
-    responses((status = 200, description = "What was put away", body = shapes::Cleared)),
+    responses((status = 200, description = "What was put away", body = ref("#/components/schemas/Cleared"))),
 )]
 pub(crate) async fn clean(
     State(app): State<App>,
     Path(name): Path<String>,
     Sent { body, .. }: Sent<Clean>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Cleared>, Problem> {
     let desk = app.desk(&name)?;
     let day = std::time::Duration::from_secs(24 * 60 * 60);
     let keep = match body.older_than_days {
@@ -516,6 +526,6 @@ pub(crate) async fn clean(
         None => drafts::keep(&app.clerk.config),
     };
     let own = desk.clone();
-    let swept = to_the_end(&app, async move { own.sweep(PERSON, now(), keep).await }).await??;
-    Ok(Json(json!(swept)))
+    let cleared = to_the_end(&app, async move { own.sweep(PERSON, now(), keep).await }).await??;
+    Ok(Json(cleared))
 }

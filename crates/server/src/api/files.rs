@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::App;
 use crate::extract::Path;
@@ -18,19 +18,19 @@ use crate::headers::SANDBOX;
 use crate::problem::Problem;
 
 /// Something that can be fetched.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FileInfo {
     pub(super) name: String,
     pub(super) bytes: u64,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Files {
     files: Vec<FileInfo>,
 }
 
 /// Files that a program left, and those that it was given.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Artifacts {
     /// What was sent along
     given: Vec<FileInfo>,

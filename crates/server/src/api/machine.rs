@@ -1,7 +1,7 @@
 //! The machine that this runs on, and the server itself.
 
 use assize_clerk::cluster::status::Status;
-use assize_clerk::doctor::{self, InUse};
+use assize_clerk::doctor::{self, DoctorReport, InUse};
 use assize_clerk::scorecards::{self, Scorecard};
 use assize_clerk::{code, kept};
 use assize_code::Session;
@@ -12,15 +12,15 @@ use axum::extract::State;
 use axum::http::header::{REFRESH, SET_COOKIE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::extract::{Path, Query};
 use crate::problem::Problem;
 use crate::{App, pages};
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Fine {
     status: &'static str,
 }
@@ -47,7 +47,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Fine>, Problem>
     Ok(Json(Fine { status: "ready" }))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Version {
     name: &'static str,
     version: &'static str,
@@ -62,7 +62,7 @@ pub(crate) async fn version() -> Json<Version> {
     Json(Version { name: "assize", version: env!("CARGO_PKG_VERSION") })
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct About {
     version: &'static str,
     /// Who answers: a provider, or `rehearsal`
@@ -71,7 +71,6 @@ pub(crate) struct About {
     /// Why it is this one
     why: String,
     /// The walls around code; null, if there are none to be had
-    #[schema(value_type = Option<String>)]
     isolation: Option<Isolation>,
     /// Why they are these, or why there are none
     isolation_why: String,
@@ -88,7 +87,7 @@ pub(crate) struct About {
     rehearsed_changes: Vec<&'static str>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Trials {
     running: usize,
     /// As many as may be at once
@@ -96,9 +95,8 @@ pub(crate) struct Trials {
 }
 
 /// The warm pools of one backend
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WarmPoolInfo {
-    #[schema(value_type = String)]
     isolation: Isolation,
     /// Idle sandboxes when it is full, and now
     size: usize,
@@ -168,7 +166,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
 /// Who takes part and what they can do, what waits and for what, and runs that nobody gets on with.
 #[utoipa::path(
     get, path = "/api/cluster", tag = "machine",
-    responses((status = 200, description = "As `assize cluster status` says it", body = super::shapes::ClusterInfo)),
+    responses((status = 200, description = "As `assize cluster status` says it", body = ref("#/components/schemas/ClusterStatus"))),
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<Status>, Problem> {
     let Some(member) = &app.clerk.member else {
@@ -178,9 +176,8 @@ pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<Status>, Prob
     Ok(Json(Status::of(member, &*app.store).await?))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Attacks {
-    #[schema(value_type = Vec<super::shapes::AttackInfo>)]
     attacks: Vec<Scorecard>,
 }
 
@@ -208,28 +205,28 @@ pub(crate) struct Examine {
 /// Providers, sandboxes, and what each limit rests on. Sandboxes are tried by making one.
 #[utoipa::path(
     get, path = "/api/doctor", tag = "machine", params(Examine),
-    responses((status = 200, description = "What was found out", body = super::shapes::Examined)),
+    responses((status = 200, description = "What was found out", body = ref("#/components/schemas/DoctorReport"))),
 )]
 pub(crate) async fn examine(
     State(app): State<App>,
     Query(query): Query<Examine>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<DoctorReport>, Problem> {
     let Ok(_turn) = app.examined.try_lock() else {
         let detail = "it is being looked for somebody else";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     };
     let (config, around) = (&app.clerk.config, &app.clerk.around);
     let found = doctor::examine(config, around, query.offline == Some(true)).await?;
-    Ok(Json(found.as_json(config)))
+    Ok(Json(found.report(config)))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SessionInfo {
     name: String,
     files: Vec<super::files::FileInfo>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Sessions {
     sessions: Vec<SessionInfo>,
 }
@@ -315,7 +312,7 @@ pub(crate) async fn remove_session(
     Ok(StatusCode::NO_CONTENT)
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Link {
     /// To be opened in a browser, once, on this server
     path: String,

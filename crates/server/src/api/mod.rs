@@ -8,7 +8,6 @@ pub(crate) mod machine;
 mod page;
 pub(crate) mod runs;
 pub(crate) mod sandboxes;
-mod shapes;
 pub(crate) mod start;
 pub(crate) mod tokens;
 pub(crate) mod wishes;

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 use assize_clerk::kept::{self, Holder, Standing};
-use assize_clerk::{ended, reading};
-use assize_debate::conversation_logs;
+use assize_clerk::reading::{self, Conversations, RecordView};
+use assize_clerk::{code, consult, debate, ended, eval, work};
+use assize_code::Attempt;
+use assize_debate::{JudgeScore, conversation_logs};
 use assize_gateway::{REHEARSAL_LABEL, Totals};
 use assize_run::{Lease, Run, RunEvent, RunFilter, RunId, RunKind, RunStatus};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -27,8 +30,9 @@ const MOST: usize = 200;
 const USUAL: usize = 50;
 
 /// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "RunStatus")]
 pub(crate) enum Status {
     /// For a worker of the cluster
     Waiting,
@@ -65,7 +69,7 @@ impl Status {
 }
 
 /// What was spent.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Spent {
     calls: u64,
     input_tokens: u64,
@@ -98,10 +102,10 @@ impl From<Totals> for Spent {
 }
 
 /// A run in a list.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunSummary {
     id: String,
-    /// run, consult, debate, work or eval
+    #[schemars(with = "Kind")]
     kind: String,
     title: String,
     status: Status,
@@ -132,18 +136,34 @@ impl RunSummary {
 }
 
 /// A run with what it was begun with and came to.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Shown {
     #[serde(flatten)]
     summary: RunSummary,
-    /// What it was begun with
-    #[schema(value_type = Object)]
-    input: Value,
-    /// What it came to, once it is done; of each kind in its own shape
-    #[schema(value_type = Option<Object>)]
-    result: Option<Value>,
+    #[serde(flatten)]
+    #[schemars(with = "ContentByKind")]
+    content: Content,
     /// Whether this server works on it
     held_here: bool,
+}
+
+/// Input and result of a run, as the store has them.
+#[derive(Debug, Serialize)]
+struct Content {
+    input: Value,
+    result: Option<Value>,
+}
+
+/// Input of a run, and its result once it is done, by its kind.
+#[derive(JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(dead_code, reason = "describes `Content`, which is answered as the store has it")]
+enum ContentByKind {
+    Run { input: code::Input, result: Option<assize_code::Verdict> },
+    Consult { input: Box<consult::Input>, result: Option<Box<assize_consult::Report>> },
+    Debate { input: debate::Input, result: Option<debate::DebateReport> },
+    Work { input: Box<work::Input>, result: Option<assize_draft::work::Worked> },
+    Eval { input: eval::Input, result: Option<assize_code::eval::Report> },
 }
 
 impl Shown {
@@ -156,15 +176,14 @@ impl Shown {
         }
         Shown {
             summary: RunSummary::new(run),
-            input,
-            result: run.result.clone(),
+            content: Content { input, result: run.result.clone() },
             held_here: run.status == RunStatus::Running && app.docket.holds(&run.id),
         }
     }
 }
 
 /// A run as it stands.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunView {
     #[serde(flatten)]
     shown: Shown,
@@ -214,8 +233,9 @@ impl App {
     }
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "RunKind")]
 pub(crate) enum Kind {
     Run,
     Consult,
@@ -254,7 +274,8 @@ pub(crate) struct Wanted {
 }
 
 /// A page of runs, the latest first.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RunPage")]
 pub(crate) struct Page {
     runs: Vec<RunSummary>,
     /// Where the next page begins; null on the last
@@ -358,7 +379,7 @@ pub(crate) async fn export(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     let mut whole = reading::export(&*app.store, &run).await?;
-    whole["run"]["input"] = Shown::new(&app, &run).input;
+    whole["run"]["input"] = json!(Shown::new(&app, &run).content.input);
     let bytes = serde_json::to_vec_pretty(&whole).unwrap_or_default();
     Ok(attachment(&format!("{}.json", run.id), bytes))
 }
@@ -371,46 +392,56 @@ pub(crate) struct OfMove {
     r#move: Option<String>,
 }
 
+/// What was said and done in a run, by its kind
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Transcripts {
+    Debate { conversation_logs: Conversations },
+    Consult { moves: BTreeMap<String, Conversations> },
+    Run { attempts: Vec<Attempt> },
+    Other { records: Vec<RecordView> },
+}
+
 /// What was said and done in a run
 ///
 /// Of debates and consultations the conversations, of programs every attempt with its code and output, of workers
 /// every step.
 #[utoipa::path(
     get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "The run"), OfMove),
-    responses((status = 200, description = "So far", body = Object)),
+    responses((status = 200, description = "So far", body = Transcripts)),
 )]
 pub(crate) async fn transcripts(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(of): Query<OfMove>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Transcripts>, Problem> {
     let run = app.run(&id).await?;
     let records = app.store.records(&run.id).await?;
     Ok(Json(match run.kind {
-        RunKind::Debate => json!({"conversation_logs": conversation_logs(&records)}),
+        RunKind::Debate => Transcripts::Debate { conversation_logs: conversation_logs(&records) },
         RunKind::Consult => {
             let mut moves = reading::moves_logs(&records);
-            if let (Some(wanted), Some(all)) = (of.r#move, moves.as_object_mut()) {
-                all.retain(|name, _| *name == wanted);
+            if let Some(wanted) = of.r#move {
+                moves.retain(|name, _| *name == wanted);
             }
-            json!({"moves": moves})
+            Transcripts::Consult { moves }
         }
-        RunKind::Code => json!({"attempts": assize_code::history(&records)}),
-        _ => json!({"records": reading::records(&records)}),
+        RunKind::Code => Transcripts::Run { attempts: assize_code::history(&records) },
+        _ => Transcripts::Other { records: reading::records(&records) },
     }))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Scores {
-    /// IdempotencyKey the run is done
+    /// Once the run is done
     scores: Vec<Score>,
     /// Until then: `sandbox_scored`, as it was told
-    #[schema(value_type = Vec<Object>)]
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     so_far: Vec<Value>,
 }
 
 /// How a move was scored. What was said about it is in the transcripts.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Score {
     move_id: String,
     ticker: Option<String>,
@@ -420,11 +451,11 @@ pub(crate) struct Score {
     /// What the judges are called
     agents: BTreeMap<String, String>,
     /// By judge
-    #[schema(value_type = BTreeMap<String, Object>)]
+    #[schemars(with = "BTreeMap<String, JudgeScore>")]
     scores_by_agent: BTreeMap<String, Value>,
     /// What they thought before it was debated, where that was asked for
     #[serde(default)]
-    #[schema(value_type = BTreeMap<String, Object>)]
+    #[schemars(with = "BTreeMap<String, JudgeScore>")]
     blind_scores: BTreeMap<String, Value>,
 }
 

@@ -16,6 +16,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -61,14 +62,14 @@ pub(crate) struct Exec {
 }
 
 /// A file that a program left.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Left {
     name: String,
     base64: String,
 }
 
 /// How a program went.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Ran {
     exit_code: Option<i32>,
     signal: Option<i32>,
@@ -145,7 +146,7 @@ pub(crate) async fn run_once(
 }
 
 /// A sandbox that stays for a while.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SandboxInfo {
     name: String,
     /// The run that it belongs to, if it does
@@ -180,7 +181,7 @@ impl From<Record> for SandboxInfo {
     }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Sandboxes {
     sandboxes: Vec<SandboxInfo>,
 }
@@ -426,7 +427,7 @@ pub(crate) struct FolderOf {
 }
 
 /// Something in a folder of a sandbox.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct InFolder {
     name: String,
     /// file, folder, link or other
@@ -434,7 +435,7 @@ pub(crate) struct InFolder {
     bytes: u64,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Folder {
     entries: Vec<InFolder>,
 }

@@ -10,8 +10,8 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::asks::{Start, code_ask, consult_ask, debate_ask, eval_ask, within, work_ask};
 use super::runs::RunView;
@@ -153,7 +153,7 @@ pub(super) fn refuse_dear(ready: &consult::Ready, clerk: &Clerk, yes: bool) -> R
 }
 
 /// What a trial is likely to take.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Likely {
     calls: u64,
     /// Calls that have to be waited for, one after the other

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -48,7 +49,7 @@ pub(crate) struct CreateToken {
 }
 
 /// A token with its text, which is shown once.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CreatedToken {
     #[serde(flatten)]
     info: TokenInfo,
@@ -57,7 +58,7 @@ pub(crate) struct CreatedToken {
     path: String,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TokenList {
     tokens: Vec<TokenInfo>,
 }

@@ -3,53 +3,29 @@
 import { Check, LoaderCircle, X } from "lucide-react";
 import { useEffect, useRef, type ReactNode } from "react";
 
-import { isUnderWay, type Run } from "../../model/api";
+import { at, isUnderWay, type RunOf } from "../../model/api";
+import { EVENT } from "../../model/events";
 import { liveKey, useAsked, useFollowed, useText, type Watched } from "../../model/hooks";
+import type { Attempt, Execution, FileInfo } from "../../model/schema";
 import type { Told, Wrote } from "../../model/stream";
 import { count, lasting } from "../../model/words";
 import { Badge, Card, cn, Coded, Empty, Heading, Notice } from "../../parts/ui";
 import { Head } from "../Head";
 import { Program } from "./Program";
 
-interface Execution {
-  failure: { kind: string } | null;
-  exit_code: number | null;
-  signal: number | null;
-  timed_out: boolean;
-  out_of_memory: boolean;
-  output_cut: boolean;
-  duration_ms: number;
-  stdout: string;
-  stderr: string;
-}
-
-interface Attempt {
-  attempt: number;
-  code: string | null;
-  reasoning: string | null;
-  confidence: number | null;
-  execution: Execution | null;
-  critique: { issues: string[]; suggested_fixes: string[] } | null;
-}
-
-interface Artifacts {
-  left: { name: string; bytes: number }[];
-}
-
 const none = (): Told[] => [];
 const add = (all: Told[], told: Told): Told[] => [...all, told];
 
-export default function CodeRun(watched: Watched) {
+export default function CodeRun(watched: Watched<RunOf<"run">>) {
   const { run } = watched;
   const { state, line, lost, live } = useFollowed(watched, none, add);
-  const path = `/api/runs/${encodeURIComponent(run.id)}`;
-  const { value: said, again: askSaid } = useAsked<{ attempts: Attempt[] }>(`${path}/transcripts`);
-  const { value: left, again: askLeft } = useAsked<Artifacts>(`${path}/artifacts`);
+  const { value: said, again: askSaid } = useAsked(at("/api/runs/{id}/transcripts", { id: run.id }));
+  const { value: left, again: askLeft } = useAsked(at("/api/runs/{id}/artifacts", { id: run.id }));
   useEffect(() => {
     askSaid();
     askLeft();
   }, [askSaid, askLeft, state.length]);
-  const attempts = said?.attempts ?? [];
+  const attempts = said !== null && "attempts" in said ? said.attempts : [];
   const running = isUnderWay(run.status);
   const last = state.at(-1)?.name;
   return (
@@ -63,29 +39,29 @@ export default function CodeRun(watched: Watched) {
             attempt={attempt}
             number={index + 1}
             before={attempts[index - 1]?.code ?? null}
-            language={String(run.input.language)}
+            language={run.input.language}
             live={attempt.execution === null && running ? live[liveKey(index + 1, null)] : undefined}
           />
         ))}
-        {running && (attempts.length === 0 || last === "code_criticised") && (
+        {running && (attempts.length === 0 || last === EVENT.codeCriticised) && (
           <Place number={attempts.length + 1} mark={<LoaderCircle className="size-4 animate-spin" />}>
             <Empty title={attempts.length === 0 ? "A program is being written" : "The next one is being written"}>It is shown as soon as it is there.</Empty>
           </Place>
         )}
       </ol>
-      <Files path={path} files={left?.left ?? []} />
+      <Files run={run.id} files={left?.left ?? []} />
     </>
   );
 }
 
 const howSoon = (attempts: number) => (attempts === 1 ? "It works, at the first attempt" : `It works, after ${count(attempts, "attempt")}`);
 
-function Verdict({ run }: { run: Run }) {
-  const came = run.result as { success?: boolean; attempts?: number } | null;
+function Verdict({ run }: { run: RunOf<"run"> }) {
+  const came = run.result;
   if (!came || run.status !== "done") return null;
   return (
     <div className="mb-4 animate-arrive">
-      <Notice tone={came.success ? "good" : "bad"} title={came.success ? howSoon(came.attempts ?? 1) : "It was not solved"}>
+      <Notice tone={came.success ? "good" : "bad"} title={came.success ? howSoon(came.attempts) : "It was not solved"}>
         {!came.success && "What was tried is below. Say more in the task, or allow more attempts, and begin anew."}
       </Notice>
     </div>
@@ -209,27 +185,27 @@ const PICTURE_LOOK = "mt-2 max-h-96 max-w-full rounded-md border border-line bg-
 const LARGEST = 1 << 20;
 
 /** A drawing as text, which the server sends as nothing but text. As a picture it runs no script and fetches nothing. */
-function Drawing({ at, name }: { at: string; name: string }) {
-  const text = useText(at);
+function Drawing({ address, name }: { address: string; name: string }) {
+  const text = useText(address);
   if (text == null) return null;
   return <img src={`data:image/svg+xml,${encodeURIComponent(text)}`} alt={name} className={PICTURE_LOOK} />;
 }
 
-function Files({ path, files }: { path: string; files: { name: string; bytes: number }[] }) {
+function Files({ run, files }: { run: string; files: FileInfo[] }) {
   if (files.length === 0) return null;
-  const at = (name: string) => `${path}/artifacts/${name.split("/").map(encodeURIComponent).join("/")}`;
+  const address = (artifact: string) => at("/api/runs/{id}/artifacts/{artifact}", { id: run, artifact });
   return (
     <Card className="mt-4">
       <Heading className="mb-2">What it left</Heading>
       <ul className="grid gap-3">
         {files.map(({ name, bytes }) => (
           <li key={name} className="text-sm">
-            <a href={at(name)} download className="text-accent underline" dir="auto">
+            <a href={address(name)} download className="text-accent underline" dir="auto">
               {name}
             </a>{" "}
             <span className="text-xs text-soft">{bytes.toLocaleString("en")} bytes</span>
-            {PICTURE.test(name) && <img src={at(name)} alt={name} className={PICTURE_LOOK} />}
-            {name.endsWith(".svg") && bytes <= LARGEST && <Drawing at={at(name)} name={name} />}
+            {PICTURE.test(name) && <img src={address(name)} alt={name} className={PICTURE_LOOK} />}
+            {name.endsWith(".svg") && bytes <= LARGEST && <Drawing address={address(name)} name={name} />}
           </li>
         ))}
       </ul>

@@ -1,30 +1,16 @@
 // Many problems: how many are solved at once, and how many with the loop.
 
+import type { RunOf } from "../../model/api";
 import { useFollowed, type Watched } from "../../model/hooks";
 import { count } from "../../model/words";
 import { Badge, Card, Empty, Heading, Meter } from "../../parts/ui";
 import { Head } from "../Head";
 
-interface Shares {
-  first_attempt: number;
-  with_retries: number;
-}
-
-interface Report {
-  model: string;
-  problems: number;
-  samples: number;
-  max_attempts: number;
-  pass_at_1: Shares;
-  pass_at_k: Shares | null;
-  results: { task_id: string; samples: { first: boolean; success: boolean; attempts: number }[] }[];
-}
-
 const percent = (share: number) => `${(share * 100).toFixed(1)} %`;
 
-export default function EvalRun(watched: Watched) {
+export default function EvalRun(watched: Watched<RunOf<"eval">>) {
   const { line, lost } = useFollowed(watched, () => null, (state) => state);
-  const came = watched.run.status === "done" ? (watched.run.result as Report) : null;
+  const came = watched.run.status === "done" ? watched.run.result : null;
   return (
     <>
       <Head {...watched} line={line} lost={lost} />

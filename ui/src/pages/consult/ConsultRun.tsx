@@ -3,6 +3,7 @@
 import { Tabs } from "radix-ui";
 import { lazy, Suspense, useCallback, useMemo } from "react";
 
+import type { RunOf } from "../../model/api";
 import { empty, moves, reduce, type Log } from "../../model/consult";
 import { useFollowed, type Watched } from "../../model/hooks";
 import { cn, Notice, TAB } from "../../parts/ui";
@@ -23,7 +24,7 @@ const VIEWS = [
   { id: "documents", name: "Documents" },
 ] as const;
 
-export default function ConsultRun(watched: Watched) {
+export default function ConsultRun(watched: Watched<RunOf<"consult">>) {
   const { run } = watched;
   const { state, line, lost } = useFollowed(watched, empty, reduce);
   const shared = useMemo(() => consultation(run, state), [run, state]);

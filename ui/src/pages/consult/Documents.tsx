@@ -3,19 +3,12 @@
 import { Download } from "lucide-react";
 import { useEffect } from "react";
 
-import type { Run } from "../../model/api";
+import { at } from "../../model/api";
 import { useAsked, useText } from "../../model/hooks";
+import type { RunView } from "../../model/schema";
 import { Markdown } from "../../parts/Markdown";
 import { Said } from "../../parts/Said";
 import { Button, Card, cn, Empty } from "../../parts/ui";
-
-interface Files {
-  files: { name: string; bytes: number }[];
-}
-
-/** The address of a document, folder by folder. */
-const at = (run: Run, name: string) =>
-  `/api/runs/${encodeURIComponent(run.id)}/documents/${name.split("/").map(encodeURIComponent).join("/")}`;
 
 /** What it came to first, then as people count: m2 before m10. */
 function order(one: string, other: string): number {
@@ -27,7 +20,7 @@ function order(one: string, other: string): number {
 const SHOWN = /\.(md|json|txt|toml)$/;
 
 interface Props {
-  run: Run;
+  run: RunView;
   /** How many were told of so far. */
   told: number;
   name: string | null;
@@ -35,7 +28,7 @@ interface Props {
 }
 
 export function Documents({ run, told, name, onOpen }: Props) {
-  const { value, problem, again } = useAsked<Files>(`/api/runs/${encodeURIComponent(run.id)}/documents`);
+  const { value, problem, again } = useAsked(at("/api/runs/{id}/documents", { id: run.id }));
   useEffect(again, [again, told, run.status]);
   if (problem && !value) return <Said problem={problem} />;
   if (!value) return <p className="text-sm text-soft">Looking…</p>;
@@ -68,9 +61,9 @@ export function Documents({ run, told, name, onOpen }: Props) {
   );
 }
 
-function Document({ run, name }: { run: Run; name: string }) {
+function Document({ run, name }: { run: RunView; name: string }) {
   const readable = SHOWN.test(name);
-  const path = at(run, name);
+  const path = at("/api/runs/{id}/documents/{document}", { id: run.id, document: name });
   const text = useText(readable ? path : null);
   return (
     <Card className="min-w-0">

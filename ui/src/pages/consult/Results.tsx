@@ -3,11 +3,11 @@
 import { Download, Printer } from "lucide-react";
 import { useState } from "react";
 
+import { at, isUnderWay } from "../../model/api";
+import type { ConsultReport, RankedMove } from "../../model/schema";
 import { Button, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
 import { Bars, METRICS, sum, Words, type Scored } from "../debate/Scores";
 import { useConsultation } from "./consultation";
-import type { Placed, Report } from "./report";
-import { isUnderWay } from "../../model/api";
 
 interface Props {
   onOpen: (move: string) => void;
@@ -23,14 +23,13 @@ export function Results({ onOpen, onDocument }: Props) {
       </Empty>
     );
   }
-  const path = `/api/runs/${encodeURIComponent(run.id)}`;
   const scored = (move: string) => came.policy_scores.find((one) => one.move_id === move);
   return (
     <div className="grid gap-5">
       <div className="flex flex-wrap gap-2 print:hidden">
         {["report.md", "report.html", "report.json"].map((name) => (
           <Button key={name} asChild>
-            <a href={`${path}/documents/${name}`} download>
+            <a href={at("/api/runs/{id}/documents/{document}", { id: run.id, document: name })} download>
               <Download aria-hidden className="size-4" />
               {name}
             </a>
@@ -68,10 +67,10 @@ export function Results({ onOpen, onDocument }: Props) {
 }
 
 /** What must be known before anything of it is believed. */
-function ToKnow({ came }: { came: Report }) {
+function ToKnow({ came }: { came: ConsultReport }) {
   // What is about one move stands with it, where it is shown at length.
   const shown = new Set(came.recommended_moves.map((placed) => placed.move_id));
-  const flags = came.flags.filter((flag) => flag.move_id === undefined || !shown.has(flag.move_id));
+  const flags = came.flags.filter((flag) => flag.move_id == null || !shown.has(flag.move_id));
   if (flags.length === 0) return null;
   return (
     <Notice tone="doubt" title={flags.length === 1 ? "One thing to know" : `${flags.length} things to know`}>
@@ -87,11 +86,12 @@ function ToKnow({ came }: { came: Report }) {
   );
 }
 
-function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Placed; came: Report }) {
+function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: RankedMove; came: ConsultReport }) {
   const id = placed.move_id;
   const scored = came.policy_scores.find((one) => one.move_id === id);
   const suggested = came.move_suggestions.find((one) => one.move_id === id);
   const flags = came.flags.filter((flag) => flag.move_id === id);
+  const cited = suggested?.cited ?? [];
   return (
     <Card className="flex h-full flex-col gap-3 print:h-auto print:gap-1 print:p-3 print:text-xs">
       <div className="flex items-start gap-3">
@@ -123,10 +123,10 @@ function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Pla
       {scored && <Bars scored={scored} />}
       {scored && <Words scored={scored} of="reasoning" title="Why" />}
       {scored && <Words scored={scored} of="unanswered" title="Not answered" />}
-      {suggested && suggested.cited.length > 0 && (
+      {cited.length > 0 && (
         <p className="text-xs text-soft" dir="auto">
           Rests on{" "}
-          {suggested.cited.map((one, index) => (
+          {cited.map((one, index) => (
             <span key={one.finding}>
               {index > 0 && ", "}
               <button type="button" className="cursor-pointer text-accent underline" onClick={() => onDocument(`${one.finding.split(".")[0]}.md`)}>
@@ -148,7 +148,7 @@ function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Pla
 const SHADES = ["bg-accent", "bg-accent/75", "bg-accent/50", "bg-accent/30"] as const;
 
 /** All moves beside each other, each as the sum of its metrics. */
-function All({ came, scored }: { came: Report; scored: (move: string) => Scored | undefined }) {
+function All({ came, scored }: { came: ConsultReport; scored: (move: string) => Scored | undefined }) {
   const placed = [...came.recommended_moves, ...came.other_moves];
   const most = placed[0]?.out_of ?? 120;
   return (
@@ -189,9 +189,9 @@ function All({ came, scored }: { came: Report; scored: (move: string) => Scored 
 const COLUMNS = [{ key: "rank", name: "Rank" }, { key: "total", name: "Score" }, ...METRICS] as const;
 type Column = (typeof COLUMNS)[number]["key"];
 
-function Others({ placed, scored, onOpen }: { placed: Placed[]; scored: (move: string) => Scored | undefined; onOpen: (move: string) => void }) {
+function Others({ placed, scored, onOpen }: { placed: RankedMove[]; scored: (move: string) => Scored | undefined; onOpen: (move: string) => void }) {
   const [by, setBy] = useState<{ column: Column; down: boolean }>({ column: "rank", down: false });
-  const value = (one: Placed, column: Column): number => {
+  const value = (one: RankedMove, column: Column): number => {
     if (column === "rank") return one.rank;
     if (column === "total") return one.total_score;
     const own = scored(one.move_id);

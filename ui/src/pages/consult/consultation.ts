@@ -2,40 +2,39 @@
 
 import { createContext, useContext } from "react";
 
-import { isUnderWay, type Run } from "../../model/api";
+import { at, isUnderWay, type RunOf } from "../../model/api";
 import { halted, type Consult, type Progress } from "../../model/consult";
+import type { ConsultReport } from "../../model/schema";
 import type { Tone } from "../../parts/ui";
-import type { Logs, Source } from "../debate/Transcript";
-import { report, type Report } from "./report";
+import type { Source } from "../debate/Transcript";
 
 export const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accent", stopped: "doubt", done: "good" };
 
-export interface Consultation {
-  run: Run;
+interface Consultation {
+  run: RunOf<"consult">;
   state: Consult;
   rounds: number;
-  came: Report | null;
+  came: ConsultReport | null;
   /** The names of the judges, once they are known. */
   agents: Record<string, string>;
   titleOf: (move: string) => string | undefined;
   sourceOf: (move: string) => Source;
 }
 
-export function consultation(run: Run, told: Consult): Consultation {
+export function consultation(run: RunOf<"consult">, told: Consult): Consultation {
   const state = isUnderWay(run.status) || run.status === "done" ? told : halted(told);
-  const came = report(run.result);
-  const path = `/api/runs/${encodeURIComponent(run.id)}`;
+  const came = run.result;
   return {
     run,
     state,
-    rounds: Number(run.input.rounds) || 10,
+    rounds: run.input.rounds,
     came,
     agents: came?.policy_scores[0]?.agents ?? {},
     titleOf: (move) => state.titles[move] ?? came?.move_suggestions.find((one) => one.move_id === move)?.title,
     sourceOf: (move) => ({
-      words: `${path}/transcripts?move=${encodeURIComponent(move)}`,
-      logs: (answer) => (answer as { moves: Record<string, Logs> }).moves[move],
-      move: `${path}/documents/${encodeURIComponent(move)}.md`,
+      words: at("/api/runs/{id}/transcripts", { id: run.id }, { move }),
+      logs: (answer) => ("moves" in answer ? answer.moves[move] : undefined),
+      move: at("/api/runs/{id}/documents/{document}", { id: run.id, document: `${move}.md` }),
     }),
   };
 }

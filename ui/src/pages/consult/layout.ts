@@ -5,7 +5,7 @@ import type { Edge, Node } from "@xyflow/react";
 import { LAYERS, moves, type Consult, type LayerId } from "../../model/consult";
 
 /** Sizes, in the units of the drawing. */
-export const CARD = { width: 260, height: 96 };
+const CARD = { width: 260, height: 96 };
 export const DEBATE = { width: 360, height: 216 };
 /** The height of a place in the ranking. */
 export const PLACE = 46;
@@ -21,7 +21,7 @@ export type Drawn = LayerNode | AgentNode | DebateNode | RankNode;
 /** The last layer, which nobody is asked for. */
 export const RANK = { id: "rank", name: "Rank", about: "what is recommended" } as const;
 
-export interface Box {
+interface Box {
   id: string;
   x: number;
   y: number;
@@ -29,7 +29,7 @@ export interface Box {
   height: number;
 }
 
-export interface Layout {
+interface Layout {
   nodes: Drawn[];
   edges: Edge[];
   layers: Box[];
@@ -84,7 +84,7 @@ export function layout(state: Consult): Layout {
 export type Level = "far" | "middle" | "near";
 
 /** What is seen: where the drawing is, how large, and in how large a window. */
-export interface Camera {
+interface Camera {
   x: number;
   y: number;
   zoom: number;

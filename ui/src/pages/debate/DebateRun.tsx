@@ -1,26 +1,21 @@
 // A debate: the strip as it fills, what is said, and what the judges made of it.
 
-import type { Watched } from "../../model/hooks";
-import { useFollowed } from "../../model/hooks";
+import { at, type RunOf } from "../../model/api";
 import { empty, reduce, type Log } from "../../model/consult";
+import { useFollowed, type Watched } from "../../model/hooks";
+import type { DebateReport } from "../../model/schema";
 import { Card, Heading, Notice } from "../../parts/ui";
 import { go, useRoute, withQuery } from "../../route";
 import { Head } from "../Head";
-import { Bars, Words, type Scored } from "./Scores";
-import { Transcript, type Logs } from "./Transcript";
-
-interface Outcome extends Scored {
-  rounds?: number;
-  partial?: Record<string, { completed_rounds: number; error: string }>;
-  flags?: { kind: string; message: string }[];
-}
+import { Bars, Words } from "./Scores";
+import { Transcript, type Source } from "./Transcript";
 
 /** What must be known of a verdict: conversations that ended early, and how it was isolated. */
-export function ToKnow({ outcome }: { outcome: Outcome }) {
+export function ToKnow({ outcome }: { outcome: Pick<DebateReport, "partial" | "rounds" | "flags"> }) {
   const partial = Object.entries(outcome.partial ?? {}).map(
-    ([log, { completed_rounds, error }]) => `PARTIAL: ${log} ended after ${completed_rounds} of ${outcome.rounds ?? "all"} rounds: ${error}`,
+    ([log, { completed_rounds, error }]) => `PARTIAL: ${log} ended after ${completed_rounds} of ${outcome.rounds} rounds: ${error}`,
   );
-  const words = [...partial, ...(outcome.flags ?? []).map((flag) => flag.message)];
+  const words = [...partial, ...outcome.flags.map((flag) => flag.message)];
   if (words.length === 0) return null;
   return (
     <Notice tone="doubt" title={words.length === 1 ? "One thing to know" : `${words.length} things to know`}>
@@ -35,17 +30,16 @@ export function ToKnow({ outcome }: { outcome: Outcome }) {
   );
 }
 
-export default function DebateRun(watched: Watched) {
+export default function DebateRun(watched: Watched<RunOf<"debate">>) {
   const { run } = watched;
   const { state, line, lost } = useFollowed(watched, empty, reduce);
   const { query } = useRoute();
-  const rounds = Number(run.input.rounds) || 10;
-  const scored = run.status === "done" ? (run.result as Outcome) : null;
-  const path = `/api/runs/${encodeURIComponent(run.id)}`;
-  const source = {
-    words: `${path}/transcripts`,
-    logs: (answer: unknown) => (answer as { conversation_logs: Logs }).conversation_logs,
-    move: `${path}/artifacts/move.md`,
+  const { rounds } = run.input;
+  const scored = run.status === "done" ? run.result : null;
+  const source: Source = {
+    words: at("/api/runs/{id}/transcripts", { id: run.id }),
+    logs: (answer) => ("conversation_logs" in answer ? answer.conversation_logs : undefined),
+    move: at("/api/runs/{id}/artifacts/{artifact}", { id: run.id, artifact: "move.md" }),
   };
   const place = (to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true);
   return (

@@ -1,26 +1,10 @@
 // What the judges of a debate gave, why, and what they would still have answered.
 
+import type { DebateVerdict } from "../../model/schema";
 import { Badge, Heading } from "../../parts/ui";
 
-export interface Card {
-  reasoning?: string;
-  unanswered?: string;
-  impact?: number;
-  feasibility?: number;
-  risk_adjusted_return?: number;
-  strategic_alignment?: number;
-  provenance?: string;
-  /** Why the judge could not be asked, where the scores are neutral for it. */
-  failed?: string;
-}
-
-export interface Scored {
-  move_id: string;
-  total_score: number;
-  out_of: number;
-  agents: Record<string, string>;
-  scores_by_agent: Record<string, Card>;
-}
+/** What is shown of a verdict. */
+export type Scored = Pick<DebateVerdict, "scores_by_agent" | "agents">;
 
 export const METRICS = [
   { key: "impact", name: "Impact" },
@@ -31,7 +15,7 @@ export const METRICS = [
 
 /** What all judges gave for a metric. */
 export function sum(scored: Scored, metric: (typeof METRICS)[number]["key"]): number {
-  return Object.values(scored.scores_by_agent).reduce((total, card) => total + (card[metric] ?? 0), 0);
+  return Object.values(scored.scores_by_agent).reduce((total, card) => total + card[metric], 0);
 }
 
 /** By metric, and within it by judge. */
@@ -48,7 +32,7 @@ export function Bars({ scored }: { scored: Scored }) {
           {judges.map(([id, card]) => (
             <th key={id} scope="col" className="px-1 text-right font-normal" title={card.failed ?? scored.agents[id]}>
               {id}
-              {card.failed !== undefined && <span className="text-doubt"> neutral</span>}
+              {card.failed != null && <span className="text-doubt"> neutral</span>}
             </th>
           ))}
           <th scope="col" className="w-2/5 text-right font-normal">
@@ -67,7 +51,7 @@ export function Bars({ scored }: { scored: Scored }) {
               </th>
               {judges.map(([id, card]) => (
                 <td key={id} className="px-1 text-right tabular-nums">
-                  {card[key] ?? "–"}
+                  {card[key]}
                 </td>
               ))}
               <td className="pl-2">

@@ -3,7 +3,8 @@
 import { LOGS, type Debate, type Log } from "../../model/consult";
 import { cn } from "../../parts/ui";
 
-const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
+/** The judge of each conversation. */
+export const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
 
 interface Props {
   debate: Debate | null;

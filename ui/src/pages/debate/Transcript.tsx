@@ -4,30 +4,22 @@ import { ArrowDown } from "lucide-react";
 import { Tabs } from "radix-ui";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
+import type { Address } from "../../model/api";
 import { LOGS, turns, type Debate, type Log } from "../../model/consult";
 import { useAsked, useText } from "../../model/hooks";
+import type { ConversationEntry, Transcripts } from "../../model/schema";
 import { Markdown } from "../../parts/Markdown";
 import { Said } from "../../parts/Said";
 import { Button, cn, Empty, TAB } from "../../parts/ui";
-import { Strip } from "./Strip";
-
-export interface Entry {
-  role: string;
-  content: string;
-  round: number;
-}
-
-export type Logs = Partial<Record<Log, Entry[]>>;
+import { JUDGES, Strip } from "./Strip";
 
 /** Where the words of a debate are. */
 export interface Source {
-  words: string;
-  /** The conversations in what is answered there. */
-  logs: (answer: unknown) => Logs | undefined;
+  words: Address<Transcripts>;
+  /** The conversations in what is answered there, by name. */
+  logs: (answer: Transcripts) => Record<string, ConversationEntry[]> | undefined;
   move: string;
 }
-
-export const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
 
 interface Props {
   source: Source;
@@ -47,7 +39,7 @@ const AT_THE_END = 48;
 
 export function Transcript({ source, debate, rounds, agents, log, round, onPlace, scrolls = true }: Props) {
   const chosen = LOGS.find((one) => one === log) ?? "i1";
-  const { value, problem, again } = useAsked<unknown>(source.words);
+  const { value, problem, again } = useAsked(source.words);
   // Whenever somebody has spoken, the words are fetched.
   const spoken = debate ? turns(debate) : 0;
   useEffect(() => {
@@ -150,7 +142,7 @@ function Speaking({ debate, log }: { debate: Debate | null; log: Log }) {
   return <p className="mt-3 animate-pulse text-xs text-soft">{words[next]}</p>;
 }
 
-function Rounds({ entries, current, onRound }: { entries: Entry[]; current: number | null; onRound: (round: number) => void }) {
+function Rounds({ entries, current, onRound }: { entries: ConversationEntry[]; current: number | null; onRound: (round: number) => void }) {
   const rounds = [...new Set(entries.map((entry) => entry.round))];
   if (rounds.length < 2) return null;
   return (

@@ -2,7 +2,7 @@
 
 import { useState } from "react";
 
-import type { Reason } from "../../model/api";
+import type { Reason } from "../../model/schema";
 import { Button, cn } from "../../parts/ui";
 import { parse, type Row } from "./parse";
 

@@ -3,8 +3,9 @@
 import { ArrowRight, FlaskConical, Gavel, TerminalSquare } from "lucide-react";
 import { useEffect, useId, useState, type FormEvent } from "react";
 
-import { post, type Estimate, type Problem, type Run } from "../../model/api";
+import { post } from "../../model/api";
 import { useDoing } from "../../model/hooks";
+import type { Likely, Problem } from "../../model/schema";
 import { count, dollars, tokens } from "../../model/words";
 import { Said } from "../../parts/Said";
 import { Button, Card, Chip, cn, Input, Textarea } from "../../parts/ui";
@@ -42,7 +43,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
     const asked = { ...startBody(kind, text, options), ...(yes ? { yes } : {}) };
     void perform(async () => {
       // The idempotency key: sent twice, it starts one run.
-      const run = await post<Run>("/api/runs", asked, { "Idempotency-Key": `${key}-${String(yes)}` });
+      const run = await post("/api/runs", {}, asked, { "Idempotency-Key": `${key}-${String(yes)}` });
       setKey(crypto.randomUUID());
       go(`/runs/${run.id}`);
     });
@@ -169,7 +170,7 @@ const small = (files: Upload[]) => (files.reduce((sum, file) => sum + file.bytes
 
 /** What a trial will cost, as far as that can be known before. */
 function Cost({ kind, text, options }: { kind: StartKind; text: string; options: Options }) {
-  const [likely, setLikely] = useState<Estimate | Problem | null>(null);
+  const [likely, setLikely] = useState<Likely | Problem | null>(null);
   const { rounds, blindScores, privateCompany, files } = options;
   const incomplete = kind === "consult" && !privateCompany && !isTicker(text);
   useEffect(() => {
@@ -177,7 +178,7 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
     if (text.trim() === "" || kind === "run" || incomplete) return;
     let wanted = true;
     const timer = setTimeout(() => {
-      post<Estimate>("/api/estimates", startBody(kind, text, { rounds, blindScores, privateCompany, files: small(files) })).then(
+      post("/api/estimates", {}, startBody(kind, text, { rounds, blindScores, privateCompany, files: small(files) })).then(
         (estimate) => wanted && setLikely(estimate),
         (error: { problem?: Problem }) => wanted && setLikely(error.problem ?? null),
       );

@@ -1,5 +1,7 @@
 // What the start form asks the server for.
 
+import type { Start } from "../../model/schema";
+
 export type StartKind = "consult" | "run" | "debate";
 
 /** A file that is sent with a request. */
@@ -36,7 +38,7 @@ export function looksLike(text: string): StartKind {
 }
 
 /** The body of a request that starts a run. What is usual is left to the server. */
-export function startBody(kind: StartKind, text: string, { rounds, blindScores, privateCompany, files }: Options): Record<string, unknown> {
+export function startBody(kind: StartKind, text: string, { rounds, blindScores, privateCompany, files }: Options): Start {
   const plain = text.trim();
   const uploads = files.length === 0 || kind === "debate" ? {} : { files: files.map(({ name, base64 }) => ({ name, base64 })) };
   if (kind === "run") return { kind, task: plain, ...uploads };

@@ -1,19 +1,14 @@
 // A worker that drafts: what it did, step by step, and what became of its drafts.
 
-import type { Reason } from "../../model/api";
+import type { RunOf } from "../../model/api";
+import { EVENT } from "../../model/events";
 import { useFollowed, type Watched } from "../../model/hooks";
+import type { Reason } from "../../model/schema";
 import type { Told } from "../../model/stream";
 import { Because } from "../../parts/Said";
 import { Badge, Card, cn, Empty, Heading, Notice, type Tone } from "../../parts/ui";
 import { Link } from "../../route";
 import { Head } from "../Head";
-
-interface Result {
-  outcome: string;
-  said?: string;
-  steps: number;
-  limit_reached: boolean;
-}
 
 /** The most steps that are shown. */
 const MOST = 1000;
@@ -22,10 +17,10 @@ const none = (): Told[] => [];
 const add = (all: Told[], told: Told): Told[] => [...all, told].slice(-MOST);
 
 const VERDICTS: Record<string, { tone: Tone; words: string }> = {
-  DRAFT_READY: { tone: "accent", words: "handed in" },
-  DRAFT_ACCEPTED: { tone: "good", words: "accepted" },
-  DRAFT_REJECTED: { tone: "bad", words: "sent back" },
-  DRAFT_ESCALATED: { tone: "doubt", words: "waits for you" },
+  [EVENT.draftReady]: { tone: "accent", words: "handed in" },
+  [EVENT.draftAccepted]: { tone: "good", words: "accepted" },
+  [EVENT.draftRejected]: { tone: "bad", words: "sent back" },
+  [EVENT.draftEscalated]: { tone: "doubt", words: "waits for you" },
 };
 
 /** What a worker does with the tools that there are. */
@@ -38,11 +33,11 @@ const TOOLS: Record<string, string> = {
   ollama_submit_draft: "handed in",
 };
 
-export default function WorkRun(watched: Watched) {
+export default function WorkRun(watched: Watched<RunOf<"work">>) {
   const { run } = watched;
   const { state, line, lost } = useFollowed(watched, none, add);
-  const workspace = typeof run.input.workspace === "string" ? run.input.workspace : null;
-  const came = run.status === "done" ? (run.result as Result) : null;
+  const { workspace } = run.input;
+  const came = run.status === "done" ? run.result : null;
   return (
     <>
       <Head {...watched} line={line} lost={lost} />
@@ -68,7 +63,7 @@ export default function WorkRun(watched: Watched) {
 }
 
 function Step({ told: { name, data }, workspace }: { told: Told; workspace: string | null }) {
-  if (name === "tool_called") {
+  if (name === EVENT.toolCalled) {
     return (
       <p className="flex gap-3 px-2">
         <span className="w-8 shrink-0 text-right text-soft tabular-nums">{String(data.step)}</span>
@@ -106,7 +101,7 @@ function Step({ told: { name, data }, workspace }: { told: Told; workspace: stri
       </Card>
     );
   }
-  if (name === "mode_changed") {
+  if (name === EVENT.modeChanged) {
     return (
       <p className="px-2 text-doubt" dir="auto">
         It goes on as {String(data.mode)}: {String(data.why)}
