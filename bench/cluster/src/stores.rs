@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_cluster::{Cluster, Identification, Options};
+use assize_cluster::{Cluster, Identification, Options, Times};
 use assize_graph::{Event, Key, Outcome, Record};
 use assize_run::{NewRun, RunKind, Store};
 use assize_store::{Access, Durability, SqliteStore};
@@ -46,6 +46,7 @@ pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
             name: "bench".to_owned(),
             replicas: count,
             patience: Some(Duration::from_secs(60)),
+            times: Times::default(),
         };
         let figures = runtime.block_on(async {
             let store = Cluster::connect(options).await?.store().await?;

@@ -7,14 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use assize_cluster::LEASE;
 use assize_gateway::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
 use assize_graph::{Key, Outcome, Record};
 use assize_run::{CallState, Lease, Noted, RunEvent, RunId, Store, StoreError};
 use assize_types::{Cost, Fingerprint, Money};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::kept;
 
@@ -229,15 +227,7 @@ impl Ledger for KeptLedger {
         let noted = Noted { how: CallState::Sent, tokens, cost };
         // Whoever stops waiting in the middle of it does not make the call.
         let mut not_made = NotMade(Some((&self.account, number)));
-        let noted = loop {
-            let begun = Instant::now();
-            let noted = self.account.store.note_call(claim, number, noted).await;
-            // Whoever slept over the answer looks again: it may be somebody else's by now.
-            if noted.is_err() || begun.elapsed() < LEASE / 3 {
-                break noted;
-            }
-        };
-        noted.map_err(not_noted)?;
+        self.account.store.note_call(claim, number, noted).await.map_err(not_noted)?;
         not_made.0 = None;
         Ok(number)
     }

@@ -55,7 +55,7 @@ async fn open_with(
 ) -> Result<Arc<dyn Store>, Failure> {
     config.refuse_withheld()?;
     if cluster::is_set(config) {
-        return Ok(Member::join(config, around, Some(cluster::PATIENCE)).await?.1);
+        return Ok(Member::join(config, around, Some(cluster::patience(config))).await?.1);
     }
     Ok(Arc::new(SqliteStore::open(&path(config, around), Access::Write(durability))?))
 }
@@ -66,7 +66,7 @@ pub async fn open_for(clerk: &mut Clerk, safe: bool) -> Result<Arc<dyn Store>, F
     let Clerk { config, around, .. } = &*clerk;
     config.refuse_withheld()?;
     if cluster::is_set(config) {
-        let (member, store) = Member::join(config, around, Some(cluster::PATIENCE)).await?;
+        let (member, store) = Member::join(config, around, Some(cluster::patience(config))).await?;
         clerk.member = Some(member);
         return Ok(store);
     }
@@ -80,7 +80,7 @@ pub async fn open_to_read(
 ) -> Result<Option<Arc<dyn Store>>, Failure> {
     config.refuse_withheld()?;
     if cluster::is_set(config) {
-        return Ok(Some(Member::join(config, around, Some(cluster::PATIENCE)).await?.1));
+        return Ok(Some(Member::join(config, around, Some(cluster::patience(config))).await?.1));
     }
     let path = path(config, around);
     if !path.try_exists().unwrap_or(true) {

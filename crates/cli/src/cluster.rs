@@ -22,7 +22,7 @@ pub(crate) async fn run(
         return Err(Failure::new(FailureKind::Usage, message)
             .hint("name its servers: `--cluster nats://a,b,c`, or the setting `cluster.servers`"));
     }
-    let (member, store) = Member::join(config, around, Some(cluster::PATIENCE)).await?;
+    let (member, store) = Member::join(config, around, Some(cluster::patience(config))).await?;
     let status = Status::of(&member, &*store).await?;
     if json { out_json(&json!(status)) } else { show(&status) }
 }

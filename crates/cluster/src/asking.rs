@@ -20,10 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::Cluster;
 use crate::error::{trouble, words};
 use crate::link::{Link, mark};
-use crate::queue::LEASE;
-
-/// Whoever asks is told so soon that there is no answer yet.
-const LATER: Duration = Duration::from_secs(2);
+use crate::times::Times;
 
 /// How such a reply is marked.
 const NOT_YET: &str = "Assize-Not-Yet";
@@ -79,7 +76,8 @@ impl Cluster {
         let client = self.link.context.client();
         let listening = client.subscribe(subject(&self.link, name)).await;
         let mut listening = listening.map_err(|error| self.link.failed(words(&error)))?;
-        let counter = Arc::new(Counter { client, answering, pieces: Mutex::default() });
+        let counter =
+            Arc::new(Counter { client, times: self.times(), answering, pieces: Mutex::default() });
         let task = tokio::spawn(async move {
             let mut answers = JoinSet::new();
             while let Some(message) = listening.next().await {
@@ -99,7 +97,8 @@ impl Cluster {
         let failed = |error: &dyn std::fmt::Display| Unanswered::Failed(error.to_string());
         let payload = serde_json::to_vec(question).map_err(|error| failed(&error))?;
         let client = self.link.context.client();
-        let asking = Asking { subject: subject(&self.link, name), id: mark(), client };
+        let asking =
+            Asking { subject: subject(&self.link, name), id: mark(), times: self.times(), client };
         let answer = asking.ask(&payload.into()).await?;
         serde_json::from_slice(&answer).map_err(|error| failed(&error))
     }
@@ -116,6 +115,7 @@ fn piece(client: &Client) -> usize {
 /// One question, on its way.
 struct Asking {
     client: Client,
+    times: Times,
     subject: String,
     /// Like that of no other.
     id: String,
@@ -168,14 +168,16 @@ impl Asking {
         loop {
             let (subject, headers) = (self.subject.clone(), headers.clone());
             let asked = self.client.request_with_headers(subject, headers, bytes.clone());
-            match tokio::time::timeout(2 * LATER, asked).await {
+            match tokio::time::timeout(2 * self.times.progress(), asked).await {
                 Ok(Ok(reply)) if has(&reply, NOT_YET) => heard = Instant::now(),
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(error)) if error.kind() == RequestErrorKind::InvalidSubject => {
                     return Err(Unanswered::Failed(error.to_string()));
                 }
                 // Nobody there, or nobody who can be reached.
-                Ok(Err(_)) | Err(_) if heard.elapsed() > LEASE => return Err(Unanswered::Gone),
+                Ok(Err(_)) | Err(_) if heard.elapsed() > self.times.lease() => {
+                    return Err(Unanswered::Gone);
+                }
                 Ok(Err(error)) => {
                     tracing::debug!(%error, subject = self.subject, "not answered");
                     tokio::time::sleep(PAUSE).await;
@@ -189,6 +191,7 @@ impl Asking {
 /// Whoever answers under one name.
 struct Counter {
     client: Client,
+    times: Times,
     answering: Arc<dyn Answering>,
     /// Questions and answers that are not whole yet, or have not been fetched.
     pieces: Mutex<HashMap<String, Pieces>>,
@@ -210,7 +213,7 @@ impl Counter {
     async fn reply(&self, message: Message) {
         let Some(to) = message.reply.clone() else { return };
         let mut headers = HeaderMap::new();
-        let payload = match tokio::time::timeout(LATER, self.take(&message)).await {
+        let payload = match tokio::time::timeout(self.times.progress(), self.take(&message)).await {
             Ok(Taken::Answer { first, count }) => {
                 headers.insert(PIECES, count.to_string().as_str());
                 first

@@ -13,6 +13,7 @@ mod nodes;
 mod queue;
 mod store;
 mod streams;
+mod times;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,10 @@ pub use asking::{Answering, Unanswered};
 pub use dead_letters::DeadLetter;
 pub use link::Options;
 pub use nodes::{Node, NodeRole};
-pub use queue::{Abilities, LEASE, Lease, Line, MOST_TRIES, Needs, Place, Queue, Taken, Work};
+pub use queue::{Abilities, Lease, Line, MOST_TRIES, Needs, Place, Queue, Taken, Work};
 pub use store::ClusterStore;
 pub use streams::{Copy, Stream};
+pub use times::{DEFAULT_LEASE, Times};
 
 /// What is written to the servers is of this version. A cluster of a later one is not for us.
 pub const VERSION: u32 = 1;
@@ -54,6 +56,11 @@ impl Cluster {
     /// Where its servers are.
     pub fn address(&self) -> String {
         self.link.options.address.to_string()
+    }
+
+    /// Times that its nodes work by.
+    pub fn times(&self) -> Times {
+        self.link.options.times
     }
 
     /// How long its servers have not answered since this process joined it, in all.

@@ -21,15 +21,13 @@ use tokio::time::Instant;
 
 use crate::address::{Address, Identification};
 use crate::error::{Trouble, none_or_trouble, trouble, words};
+use crate::times::Times;
 
 /// The mark of whoever wrote a message.
 const MARK: &str = "Assize-Mark";
 
 /// Before the version of what is said in a stream.
 const MADE_BY: &str = "assize, version ";
-
-/// How long one answer is waited for, before it is asked what became of it.
-pub(crate) const ANSWER: Duration = Duration::from_secs(3);
 
 /// How long it is waited before servers that did not answer are asked again, at first and at last.
 const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
@@ -54,6 +52,8 @@ pub struct Options {
     pub replicas: usize,
     /// How long servers that do not answer are waited for; for good, if not said.
     pub patience: Option<Duration>,
+    /// Times that its nodes work by: the same for all of them.
+    pub times: Times,
 }
 
 /// The line to the servers.
@@ -133,7 +133,7 @@ pub(crate) enum More {
 impl Link {
     /// Does not wait for the servers; what is asked first does.
     pub(crate) async fn open(options: Options) -> Result<Link, StoreError> {
-        let shown = options.address.to_string();
+        let (shown, reply) = (options.address.to_string(), options.times.server_reply());
         let unopened =
             |reason: String| StoreError::Unopened { path: PathBuf::from(&shown), reason };
         let identified = identify(&options.identification);
@@ -144,7 +144,7 @@ impl Link {
             .name(format!("assize {}", std::process::id()))
             .retry_on_initial_connect()
             .max_reconnects(None)
-            .connection_timeout(ANSWER)
+            .connection_timeout(reply)
             .reconnect_delay_callback(|attempt| if attempt < 2 { PAUSE[0] } else { PAUSE[1] / 2 })
             .event_callback(move |event| {
                 let complaint = Arc::clone(&heard);
@@ -169,7 +169,7 @@ impl Link {
         let client = connecting.connect(options.address.servers()).await;
         let client = client.map_err(|error| unopened(words(&error)))?;
         let context =
-            jetstream::ContextBuilder::new().timeout(ANSWER).ack_timeout(ANSWER).build(client);
+            jetstream::ContextBuilder::new().timeout(reply).ack_timeout(reply).build(client);
         Ok(Link {
             context,
             options,
@@ -204,6 +204,11 @@ impl Link {
         }
     }
 
+    /// The error of a cluster that cannot be used.
+    pub(crate) fn unopened(&self, reason: String) -> StoreError {
+        StoreError::Unopened { path: PathBuf::from(&self.shown), reason }
+    }
+
     pub(crate) fn failed(&self, reason: impl std::fmt::Display) -> StoreError {
         StoreError::Failed { path: PathBuf::from(&self.shown), reason: reason.to_string() }
     }
@@ -223,9 +228,10 @@ impl Link {
         stream.map_err(|error| trouble(&error))
     }
 
-    /// Makes a stream that is not there yet. One that is there stays as it is.
-    pub(crate) async fn set_up(&self, config: Config) -> Result<(), StoreError> {
-        let config = Config { description: Some(made_by()), ..config };
+    /// Makes a stream that is not there yet. One that is there stays as it is. Gives what is there.
+    pub(crate) async fn set_up(&self, config: Config) -> Result<Config, StoreError> {
+        let description = Some(made_by(config.description.as_deref()));
+        let config = Config { description, ..config };
         let mut patience = self.patience();
         let there = loop {
             let made = self.context.get_or_create_stream(config.clone()).await;
@@ -238,7 +244,9 @@ impl Link {
         let speaks = there.description.as_deref().and_then(version_of);
         if speaks.is_some_and(|version| version < crate::VERSION) {
             // From here on those who speak that one are told.
-            let taken_over = Config { description: Some(made_by()), ..there.clone() };
+            let description = there.description.as_deref().and_then(about);
+            let description = Some(made_by(description.and_then(|(_, more)| more)));
+            let taken_over = Config { description, ..there.clone() };
             loop {
                 let update = self.context.update_stream(taken_over.clone()).await;
                 let update = update.map_err(|error| trouble(&error));
@@ -252,7 +260,7 @@ impl Link {
             let stream = config.name;
             tracing::warn!(stream, "kept on {kept} servers, as it was made, and not on {wanted}");
         }
-        Ok(())
+        Ok(there)
     }
 
     /// Refuses what a later version has made, or taken over.
@@ -459,7 +467,7 @@ impl Link {
             let mut batch = consumer
                 .batch()
                 .max_messages(BATCH)
-                .expires(ANSWER / 2)
+                .expires(self.options.times.server_reply() / 2)
                 .messages()
                 .await
                 .map_err(|error| trouble(&error))?;
@@ -534,13 +542,21 @@ impl Patience<'_> {
     }
 }
 
-/// What our streams say of themselves.
-fn made_by() -> String {
-    format!("{MADE_BY}{}", crate::VERSION)
+/// Description of a stream: the version of what is in it, and what else all nodes must know.
+fn made_by(more: Option<&str>) -> String {
+    let more = more.map(|more| format!(", {more}")).unwrap_or_default();
+    format!("{MADE_BY}{}{more}", crate::VERSION)
+}
+
+/// Version and the rest of such a description.
+fn about(description: &str) -> Option<(u32, Option<&str>)> {
+    let rest = description.strip_prefix(MADE_BY)?;
+    let (version, more) = rest.split_once(", ").map_or((rest, None), |(v, more)| (v, Some(more)));
+    Some((version.parse().ok()?, more))
 }
 
 fn version_of(description: &str) -> Option<u32> {
-    description.strip_prefix(MADE_BY)?.parse().ok()
+    Some(about(description)?.0)
 }
 
 /// Twenty-two letters and digits that nobody else has.

@@ -17,9 +17,6 @@ use crate::{Abilities, Cluster};
 /// How long it is waited for those who answer; one machine answers in a few milliseconds.
 const ANSWERS: Duration = Duration::from_millis(700);
 
-/// Who does not answer for so long is taken for dead.
-const SILENCE: Duration = Duration::from_secs(2);
-
 /// A process that takes part in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ClusterNode")]
@@ -135,7 +132,7 @@ impl Cluster {
         let client = self.link.context.client();
         loop {
             let subject = self.link.subject(&format!("who.{id}"));
-            let question = async_nats::Request::new().timeout(Some(SILENCE));
+            let question = async_nats::Request::new().timeout(Some(self.times().node_reply()));
             let answer = match client.send_request(subject, question).await {
                 Ok(answer) => Ok(serde_json::from_slice(&answer.payload).ok()),
                 Err(error) => match error.kind() {

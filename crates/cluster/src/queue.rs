@@ -26,16 +26,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::{Trouble, trouble};
-use crate::link::{ANSWER, Link};
-
-/// Who was not heard of for so long has lost what they took.
-pub const LEASE: Duration = Duration::from_secs(6);
+use crate::link::Link;
+use crate::times::{DEFAULT_LEASE, Times};
 
 /// Work that so many have begun and nobody has finished is given up.
 pub const MOST_TRIES: u64 = 5;
 
-/// It is looked as often, as nobody tells of work that comes back.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Before the lease of a cluster in the description of its queue, in milliseconds; the default one is not written.
+const LEASE_MS: &str = "lease in ms: ";
 
 pub(crate) const WORK: &str = "work";
 
@@ -156,35 +154,39 @@ struct Received {
 
 /// How long something that was taken is sure to be ours.
 #[derive(Debug, Clone)]
-pub struct Lease(Arc<Mutex<Instant>>);
+pub struct Lease {
+    times: Times,
+    /// When it was last renewed.
+    renewed: Arc<Mutex<Instant>>,
+}
 
 impl Lease {
-    fn begin(since: Instant) -> Lease {
-        Lease(Arc::new(Mutex::new(since)))
+    fn begin(times: Times, since: Instant) -> Lease {
+        Lease { times, renewed: Arc::new(Mutex::new(since)) }
     }
 
     /// Whether nobody else can have it. Whoever was silent for too long has lost it for good.
     pub fn holds(&self) -> bool {
-        self.last().elapsed() < LEASE
+        self.last().elapsed() < self.times.lease()
     }
 
     /// Waits until somebody else may have it.
     pub async fn lost(&self) {
         while self.holds() {
             let since = *self.last();
-            tokio::time::sleep_until(since + LEASE).await;
+            tokio::time::sleep_until(since + self.times.lease()).await;
         }
     }
 
     fn renew(&self, since: Instant) {
         let mut last = self.last();
-        if last.elapsed() < LEASE {
+        if last.elapsed() < self.times.lease() {
             *last = since;
         }
     }
 
     fn last(&self) -> MutexGuard<'_, Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -196,14 +198,22 @@ impl std::fmt::Debug for Taken {
 
 impl Queue {
     pub(crate) async fn open(link: Arc<Link>) -> Result<Queue, StoreError> {
+        let lease = link.options.times.lease();
         let config = Config {
             name: link.stream_name(WORK),
+            description: (lease != DEFAULT_LEASE)
+                .then(|| format!("{LEASE_MS}{}", lease.as_millis())),
             subjects: vec![link.subject("work.>")],
             retention: RetentionPolicy::WorkQueue,
             num_replicas: link.options.replicas,
             ..Config::default()
         };
-        link.set_up(config).await?;
+        let found = lease_of(&link.set_up(config).await?);
+        if found != lease {
+            let (found, lease) = (found.as_secs_f64(), lease.as_secs_f64());
+            let reason = format!("its lease is {found} s, and {lease} s is configured here");
+            return Err(link.unopened(reason));
+        }
         let dead_letters = DeadLetters::open(Arc::clone(&link)).await?;
         Ok(Queue { link, dead_letters })
     }
@@ -291,7 +301,7 @@ impl Queue {
             description: serde_json::to_string(needs).ok(),
             filter_subject: self.link.subject(&format!("work.{line}.>")),
             ack_policy: AckPolicy::Explicit,
-            ack_wait: LEASE,
+            ack_wait: self.link.options.times.lease(),
             max_ack_pending: 100_000,
             ..pull::Config::default()
         };
@@ -349,7 +359,8 @@ impl Queue {
                         None => std::future::pending().await,
                     }
                 };
-                if let Ok(false) = tokio::time::timeout(LOOK_AGAIN, woken).await {
+                if let Ok(false) = tokio::time::timeout(self.link.options.times.poll(), woken).await
+                {
                     break;
                 }
             }
@@ -361,7 +372,7 @@ impl Queue {
         abilities: &Abilities,
         place: Place,
     ) -> Result<Option<Taken>, Trouble> {
-        let stream = self.link.stream(WORK).await?;
+        let (stream, times) = (self.link.stream(WORK).await?, self.link.options.times);
         for (name, line) in self.ask_for_lines().await? {
             let ours = name.starts_with(&format!("v{}-", crate::VERSION));
             // What is under way may have come back.
@@ -377,7 +388,7 @@ impl Queue {
             let batch = consumer.fetch().max_messages(1).messages().await;
             let mut batch = batch.map_err(|error| trouble(&error))?;
             // What was asked of a connection that broke is never answered. What comes too late comes again.
-            let next = tokio::time::timeout(ANSWER, batch.next()).await;
+            let next = tokio::time::timeout(times.server_reply(), batch.next()).await;
             let next = next.map_err(|_| Trouble::Silent("nothing comes".to_owned()))?;
             let Some(message) = next else { continue };
             let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
@@ -395,7 +406,7 @@ impl Queue {
                     (work_of(&message.subject), Some(reason))
                 }
             };
-            let lease = Lease::begin(asked);
+            let lease = Lease::begin(times, asked);
             let going_on = tokio::spawn(go_on(Arc::clone(&acker), lease.clone()));
             let _going_on = AbortOnDropHandle::new(going_on);
             let dead_letters = self.dead_letters.clone();
@@ -412,6 +423,13 @@ impl Queue {
         }
         Ok(None)
     }
+}
+
+/// Lease of the cluster that a queue belongs to.
+fn lease_of(queue: &Config) -> Duration {
+    let description = queue.description.as_deref().unwrap_or_default();
+    let millis = description.split(", ").find_map(|part| part.strip_prefix(LEASE_MS)?.parse().ok());
+    millis.map_or(DEFAULT_LEASE, Duration::from_millis)
 }
 
 /// The job that was published under a subject: the last two parts are its kind and its name.
@@ -446,12 +464,13 @@ async fn move_to_dead_letters(
 /// Says that it goes on, as long as it is sure to be ours: whoever has it next would be spoken for.
 async fn go_on(acker: Arc<Acker>, lease: Lease) {
     loop {
-        tokio::time::sleep(LEASE / 4).await;
+        tokio::time::sleep(lease.times.renewal()).await;
         let asked = Instant::now();
         if !lease.holds() {
             return;
         }
-        match tokio::time::timeout(LEASE / 4, acker.double_ack_with(AckKind::Progress)).await {
+        let renewal = acker.double_ack_with(AckKind::Progress);
+        match tokio::time::timeout(lease.times.renewal(), renewal).await {
             Ok(Ok(())) => lease.renew(asked),
             Ok(Err(error)) => tracing::debug!(%error, "that work goes on could not be said"),
             Err(_) => tracing::debug!("nobody heard that work goes on"),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use assize_cluster::{Answering, Cluster, LEASE, MOST_TRIES, Needs, Unanswered, Work};
+use assize_cluster::{Answering, Cluster, MOST_TRIES, Needs, Unanswered, Work};
 use assize_debate::Job;
 use assize_graph::{JournalError, NodeError, RunError};
 use assize_llm::{ErrorKind, ModelError, Request, Response};
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::worker::{ELSEWHERE, Host, Outcome};
+use super::worker::{Host, Outcome};
 use super::{DEBATE, Member, in_a_sandbox, isolation_of, needs_of};
 
 /// A debate that is to be held.
@@ -194,7 +194,7 @@ impl Debates for InCluster {
                     reason = cancel.cancelled() => {
                         return Err(RunError::Cancelled { reason }.into());
                     }
-                    () = tokio::time::sleep(LEASE) => None,
+                    () = tokio::time::sleep(self.member.cluster.times().lease()) => None,
                 };
                 // Whoever gets on may break as often as it likes.
                 let now = proxy.begin();
@@ -340,7 +340,7 @@ pub(super) async fn hold(host: &Host, work: DebateWork, cancel: &Cancel) -> Outc
         Ok(run) if run.status == RunStatus::Running && run.epoch == work.life => {}
         // Whoever holds the run now has put it on the queue anew.
         Ok(_) | Err(StoreError::NoSuchRun(_)) => return Outcome::Done,
-        Err(error) => return Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+        Err(error) => return Outcome::NotHere { why: error.to_string() },
     }
     let desk = work.desk.clone();
     let away = Away { cluster: host.member.cluster.clone(), desk, gone: AtomicBool::new(false) };
@@ -355,7 +355,8 @@ pub(super) async fn hold(host: &Host, work: DebateWork, cancel: &Cancel) -> Outc
                 && cancel.reason() == CancelReason::Paused
             {
                 let let_go = Said::CameTo(CameTo::LetGo { attempt });
-                let _ = tokio::time::timeout(ELSEWHERE, away.say(&let_go)).await;
+                let limit = host.member.cluster.times().retry();
+                let _ = tokio::time::timeout(limit, away.say(&let_go)).await;
             }
             return outcome;
         }
@@ -367,9 +368,7 @@ pub(super) async fn hold(host: &Host, work: DebateWork, cancel: &Cancel) -> Outc
     // If nobody is there to be told, nobody waits for it.
     match (away.say(&Said::CameTo(came_to)).await, not_here) {
         (Err(Unanswered::Gone), _) | (Ok(_), None) => Outcome::Done,
-        (Ok(_), Some(why)) | (Err(Unanswered::Failed(why)), _) => {
-            Outcome::NotHere { why, after: ELSEWHERE }
-        }
+        (Ok(_), Some(why)) | (Err(Unanswered::Failed(why)), _) => Outcome::NotHere { why },
     }
 }
 

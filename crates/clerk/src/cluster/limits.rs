@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assize_cluster::{Answering, LEASE, Lease, Needs, Place, Unanswered, Work};
+use assize_cluster::{Answering, Lease, Needs, Place, Times, Unanswered, Work};
 use assize_gateway::{Admitted, HttpClient, Left, Pace, Pacer, Provider};
 use assize_run::StoreError;
 use assize_types::Cancel;
@@ -23,12 +23,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::worker::{Host, Outcome};
 use super::{LIMITS, Member};
 use crate::choose;
-
-/// How often everybody says what they have under way.
-const REPORT: Duration = Duration::from_secs(2);
-
-/// How long whoever takes over waits to hear from all.
-const ALL_HEARD: Duration = Duration::from_secs(4);
 
 /// It is asked again so soon where nobody keeps them at the moment.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -119,15 +113,16 @@ impl Shared {
     }
 
     async fn report(&self) {
+        let interval = self.member.cluster.times().report();
         loop {
-            tokio::time::sleep(REPORT).await;
+            tokio::time::sleep(interval).await;
             let calls: Vec<(String, Under)> =
                 self.calls().iter().map(|(id, under)| (id.clone(), *under)).collect();
             if calls.is_empty() {
                 continue;
             }
             let said = Said::Under { node: self.member.id.clone(), calls };
-            let _ = tokio::time::timeout(REPORT, self.say(&said)).await;
+            let _ = tokio::time::timeout(interval, self.say(&said)).await;
         }
     }
 }
@@ -218,7 +213,9 @@ impl Pace for FarPacer {
                     return Ok(Box::new(far));
                 }
                 Some(Answer::NotWithin(wait)) => return Err(Duration::from_millis(wait)),
-                Some(Answer::NotHere) | None if left().is_zero() => return Err(LEASE),
+                Some(Answer::NotHere) | None if left().is_zero() => {
+                    return Err(cluster.times().lease());
+                }
                 Some(Answer::NotHere) | None => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -255,10 +252,11 @@ pub(super) async fn keep(
     let client = HttpClient::new();
     let in_use = choose::endpoint_in_use(&host.clerk.config, &client, provider, false);
     let (_, limits) = in_use.await;
-    let keeper = Keeper { pacer: Pacer::new(limits), lease, nodes: Mutex::default() };
+    let times = host.member.cluster.times();
+    let keeper = Keeper { pacer: Pacer::new(limits), times, lease, nodes: Mutex::default() };
     if tries > 1 {
         let rated = limits.requests_per_minute.or(limits.tokens_per_minute).is_some();
-        keeper.pacer.cool_down(if rated { MINUTE } else { ALL_HEARD });
+        keeper.pacer.cool_down(if rated { MINUTE } else { times.all_reported() });
     }
     let keeper = Arc::new(keeper);
     let Ok(_open) = host.member.cluster.answer(&name(provider), keeper.clone()).await else {
@@ -266,7 +264,7 @@ pub(super) async fn keep(
     };
     loop {
         tokio::select! {
-            () = tokio::time::sleep(REPORT) => {}
+            () = tokio::time::sleep(times.report()) => {}
             _ = stop.cancelled() => return Outcome::Paused,
         }
         if !keeper.lease.holds() {
@@ -279,6 +277,7 @@ pub(super) async fn keep(
 /// Whoever keeps the limits.
 struct Keeper {
     pacer: Arc<Pacer>,
+    times: Times,
     lease: Lease,
     nodes: Mutex<HashMap<String, Known>>,
 }
@@ -335,7 +334,7 @@ impl Keeper {
 
     /// What the dead had under way is over.
     fn forget_the_dead(&self) {
-        self.nodes().retain(|_, node| node.heard.elapsed() < LEASE);
+        self.nodes().retain(|_, node| node.heard.elapsed() < self.times.lease());
     }
 
     /// The answer to come; the same for the same call, however often it is asked for.
@@ -371,7 +370,7 @@ impl Keeper {
         known.heard = Instant::now();
         // What was asked just now may be missing in what was said a moment before.
         let named = |id: &String| calls.iter().any(|(under, _)| under == id);
-        known.calls.retain(|id, asked| named(id) || asked.since.elapsed() < REPORT);
+        known.calls.retain(|id, asked| named(id) || asked.since.elapsed() < self.times.report());
         for (id, under) in calls.into_iter().filter(|(_, under)| !under.waits) {
             known.calls.entry(id).or_insert_with(|| Asked::adopted(&self.pacer, under.tokens));
         }

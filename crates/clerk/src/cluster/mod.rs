@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use assize_cluster::{
     Address, Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue,
-    Work,
+    Times, Work,
 };
 use assize_run::{Run, RunId, RunKind, Store, StoreError};
 use assize_sandbox::{Limits, Wanted};
@@ -32,11 +32,15 @@ use crate::config::{Config, Surroundings};
 use crate::kept::Holder;
 use crate::walls;
 
-/// How long a command waits for servers that do not answer. Servers and workers wait for good.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest that a command waits for servers that do not answer. Servers and workers wait for good.
+pub fn patience(config: &Config) -> Duration {
+    times(config).command()
+}
 
-/// So soon whoever has lost a server has found another.
-pub(crate) const REJOINED: Duration = Duration::from_millis(1500);
+fn times(config: &Config) -> Times {
+    let lease = config.whole("cluster.lease_seconds").map(Duration::from_secs);
+    lease.map_or_else(Times::default, Times::of_lease)
+}
 
 /// The work of holding a run.
 pub(crate) const RUN: &str = "run";
@@ -109,7 +113,7 @@ impl Member {
     ) -> Result<bool, StoreError> {
         let begun = Instant::now();
         while !self.others_for(needs, besides).await? {
-            if begun.elapsed() >= REJOINED {
+            if begun.elapsed() >= self.cluster.times().reconnect() {
                 return Ok(true);
             }
         }
@@ -189,7 +193,8 @@ pub fn options(config: &Config, around: &Surroundings) -> Result<Options, Failur
         certificate,
     };
     let replicas = replicas.unwrap_or(usual);
-    Ok(Options { address, identification, name, replicas, patience: None })
+    let times = times(config);
+    Ok(Options { address, identification, name, replicas, patience: None, times })
 }
 
 /// Refuses a tape: it is here, and whoever holds the trial is not.

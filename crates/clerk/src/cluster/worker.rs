@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
+use assize_cluster::{Abilities, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
 use assize_run::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_sandbox::{Isolation, Spec};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
@@ -17,22 +17,15 @@ use tokio_util::task::TaskTracker;
 
 use super::debates::{self, DebateWork};
 use super::grounds::Grounds;
-use super::{DEBATE, LIMITS, Member, REJOINED, RUN, RunWork, limits, live, needs_of};
+use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live, needs_of};
 use crate::backends::Backends;
 use crate::consult::ground::Prepared;
-use crate::ended;
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
-use crate::{Clerk, GoOn, Role, account, eval, walls, work};
+use crate::{Clerk, GoOn, Role, account, ended, eval, walls, work};
 
 /// The most runs that one worker holds at once which take no sandbox.
 const MOST_RUNS: usize = 64;
-
-/// How often it is looked whether a run was left behind.
-const SWEEP: Duration = Duration::from_secs(20);
-
-/// How soon somebody else may try what could not be done here.
-pub(super) const ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// What a worker offers.
 #[derive(Debug, Clone)]
@@ -80,7 +73,7 @@ pub(super) enum Outcome {
     /// It is done, or nobody wants it any more.
     Done,
     /// It could not be done here; elsewhere it may be.
-    NotHere { why: String, after: Duration },
+    NotHere { why: String },
     /// We are told to stop; somebody else can go on at once.
     Paused,
     /// Somebody else has it, or will do it.
@@ -269,7 +262,7 @@ impl Worker {
                 let why = format!("unknown kind of job `{other}`");
                 if tries < MOST_TRIES {
                     // A newer worker may know it.
-                    Outcome::NotHere { why, after: ELSEWHERE }
+                    Outcome::NotHere { why }
                 } else {
                     Outcome::DeadLetter { why }
                 }
@@ -288,9 +281,9 @@ impl Worker {
                 // Whoever takes it sees whether there is more to be done.
                 return taken.give_back(Duration::ZERO).await;
             }
-            Outcome::NotHere { why, after } => {
+            Outcome::NotHere { why } => {
                 self.host.clerk.listener.warn(&format!("{what} is not done here: {why}"));
-                taken.give_back(after).await;
+                taken.give_back(self.host.member.cluster.times().retry()).await;
             }
             Outcome::DeadLetter { why } => {
                 self.host.clerk.listener.warn(&format!("{what} is a dead letter: {why}"));
@@ -321,7 +314,7 @@ impl Worker {
             Ok(outcome) => outcome,
             Err(StoreError::NoSuchRun(_) | StoreError::Done(_)) => Outcome::Done,
             Err(StoreError::Fenced(_)) => Outcome::Lost,
-            Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+            Err(error) => Outcome::NotHere { why: error.to_string() },
         }
     }
 
@@ -340,11 +333,12 @@ impl Worker {
         if !waits && self.is_held(&run).await? {
             // It was put on the queue twice, or whoever holds it was silent for a while.
             let ours = self.node.borrow().holds.iter().any(|held| held == id.as_str());
-            return Ok(if ours { Outcome::Ours } else { Outcome::Later { after: LEASE } });
+            let after = member.cluster.times().lease();
+            return Ok(if ours { Outcome::Ours } else { Outcome::Later { after } });
         }
         let refused = last.as_ref().map(|last| last.refused.clone()).unwrap_or_default();
         if refused.contains(&member.id) && member.others_for(&needs_of(&run), &refused).await? {
-            return Ok(Outcome::Later { after: ELSEWHERE });
+            return Ok(Outcome::Later { after: member.cluster.times().retry() });
         }
         let _holds = Holds::begin(&self.node, id);
         let mut clerk = clerk.clone();
@@ -398,7 +392,7 @@ impl Worker {
         let run = store.run(id).await?;
         let Some(mut nobody) = Holder::last(&run).filter(|_| Holder::waits(&run)) else {
             // Somebody else has begun it.
-            return Ok(Outcome::Later { after: LEASE });
+            return Ok(Outcome::Later { after: member.cluster.times().lease() });
         };
         nobody.refused.insert(member.id.clone());
         let given_up =
@@ -409,23 +403,23 @@ impl Worker {
             ended::fail(&**store, id, Some(claim.epoch), &failure).await;
             return Ok(Outcome::Done);
         }
-        Ok(Outcome::NotHere { why: failure.message().to_owned(), after: ELSEWHERE })
+        Ok(Outcome::NotHere { why: failure.message().to_owned() })
     }
 
     /// Whether whoever took a run last still holds it: that they live is not enough.
     async fn is_held(&self, run: &Run) -> Result<bool, StoreError> {
         let Some(node) = Holder::last(run).and_then(|last| last.node) else { return Ok(false) };
         let Member { cluster, id, .. } = &*self.host.member;
-        let begun = Instant::now();
+        let (begun, reconnect) = (Instant::now(), cluster.times().reconnect());
         loop {
             if let Some(node) = cluster.node(&node).await? {
                 return Ok(node.holds.iter().any(|held| held == run.id.as_str()));
             }
             // They may be on their way to another server, and so may we.
-            if begun.elapsed() >= REJOINED && cluster.is_there(id).await? {
+            if begun.elapsed() >= reconnect && cluster.is_there(id).await? {
                 return Ok(false);
             }
-            tokio::time::sleep(REJOINED / 4).await;
+            tokio::time::sleep(reconnect / 4).await;
         }
     }
 
@@ -463,14 +457,14 @@ impl Worker {
                 kept::let_go(&**store, &id, life).await;
                 if !paused {
                     let why = "its last word could not be written down".to_owned();
-                    return Outcome::NotHere { why, after: ELSEWHERE };
+                    return Outcome::NotHere { why };
                 }
                 // Nobody failed: it is put on the queue anew, and not given back.
                 let put = async { member.put(&store.run(&id).await?).await };
                 put.await.map_or(Outcome::Paused, |()| Outcome::Done)
             }
             Err(StoreError::NoSuchRun(_)) => Outcome::Done,
-            Err(error) => Outcome::NotHere { why: error.to_string(), after: ELSEWHERE },
+            Err(error) => Outcome::NotHere { why: error.to_string() },
         }
     }
 
@@ -479,7 +473,8 @@ impl Worker {
         let mut before: HashMap<RunId, u64> = HashMap::new();
         loop {
             // Not all at once.
-            tokio::time::sleep(SWEEP.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+            let interval = self.host.member.cluster.times().sweep();
+            tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
             match self.sweep_once(&before).await {
                 Ok(seen) => before = seen,
                 Err(error @ StoreError::Newer { .. }) => return Err(error),

@@ -491,6 +491,13 @@ pub fn all() -> Vec<Setting> {
         )
         .trusted(),
         Setting::new(
+            "cluster.lease_seconds",
+            whole(2, 600),
+            "seconds of silence after which a worker loses its jobs; the same on all nodes",
+        )
+        .default("6")
+        .trusted(),
+        Setting::new(
             "cluster.needs",
             Kind::Text,
             "labels that a worker must have to do what is asked for here, such as `disk=fast, site=north`",

@@ -178,7 +178,7 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
 const HARMLESS: [&str; 3] = ["split_paths", "join_paths", "consts"];
 
 /// Other ways to the environment and to the home folder.
-const OTHER_WAYS: [&str; 5] = ["home_dir", "etcetera::", "getenv", "getcwd", "dotenv"];
+const OTHER_WAYS: [&str; 5] = ["home_dir", "etcetera::", "getenv(", "getcwd(", "dotenv"];
 
 /// What a line of code reads of the process, by name.
 fn reads(line: &str) -> Vec<String> {

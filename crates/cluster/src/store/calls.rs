@@ -3,6 +3,7 @@
 
 use assize_run::{CallState, Lease, Noted, RunId, StoreError};
 use async_nats::HeaderMap;
+use tokio::time::Instant;
 
 use super::ClusterStore;
 use super::wire::{self, CALLS};
@@ -21,13 +22,21 @@ impl ClusterStore {
     ) -> Result<(), StoreError> {
         let payload = serde_json::to_vec(&noted).map_err(|error| self.link.failed(error))?;
         let subject = self.subject(format!("call.{}.{}.{number}", claim.run, claim.epoch));
-        self.link.add(&subject, HeaderMap::new(), payload).await?;
-        if noted.how == CallState::Answered {
-            return Ok(());
-        }
-        // Only then it is looked: whoever takes the run sees the note, or is seen.
-        if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
-            return Ok(());
+        loop {
+            let begun = Instant::now();
+            self.link.add(&subject, HeaderMap::new(), payload.clone()).await?;
+            if noted.how == CallState::Answered {
+                return Ok(());
+            }
+            // Only then it is looked: whoever takes the run sees the note, or is seen.
+            if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_some() {
+                break;
+            }
+            // After a long wait the claim may be lost by now, and a call is only made under it.
+            let times = self.link.options.times;
+            if noted.how != CallState::Sent || begun.elapsed() < times.noting() {
+                return Ok(());
+            }
         }
         if let Err(error @ StoreError::NoSuchRun(_)) = self.outline(&claim.run).await {
             self.purge(CALLS, &format!("call.{}.>", claim.run)).await?;

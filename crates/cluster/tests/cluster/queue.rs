@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use assize_cluster::{Abilities, Cluster, LEASE, Needs, Place, Queue, Work};
+use assize_cluster::{
+    Abilities, Cluster, DEFAULT_LEASE, Needs, Options, Place, Queue, Times, Work,
+};
 use assize_run::StoreError;
+use async_nats::jetstream::stream::Config;
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 
-use crate::servers::{Servers, Used};
+use crate::servers::{LEASE, Servers, Used};
 
 async fn queue(servers: &Servers) -> Queue {
     Cluster::connect(servers.options()).await.unwrap().queue().await.unwrap()
@@ -42,15 +45,11 @@ async fn work_is_taken_once_by_who_can_do_it() {
     let first = here.take(&able(&["jail"], 512), Place::Sandbox).await.unwrap();
     assert_eq!((first.work.about.as_str(), first.tries), ("small", 1));
     // There is nothing more for it, though something waits.
-    let none = tokio::time::timeout(
-        Duration::from_secs(2),
-        here.take(&able(&["jail"], 512), Place::Sandbox),
-    )
-    .await;
+    let none =
+        tokio::time::timeout(LEASE / 2, here.take(&able(&["jail"], 512), Place::Sandbox)).await;
     assert!(none.is_err(), "{none:?}");
     let too_small = able(&["jail", "microvm"], 1024);
-    let none =
-        tokio::time::timeout(Duration::from_secs(2), there.take(&too_small, Place::Sandbox)).await;
+    let none = tokio::time::timeout(LEASE / 2, there.take(&too_small, Place::Sandbox)).await;
     assert!(none.is_err(), "{none:?}");
     let lines = here.lines().await.unwrap();
     let line = |needs: &Needs| lines.iter().find(|line| line.needs == *needs).unwrap().clone();
@@ -93,8 +92,27 @@ async fn work_of_the_dead_comes_back_and_of_the_living_does_not() {
     let third = queue.take(&all, Place::Sandbox).await.unwrap();
     assert_eq!(third.tries, 3);
     third.dead_letter("no worker can run it").await;
-    let gone = tokio::time::timeout(Duration::from_secs(2), queue.take(&all, Place::Sandbox)).await;
+    let gone = tokio::time::timeout(LEASE / 2, queue.take(&all, Place::Sandbox)).await;
     assert!(gone.is_err(), "{gone:?}");
+}
+
+/// A node with another lease would renew too late, or take over too early.
+#[tokio::test(flavor = "multi_thread")]
+async fn node_with_another_lease_is_refused() {
+    let servers = Servers::start(1);
+    for (name, lease) in [("short", LEASE), ("default", DEFAULT_LEASE)] {
+        let open = async |lease| {
+            let times = Times::of_lease(lease);
+            let options = Options { name: name.to_owned(), times, ..servers.options() };
+            Cluster::connect(options).await.unwrap().queue().await
+        };
+        open(lease).await.unwrap();
+        open(lease).await.unwrap();
+        let error = open(Duration::from_secs(9)).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unopened { .. }), "{error:?}");
+        let expected = format!("its lease is {} s, and 9 s is configured here", lease.as_secs());
+        assert!(error.to_string().ends_with(&expected), "{error}");
+    }
 }
 
 /// Publishes bytes where the jobs with these needs wait.
@@ -162,22 +180,31 @@ async fn newest_dead_letters_come_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_a_later_version_is_left_alone() {
     let servers = Servers::start(1);
-    queue(&servers).await;
+    let open = async |lease| {
+        let options = Options { times: Times::of_lease(lease), ..servers.options() };
+        Cluster::connect(options).await.unwrap().queue().await
+    };
+    open(DEFAULT_LEASE).await.unwrap();
     let client = async_nats::connect(servers.address()).await.unwrap();
     let context = async_nats::jetstream::new(client);
-    let mut config = context.get_stream("test-work").await.unwrap().cached_info().config.clone();
-    assert_eq!(config.description.as_deref(), Some("assize, version 1"));
-    config.description = Some("assize, version 2".to_owned());
-    context.update_stream(config).await.unwrap();
-    let error = Cluster::connect(servers.options()).await.unwrap().queue().await.unwrap_err();
+    let config =
+        async || context.get_stream("test-work").await.unwrap().cached_info().config.clone();
+    let describe = async |description: &str| {
+        let description = Some(description.to_owned());
+        context.update_stream(Config { description, ..config().await }).await.unwrap();
+    };
+    assert_eq!(config().await.description.as_deref(), Some("assize, version 1"));
+    describe("assize, version 2").await;
+    let error = open(DEFAULT_LEASE).await.unwrap_err();
     assert!(matches!(error, StoreError::Newer { found: 2, known: 1, .. }), "{error}");
-    // Of an earlier one it is taken over, and says so.
-    let mut config = context.get_stream("test-work").await.unwrap().cached_info().config.clone();
-    config.description = Some("assize, version 0".to_owned());
-    context.update_stream(config).await.unwrap();
-    queue(&servers).await;
-    let config = context.get_stream("test-work").await.unwrap().cached_info().config.clone();
-    assert_eq!(config.description.as_deref(), Some("assize, version 1"));
+    // Of an earlier one it is taken over, and says so. Its lease stays.
+    describe("assize, version 0").await;
+    open(DEFAULT_LEASE).await.unwrap();
+    assert_eq!(config().await.description.as_deref(), Some("assize, version 1"));
+    describe("assize, version 0, lease in ms: 2000").await;
+    open(LEASE).await.unwrap();
+    let described = config().await.description;
+    assert_eq!(described.as_deref(), Some("assize, version 1, lease in ms: 2000"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

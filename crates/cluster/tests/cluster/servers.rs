@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::{Cluster, Identification, Options};
+use assize_cluster::{Cluster, Identification, Options, Times};
 use assize_run::Store;
 
 pub(crate) use assize_testkit::NatsServers as Servers;
+
+/// A short lease: tests wait for it to expire.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// How servers are used here.
 pub(crate) trait Used {
@@ -29,6 +32,7 @@ impl Used for Servers {
             name: "test".to_owned(),
             replicas: self.count(),
             patience: Some(Duration::from_secs(60)),
+            times: Times::of_lease(LEASE),
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use assize_cluster::{Abilities, Cluster, Identification, MOST_TRIES, Needs, Options, Place, Work};
+use assize_cluster::{
+    Abilities, Cluster, Identification, MOST_TRIES, Needs, Options, Place, Times, Work,
+};
 use assize_testkit::{Captured, FakeProvider, Kind, Latency, Reply};
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 
-use super::{Servers, Worker, joined, status, until};
+use super::{LEASE, Servers, Worker, joined, status, until};
 use crate::exec::home;
 use crate::run::{program, with_provider};
 use crate::serve::Serving;
@@ -17,8 +19,9 @@ use crate::{Home, Ran};
 fn servers_that_are_not_there_are_waited_for() {
     let mut servers = Servers::unstarted(1);
     let home = joined(home(), &servers);
-    // A command says what is wrong, and gives up.
-    let Ran { code, err, .. } = home.run(&["runs", "list"]);
+    // A command says what is wrong, and gives up after some leases.
+    let impatient = joined(crate::exec::home(), &servers).set("ASSIZE_CLUSTER_LEASE_SECONDS", "2");
+    let Ran { code, err, .. } = impatient.run(&["runs", "list"]);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("nobody answers there") && err.contains("nats-server -js"), "{err}");
     // A worker waits, and goes on.
@@ -30,7 +33,8 @@ fn servers_that_are_not_there_are_waited_for() {
     // Gone in the middle of it all: whoever waits goes on waiting.
     servers.kill(0);
     let asking = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    // Longer than one reply of a server is waited for.
+    std::thread::sleep(LEASE / 2 + LEASE / 6);
     servers.restart(0);
     let output = asking.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -110,7 +114,7 @@ fn what_nobody_gets_on_with_is_given_up_and_the_reason_is_kept() {
 #[test]
 fn what_one_cannot_begin_waits_for_another() {
     let servers = Servers::start(1);
-    let latency = Latency { to_begin: Duration::from_secs(9), to_end: Duration::ZERO };
+    let latency = Latency { to_begin: LEASE + LEASE / 2, to_end: Duration::ZERO };
     let written = |_: usize, _: &Captured| Reply::text(program("print(6 * 7)").to_string());
     let fake = FakeProvider::caching(latency, written);
     let able = joined(with_provider(Kind::Anthropic, &fake), &servers);
@@ -356,6 +360,7 @@ async fn connect(servers: &Servers) -> Cluster {
         name: "assize".to_owned(),
         replicas: 1,
         patience: None,
+        times: Times::of_lease(LEASE),
     };
     Cluster::connect(options).await.unwrap()
 }

@@ -8,6 +8,7 @@ mod work;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Child;
+use std::time::Duration;
 
 use assize_testkit::NatsServers as Servers;
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +16,9 @@ use serde_json::Value;
 
 use crate::exec::until;
 use crate::{Home, Ran};
+
+/// A lease shorter than the default one: tests wait for it to expire.
+const LEASE: Duration = Duration::from_secs(3);
 
 /// A worker that lives as long as this.
 struct Worker {
@@ -65,6 +69,7 @@ impl Drop for Worker {
 /// The same home, as a part of the cluster on these servers.
 fn joined(home: Home, servers: &Servers) -> Home {
     home.set("ASSIZE_CLUSTER_SERVERS", servers.address())
+        .set("ASSIZE_CLUSTER_LEASE_SECONDS", LEASE.as_secs().to_string())
 }
 
 /// How the cluster is.

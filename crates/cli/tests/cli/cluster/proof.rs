@@ -10,7 +10,7 @@ use assize_testkit::{Captured, FakeProvider, Kind, Latency, Reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Servers, Worker, joined};
+use super::{LEASE, Servers, Worker, joined};
 use crate::run::with_provider;
 use crate::serve::{Serving, Told};
 use crate::{Home, Ran};
@@ -191,13 +191,14 @@ fn ten_consultations_survive_the_loss_of_anything() {
     fake.wait_for_requests(260);
     eprintln!("a server of NATS is killed");
     servers.kill(1);
-    std::thread::sleep(Duration::from_secs(2));
+    // Longer than one reply of a server is waited for.
+    std::thread::sleep(LEASE / 2 + LEASE / 6);
     servers.restart(1);
     fake.wait_for_requests(360);
     eprintln!("a worker is paused");
     let paused = &workers[busiest(&other, &workers)];
     paused.signal(Signal::STOP);
-    std::thread::sleep(Duration::from_secs(9));
+    std::thread::sleep(LEASE + LEASE / 2);
     paused.signal(Signal::CONT);
     follow_on(&second, watched, &mut told);
     let ended: BTreeMap<&str, Value> =
@@ -254,11 +255,11 @@ fn who_was_away_for_too_long_goes_on_and_shares_nothing_with_what_was_begun_befo
     let run = serving.begin(asked("CRSA"));
     fake.wait_for_requests(20);
     worker.signal(Signal::STOP);
-    std::thread::sleep(Duration::from_secs(7));
+    std::thread::sleep(LEASE + LEASE / 6);
     worker.signal(Signal::CONT);
     fake.wait_for_requests(60);
     servers.kill(0);
-    std::thread::sleep(Duration::from_secs(7));
+    std::thread::sleep(LEASE + LEASE / 6);
     servers.restart(0);
     let run = serving.end_of(&run);
     assert_eq!(run["status"], "done", "{run}\n{}", worker.said());
@@ -275,13 +276,14 @@ fn no_call_is_late_because_it_could_not_be_noted() {
         Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
     let fake = FakeProvider::caching(latency, said);
     let mut servers = Servers::start(1);
-    let home = home_of(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "14");
+    let home = home_of(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "7");
     let serving = Serving::start(&home, &[]);
     let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
     let run = serving.begin(asked("CRSA"));
     fake.wait_for_requests(40);
     servers.kill(0);
-    std::thread::sleep(Duration::from_secs(18));
+    // Longer than the deadline of a call.
+    std::thread::sleep(LEASE * 3);
     servers.restart(0);
     let run = serving.end_of(&run);
     assert_eq!(run["status"], "done", "{run}");
