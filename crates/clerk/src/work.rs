@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_config::Settings;
 use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
 use assize_draft::{Desk, DeskError, Options, Policy, TaskId};
 use assize_gateway::Gateway;
@@ -16,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::{self, Tape};
-use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::kept::{self, Begin};
 use crate::{Clerk, GoOn, drafts};
@@ -258,7 +258,7 @@ async fn check_against_desk(desk: &Desk, way: &mut Way) -> Result<(), Failure> {
 async fn fresh(
     ask: Ask,
     policy: Policy,
-    config: &Config,
+    config: &Settings,
     desk: &Arc<Desk>,
     gateway: &Gateway,
 ) -> Result<Input, Failure> {

@@ -1,6 +1,7 @@
 //! Doing what was decided: files are changed, drafts taken away, and what a process that died had begun is
 //! finished.
 
+use assize_config::Review;
 use assize_types::Fingerprint;
 
 use crate::apply::{Applier, ApplyError};
@@ -8,7 +9,6 @@ use crate::book::{Replacing, Stage, Step, Submission, message_id};
 use crate::desk::{DeskError, GATE, Held, file};
 use crate::folder::{DRAFTS, Folder, HANDOFF};
 use crate::gate::{Effect, Reason, Verdict};
-use crate::policy::Review;
 use crate::task::TaskId;
 use crate::verify::Verified;
 

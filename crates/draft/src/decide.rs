@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use assize_config::Review;
 use assize_types::Fingerprint;
 
 use crate::book::{Proposed, Replacing, Stage, Submission};
@@ -15,7 +16,7 @@ use crate::gate::{self, Change, Effect, Reason, Scanners, Verdict};
 use crate::inside::Inside;
 use crate::missing::missing_tool;
 use crate::places::Places;
-use crate::policy::{Policy, Review};
+use crate::policy::Policy;
 use crate::verify::{Judged, NotVerified, Verified};
 use crate::workspace::FileError;
 

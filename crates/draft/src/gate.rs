@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use assize_config::Review;
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use crate::hidden_text;
 use crate::inside::Inside;
 use crate::pattern::BadPattern;
 use crate::places::Places;
-use crate::policy::{Policy, Review};
+use crate::policy::Policy;
 use crate::runs_on_build;
 use crate::secrets::{Secret, SecretScanner};
 use crate::workspace::{FileError, Original};

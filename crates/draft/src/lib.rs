@@ -65,7 +65,7 @@ pub use git_settings::GitSettings;
 pub use inside::{Inside, Outside};
 pub use ledger::{Mirror, TRANSITIONS};
 pub use pattern::BadPattern;
-pub use policy::{Policy, Review, VerifyMost};
+pub use policy::{Policy, VerifyMost};
 pub use propose::{NewContent, Proposal, Seen};
 pub use sweep::{Cleared, Emptied};
 pub use task::{BadTaskId, TaskId};

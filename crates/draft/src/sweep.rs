@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use assize_config::Review;
 use assize_types::Fingerprint;
 use serde::Serialize;
 
@@ -12,7 +13,6 @@ use crate::decide::being_verified;
 use crate::desk::{Desk, DeskError, Held, file};
 use crate::folder::DRAFTS;
 use crate::gate::{Effect, Verdict};
-use crate::policy::Review;
 use crate::task::TaskId;
 
 /// What was put away.

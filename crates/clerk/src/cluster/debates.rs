@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_cluster::{Answering, Cluster, LEASE, MOST_TRIES, Needs, Unanswered, Work};
+use assize_config::Limits;
 use assize_debate::Job;
 use assize_graph::{JournalError, NodeError, RunError};
 use assize_llm::{ErrorKind, ModelError, Request, Response};
 use assize_negotiation::{
     DebateError, DebateOutcome, Debates, InSandboxes, ModelProxy, ModelSource,
 };
-use assize_sandbox::{Limits, Spec};
+use assize_sandbox::Spec;
 use assize_store::{Run, RunId, RunStatus, Store, StoreError};
 use assize_types::Cancel;
 use async_trait::async_trait;

@@ -18,17 +18,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_cluster::{
-    Address, Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue,
-    Work,
+    Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue, Work,
 };
-use assize_sandbox::{Limits, Wanted};
+use assize_config::{Address, Environment, Limits, Settings, Wanted};
 use assize_store::{Run, RunId, Store, StoreError};
 use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::Tape;
-use crate::config::{Config, Surroundings};
 use crate::kept::Holder;
 use crate::{code, eval, walls};
 
@@ -64,15 +62,15 @@ pub struct Member {
 }
 
 /// Whether runs are kept and done in a cluster, by the settings.
-pub fn is_set(config: &Config) -> bool {
+pub fn is_set(config: &Settings) -> bool {
     config.text("cluster.servers").is_some()
 }
 
 impl Member {
     /// Joins the cluster of the settings. Without `patience` its servers are waited for however long it takes.
     pub async fn join(
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
         patience: Option<Duration>,
     ) -> Result<(Arc<Member>, Arc<dyn Store>), Failure> {
         let mut options = options(config, around)?;
@@ -137,10 +135,10 @@ pub(crate) struct RunWork {
 }
 
 /// How the servers are reached, by the settings.
-pub fn options(config: &Config, around: &Surroundings) -> Result<Options, Failure> {
+pub fn options(config: &Settings, around: &Environment) -> Result<Options, Failure> {
     let wrong = |message: String| Failure::new(FailureKind::Settings, message);
     let servers = config.text("cluster.servers").unwrap_or_default();
-    let address: Address = servers.parse().map_err(|error: assize_cluster::BadAddress| {
+    let address: Address = servers.parse().map_err(|error: assize_config::BadAddress| {
         Failure::from_error(FailureKind::Settings, &error)
     })?;
     let file = |key: &str| {
@@ -218,7 +216,7 @@ pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 /// Writes down with a run what it needs of whoever does it, by the settings.
-pub(crate) fn note_needs(input: &mut serde_json::Value, config: &Config) -> Result<(), Failure> {
+pub(crate) fn note_needs(input: &mut serde_json::Value, config: &Settings) -> Result<(), Failure> {
     let labels = config.text("cluster.needs").map(labels).transpose()?.unwrap_or_default();
     if !labels.is_empty() {
         input[NEEDS] = json!(labels);
@@ -260,8 +258,8 @@ pub(crate) fn isolation_of(run: &Run) -> Option<String> {
 }
 
 /// The walls that somebody can build, as they are asked for.
-pub(crate) fn isolations(available: &[assize_sandbox::Isolation]) -> Vec<String> {
-    use assize_sandbox::Isolation;
+pub(crate) fn isolations(available: &[assize_config::Isolation]) -> Vec<String> {
+    use assize_config::Isolation;
     let exactly = available.iter().map(|isolation| Wanted::Exactly(*isolation));
     let strongest = available.iter().max().copied();
     let at_least = Isolation::ALL.into_iter().filter(|floor| Some(*floor) <= strongest);

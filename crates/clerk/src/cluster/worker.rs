@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
-use assize_sandbox::{Isolation, Spec};
+use assize_config::Isolation;
+use assize_sandbox::Spec;
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::{Cancel, Failure, FailureKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};

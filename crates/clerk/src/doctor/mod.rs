@@ -5,13 +5,13 @@ mod sandboxes;
 
 use std::time::{Duration, Instant};
 
-use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, Provider, probe};
+use assize_config::settings::REHEARSAL;
+use assize_config::{Environment, Provider, Settings, Source};
+use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, probe};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::choose::{self, Choice, ORDER};
-use crate::config::settings::REHEARSAL;
-use crate::config::{Config, Source, Surroundings};
 
 pub use cluster::{ClusterFound, ClusterState};
 pub use sandboxes::Sandboxes;
@@ -60,7 +60,7 @@ pub struct InUse {
 }
 
 /// Looks at what is used, and at nothing else.
-pub async fn in_use(config: &Config) -> Result<InUse, Failure> {
+pub async fn in_use(config: &Settings) -> Result<InUse, Failure> {
     Ok(match choose::choose(config).await? {
         Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
         Choice::Provider { provider, why } => {
@@ -73,8 +73,8 @@ pub async fn in_use(config: &Config) -> Result<InUse, Failure> {
 
 /// Looks at everything; at what is elsewhere unless that is not wanted.
 pub async fn examine(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     offline: bool,
 ) -> Result<Examined, Failure> {
     let client = HttpClient::new();
@@ -107,14 +107,14 @@ pub async fn examine(
 
 impl Examined {
     /// What is used and does not work is a failure; what is not used is not.
-    pub fn complain(&self, config: &Config) -> Result<(), Failure> {
+    pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
         config.refuse_withheld()?;
         self.sandboxes.complain(config)?;
         self.cluster.as_ref().map_or(Ok(()), ClusterFound::complain)?;
         complain(&self.providers, &self.choice)
     }
 
-    pub fn as_json(&self, config: &Config) -> Value {
+    pub fn as_json(&self, config: &Settings) -> Value {
         let Examined { providers, choice, sandboxes, cluster, .. } = self;
         let mut all = as_json(config, providers, choice, sandboxes);
         all["cluster"] = json!(cluster.as_ref().map(ClusterFound::as_json));
@@ -137,7 +137,7 @@ async fn ask(client: &HttpClient, endpoint: &Endpoint, offline: bool) -> State {
 }
 
 /// The same choice as for a question, by what has been found out already.
-fn choice(config: &Config, findings: &[Finding], offline: bool) -> Result<Choice, Failure> {
+fn choice(config: &Settings, findings: &[Finding], offline: bool) -> Result<Choice, Failure> {
     if let Some(choice) = choose::from_settings(config)? {
         return Ok(choice);
     }
@@ -176,7 +176,12 @@ fn complain(findings: &[Finding], choice: &Choice) -> Result<(), Failure> {
     }
 }
 
-fn as_json(config: &Config, findings: &[Finding], choice: &Choice, sandboxes: &Sandboxes) -> Value {
+fn as_json(
+    config: &Settings,
+    findings: &[Finding],
+    choice: &Choice,
+    sandboxes: &Sandboxes,
+) -> Value {
     let providers: Vec<Value> = findings
         .iter()
         .map(|Finding { endpoint, key_from, state }| {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use assize_draft::Review;
+use assize_config::Review;
 use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, Mode};
 use clap::{Args, Subcommand};
 

@@ -3,6 +3,7 @@
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 
+use assize_config::{Environment, Settings};
 use assize_draft::{
     Book, DRAFTS, Desk, Diff, FileError, Folder, HANDOFF, OpenDraft, Stage, Workspace,
 };
@@ -11,13 +12,12 @@ use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
 use crate::args::DraftsCommand;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, note, out_json, out_line};
 
 pub(crate) async fn run(
     command: DraftsCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     match command {
         DraftsCommand::Init { workspace: args, yes } => {
@@ -114,7 +114,7 @@ async fn empty(desk: &Desk, by: &str, yes: bool, json: bool) -> Result<(), Failu
     Ok(())
 }
 
-async fn switch(desk: &Desk, around: &Surroundings, on: bool) -> Result<(), Failure> {
+async fn switch(desk: &Desk, around: &Environment, on: bool) -> Result<(), Failure> {
     let changed = desk.switch(&person(around), on).await?;
     let state = if on { "on" } else { "off" };
     let folder = desk.workspace().display();

@@ -10,18 +10,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use assize_config::{Environment, Settings};
 use assize_draft::{Book, Desk, HANDOFF, Options};
 use assize_store::Store;
 use assize_types::Failure;
 
 use crate::args::WorkspaceArgs;
-use crate::config::{Config, Surroundings};
 use crate::{kept, terminal, walls};
 
 pub(crate) use assize_clerk::drafts::{keep, options, verifier};
 
 /// The workspace that is meant.
-pub(crate) fn workspace(args: &WorkspaceArgs, around: &Surroundings) -> PathBuf {
+pub(crate) fn workspace(args: &WorkspaceArgs, around: &Environment) -> PathBuf {
     if let Some(path) = &args.workspace {
         return walls::typed(around, path);
     }
@@ -49,7 +49,7 @@ fn own_id() -> Option<u32> {
 }
 
 /// The person who types.
-pub(crate) fn person(around: &Surroundings) -> String {
+pub(crate) fn person(around: &Environment) -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| around.environment.get(*name));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
@@ -60,7 +60,7 @@ pub(crate) fn person(around: &Surroundings) -> String {
 /// The desk of a workspace.
 pub(crate) fn desk(
     args: &WorkspaceArgs,
-    around: &Surroundings,
+    around: &Environment,
     store: Arc<dyn Store>,
     how: Options,
 ) -> Result<Arc<Desk>, Failure> {
@@ -77,8 +77,8 @@ pub(crate) fn warn_of_contract(desk: &Desk) {
 /// The desk of a workspace, to change something at it.
 pub(crate) async fn desk_to_use(
     args: &WorkspaceArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Arc<Desk>, Failure> {
     desk(args, around, kept::open_safe(config, around).await?, options(config)?)
 }
@@ -86,8 +86,8 @@ pub(crate) async fn desk_to_use(
 /// The desk of a workspace, to look at it; `None` where nothing was ever kept.
 pub(crate) async fn desk_to_see(
     args: &WorkspaceArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Option<Arc<Desk>>, Failure> {
     match kept::open_to_read(config, around).await? {
         Some(store) => desk(args, around, store, options(config)?).map(Some),
@@ -98,8 +98,8 @@ pub(crate) async fn desk_to_see(
 /// How things stand at a desk, as people look at it; what keeps workers from working is said.
 pub(crate) async fn book_to_see(
     args: &WorkspaceArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Book, Failure> {
     let Some(desk) = desk_to_see(args, config, around).await? else { return Ok(Book::default()) };
     warn_of_contract(&desk);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use assize_draft::{Answer, DeskError, Force, Policy, Review, Stage};
+use assize_config::Review;
+use assize_draft::{Answer, DeskError, Force, Policy, Stage};
 
 use crate::office::{Office, WATCHDOG, WORKER, number, rules};
 
