@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use assize_gateway::{Endpoint, Gateway, HttpClient, Provider, Secret};
+use assize_config::{Provider, Secret};
+use assize_gateway::{Endpoint, Gateway, HttpClient};
 use assize_testkit::{Billed, Captured, FakeProvider, Latency, PromptCache, Reply};
 use serde_json::{Value, json};
 

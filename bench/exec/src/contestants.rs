@@ -6,11 +6,10 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use assize_config::Isolation;
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{
-    Backend, Command, Interpreter, Isolation, Language, Manager, Pool, Sandbox, Spec,
-};
+use assize_sandbox::{Backend, Command, Interpreter, Language, Manager, Pool, Sandbox, Spec};
 
 const CODE: &str = "print(1)";
 

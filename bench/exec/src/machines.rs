@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use assize_config::Limits;
 use assize_sandbox::microvm::{Microvm, Options};
-use assize_sandbox::{Backend, Limits, Manager, PoolOptions, Spec};
+use assize_sandbox::{Backend, Manager, PoolOptions, Spec};
 
 use crate::contestants::{Contestant, Peers, run_code};
 use crate::figures::{Figures, row};

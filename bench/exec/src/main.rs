@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use assize_sandbox::{Isolation, PoolOptions, Spec};
+use assize_config::Isolation;
+use assize_sandbox::{PoolOptions, Spec};
 use clap::Parser;
 
 use contestants::{Contestant, Peers, backend};

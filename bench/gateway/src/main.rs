@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use assize_gateway::{Endpoint, Gateway, HttpClient, Limits, Options, Pacer, Provider, Secret};
+use assize_config::{Provider, Secret};
+use assize_gateway::{Endpoint, Gateway, HttpClient, Limits, Options, Pacer};
 use assize_llm::{Call, Model, Prompt, Request, Turn};
 use clap::Parser;
 use tokio::task::JoinSet;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use assize_sandbox::{Isolation, Manager};
+use assize_config::Isolation;
+use assize_sandbox::Manager;
 use futures_util::StreamExt;
 use serde_json::Value;
 use tokio::sync::Mutex;

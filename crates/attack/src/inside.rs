@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use assize_sandbox::{
-    Command, Isolation, Language, Limits, Manager, Sandbox, SandboxError, Spec, WORKSPACE,
-};
+use assize_config::{Isolation, Limits};
+use assize_sandbox::{Command, Language, Manager, Sandbox, SandboxError, Spec, WORKSPACE};
 use async_trait::async_trait;
 
 use crate::catalog::{HostAction, Promise, Room};

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use assize_attack::{Attack, Control, Group, Options, Outcome, Scorecard};
+use assize_config::Isolation;
 use assize_sandbox::docker::Docker;
 use assize_sandbox::jail::Jail;
 use assize_sandbox::microvm::{self, Microvm};
-use assize_sandbox::{Backend, Interpreter, Isolation, Language, Manager};
+use assize_sandbox::{Backend, Interpreter, Language, Manager};
 
 fn python() -> Interpreter {
     Interpreter::find(Language::Python, None, std::env::var_os("PATH").as_deref()).unwrap()

@@ -6,13 +6,13 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_config::{Environment, Isolation, Settings};
 use assize_sandbox::{
-    Isolation, Language, Manager, Pool, PoolMetrics, Sandbox, Spec, WarmPoolOptions, WarmPools,
+    Language, Manager, Pool, PoolMetrics, Sandbox, Spec, WarmPoolOptions, WarmPools,
 };
 use assize_types::Failure;
 use tokio::sync::OnceCell;
 
-use crate::config::{Config, Surroundings};
 use crate::walls;
 
 /// Memory that warm pools leave to programs and to the rest of the machine.
@@ -22,10 +22,10 @@ const MEMORY_RESERVE: u64 = 512 << 20;
 const SETTINGS: [&str; 4] = ["sandbox.python", "sandbox.bash", "sandbox.node", "docker.host"];
 
 /// The values of [`SETTINGS`].
-type Settings = Vec<Option<String>>;
+type PoolSettings = Vec<Option<String>>;
 
 /// The isolation that is asked for, with the settings.
-type Request = (String, Settings);
+type Request = (String, PoolSettings);
 
 /// Values that take time to make, each made once. While one is made, only requests for that one wait; a failure is
 /// not kept.
@@ -55,7 +55,7 @@ pub struct Backends {
     pools: WarmPools,
     chosen: Once<Request, Arc<SharedBackend>>,
     /// Choices of the same backend share one manager.
-    managers: Once<(Isolation, Settings), Arc<Manager>>,
+    managers: Once<(Isolation, PoolSettings), Arc<Manager>>,
 }
 
 /// A backend that was chosen, and why.
@@ -77,7 +77,7 @@ impl Backends {
     ///
     /// # Errors
     /// When the limits of the settings are invalid.
-    pub fn new(config: &Config, most: usize) -> Result<Backends, Failure> {
+    pub fn new(config: &Settings, most: usize) -> Result<Backends, Failure> {
         let size = config.whole("sandbox.pool").and_then(|size| usize::try_from(size).ok());
         let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
         let pools = WarmPools::new(WarmPoolOptions {
@@ -95,12 +95,12 @@ impl Backends {
     /// When there is none to be had.
     pub async fn get(
         &self,
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
     ) -> Result<Arc<SharedBackend>, Failure> {
         config.refuse_withheld()?;
         let wanted = walls::wanted(config)?.to_string();
-        let settings: Settings =
+        let settings: PoolSettings =
             SETTINGS.iter().map(|key| config.text(key).map(str::to_owned)).collect();
         let choose = || async {
             let walls::Chosen { backend, why, .. } =
@@ -118,7 +118,7 @@ impl Backends {
     ///
     /// # Errors
     /// When there is no backend.
-    pub async fn start(&self, config: &Config, around: &Surroundings) -> Result<(), Failure> {
+    pub async fn start(&self, config: &Settings, around: &Environment) -> Result<(), Failure> {
         let backend = self.get(config, around).await?;
         self.pools.start(&backend.manager);
         Ok(())
@@ -130,8 +130,8 @@ impl Backends {
     /// When there is no backend, or it cannot make such sandboxes.
     pub async fn pool_for_run(
         &self,
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
         language: Language,
         spec: &Spec,
     ) -> Result<(Arc<Pool>, String), Failure> {
@@ -147,8 +147,8 @@ impl Backends {
     /// When it cannot be made.
     pub async fn take(
         &self,
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
         spec: &Spec,
     ) -> Result<(Sandbox, String), Failure> {
         let backend = self.get(config, around).await?;
@@ -189,9 +189,12 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn slow_choice_delays_no_other_and_a_failure_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let around = Surroundings::in_folder(folder.path());
+        let around = Environment::in_folder(
+            folder.path(),
+            [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into(),
+        );
         let socket = folder.path().join("docker.sock");
-        let config = Config::load(&around, &[]).unwrap();
+        let config = Settings::load(&around, &[]).unwrap();
         let with = |isolation: &str| {
             let host = format!("unix://{}", socket.display());
             let set = [("sandbox.isolation", isolation.to_owned()), ("docker.host", host)];

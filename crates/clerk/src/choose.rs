@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_config::settings::{REHEARSAL, nearest};
+use assize_config::{Provider, Settings, Source};
 use assize_draft::work::rehearsal::Line;
 use assize_gateway::{
     Asked, Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits,
-    MemoryLedger, ModelFacts, Options, Pace, Pacer, Provider, Recital, Rehearsal, RetryPolicy,
-    discover, probe,
+    MemoryLedger, ModelFacts, Options, Pace, Pacer, Recital, Rehearsal, RetryPolicy, discover,
+    probe,
 };
 use assize_llm::ModelError;
 use assize_types::text::harmless;
@@ -17,8 +19,6 @@ use assize_types::{Failure, FailureKind, Money};
 
 use crate::account::{Account, KeptLedger};
 use crate::cluster::limits::FarPacer;
-use crate::config::settings::{REHEARSAL, nearest};
-use crate::config::{Config, Source};
 use crate::{Clerk, Listener};
 
 /// How long a local Ollama may take to say that it is there.
@@ -44,7 +44,7 @@ pub const ORDER: [&str; 5] = [
 ];
 
 /// Chooses by what is known without asking anyone; `None` if it depends on whether Ollama answers.
-pub fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {
+pub fn from_settings(config: &Settings) -> Result<Option<Choice>, Failure> {
     if let Some(value) = config.get("provider") {
         let why = match &value.source {
             Source::Flag(flag) => format!("asked for by `{flag}`"),
@@ -54,7 +54,7 @@ pub fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {
             return Ok(Some(Choice::Rehearsal { why }));
         }
         let provider: Provider =
-            value.text.parse().map_err(|error: assize_gateway::UnknownProvider| {
+            value.text.parse().map_err(|error: assize_config::UnknownProvider| {
                 let names = Provider::ALL.iter().map(|p| p.name()).chain([REHEARSAL]);
                 let failure = Failure::new(FailureKind::Usage, error.to_string());
                 match nearest(&value.text, names) {
@@ -80,7 +80,7 @@ pub fn from_settings(config: &Config) -> Result<Option<Choice>, Failure> {
 }
 
 /// Chooses, asking for a local Ollama if it comes to that.
-pub async fn choose(config: &Config) -> Result<Choice, Failure> {
+pub async fn choose(config: &Settings) -> Result<Choice, Failure> {
     if let Some(choice) = from_settings(config)? {
         return Ok(choice);
     }
@@ -104,7 +104,7 @@ pub async fn choose(config: &Config) -> Result<Choice, Failure> {
 }
 
 /// Where and as what a provider is asked, by the settings.
-pub fn endpoint(config: &Config, provider: Provider) -> Endpoint {
+pub fn endpoint(config: &Settings, provider: Provider) -> Endpoint {
     let (key, source) = config.key(provider);
     let own = |name: &str| config.text(&format!("{provider}.{name}")).map(str::to_owned);
     Endpoint {
@@ -150,7 +150,7 @@ pub struct Already {
 }
 
 /// What may be spent, by the settings.
-pub fn caps(config: &Config) -> Caps {
+pub fn caps(config: &Settings) -> Caps {
     Caps {
         cost: config.decimal("budget.max_cost").and_then(Money::from_dollars),
         tokens: config.whole("budget.max_tokens"),
@@ -283,7 +283,7 @@ fn recited(known: Result<Line, ModelError>) -> Result<Recital, ModelError> {
 
 /// The endpoint that is asked, and its limits: by the settings, and by what a local server reports.
 pub(crate) async fn endpoint_in_use(
-    config: &Config,
+    config: &Settings,
     client: &HttpClient,
     provider: Provider,
     offline: bool,
@@ -313,13 +313,13 @@ async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
 }
 
 /// Whether a setting has a value other than its default.
-fn is_set(config: &Config, key: &str) -> bool {
+fn is_set(config: &Settings, key: &str) -> bool {
     config.get(key).is_some_and(|value| value.source != Source::Default)
 }
 
 /// How many calls a provider is asked at once and in a minute, by the settings. A local Ollama answers one
 /// request at a time.
-fn limits(config: &Config, provider: Provider) -> Limits {
+fn limits(config: &Settings, provider: Provider) -> Limits {
     let limit = |name: &str| config.whole(&format!("{provider}.{name}"));
     let one_by_one = provider == Provider::Ollama
         && !is_set(config, &format!("{provider}.concurrency"))
@@ -332,7 +332,7 @@ fn limits(config: &Config, provider: Provider) -> Limits {
     }
 }
 
-fn rehearsal(config: &Config) -> Rehearsal {
+fn rehearsal(config: &Settings) -> Rehearsal {
     Rehearsal {
         seed: config.whole("rehearsal.seed").unwrap_or_default(),
         latency: Duration::from_millis(config.whole("rehearsal.latency_ms").unwrap_or_default()),

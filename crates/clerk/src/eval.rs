@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use assize_code::eval::{self, EvalState, Problem, Report};
 use assize_code::{Court, Options};
+use assize_config::{Limits, Settings};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_llm::Request;
 use assize_run::{NewRun, Run, RunJournal, RunKind, Store};
-use assize_sandbox::{Language, Limits, Spec};
+use assize_sandbox::{Language, Spec};
 use assize_types::text::harmless;
 use assize_types::{Cancel, Failure, FailureKind};
 use schemars::JsonSchema;
@@ -17,7 +18,6 @@ use serde_json::json;
 
 use crate::choose::{self, Tape};
 use crate::cluster::elsewhere::{Seat, came_to};
-use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::kept::{self, Begin};
 use crate::walls::{self, RunPool};
@@ -237,7 +237,7 @@ fn spec(input: &Input) -> Spec {
     Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() }
 }
 
-fn settings(ask: &Ask, config: &Config, gateway: &Gateway) -> Result<Input, Failure> {
+fn settings(ask: &Ask, config: &Settings, gateway: &Gateway) -> Result<Input, Failure> {
     let (provider, model) = gateway.name();
     let longest = config.whole("max_output_tokens");
     Ok(Input {

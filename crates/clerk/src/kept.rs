@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use assize_config::{Environment, Settings};
 use assize_gateway::{Caps, Gateway, Totals};
 use assize_graph::{Key, Outcome, Record};
 use assize_llm::Response;
@@ -20,11 +21,10 @@ use crate::account::{self, Account, Lost};
 use crate::choose::{self, Already, Tape};
 use crate::cluster::elsewhere::Elsewhere;
 use crate::cluster::{self, Member};
-use crate::config::{Config, Surroundings};
 use crate::{Clerk, GoOn, Role};
 
 /// Where the store is, by the settings.
-pub fn path(config: &Config, around: &Surroundings) -> PathBuf {
+pub fn path(config: &Settings, around: &Environment) -> PathBuf {
     match config.text("store.path") {
         Some(path) => match path.strip_prefix("~/") {
             Some(rest) => around.home.join(rest),
@@ -35,7 +35,7 @@ pub fn path(config: &Config, around: &Surroundings) -> PathBuf {
 }
 
 /// Opens the store to write, making it if need be.
-pub async fn open(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
+pub async fn open(config: &Settings, around: &Environment) -> Result<Arc<dyn Store>, Failure> {
     let durability = match config.text("store.durability") {
         Some("power-loss") => Durability::PowerLoss,
         _ => Durability::ProcessCrash,
@@ -44,13 +44,13 @@ pub async fn open(config: &Config, around: &Surroundings) -> Result<Arc<dyn Stor
 }
 
 /// Opens the store to write what must outlive a power cut, whatever the settings say of the rest.
-pub async fn open_safe(config: &Config, around: &Surroundings) -> Result<Arc<dyn Store>, Failure> {
+pub async fn open_safe(config: &Settings, around: &Environment) -> Result<Arc<dyn Store>, Failure> {
     open_with(config, around, Durability::PowerLoss).await
 }
 
 async fn open_with(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     durability: Durability,
 ) -> Result<Arc<dyn Store>, Failure> {
     config.refuse_withheld()?;
@@ -75,8 +75,8 @@ pub async fn open_for(clerk: &mut Clerk, safe: bool) -> Result<Arc<dyn Store>, F
 
 /// Opens the store to read; `None` where nothing was ever kept.
 pub async fn open_to_read(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Option<Arc<dyn Store>>, Failure> {
     config.refuse_withheld()?;
     if cluster::is_set(config) {

@@ -2,7 +2,7 @@
 //!
 //! The doors read what was typed or sent; the trials know nothing of settings. Between them stands the
 //! [`Clerk`]: who is asked ([`choose`]), behind which walls ([`walls`]), where it is kept ([`kept`]), all by the
-//! settings ([`config`]). For each kind of trial there is a module with what can be asked for (`Ask`), what is made
+//! settings ([`Settings`]). For each kind of trial there is a module with what can be asked for (`Ask`), what is made
 //! of that or of an earlier run (`Plan`), and the trial itself (`Trial`): opened, its run is claimed and kept; held,
 //! it is run to its end, which is written down. What it came to is shown by the door.
 //!
@@ -13,7 +13,6 @@ pub mod backends;
 pub mod choose;
 pub mod cluster;
 pub mod code;
-pub mod config;
 pub mod consult;
 pub mod debate;
 pub mod doctor;
@@ -33,6 +32,7 @@ pub mod work;
 use std::fmt;
 use std::sync::Arc;
 
+use assize_config::{Environment, Settings};
 use assize_run::IdempotencyKey;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,6 @@ use backends::Backends;
 use choose::Paces;
 use cluster::Member;
 
-pub use config::{Config, Surroundings};
 pub use ended::Broke;
 
 /// Whoever is told what happens on the way.
@@ -55,8 +54,8 @@ pub trait Listener: Send + Sync {
 /// On whose behalf trials are begun: by which settings, where, and who listens.
 #[derive(Clone)]
 pub struct Clerk {
-    pub config: Config,
-    pub around: Surroundings,
+    pub config: Settings,
+    pub around: Environment,
     pub listener: Arc<dyn Listener>,
     /// In which process.
     pub role: Role,

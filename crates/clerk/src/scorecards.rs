@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use assize_config::Environment;
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::config::Surroundings;
 
 /// An attack with all probes on one kind of sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,12 +46,12 @@ pub struct Escaped {
 
 type Cards = BTreeMap<String, Scorecard>;
 
-fn path(around: &Surroundings) -> PathBuf {
+fn path(around: &Environment) -> PathBuf {
     around.state_folder.join("attacks.json")
 }
 
 /// The last of each kind of sandbox.
-pub fn kept(around: &Surroundings) -> Result<Vec<Scorecard>, Failure> {
+pub fn kept(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
     let path = path(around);
     let failed = |why: String| {
         let message = format!("the last attacks cannot be read from `{}`: {why}", path.display());
@@ -70,7 +69,7 @@ pub fn kept(around: &Surroundings) -> Result<Vec<Scorecard>, Failure> {
 }
 
 /// Keeps one, in place of the last of its kind.
-pub fn keep(around: &Surroundings, card: Scorecard) -> Result<(), Failure> {
+pub fn keep(around: &Environment, card: Scorecard) -> Result<(), Failure> {
     let path = path(around);
     // What cannot be read is of no use to anybody.
     let cards = kept(around).unwrap_or_default();
@@ -109,16 +108,7 @@ mod tests {
     #[test]
     fn the_last_of_each_kind_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let here = folder.path().to_path_buf();
-        let around = Surroundings {
-            environment: BTreeMap::new(),
-            working_folder: here.clone(),
-            home: here.clone(),
-            user_file: here.join("none"),
-            state_folder: here.join("state"),
-            cache_folder: here.clone(),
-            say: |_| {},
-        };
+        let around = Environment::in_folder(folder.path(), BTreeMap::new());
         assert_eq!(kept(&around).unwrap(), []);
         for card in [card("jail", 1), card("docker", 2), card("jail", 3)] {
             keep(&around, card).unwrap();

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_code::Live;
+use assize_config::Settings;
+use assize_config::settings::REHEARSAL;
 use assize_gateway::Gateway;
 use assize_run::{Run, RunKind, Store};
 use assize_types::{Cancel, Failure};
 use async_trait::async_trait;
 
 use crate::choose::Tape;
-use crate::config::settings::REHEARSAL;
-use crate::{Broke, Clerk, Config, GoOn, code, consult, debate, eval, kept, work};
+use crate::{Broke, Clerk, GoOn, code, consult, debate, eval, kept, work};
 
 /// A trial that was opened: its run is claimed and kept.
 #[async_trait]
@@ -103,14 +104,14 @@ pub async fn take_up(
 
 /// The settings, with whoever answered in an earlier run and the walls that were asked for there, unless others are
 /// asked for now.
-pub fn as_before(config: &Config, run: &Run) -> Result<Config, Failure> {
+pub fn as_before(config: &Settings, run: &Run) -> Result<Settings, Failure> {
     let named = |key: &str| run.input[key].as_str().map(str::to_owned);
     let mut before = Vec::new();
     if config.asked("sandbox.isolation").is_none() {
         before.extend(named("isolation").map(|isolation| ("sandbox.isolation", isolation)));
     }
     let provider = named("provider")
-        .filter(|name| name == REHEARSAL || name.parse::<assize_gateway::Provider>().is_ok());
+        .filter(|name| name == REHEARSAL || name.parse::<assize_config::Provider>().is_ok());
     if let Some(provider) = provider.filter(|_| config.asked("provider").is_none()) {
         let model = named("model").filter(|_| provider != REHEARSAL);
         let model = model.filter(|_| config.asked("model").is_none());

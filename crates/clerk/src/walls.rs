@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use assize_config::{Environment, Isolation, Limits, Settings, Source, Wanted};
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::microvm::{self, Microvm};
 use assize_sandbox::{
-    Backend, Command, Enforcement, Interpreter, Isolation, Language, Limits, Manager, Pool,
-    PoolOptions, Sandbox, SandboxError, Spec, Wanted,
+    Backend, Command, Enforcement, Interpreter, Language, Manager, Pool, PoolOptions, Sandbox,
+    SandboxError, Spec,
 };
 use assize_types::{Failure, FailureKind};
 
 use crate::cluster;
-use crate::config::{Config, Source, Surroundings};
 
 /// The backend that was taken, and why.
 #[expect(missing_debug_implementations, reason = "a backend has nothing to show")]
@@ -37,8 +37,8 @@ const DEBATES: [Isolation; 3] = [Isolation::Microvm, Isolation::Jail, Isolation:
 
 /// Takes the backend that the settings ask for, or says why it is not to be had.
 pub async fn choose(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     languages: &[Language],
 ) -> Result<Chosen, Failure> {
     let spec = Spec { limits: limits(config), ..Spec::default() };
@@ -47,8 +47,8 @@ pub async fn choose(
 
 /// The same for what waits for a model most of the time, in such sandboxes.
 pub async fn choose_for_debates(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     spec: &Spec,
 ) -> Result<Chosen, Failure> {
     let mut chosen = choose_of((&DEBATES, AUTO_DEBATE), config, around, &[], spec).await?;
@@ -61,8 +61,8 @@ pub async fn choose_for_debates(
 
 async fn choose_of(
     (order, auto): (&[Isolation], &str),
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     languages: &[Language],
     spec: &Spec,
 ) -> Result<Chosen, Failure> {
@@ -99,8 +99,8 @@ async fn choose_of(
 /// The same as to [`choose`] and to make one, but for a jail that nobody asked for by name: that it
 /// can be had is not tried before, as the try would cost as much.
 pub async fn make(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     languages: &[Language],
     spec: &Spec,
 ) -> Result<(Manager, Sandbox, String), Failure> {
@@ -124,7 +124,7 @@ pub async fn make(
 }
 
 /// The walls that the settings ask for.
-pub fn wanted(config: &Config) -> Result<Wanted, Failure> {
+pub fn wanted(config: &Settings) -> Result<Wanted, Failure> {
     let name = config.text("sandbox.isolation").unwrap_or("auto");
     name.parse().map_err(|error| Failure::from_error(FailureKind::Settings, &error))
 }
@@ -132,8 +132,8 @@ pub fn wanted(config: &Config) -> Result<Wanted, Failure> {
 /// The first that can be had, and why not those before it.
 async fn first_of(
     order: &[Isolation],
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     spec: &Spec,
     why: &str,
 ) -> Result<(Isolation, String), SandboxError> {
@@ -157,7 +157,7 @@ async fn first_of(
 }
 
 /// The walls that can be built here, of those that the settings allow.
-pub async fn available(config: &Config, around: &Surroundings) -> Result<Vec<Isolation>, Failure> {
+pub async fn available(config: &Settings, around: &Environment) -> Result<Vec<Isolation>, Failure> {
     config.refuse_withheld()?;
     let wanted = wanted(config)?;
     let allowed = Isolation::ALL.into_iter().filter(|isolation| match wanted {
@@ -183,8 +183,8 @@ pub async fn available(config: &Config, around: &Surroundings) -> Result<Vec<Iso
 /// Whether such sandboxes can be made here: shown by making one, where that costs little.
 async fn is_there(
     isolation: Isolation,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     spec: &Spec,
 ) -> Result<(), SandboxError> {
     let backend = backend_for(&[], isolation, config, around)?;
@@ -202,8 +202,8 @@ async fn is_there(
 /// One backend, with all interpreters that are found.
 pub fn backend(
     isolation: Isolation,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Arc<dyn Backend>, SandboxError> {
     backend_for(&Language::ALL, isolation, config, around)
 }
@@ -212,8 +212,8 @@ pub fn backend(
 fn backend_for(
     languages: &[Language],
     isolation: Isolation,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Arc<dyn Backend>, SandboxError> {
     let interpreters = || {
         let find = |language: &Language| interpreter(*language, config, around).ok();
@@ -227,7 +227,7 @@ fn backend_for(
 }
 
 /// Machines, made from what is in the cache.
-pub fn microvm(around: &Surroundings) -> Microvm {
+pub fn microvm(around: &Environment) -> Microvm {
     Microvm::new(microvm::Options {
         cache: around.cache_folder.clone(),
         search: around.environment.get("PATH").map(Into::into),
@@ -237,7 +237,7 @@ pub fn microvm(around: &Surroundings) -> Microvm {
 }
 
 /// Docker or Podman, wherever it listens.
-pub fn docker(config: &Config, around: &Surroundings) -> Docker {
+pub fn docker(config: &Settings, around: &Environment) -> Docker {
     let mut hosts = Vec::new();
     match config.text("docker.host") {
         Some(host) => hosts.push(host.strip_prefix("unix://").unwrap_or(host).to_owned()),
@@ -257,8 +257,8 @@ pub fn docker(config: &Config, around: &Surroundings) -> Docker {
 /// Fails if a setting names an interpreter that cannot be used, and a program needs that one.
 fn check_named(
     languages: &[Language],
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     let [language] = languages else { return Ok(()) };
     let setting = interpreter_setting(*language);
@@ -281,8 +281,8 @@ fn interpreter_setting(language: Language) -> &'static str {
 /// The interpreter of a language on this machine.
 pub fn interpreter(
     language: Language,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Interpreter, String> {
     let setting = interpreter_setting(language);
     let named = config.text(setting).map(|path| around.working_folder.join(path));
@@ -291,7 +291,7 @@ pub fn interpreter(
 }
 
 /// The limits that the settings ask for.
-pub fn limits(config: &Config) -> Limits {
+pub fn limits(config: &Settings) -> Limits {
     let defaults = Limits::default();
     let cpus = config.decimal("sandbox.cpus").unwrap_or(0.5).min(most_cpus(config));
     Limits {
@@ -316,7 +316,7 @@ pub fn limits(config: &Config) -> Limits {
 }
 
 /// The processors that a sandbox can have: those of this machine. In a cluster the worker decides.
-fn most_cpus(config: &Config) -> f64 {
+fn most_cpus(config: &Settings) -> f64 {
     if cluster::is_set(config) {
         return f64::INFINITY;
     }
@@ -326,7 +326,7 @@ fn most_cpus(config: &Config) -> f64 {
 }
 
 /// A warning if more processors are asked for than this machine has.
-pub fn clamped_cpus(config: &Config) -> Option<String> {
+pub fn clamped_cpus(config: &Settings) -> Option<String> {
     let value = config.get("sandbox.cpus")?;
     let (asked, most) = (config.decimal("sandbox.cpus")?, most_cpus(config));
     let setting = match &value.source {
@@ -340,7 +340,7 @@ pub fn clamped_cpus(config: &Config) -> Option<String> {
 
 /// The same for debates: a debate computes nothing, so what it may use is its own setting, unless a flag says
 /// otherwise.
-pub fn limits_of_debates(config: &Config) -> Limits {
+pub fn limits_of_debates(config: &Settings) -> Limits {
     let mut limits = limits(config);
     if config.asked("sandbox.memory").is_none() {
         limits.memory = config.size("consult.memory").unwrap_or(limits.memory);
@@ -349,7 +349,7 @@ pub fn limits_of_debates(config: &Config) -> Limits {
 }
 
 /// The sandbox that is asked for.
-pub fn spec(image: Option<String>, config: &Config) -> Result<Spec, Failure> {
+pub fn spec(image: Option<String>, config: &Settings) -> Result<Spec, Failure> {
     let limits = limits(config);
     if let Some(complaint) = limits.complaint() {
         return Err(Failure::new(FailureKind::Usage, complaint));
@@ -358,7 +358,7 @@ pub fn spec(image: Option<String>, config: &Config) -> Result<Spec, Failure> {
 }
 
 /// Which limits were asked for by a flag and are held by best effort alone, in words.
-pub fn loose(config: &Config, enforcement: &Enforcement) -> Vec<String> {
+pub fn loose(config: &Settings, enforcement: &Enforcement) -> Vec<String> {
     let mut loose = Vec::new();
     for (key, by) in [("sandbox.memory", &enforcement.memory), ("sandbox.cpus", &enforcement.cpu)] {
         let flag = config.get(key).and_then(|value| match &value.source {
@@ -373,14 +373,14 @@ pub fn loose(config: &Config, enforcement: &Enforcement) -> Vec<String> {
 }
 
 /// Where the processes of this user that make sandboxes know of each other.
-pub fn folder(around: &Surroundings) -> PathBuf {
+pub fn folder(around: &Environment) -> PathBuf {
     around.state_folder.join("sandboxes")
 }
 
 /// Joins those who make sandboxes on this machine, and cleans up after those who are gone.
 pub async fn manager(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     backend: Arc<dyn Backend>,
 ) -> Result<Manager, Failure> {
     open(config, around, backend).await.map_err(|error| {
@@ -392,8 +392,8 @@ pub async fn manager(
 }
 
 pub async fn open(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     backend: Arc<dyn Backend>,
 ) -> Result<Manager, SandboxError> {
     // Nobody is spoken to unless somebody left something there.
@@ -443,8 +443,8 @@ impl RunPool {
 /// Sandboxes that wait, such as the settings ask for, at most so many; and which walls were taken and
 /// why.
 pub async fn pool(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     language: Language,
     spec: Spec,
     most: u32,
@@ -469,8 +469,8 @@ pub async fn pool(
 
 /// Makes a sandbox and runs something in it: nothing less shows that it can be done.
 pub async fn attempt(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     backend: Arc<dyn Backend>,
     spec: Spec,
 ) -> Result<Duration, SandboxError> {
@@ -494,6 +494,6 @@ pub(crate) fn memory(name: &str) -> Option<u64> {
 }
 
 /// A path that the user typed, from where they are.
-pub fn typed(around: &Surroundings, path: &Path) -> PathBuf {
+pub fn typed(around: &Environment, path: &Path) -> PathBuf {
     around.working_folder.join(path)
 }

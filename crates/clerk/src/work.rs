@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_config::Settings;
 use assize_draft::work::{self, Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph};
 use assize_draft::{DraftError, DraftService, Options};
 use assize_gate::{Policy, TaskId};
@@ -18,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::{self, Tape};
-use crate::config::Config;
 use crate::ended::{self, Broke, Held};
 use crate::kept::{self, Begin};
 use crate::{Clerk, GoOn, drafts};
@@ -262,7 +262,7 @@ async fn check_against_desk(desk: &DraftService, way: &mut Way) -> Result<(), Fa
 async fn fresh(
     ask: Ask,
     policy: Policy,
-    config: &Config,
+    config: &Settings,
     desk: &Arc<DraftService>,
     gateway: &Gateway,
 ) -> Result<Input, Failure> {

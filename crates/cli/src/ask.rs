@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use assize_config::{Environment, Settings};
 use assize_gateway::{Gateway, REHEARSAL_LABEL, Totals};
 use assize_llm::answer::generate_value;
 use assize_llm::{
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use crate::account::{account, known_price, tokens};
 use crate::args::AskArgs;
 use crate::choose::{self, Already};
-use crate::config::{Config, Surroundings};
 use crate::input;
 use crate::reading::dollars;
 use crate::terminal::{
@@ -30,8 +30,8 @@ const LONGEST_QUESTION: u64 = 16;
 
 pub(crate) async fn run(
     args: AskArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let request = request(&args, config, &cancel).await?;
@@ -136,7 +136,7 @@ async fn ask(
     Ok(Answered { value: None, responses: vec![response], streamed: args.stream, unwritten })
 }
 
-async fn request(args: &AskArgs, config: &Config, cancel: &Cancel) -> Result<Request, Failure> {
+async fn request(args: &AskArgs, config: &Settings, cancel: &Cancel) -> Result<Request, Failure> {
     let question = match args.question.as_str() {
         "-" => input::from_standard_input("the question", LONGEST_QUESTION, cancel).await?,
         question => question.to_owned(),

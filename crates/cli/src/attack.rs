@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
 use assize_clerk::scorecards::{self, Counted, Escaped};
-use assize_sandbox::{Isolation, Language, Manager, SandboxError, Spec, Wanted};
+use assize_config::{Environment, Isolation, Settings, Wanted};
+use assize_sandbox::{Language, Manager, SandboxError, Spec};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::args::AttackArgs;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{
     self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint, warn,
 };
@@ -23,8 +23,8 @@ const AT_ONCE: usize = 4;
 
 pub(crate) async fn run(
     args: AttackArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: assize_types::Cancel,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;
@@ -100,8 +100,8 @@ fn wanted(asked: Option<&str>) -> Result<Vec<Isolation>, Failure> {
 /// One that can make sandboxes, shown by making one.
 async fn available(
     isolation: Isolation,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Manager, SandboxError> {
     let backend = walls::backend(isolation, config, around)?;
     walls::attempt(config, around, Arc::clone(&backend), Spec::default()).await?;

@@ -3,17 +3,17 @@
 use assize_clerk::cluster::status::{Status, needs};
 use assize_clerk::cluster::{self, Member};
 use assize_cluster::{DeadLetter, Node, NodeRole, VERSION};
+use assize_config::{Environment, Settings};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::ClusterCommand;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
 
 pub(crate) async fn run(
     command: ClusterCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     let ClusterCommand::Status { json } = command;
     config.refuse_withheld()?;

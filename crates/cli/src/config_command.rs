@@ -2,20 +2,19 @@
 
 use std::path::PathBuf;
 
-use assize_gateway::Provider;
+use assize_config::trust::TrustStore;
+use assize_config::{Environment, Provider, Settings, Source};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args::{ConfigCommand, Which};
 use crate::choose;
-use crate::config::trust::TrustStore;
-use crate::config::{Config, Source, Surroundings};
 use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
 
 pub(crate) fn run(
     command: ConfigCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     match command {
         ConfigCommand::Show { json, only } => {
@@ -26,10 +25,9 @@ pub(crate) fn run(
             unreachable!("answered before the settings are read")
         }
         ConfigCommand::Trust { folder } => {
-            let inside =
-                Surroundings { working_folder: resolve(folder, config)?, ..around.clone() };
+            let inside = Environment { working_folder: resolve(folder, config)?, ..around.clone() };
             // What is shown is what is trusted: one reading of the files serves both.
-            let theirs = Config::load(&inside, &[])?;
+            let theirs = Settings::load(&inside, &[])?;
             for (key, value) in &theirs.sensitive {
                 note(&harmless(&format!("  {key} = {value}")));
             }
@@ -52,7 +50,7 @@ pub(crate) fn run(
     }
 }
 
-fn resolve(folder: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
+fn resolve(folder: Option<PathBuf>, config: &Settings) -> Result<PathBuf, Failure> {
     let folder = folder.unwrap_or_else(|| config.project_folder.clone());
     let resolved = folder.canonicalize().ok().filter(|folder| folder.is_dir());
     resolved.ok_or_else(|| {
@@ -67,7 +65,7 @@ struct Row {
     about: &'static str,
 }
 
-fn rows(config: &Config, only: Which) -> Vec<Row> {
+fn rows(config: &Settings, only: Which) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let settings = config.settings.iter().map(|setting| {
         let value = config.get(&setting.key).filter(|value| {
@@ -105,12 +103,12 @@ fn rows(config: &Config, only: Which) -> Vec<Row> {
 }
 
 /// Whether the default of a setting is what a local server offers.
-fn is_set_by_server(config: &Config, key: &str) -> bool {
+fn is_set_by_server(config: &Settings, key: &str) -> bool {
     let provider = key.strip_suffix(".concurrency").and_then(|name| name.parse().ok());
     provider.is_some_and(|provider| choose::endpoint(config, provider).is_local_server())
 }
 
-fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
+fn show_text(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
     let width = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
     for row in rows {
         let line = match (&row.value, &row.source) {
@@ -140,7 +138,7 @@ fn show_text(config: &Config, rows: &[Row]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_json(config: &Config, rows: &[Row]) -> Result<(), Failure> {
+fn show_json(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
     let settings: Map<String, Json> = rows
         .iter()
         .map(|row| {

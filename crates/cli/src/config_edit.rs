@@ -4,17 +4,17 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use assize_config::file::{names_a_key, parse, read_text};
+use assize_config::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key, nearest};
+use assize_config::{Environment, Settings, Source};
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{FlockOperation, flock};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use crate::config::file::{names_a_key, parse, read_text};
-use crate::config::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key, nearest};
-use crate::config::{Config, Source, Surroundings};
 use crate::terminal::{harmless, note, warn};
 
 /// Sets a setting in the user's file.
-pub(crate) fn set(key: &str, text: &str, around: &Surroundings) -> Result<(), Failure> {
+pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Failure> {
     let settings = settings::all();
     let (names, kind) = find(key, &settings)?;
     if looks_like_a_key(text) {
@@ -36,7 +36,7 @@ pub(crate) fn set(key: &str, text: &str, around: &Surroundings) -> Result<(), Fa
     })?;
     note(&harmless(&format!("set `{key}` in `{}`", around.user_file.display())));
     // What is stronger here still wins.
-    let config = match Config::load(around, &[]) {
+    let config = match Settings::load(around, &[]) {
         Ok(config) => config,
         // Another value in the file is still invalid.
         Err(failure) => {
@@ -52,7 +52,7 @@ pub(crate) fn set(key: &str, text: &str, around: &Surroundings) -> Result<(), Fa
 }
 
 /// Removes a setting from the user's file.
-pub(crate) fn unset(key: &str, around: &Surroundings) -> Result<(), Failure> {
+pub(crate) fn unset(key: &str, around: &Environment) -> Result<(), Failure> {
     let settings = settings::all();
     let known = find(key, &settings);
     if !around.user_file.exists() {
@@ -185,7 +185,7 @@ fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
 
 /// Changes the file, all of it or nothing; gives whether there was something to change.
 fn edit(
-    around: &Surroundings,
+    around: &Environment,
     settings: &[Setting],
     change: impl FnOnce(&mut DocumentMut) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {

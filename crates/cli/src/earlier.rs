@@ -1,12 +1,12 @@
 //! A run that is taken up again, or started from, whatever made it.
 
+use assize_config::{Environment, Settings};
 use assize_run::{Run, RunKind};
 use assize_types::text::one_line;
 use assize_types::{Cancel, Failure, FailureKind};
 use clap::Parser;
 
 use crate::args::{Cli, Command};
-use crate::config::{Config, Surroundings};
 use crate::{consult, debate, eval, flags, kept, run, work};
 
 /// Flags as they would be typed.
@@ -32,8 +32,8 @@ pub(crate) struct Earlier {
 impl Earlier {
     pub(crate) async fn take_up(
         self,
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
         cancel: Cancel,
     ) -> Result<u8, Failure> {
         let Earlier { run, how, more, global } = self;
@@ -76,7 +76,7 @@ impl Earlier {
             let first = words.split("\n\n").next().unwrap_or_default();
             refused(&format!(": {}", one_line(first.trim_start_matches("error: "))))
         })?;
-        let config = Config::load(around, &flags(&cli)?)?;
+        let config = Settings::load(around, &flags(&cli)?)?;
         match cli.command {
             Command::Run(args) => run::run(*args, &config, around, cancel).await,
             Command::Eval(args) => eval::run(*args, &config, around, cancel).await,
@@ -93,5 +93,5 @@ impl Earlier {
 /// Whether who answered is somebody who can be asked for by name.
 fn provider_can_be_named(run: &Run) -> bool {
     let provider = run.input["provider"].as_str();
-    provider.is_some_and(|name| name.parse::<assize_gateway::Provider>().is_ok())
+    provider.is_some_and(|name| name.parse::<assize_config::Provider>().is_ok())
 }

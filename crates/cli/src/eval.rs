@@ -7,6 +7,7 @@ use std::time::Instant;
 use assize_clerk::eval::{Ask, Plan, Trial, read};
 use assize_code::eval::{self, Problem, Report, Shares};
 use assize_code::{Court, Options};
+use assize_config::{Environment, Settings};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::Signal;
 use assize_llm::{Call, Model, ModelError, Request, Response};
@@ -18,7 +19,6 @@ use serde_json::json;
 
 use crate::account::account;
 use crate::args::EvalArgs;
-use crate::config::{Config, Surroundings};
 use crate::exit::exit_code;
 use crate::reading::dollars;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
@@ -30,8 +30,8 @@ const LONGEST: u64 = 64;
 
 pub(crate) async fn run(
     args: EvalArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let mut problems = match &args.file {
@@ -80,8 +80,8 @@ pub(crate) async fn run(
 async fn reference(
     args: &EvalArgs,
     problems: &[Problem],
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let spec = walls::spec(args.sandbox.image.clone(), config)?;

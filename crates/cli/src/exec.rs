@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use assize_sandbox::{Command, Language, Limits, Outcome, Sandbox, WORKSPACE};
+use assize_config::settings::show_size;
+use assize_config::{Environment, Limits, Settings};
+use assize_sandbox::{Command, Language, Outcome, Sandbox, WORKSPACE};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use serde_json::{Value, json};
 
 use crate::args::{Cli, ExecArgs};
 use crate::artifacts::{self, Taken};
-use crate::config::settings::show_size;
-use crate::config::{Config, Surroundings};
 use crate::exit::Exit;
 use crate::own_name::OwnName;
 use crate::passing::{Followed, Show, follow, pass_input};
@@ -24,8 +24,8 @@ const LONGEST: u64 = 4;
 
 pub(crate) async fn run(
     args: ExecArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let (file, arguments) = code(&args)?;
@@ -203,7 +203,7 @@ pub(crate) struct Input {
 }
 
 /// The files that were named, as `PATH` or `PATH=NAME`.
-pub(crate) fn inputs(files: &[String], around: &Surroundings) -> Result<Vec<Input>, Failure> {
+pub(crate) fn inputs(files: &[String], around: &Environment) -> Result<Vec<Input>, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     let mut inputs: Vec<Input> = Vec::new();
     for given in files {

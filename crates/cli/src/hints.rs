@@ -2,16 +2,16 @@
 
 use std::sync::OnceLock;
 
+use assize_config::Settings;
 use assize_run::{RunId, RunKind};
 
-use crate::config::Config;
 use crate::kept;
 
 /// ` --cluster SERVERS`, if that was typed.
 static CLUSTER: OnceLock<String> = OnceLock::new();
 
 /// Remembers the cluster that was named on the command line: commands about its runs need the flag again.
-pub(crate) fn remember_cluster(config: &Config) {
+pub(crate) fn remember_cluster(config: &Settings) {
     if let Some(servers) = config.asked("cluster.servers") {
         let _ = CLUSTER.set(format!(" --cluster {servers}"));
     }

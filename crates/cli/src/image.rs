@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use assize_config::{Environment, Settings};
 use assize_sandbox::docker::{Docker, ImageInfo};
 use assize_sandbox::microvm::{Microvm, Sources};
 use assize_sandbox::rootfs;
@@ -9,7 +10,6 @@ use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::{ImageCommand, ImageFor};
-use crate::config::{Config, Surroundings};
 use crate::terminal::{BOLD, DIM, harmless, note, out_json, out_line, paint};
 use crate::walls;
 
@@ -18,8 +18,8 @@ const MICROVM: &str = "microvm";
 
 pub(crate) async fn run(
     command: ImageCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;
     let docker = walls::docker(config, around);
@@ -72,7 +72,7 @@ fn telling(quiet: bool) -> impl FnMut(&str) + Send {
     }
 }
 
-async fn build(docker: &Docker, around: &Surroundings, quiet: bool) -> Result<(), Failure> {
+async fn build(docker: &Docker, around: &Environment, quiet: bool) -> Result<(), Failure> {
     // Before the work, not after it.
     docker.probe().await?;
     let folder = &around.cache_folder;

@@ -2,14 +2,13 @@
 
 use std::io::IsTerminal;
 
+use assize_config::Settings;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
-use crate::config::Config;
-
 /// Starts the log. Other people's crates log too, and what HTTP libraries have to say at `trace`
 /// is no business of our users: only ours are heard.
-pub(crate) fn start(config: &Config) {
+pub(crate) fn start(config: &Settings) {
     let level = config.text("log.level").unwrap_or("warn");
     let rooms = [
         "attack", "calls", "clerk", "cli", "cluster", "code", "consult", "debate", "draft",

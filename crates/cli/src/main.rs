@@ -39,13 +39,13 @@ mod worker;
 
 use std::process::ExitCode;
 
-use assize_clerk::{choose, config, kept, reading, walls};
+use assize_clerk::{choose, kept, reading, walls};
+use assize_config::{Environment, Settings};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
 use crate::args::{Cli, Command, ConfigCommand, RunsCommand, SandboxCommand};
-use crate::config::{Config, Surroundings};
 use crate::terminal::{DIM, paint};
 
 fn main() -> ExitCode {
@@ -76,7 +76,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         terminal::check_open()?;
         terminal::keep_outcome();
     }
-    let around = surroundings(cli.command.is_quiet())?;
+    let around = environment(cli.command.is_quiet())?;
     match &cli.command {
         // Before the settings are read: they may be invalid, and these commands repair them.
         Command::Config(ConfigCommand::Set { key, value }) => {
@@ -87,7 +87,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         }
         _ => {}
     }
-    let config = Config::load(&around, &flags(&cli)?)?;
+    let config = Settings::load(&around, &flags(&cli)?)?;
     logging::start(&config);
     hints::remember_cluster(&config);
     for warning in config.warnings.iter().chain(&assize_clerk::walls::clamped_cpus(&config)) {
@@ -269,7 +269,7 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         return Err(Failure::new(FailureKind::Usage, message));
     }
     flags.extend(cli.global_settings());
-    let settings = config::settings::all();
+    let settings = assize_config::settings::all();
     for (key, flag, value) in &flags {
         let setting = settings.iter().find(|setting| setting.key == *key);
         // A provider's name has its own answer, with the nearest one.
@@ -282,13 +282,13 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
 }
 
 /// All that is read from the process and from where it runs.
-fn surroundings(quiet: bool) -> Result<Surroundings, Failure> {
+fn environment(quiet: bool) -> Result<Environment, Failure> {
     let lost = |what: &str| Failure::new(FailureKind::Environment, format!("cannot find {what}"));
     let strategy =
         etcetera::choose_base_strategy().map_err(|_| lost("your home folder; set `HOME`"))?;
     let config_folder = strategy.config_dir().join("assize");
     let state_folder = strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("assize");
-    Ok(Surroundings {
+    Ok(Environment {
         // What is not text can be no setting of ours.
         environment: std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
+use assize_config::settings::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
 
 use crate::args::Cli;
-use crate::config::settings::nearest;
 
 /// Flags of other programs, by command, and what to use here instead.
 const ELSEWHERE: &[(&str, &[&str], &str)] = &[

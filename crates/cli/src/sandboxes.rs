@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_config::{Environment, Settings};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Spec, WORKSPACE,
@@ -18,7 +19,6 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::args::{CreateArgs, SandboxCommand};
-use crate::config::{Config, Surroundings};
 use crate::exec::{exit_code, tell_limits};
 use crate::passing::{Show, follow, pass_input};
 use crate::terminal::{BOLD, harmless, note, out_json, out_line, paint, warn};
@@ -26,8 +26,8 @@ use crate::{artifacts, host_files, until_cancelled, walls};
 
 pub(crate) async fn run(
     command: SandboxCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     match command {
@@ -69,7 +69,7 @@ pub(crate) async fn run(
 }
 
 /// A manager that makes nothing, and reaches what others made.
-async fn visitor(config: &Config, around: &Surroundings) -> Result<Manager, Failure> {
+async fn visitor(config: &Settings, around: &Environment) -> Result<Manager, Failure> {
     walls::manager(config, around, Arc::new(Jail::new(Vec::new()))).await
 }
 
@@ -101,7 +101,7 @@ async fn exec(
 }
 
 /// Has another process make the sandbox and hold it.
-async fn create(args: &CreateArgs, config: &Config, around: &Surroundings) -> Result<(), Failure> {
+async fn create(args: &CreateArgs, config: &Settings, around: &Environment) -> Result<(), Failure> {
     let key = Key::new(None, &args.name)?;
     let spec = walls::spec(args.sandbox.image.clone(), config)?;
     let chosen = walls::choose(config, around, &[]).await?;
@@ -153,8 +153,8 @@ fn find_record(manager: &Manager, key: &Key) -> Result<Option<Record>, Failure> 
 /// Makes a sandbox, says so, and stays with it.
 async fn hold(
     args: &CreateArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     // Not to end with the terminal that it was made from.
@@ -216,7 +216,7 @@ async fn copy(
     run: Option<&str>,
     from: &str,
     to: &str,
-    around: &Surroundings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     match (Side::of(from), Side::of(to)) {
         (Side::Here(from), Side::There { name, path }) => {

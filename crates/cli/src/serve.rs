@@ -6,20 +6,20 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use assize_clerk::cluster::{self, Member};
+use assize_config::{Environment, Settings};
 use assize_server::{Certificate, Exposure, Options, Server, Token, Tokens};
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::ServeArgs;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, note, out_json, out_line};
 use crate::voice::clerk;
 use crate::{kept, until_cancelled, walls};
 
 pub(crate) async fn run(
     args: ServeArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;
@@ -100,7 +100,7 @@ fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
     }
 }
 
-fn roots(args: &ServeArgs, around: &Surroundings) -> Result<BTreeMap<String, PathBuf>, Failure> {
+fn roots(args: &ServeArgs, around: &Environment) -> Result<BTreeMap<String, PathBuf>, Failure> {
     let mut roots = BTreeMap::new();
     for (name, folder) in &args.roots {
         let folder = walls::typed(around, folder);
@@ -122,7 +122,7 @@ fn roots(args: &ServeArgs, around: &Surroundings) -> Result<BTreeMap<String, Pat
 }
 
 /// The file of the owner's token.
-pub(crate) fn token_file(named: Option<&Path>, around: &Surroundings) -> PathBuf {
+pub(crate) fn token_file(named: Option<&Path>, around: &Environment) -> PathBuf {
     named.map_or_else(|| around.state_folder.join("serve.token"), |path| walls::typed(around, path))
 }
 

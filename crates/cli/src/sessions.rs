@@ -1,14 +1,14 @@
 //! `assize sessions`: the working files that are kept between runs.
 
 use assize_code::Session;
+use assize_config::Environment;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::SessionsCommand;
-use crate::config::Surroundings;
 use crate::terminal::{self, BOLD, grouped, note, out_json, out_line, paint};
 
-pub(crate) fn run(command: SessionsCommand, around: &Surroundings) -> Result<(), Failure> {
+pub(crate) fn run(command: SessionsCommand, around: &Environment) -> Result<(), Failure> {
     let root = assize_clerk::code::sessions(around);
     match command {
         SessionsCommand::List { json } => list(&root, json),

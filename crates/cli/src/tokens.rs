@@ -1,16 +1,16 @@
 //! `assize tokens`: the scoped tokens of a server.
 
+use assize_config::Environment;
 use assize_server::{TokenInfo, TokensError};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::TokensCommand;
-use crate::config::Surroundings;
 use crate::serve::{token_file, tokens};
 use crate::terminal::{harmless, note, out_json, out_line, when};
 
 /// Runs a command on the tokens in the file beside the server's own token.
-pub(crate) fn run(command: TokensCommand, around: &Surroundings) -> Result<(), Failure> {
+pub(crate) fn run(command: TokensCommand, around: &Environment) -> Result<(), Failure> {
     let (TokensCommand::List { file, .. }
     | TokensCommand::Create { file, .. }
     | TokensCommand::Revoke { file, .. }) = &command;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use assize_clerk::choose::Paces;
 use assize_clerk::{Broke, Clerk, Listener, Role};
+use assize_config::{Environment, Settings};
 use assize_gateway::Gateway;
 use assize_types::Failure;
 
 use crate::account::account;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, DIM, note, paint};
 
 /// Warnings are always heard.
@@ -29,7 +29,7 @@ impl Listener for Voice {
 }
 
 /// Who begins trials for a command.
-pub(crate) fn clerk(config: &Config, around: &Surroundings, quiet: bool) -> Clerk {
+pub(crate) fn clerk(config: &Settings, around: &Environment, quiet: bool) -> Clerk {
     let (config, around) = (config.clone(), around.clone());
     let listener = Arc::new(Voice { quiet });
     Clerk {

@@ -2,19 +2,19 @@
 
 use assize_clerk::cluster::labels;
 use assize_clerk::cluster::worker::{Offer, Worker};
+use assize_config::{Environment, Settings};
 use assize_types::{Cancel, Failure};
 use serde_json::json;
 
 use crate::args::WorkerArgs;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{note, out_json};
 use crate::until_cancelled;
 use crate::voice::clerk;
 
 pub(crate) async fn run(
     args: WorkerArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let labels = match args.labels.is_empty() {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use assize_run::StoreError;
 
-pub use address::{Address, BadAddress, Identification};
+pub use address::Identification;
 pub use asking::{Answering, Unanswered};
 pub use dead_letters::DeadLetter;
 pub use link::Options;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_config::Address;
 use assize_run::StoreError;
 use async_nats::header::{self, HeaderMap};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
@@ -19,7 +20,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use crate::address::{Address, Identification};
+use crate::address::Identification;
 use crate::error::{Trouble, none_or_trouble, trouble, words};
 use crate::times::Times;
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use assize_sandbox::{Finished, Limits, Outcome};
+use assize_config::Limits;
+use assize_sandbox::{Finished, Outcome};
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use assize_config::settings::ALLOWED_PACKAGES;
 use assize_llm::{Prompt, Request, Schema, Turn, fenced};
 use assize_sandbox::Language;
 
@@ -12,7 +13,7 @@ use crate::answer::{CODE, CRITIQUE};
 use crate::court::{Facts, Options};
 use crate::execution::CodeFailure;
 use crate::extent::{EXTENTS, Extent, fits};
-use crate::packages::{ALLOWED, Packages, normal};
+use crate::packages::{Packages, normal};
 use crate::state::{Attempt, CodeState};
 use crate::task::Task;
 
@@ -150,8 +151,9 @@ impl Words<'_> {
                 let all = allowed.len();
                 if extent.addable < all {
                     // Those first that programs are likely to want.
-                    let usual =
-                        |name: &&str| ALLOWED.split_whitespace().position(|one| one == *name);
+                    let usual = |name: &&str| {
+                        ALLOWED_PACKAGES.split_whitespace().position(|one| one == *name)
+                    };
                     allowed.sort_by_key(|name| usual(name).unwrap_or(usize::MAX));
                     allowed.truncate(extent.addable);
                 }

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use assize_config::Review;
 use assize_gate::{
-    Change, ChangedFile, Effect, Places, Policy, Reason, Review, Scanners, Verdict, Verified,
+    Change, ChangedFile, Effect, Places, Policy, Reason, Scanners, Verdict, Verified,
 };
 use assize_types::Fingerprint;
 use assize_workspace::{Inside, Lock};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use assize_gate::{Effect, Reason, Review, TaskId, Verdict, Verified};
+use assize_config::Review;
+use assize_gate::{Effect, Reason, TaskId, Verdict, Verified};
 use assize_types::Fingerprint;
 use assize_workspace::{Applier, ApplyError, DRAFTS, Folder, HANDOFF, Replacing};
 

@@ -29,7 +29,7 @@ pub use file_kind::FileKind;
 pub use globs::BadGlob;
 pub use pattern::BadPattern;
 pub use places::Places;
-pub use policy::{Policy, Review, VerifyMost};
+pub use policy::{Policy, VerifyMost};
 pub use reason::{Effect, Reason, Verdict};
 pub use task::{BadTaskId, TaskId};
 pub use verify::{

@@ -1,10 +1,9 @@
 //! Reasons against a proposed change, and the verdict that they come to.
 
+use assize_config::Review;
 use assize_workspace::Inside;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::policy::Review;
 
 /// What whoever wrote it can do where a person decides.
 pub(crate) const WAIT: &str = "a person decides; leave this file alone until they have";

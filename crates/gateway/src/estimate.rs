@@ -176,7 +176,8 @@ impl Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{Endpoint, Provider};
+    use crate::provider::Endpoint;
+    use assize_config::Provider;
 
     #[test]
     fn an_estimate_never_exceeds_its_own_bound() {

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use assize_config::{Provider, Secret};
 use assize_llm::{ErrorKind, ModelError};
 use assize_types::text::{is_invisible, shorten};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::catalog::Retirement;
-use crate::provider::{Endpoint, Provider, Secret};
+use crate::provider::Endpoint;
 
 /// What a provider said, cut to this many characters.
 const LONGEST_MESSAGE: usize = 400;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use assize_config::{Price, Provider};
 use assize_llm::{Call, Delta, ErrorKind, Message, Model, ModelError, Request, Response, Stop};
 use assize_types::Cost;
 use async_trait::async_trait;
@@ -13,13 +14,13 @@ use tracing::{Instrument, debug, debug_span, trace};
 
 use crate::budget::{BudgetError, Ledger, MemoryLedger, Reservation, Settlement, Worst};
 use crate::cassette::{Asked, Cassette};
-use crate::catalog::{ModelFacts, Price};
+use crate::catalog::ModelFacts;
 use crate::dialect::{Manner, Reply};
 use crate::estimate::{self, Estimate};
 use crate::http::{HttpClient, HttpWire};
 use crate::pace::{Limits, Pace, Pacer};
 use crate::prime::{Primer, Turn};
-use crate::provider::{Endpoint, Provider};
+use crate::provider::Endpoint;
 use crate::rehearsal::{Rehearsal, RehearsalWire, Script};
 use crate::retry::RetryPolicy;
 use crate::wire::{OnProgress, OnText, Sending, Wire};

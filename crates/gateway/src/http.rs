@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use assize_config::Provider;
 use assize_llm::{ErrorKind, ModelError, Request};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -14,7 +15,7 @@ use crate::dialect::{self, Encoded, Growth, Manner, Reply};
 use crate::failure::{self, one_line, presentable};
 use crate::frames::{BadFrame, Frames};
 use crate::local::is_loopback;
-use crate::provider::{Endpoint, Provider};
+use crate::provider::Endpoint;
 use crate::ratelimit;
 use crate::wire::{OnText, Sending, Wire};
 
@@ -74,11 +75,6 @@ impl HttpClient {
         })?;
         Ok(place.get_or_init(|| client))
     }
-}
-
-/// Whether an address can be called at all.
-pub fn is_usable_address(url: &str) -> bool {
-    reqwest::Url::parse(url).is_ok_and(|url| url.host_str().is_some())
 }
 
 /// Reaches one model of one provider.

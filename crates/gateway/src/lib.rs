@@ -42,12 +42,12 @@ mod wire;
 
 pub use budget::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
 pub use cassette::{Asked, Cassette, CassetteError, Mode as CassetteMode};
-pub use catalog::{ModelFacts, PRICES_AS_OF, Price, Rates, Retirement};
+pub use catalog::{ModelFacts, PRICES_AS_OF, Retirement};
 pub use estimate::Estimate;
 pub use gateway::{Event, Gateway, Observer, Options};
-pub use http::{HttpClient, is_usable_address, probe};
+pub use http::{HttpClient, probe};
 pub use local::{ServerFacts, discover, is_local_address};
 pub use pace::{Admitted, Left, Limits, Pace, Pacer};
-pub use provider::{Endpoint, Provider, Secret, UnknownProvider};
+pub use provider::Endpoint;
 pub use rehearsal::{REHEARSAL_LABEL, Recital, Rehearsal, Script};
 pub use retry::RetryPolicy;

@@ -7,12 +7,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use assize_config::Provider;
 use assize_llm::ModelError;
 use serde_json::{Value, json};
 use tracing::debug;
 
 use crate::http::{HttpClient, read_json};
-use crate::provider::{Endpoint, Provider};
+use crate::provider::Endpoint;
 
 /// Windows outside of this range are not believed.
 const PLAUSIBLE_WINDOW: std::ops::RangeInclusive<u64> = 128..=100_000_000;

@@ -1,6 +1,6 @@
 //! The sentence that says that debates ran behind a weaker boundary than a microVM.
 
-use assize_sandbox::Isolation;
+use assize_config::Isolation;
 
 /// What users read when `auto` fell back from microVMs; `None` for a microVM.
 ///

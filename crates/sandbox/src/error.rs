@@ -1,9 +1,9 @@
 //! Why a sandbox could not do something.
 
+use assize_config::Isolation;
 use assize_protocol::{Cause, Failure as GuestFailure};
 use assize_types::{Failure, FailureKind};
 
-use crate::backend::Isolation;
 use crate::channel::Gone;
 use crate::interpreter::Language;
 

@@ -29,7 +29,7 @@ mod words;
 mod work;
 
 pub use assize_protocol::{Cause, Entry, EntryKind};
-pub use backend::{Backend, Enforcement, Identity, Isolation, Started, UnknownIsolation, Wanted};
+pub use backend::{Backend, Enforcement, Identity, Started};
 pub use command::{Command, Outcome, Output};
 pub use error::SandboxError;
 pub use harvest::Harvest;
@@ -38,7 +38,7 @@ pub use manager::{Manager, TIME_TO_LIVE};
 pub use pool::{Pool, PoolMetrics, PoolOptions};
 pub use registry::{Key, Record};
 pub use sandbox::{Event, Finished, Running, Sandbox, Stdin, WORKSPACE};
-pub use spec::{LAYERS, LEAST_MEMORY, Layer, Limits, Spec};
+pub use spec::{LAYERS, Layer, Spec};
 pub use venv::VirtualEnvironment;
 pub use warm::{WarmPoolOptions, WarmPools};
 pub use work::{Answers, KILL_AFTER, Work};

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use assize_config::Isolation;
 use async_trait::async_trait;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::{Backend, Identity, Isolation};
+use crate::backend::{Backend, Identity};
 use crate::error::SandboxError;
 use crate::pool::{Pool, PoolCounters, PoolOptions};
 use crate::registry::{Gone, Key, Record, Registry, ShortPath, unix_seconds};

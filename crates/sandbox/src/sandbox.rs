@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use assize_config::Isolation;
 use assize_protocol::{
     Cause, Ended, Entry, Exec, ExecLimits, Failure, GuestLimits, Hello, Prepare, Reply, Request,
     VERSION, port,
 };
 
-use crate::backend::{Account, Backend, Isolation, Started};
+use crate::backend::{Account, Backend, Started};
 use crate::channel::{Channel, Next, PATIENCE, Sender, Stream};
 use crate::command::{Command, Outcome, Output, Run};
 use crate::error::SandboxError;

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use assize_config::Isolation;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::Isolation;
 use crate::error::SandboxError;
 use crate::manager::Manager;
 use crate::pool::{Pool, PoolCounters, PoolMetrics, PoolOptions};

@@ -1,6 +1,6 @@
 //! The OpenAPI document: what the routes declare, completed by what they cannot say themselves.
 
-use assize_clerk::Config;
+use assize_config::Settings;
 use serde_json::{Map, Value, json};
 
 use crate::routes::described;
@@ -9,7 +9,7 @@ mod answers;
 mod settings;
 
 /// The OpenAPI document of a server with these settings.
-pub(crate) fn document(config: &Config) -> Value {
+pub(crate) fn document(config: &Settings) -> Value {
     let (_, document) = described().split_for_parts();
     let mut document = json!(document);
     // What may go over several folders is one name there.
@@ -206,22 +206,15 @@ fn describe_starts(schemas: &mut Value) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use assize_clerk::Surroundings;
+    use assize_config::Environment;
 
     use super::*;
     use crate::pages;
 
-    fn config(folder: &std::path::Path) -> Config {
-        let around = Surroundings {
-            environment: [("ASSIZE_SANDBOX_TIMEOUT_SECONDS".to_owned(), "7.5".to_owned())].into(),
-            working_folder: folder.to_owned(),
-            home: folder.to_owned(),
-            user_file: folder.join("settings.toml"),
-            state_folder: folder.join("state"),
-            cache_folder: folder.join("cache"),
-            say: |_| {},
-        };
-        Config::load(&around, &[]).unwrap()
+    fn config(folder: &std::path::Path) -> Settings {
+        let variable = ("ASSIZE_SANDBOX_TIMEOUT_SECONDS".to_owned(), "7.5".to_owned());
+        let environment = Environment::in_folder(folder, [variable].into());
+        Settings::load(&environment, &[]).unwrap()
     }
 
     #[test]

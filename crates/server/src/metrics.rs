@@ -137,7 +137,7 @@ async fn sandboxes(app: &App, page: &mut Figures) -> Result<(), Problem> {
         walls::manager(&clerk.config, &clerk.around, Arc::new(Jail::new(Vec::new()))).await?;
     let records = manager.list(&std::collections::BTreeMap::new())?;
     page.about("sandboxes", "gauge", "Sandboxes with a name on this machine, by their walls.");
-    for isolation in assize_sandbox::Isolation::ALL {
+    for isolation in assize_config::Isolation::ALL {
         let count = records.iter().filter(|record| record.isolation == isolation).count();
         page.value("sandboxes", &[("isolation", isolation.name())], count as f64);
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_cluster::{Answering, Cluster, MOST_TRIES, Needs, Unanswered, Work};
+use assize_config::Limits;
 use assize_debate::Job;
 use assize_graph::{JournalError, NodeError, RunError};
 use assize_llm::{ErrorKind, ModelError, Request, Response};
@@ -16,7 +17,7 @@ use assize_negotiation::{
     DebateError, DebateOutcome, Debates, InSandboxes, ModelProxy, ModelSource,
 };
 use assize_run::{Run, RunId, RunStatus, Store, StoreError};
-use assize_sandbox::{Limits, Spec};
+use assize_sandbox::Spec;
 use assize_types::{Cancel, CancelReason};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

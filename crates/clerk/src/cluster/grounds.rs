@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use assize_config::{Environment, Settings};
 use assize_sandbox::{Manager, Spec};
 use assize_types::Failure;
 use tokio::sync::Mutex;
 
-use crate::config::{Config, Surroundings};
 use crate::consult::ground::Prepared;
 use crate::walls;
 
@@ -34,8 +34,8 @@ impl Grounds {
     /// The backend for a job, chosen now if no job with the same requirements came before.
     pub(super) async fn get(
         &self,
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
         isolation: Option<&str>,
         spec: &Spec,
     ) -> Result<Arc<Prepared>, Failure> {
@@ -80,7 +80,7 @@ impl Grounds {
 
 #[cfg(test)]
 mod tests {
-    use assize_sandbox::Isolation;
+    use assize_config::Isolation;
 
     use super::*;
 
@@ -89,8 +89,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn jobs_with_another_image_or_limit_get_their_own_choice() {
         let folder = tempfile::tempdir().unwrap();
-        let around = Surroundings::in_folder(folder.path());
-        let config = Config::load(&around, &[]).unwrap();
+        let around = Environment::in_folder(
+            folder.path(),
+            [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into(),
+        );
+        let config = Settings::load(&around, &[]).unwrap();
         let grounds = Grounds::default();
         let get = async |spec: &Spec| grounds.get(&config, &around, None, spec).await;
         let plain = get(&Spec::default()).await.unwrap();

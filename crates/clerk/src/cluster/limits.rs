@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_cluster::{Answering, Lease, Needs, Place, Times, Unanswered, Work};
-use assize_gateway::{Admitted, HttpClient, Left, Pace, Pacer, Provider};
+use assize_config::Provider;
+use assize_gateway::{Admitted, HttpClient, Left, Pace, Pacer};
 use assize_run::StoreError;
 use assize_types::Cancel;
 use async_trait::async_trait;

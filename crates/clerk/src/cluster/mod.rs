@@ -18,26 +18,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_cluster::{
-    Address, Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue,
-    Times, Work,
+    Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue, Times,
+    Work,
 };
+use assize_config::{Address, Environment, Limits, Settings, Wanted};
 use assize_run::{Run, RunId, RunKind, Store, StoreError};
-use assize_sandbox::{Limits, Wanted};
 use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::Tape;
-use crate::config::{Config, Surroundings};
 use crate::kept::Holder;
 use crate::walls;
 
 /// The longest that a command waits for servers that do not answer. Servers and workers wait for good.
-pub fn patience(config: &Config) -> Duration {
+pub fn patience(config: &Settings) -> Duration {
     times(config).command()
 }
 
-fn times(config: &Config) -> Times {
+fn times(config: &Settings) -> Times {
     let lease = config.whole("cluster.lease_seconds").map(Duration::from_secs);
     lease.map_or_else(Times::default, Times::of_lease)
 }
@@ -68,15 +67,15 @@ pub struct Member {
 }
 
 /// Whether runs are kept and done in a cluster, by the settings.
-pub fn is_set(config: &Config) -> bool {
+pub fn is_set(config: &Settings) -> bool {
     config.text("cluster.servers").is_some()
 }
 
 impl Member {
     /// Joins the cluster of the settings. Without `patience` its servers are waited for however long it takes.
     pub async fn join(
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
         patience: Option<Duration>,
     ) -> Result<(Arc<Member>, Arc<dyn Store>), Failure> {
         let mut options = options(config, around)?;
@@ -141,10 +140,10 @@ pub(crate) struct RunWork {
 }
 
 /// How the servers are reached, by the settings.
-pub fn options(config: &Config, around: &Surroundings) -> Result<Options, Failure> {
+pub fn options(config: &Settings, around: &Environment) -> Result<Options, Failure> {
     let wrong = |message: String| Failure::new(FailureKind::Settings, message);
     let servers = config.text("cluster.servers").unwrap_or_default();
-    let address: Address = servers.parse().map_err(|error: assize_cluster::BadAddress| {
+    let address: Address = servers.parse().map_err(|error: assize_config::BadAddress| {
         Failure::from_error(FailureKind::Settings, &error)
     })?;
     let file = |key: &str| {
@@ -223,7 +222,7 @@ pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 /// Writes down with a run what it needs of whoever does it, by the settings.
-pub(crate) fn note_needs(input: &mut serde_json::Value, config: &Config) -> Result<(), Failure> {
+pub(crate) fn note_needs(input: &mut serde_json::Value, config: &Settings) -> Result<(), Failure> {
     let labels = config.text("cluster.needs").map(labels).transpose()?.unwrap_or_default();
     if !labels.is_empty() {
         input[NEEDS] = json!(labels);
@@ -265,8 +264,8 @@ pub(crate) fn isolation_of(run: &Run) -> Option<String> {
 }
 
 /// The walls that somebody can build, as they are asked for.
-pub(crate) fn isolations(available: &[assize_sandbox::Isolation]) -> Vec<String> {
-    use assize_sandbox::Isolation;
+pub(crate) fn isolations(available: &[assize_config::Isolation]) -> Vec<String> {
+    use assize_config::Isolation;
     let exactly = available.iter().map(|isolation| Wanted::Exactly(*isolation));
     let strongest = available.iter().max().copied();
     let at_least = Isolation::ALL.into_iter().filter(|floor| Some(*floor) <= strongest);

@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
+use assize_config::Isolation;
 use assize_run::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
-use assize_sandbox::{Isolation, Spec};
+use assize_sandbox::Spec;
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;

@@ -9,6 +9,7 @@ use assize_code::packages::Packages;
 use assize_code::{
     CannotKeep, CodeState, Court, Keep, Live, NoLayers, Options, Session, Task, Verdict, graph,
 };
+use assize_config::{Environment, Settings};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
 use assize_run::{ArtifactId, Run, RunId, RunJournal, RunKind, Store, StoreError};
@@ -19,7 +20,6 @@ use serde_json::json;
 
 use crate::choose::{self, Tape};
 use crate::cluster::elsewhere::{Seat, came_to};
-use crate::config::{Config, Surroundings};
 use crate::ended::{self, Broke, Held};
 use crate::kept::{self, Begin};
 use crate::walls::{self, RunPool};
@@ -204,7 +204,7 @@ fn open_session(clerk: &Clerk, name: &str) -> Result<Session, Failure> {
 }
 
 /// Where all sessions are.
-pub fn sessions(around: &Surroundings) -> std::path::PathBuf {
+pub fn sessions(around: &Environment) -> std::path::PathBuf {
     around.state_folder.join("sessions")
 }
 
@@ -214,8 +214,8 @@ pub fn sessions(around: &Surroundings) -> std::path::PathBuf {
 /// When one of them is not on the list, cannot be had, or no sandbox can be made.
 pub async fn layers(
     names: &[String],
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     spec: &Spec,
 ) -> Result<Vec<Layer>, Failure> {
     let allowed = assize_code::packages::allowed(config.text("packages.allow").unwrap_or_default());
@@ -240,8 +240,8 @@ pub async fn layers(
 /// Where programs get their packages, if they may have any.
 fn packages(
     allowed: &[String],
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Option<Packages>, Failure> {
     let allowed: BTreeSet<String> = allowed.iter().cloned().collect();
     let pip = match config.text("packages.pip") {

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use assize_code::{Expect, InputFile, Task, packages};
+use assize_config::{Limits, Settings};
 use assize_gateway::Gateway;
 use assize_llm::Request;
 use assize_run::{NewRun, Run, RunKind, Store};
-use assize_sandbox::{Language, Limits};
+use assize_sandbox::Language;
 use assize_types::text::{harmless, shorten};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -16,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::choose::Tape;
-use crate::config::Config;
 use crate::{GoOn, kept, text, walls};
 
 /// The longest task and the longest file of tests, in MiB: more would fit no model.
@@ -117,7 +117,7 @@ fn usage(message: impl Into<String>) -> Failure {
 
 impl Plan {
     /// A new task.
-    pub fn fresh(ask: Ask, config: &Config) -> Result<Plan, Failure> {
+    pub fn fresh(ask: Ask, config: &Settings) -> Result<Plan, Failure> {
         let limits = walls::spec(None, config)?.limits;
         text::checked("the task", LONGEST, &ask.task)?;
         if let Some(tests) = &ask.tests {
@@ -182,7 +182,12 @@ impl Plan {
     }
 
     /// What the run is to be run with: as before, where there was a before.
-    pub fn input(&self, tape: &Tape, config: &Config, gateway: &Gateway) -> Result<Input, Failure> {
+    pub fn input(
+        &self,
+        tape: &Tape,
+        config: &Settings,
+        gateway: &Gateway,
+    ) -> Result<Input, Failure> {
         let (provider, model) = gateway.name();
         if let (Some(run), Some(before)) = (&self.resumed, &self.before) {
             let answered = (before.provider.as_str(), before.model.as_str());

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use assize_config::{Environment, Limits, Settings};
 use assize_gateway::Gateway;
 use assize_negotiation::{Debates, InProcess, InSandboxes, install};
 use assize_run::Run;
-use assize_sandbox::{Layer, Limits, Manager, Spec};
+use assize_sandbox::{Layer, Manager, Spec};
 use assize_types::{Failure, FailureKind};
 
 use crate::cluster::Member;
 use crate::cluster::debates::{InCluster, Walls};
-use crate::config::{Config, Surroundings};
 use crate::walls::{self, Chosen};
 use crate::{Clerk, Listener};
 
@@ -134,8 +134,8 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     pub(crate) async fn make(
-        config: &Config,
-        around: &Surroundings,
+        config: &Settings,
+        around: &Environment,
         chosen: Chosen,
     ) -> Result<Prepared, Failure> {
         let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
@@ -150,7 +150,7 @@ impl Prepared {
 }
 
 /// Limits of the sandboxes of debates, by the settings.
-pub(crate) fn limits(config: &Config) -> Result<Limits, Failure> {
+pub(crate) fn limits(config: &Settings) -> Result<Limits, Failure> {
     walls::spec(None, config)?;
     let mut limits = walls::limits_of_debates(config);
     // Most of a debate is waiting for a model, which has limits of its own.

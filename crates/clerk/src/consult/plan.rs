@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use assize_config::{Environment, Limits, Settings};
 use assize_consult::sources::Gathered;
 use assize_consult::sources::edgar::{Edgar, EdgarError, day_of};
 use assize_consult::{Company, Personas, Turning};
@@ -10,7 +11,7 @@ use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
 use assize_llm::Request;
 use assize_run::{NewRun, Run, RunId, Store};
-use assize_sandbox::{Limits, Spec};
+use assize_sandbox::Spec;
 use assize_types::text::harmless;
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -19,7 +20,6 @@ use serde_json::json;
 
 use super::{Ask, KIND, SourceName};
 use crate::choose::Tape;
-use crate::config::{Config, Surroundings};
 use crate::{Clerk, ForkOf, GoOn, Listener, fork, kept, text, walls};
 
 /// The longest file of personas, in MiB.
@@ -278,7 +278,7 @@ impl Plan {
     pub(super) fn input(
         &self,
         tape: &Tape,
-        config: &Config,
+        config: &Settings,
         gateway: &Gateway,
     ) -> Result<Input, Failure> {
         let (provider, model) = gateway.name();
@@ -432,7 +432,7 @@ pub(super) fn now() -> u64 {
 }
 
 /// How the SEC is asked, by the settings.
-fn edgar(config: &Config, around: &Surroundings) -> Edgar {
+fn edgar(config: &Settings, around: &Environment) -> Edgar {
     let folder = match config.text("edgar.folder") {
         Some(path) => walls::typed(around, path.as_ref()),
         None => around.cache_folder.join("edgar"),

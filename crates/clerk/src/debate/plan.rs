@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use assize_config::{Limits, Settings};
 use assize_debate::{Change, Personas, Place, ROUNDS};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
 use assize_llm::Request;
 use assize_run::{NewRun, Run, Store};
-use assize_sandbox::{Limits, Spec};
+use assize_sandbox::Spec;
 use assize_types::text::{harmless, is_invisible, shorten};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -16,7 +17,6 @@ use serde_json::json;
 
 use super::KIND;
 use crate::choose::Tape;
-use crate::config::Config;
 use crate::consult::ground;
 use crate::{ForkOf, GoOn, Listener, fork, kept, text};
 
@@ -188,7 +188,7 @@ impl Plan {
     pub(super) fn input(
         &self,
         tape: &Tape,
-        config: &Config,
+        config: &Settings,
         gateway: &Gateway,
     ) -> Result<Input, Failure> {
         let (provider, model) = gateway.name();

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use assize_cluster::{Node, NodeRole, VERSION};
+use assize_config::{Environment, Settings};
 use assize_types::{Failure, FailureKind};
 
 use super::PATIENCE;
 use crate::cluster::{self, Member};
-use crate::config::{Config, Surroundings};
 
 /// What was found out about it.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub enum ClusterState {
 }
 
 pub(super) async fn examine(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     offline: bool,
 ) -> Option<ClusterFound> {
     if !cluster::is_set(config) {
@@ -54,7 +54,7 @@ pub(super) async fn examine(
     Some(found)
 }
 
-async fn ask(config: &Config, around: &Surroundings) -> Result<ClusterState, Failure> {
+async fn ask(config: &Settings, around: &Environment) -> Result<ClusterState, Failure> {
     let start = Instant::now();
     let (member, _) = Member::join(config, around, Some(PATIENCE)).await?;
     let took = start.elapsed();

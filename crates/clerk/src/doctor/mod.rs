@@ -6,12 +6,12 @@ mod sandboxes;
 
 use std::time::{Duration, Instant};
 
-use assize_gateway::{Endpoint, HttpClient, Provider, probe};
+use assize_config::settings::REHEARSAL;
+use assize_config::{Environment, Provider, Settings, Source};
+use assize_gateway::{Endpoint, HttpClient, probe};
 use assize_types::{Failure, FailureKind};
 
 use crate::choose::{self, Choice};
-use crate::config::settings::REHEARSAL;
-use crate::config::{Config, Source, Surroundings};
 
 pub use cluster::{ClusterFound, ClusterState};
 pub use report::DoctorReport;
@@ -61,7 +61,7 @@ pub struct InUse {
 }
 
 /// Looks at what is used, and at nothing else.
-pub async fn in_use(config: &Config) -> Result<InUse, Failure> {
+pub async fn in_use(config: &Settings) -> Result<InUse, Failure> {
     Ok(match choose::choose(config).await? {
         Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
         Choice::Provider { provider, why } => {
@@ -74,8 +74,8 @@ pub async fn in_use(config: &Config) -> Result<InUse, Failure> {
 
 /// Looks at everything; at what is elsewhere unless that is not wanted.
 pub async fn examine(
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     offline: bool,
 ) -> Result<Examined, Failure> {
     let client = HttpClient::new();
@@ -108,7 +108,7 @@ pub async fn examine(
 
 impl Examined {
     /// What is used and does not work is a failure; what is not used is not.
-    pub fn complain(&self, config: &Config) -> Result<(), Failure> {
+    pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
         config.refuse_withheld()?;
         self.sandboxes.complain(config)?;
         self.cluster.as_ref().map_or(Ok(()), ClusterFound::complain)?;
@@ -131,7 +131,7 @@ async fn ask(client: &HttpClient, endpoint: &Endpoint, offline: bool) -> State {
 }
 
 /// The same choice as for a question, by what has been found out already.
-fn choice(config: &Config, findings: &[Finding], offline: bool) -> Result<Choice, Failure> {
+fn choice(config: &Settings, findings: &[Finding], offline: bool) -> Result<Choice, Failure> {
     if let Some(choice) = choose::from_settings(config)? {
         return Ok(choice);
     }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use assize_config::settings::REHEARSAL;
+use assize_config::{Isolation, Settings};
 use assize_gateway::PRICES_AS_OF;
-use assize_sandbox::{Enforcement, Isolation, SandboxError};
+use assize_sandbox::{Enforcement, SandboxError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ClusterFound, ClusterState, Examined, Finding, Sandboxes, State, sandboxes};
 use crate::choose::{Choice, ORDER};
-use crate::config::Config;
-use crate::config::settings::REHEARSAL;
 
 /// Report on the providers, sandboxes and the cluster of this machine.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -117,7 +117,7 @@ enum ClusterReportState {
 
 impl Examined {
     /// The report on what was found out under these settings.
-    pub fn report(&self, config: &Config) -> DoctorReport {
+    pub fn report(&self, config: &Settings) -> DoctorReport {
         let (used, why) = match &self.choice {
             Choice::Provider { provider, why } => (provider.name(), why),
             Choice::Rehearsal { why } => (REHEARSAL, why),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_sandbox::{Enforcement, Isolation, Language, SandboxError, Spec};
+use assize_config::{Environment, Isolation, Settings};
+use assize_sandbox::{Enforcement, Language, SandboxError, Spec};
 use assize_types::Failure;
 
-use crate::config::{Config, Surroundings};
 use crate::walls;
 
 /// What was found out about all of them.
@@ -32,7 +32,7 @@ pub struct Finding {
 }
 
 /// Makes one sandbox of each kind: nothing less shows that it can be done.
-pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes {
+pub(super) async fn examine(config: &Settings, around: &Environment) -> Sandboxes {
     let interpreters = Language::ALL.map(|language| {
         let found = walls::interpreter(language, config, around);
         (language, found.map(|interpreter| interpreter.program.display().to_string()))
@@ -67,7 +67,7 @@ pub(super) async fn examine(config: &Config, around: &Surroundings) -> Sandboxes
 
 impl Sandboxes {
     /// A sandbox that was asked for by name and cannot be made is a failure.
-    pub fn complain(&self, config: &Config) -> Result<(), Failure> {
+    pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
         let asked = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
         let Ok((used, _)) = &self.used else { return Ok(()) };
         let finding = self.backends.iter().find(|finding| finding.isolation == *used);

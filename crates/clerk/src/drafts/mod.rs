@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_config::{Environment, Settings};
 use assize_draft::{DraftService, Options, Proposed, Stage, Submission};
 use assize_gate::{Diff, Policy, Verifier, Verify, VerifyMost};
 use assize_run::Store;
@@ -15,10 +16,8 @@ use assize_workspace::GitSettings;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::config::{Config, Surroundings};
-
 /// What was said in one setting, as a list.
-fn listed(config: &Config, key: &str) -> Vec<String> {
+fn listed(config: &Settings, key: &str) -> Vec<String> {
     let text = config.text(key).unwrap_or_default();
     // A comma in braces belongs to a pattern.
     let mut depth = 0;
@@ -30,7 +29,7 @@ fn listed(config: &Config, key: &str) -> Vec<String> {
 }
 
 /// What the gate goes by, as the settings have it.
-pub fn policy(config: &Config) -> Result<Policy, Failure> {
+pub fn policy(config: &Settings) -> Result<Policy, Failure> {
     let usual = Policy::default();
     let number = |key: &str, usual: usize| {
         config.whole(key).and_then(|number| usize::try_from(number).ok()).unwrap_or(usual)
@@ -60,19 +59,19 @@ pub fn policy(config: &Config) -> Result<Policy, Failure> {
 }
 
 /// What a desk is set up with, as the settings have it.
-pub fn options(config: &Config) -> Result<Options, Failure> {
+pub fn options(config: &Settings) -> Result<Options, Failure> {
     Ok(Options { policy: policy(config)?, ..Options::default() })
 }
 
 /// How long what is settled is kept.
-pub fn keep(config: &Config) -> Duration {
+pub fn keep(config: &Settings) -> Duration {
     Duration::from_secs(config.whole("draft.keep_days").unwrap_or(30) * 24 * 60 * 60)
 }
 
 /// The desk of a workspace.
 pub fn desk(
     folder: &Path,
-    around: &Surroundings,
+    around: &Environment,
     store: Arc<dyn Store>,
     how: Options,
 ) -> Result<Arc<DraftService>, Failure> {
@@ -89,7 +88,7 @@ pub fn desk(
 ///
 /// # Errors
 /// When no such sandbox is known.
-pub fn verifier(config: &Config, around: &Surroundings) -> Result<Arc<dyn Verifier>, Failure> {
+pub fn verifier(config: &Settings, around: &Environment) -> Result<Arc<dyn Verifier>, Failure> {
     Ok(Arc::new(verifier::InSandbox::new(config, around)?))
 }
 

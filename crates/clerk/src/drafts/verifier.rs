@@ -4,16 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use assize_config::{Environment, Isolation, Limits, Settings, Wanted};
 use assize_gate::{Job, NamedEnvironment, NotVerified, Ran, Verifier};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Command, Isolation, Language, Layer, Limits, Manager, Sandbox, SandboxError, Spec,
-    VirtualEnvironment, Wanted,
+    Command, Language, Layer, Manager, Sandbox, SandboxError, Spec, VirtualEnvironment,
 };
 use assize_types::Failure;
 use async_trait::async_trait;
 
-use crate::config::{Config, Surroundings};
 use crate::walls;
 
 /// The most that it may print.
@@ -36,8 +35,8 @@ const RUN: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/worksp
 
 /// Runs commands in the sandbox that the settings ask for.
 pub(super) struct InSandbox {
-    config: Config,
-    around: Surroundings,
+    config: Settings,
+    around: Environment,
     wanted: Wanted,
 }
 
@@ -60,7 +59,7 @@ struct Made {
 impl InSandbox {
     /// # Errors
     /// When no such sandbox is known.
-    pub(super) fn new(config: &Config, around: &Surroundings) -> Result<InSandbox, Failure> {
+    pub(super) fn new(config: &Settings, around: &Environment) -> Result<InSandbox, Failure> {
         let wanted = walls::wanted(config)?;
         Ok(InSandbox { config: config.clone(), around: around.clone(), wanted })
     }

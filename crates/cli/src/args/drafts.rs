@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use assize_config::Review;
 use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, Mode};
-use assize_gate::Review;
 use clap::{Args, Subcommand};
 
 use super::{Again, ModelArgs, duration, given, whole};

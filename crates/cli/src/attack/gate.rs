@@ -3,18 +3,18 @@
 use assize_attack::{
     CaseKind, CaseOutcome, GateAttack, GateCase, GateClass, GateError, GateOptions, GateScorecard,
 };
+use assize_config::{Environment, Settings};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::AttackArgs;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint};
 use crate::walls;
 
 pub(super) async fn run(
     args: &AttackArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: assize_types::Cancel,
 ) -> Result<(), Failure> {
     // What forges test results says nothing where no sandbox can be made.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use assize_clerk::consult::{Ask, Plan, Ready, SourceName, Trial};
 use assize_clerk::ended::Held;
 use assize_clerk::{Broke, Clerk};
+use assize_config::{Environment, Settings};
 use assize_consult::sources::files;
 use assize_consult::{Chamber, Manner, Personas, Report, graph};
 use assize_gateway::{Estimate, Gateway, Rehearsal};
@@ -19,7 +20,6 @@ use serde_json::Value;
 
 use crate::account::{account, how_long, less, show_estimate};
 use crate::args::{self, ConsultArgs};
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
 use crate::{choose, hints, input, kept, reading};
@@ -30,8 +30,8 @@ const LONGEST: u64 = 1;
 
 pub(crate) async fn run(
     args: ConsultArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;

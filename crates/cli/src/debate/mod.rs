@@ -9,6 +9,7 @@ use std::sync::Arc;
 use assize_clerk::Broke;
 use assize_clerk::debate::{Ask, DebateReport, Plan, Trial, estimate};
 use assize_clerk::ended::Held;
+use assize_config::{Environment, Settings};
 use assize_consult::short;
 use assize_debate::{Options, Personas, graph};
 use assize_gateway::{Gateway, Rehearsal};
@@ -19,7 +20,6 @@ use serde_json::json;
 use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
 use crate::choose::{self, Already};
-use crate::config::{Config, Surroundings};
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
 use crate::voice::{clerk, tell_broke};
@@ -31,8 +31,8 @@ const LONGEST_MOVE: u64 = 1;
 
 pub(crate) async fn run(
     args: DebateArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     refuse_idle_flags(&args)?;

@@ -3,19 +3,19 @@
 mod sandboxes;
 
 use assize_clerk::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
-use assize_gateway::{ModelFacts, PRICES_AS_OF, Price, REHEARSAL_LABEL};
+use assize_config::{Environment, Price, Settings};
+use assize_gateway::{ModelFacts, PRICES_AS_OF, REHEARSAL_LABEL};
 use assize_types::Failure;
 use serde_json::json;
 
 use crate::args::DoctorArgs;
 use crate::choose::{self, Choice, ORDER};
-use crate::config::{Config, Surroundings};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, grouped, harmless, out_json, out_line, paint};
 
 pub(crate) async fn run(
     args: DoctorArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     let found = examine(config, around, args.offline).await?;
     if args.json {
@@ -26,7 +26,7 @@ pub(crate) async fn run(
     found.complain(config)
 }
 
-fn as_text(config: &Config, found: &Examined) -> String {
+fn as_text(config: &Settings, found: &Examined) -> String {
     let Examined { providers: findings, choice, endpoint, concurrency, sandboxes, cluster } = found;
     let mut lines = vec![
         format!(

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use assize_clerk::drafts::audit::{self, Completed, Whole};
+use assize_config::{Environment, Settings};
 use assize_draft::{Mirror, Step, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
@@ -14,14 +15,13 @@ use serde_json::json;
 
 use super::{desk, show};
 use crate::args::AuditCommand;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, note, out_json, out_line, when};
 use crate::{input, kept};
 
 pub(crate) async fn run(
     command: AuditCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     match command {
@@ -60,12 +60,12 @@ pub(crate) async fn run(
 }
 
 /// The file of the key that signs heads.
-fn key_file(around: &Surroundings) -> PathBuf {
+fn key_file(around: &Environment) -> PathBuf {
     around.state_folder.join("audit-key")
 }
 
 /// A failure to read or create the key that signs heads.
-fn no_key(error: &HeadKeyError, around: &Surroundings) -> Failure {
+fn no_key(error: &HeadKeyError, around: &Environment) -> Failure {
     let path = key_file(around);
     let failure = Failure::from_error(FailureKind::Environment, error);
     match error {
@@ -80,7 +80,7 @@ fn no_key(error: &HeadKeyError, around: &Surroundings) -> Failure {
 }
 
 /// Prints the head of the log, signed.
-async fn head(config: &Config, around: &Surroundings) -> Result<(), Failure> {
+async fn head(config: &Settings, around: &Environment) -> Result<(), Failure> {
     let (log, head) = match kept::open_to_read(config, around).await? {
         Some(store) => {
             let head = store.audit_head().await?;
@@ -117,7 +117,7 @@ struct Heads {
 
 impl Heads {
     /// Reads heads that were typed, or those in a file (`@FILE`) or on standard input (`-`), a line each.
-    async fn read(typed: &str, around: &Surroundings, cancel: &Cancel) -> Result<Heads, Failure> {
+    async fn read(typed: &str, around: &Environment, cancel: &Cancel) -> Result<Heads, Failure> {
         let text = match typed.strip_prefix('@') {
             Some(path) => input::from_file("the file of heads", MOST, Path::new(path))?,
             None if typed == "-" => input::from_standard_input("the heads", MOST, cancel).await?,

@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
+use assize_config::{Environment, Settings};
 use assize_draft::{DraftService, DraftState, OpenDraft, Stage};
 use assize_gate::Diff;
 use assize_types::{Failure, FailureKind};
@@ -12,13 +13,12 @@ use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
 use crate::args::DraftsCommand;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, note, out_json, out_line};
 
 pub(crate) async fn run(
     command: DraftsCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     match command {
         DraftsCommand::Init { workspace: args, yes } => {
@@ -115,7 +115,7 @@ async fn empty(desk: &Arc<DraftService>, by: &str, yes: bool, json: bool) -> Res
     Ok(())
 }
 
-async fn switch(desk: &Arc<DraftService>, around: &Surroundings, on: bool) -> Result<(), Failure> {
+async fn switch(desk: &Arc<DraftService>, around: &Environment, on: bool) -> Result<(), Failure> {
     let changed = desk.switch(&person(around), on).await?;
     let state = if on { "on" } else { "off" };
     let folder = desk.workspace().display();

@@ -1,6 +1,7 @@
 //! `assize gate`: what waits for a person, and what was decided.
 
 use assize_clerk::drafts::{SubmissionView, meanwhile, sides};
+use assize_config::{Environment, Settings};
 use assize_draft::{DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission};
 use assize_gate::Diff;
 use assize_types::text::one_line;
@@ -9,13 +10,12 @@ use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, person, show};
 use crate::args::GateCommand;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
 
 pub(crate) async fn run(
     command: GateCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     match command {
         GateCommand::Ls { workspace, all, json } => {

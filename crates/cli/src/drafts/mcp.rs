@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use assize_clerk::Clerk;
 use assize_clerk::backends::Backends;
+use assize_config::{Environment, Settings};
 use assize_draft::{GATE, Options};
 use assize_mcp::{CodeServer, DraftServer, Ended, serve_stdio};
 use assize_types::{Cancel, Failure, FailureKind};
 
 use super::{desk, keep, options, show, verifier, warn_of_contract};
 use crate::args::McpArgs;
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, DIM, note, paint};
 use crate::voice::clerk;
 use crate::{kept, until_cancelled, walls};
@@ -21,8 +21,8 @@ const POOL: usize = 2;
 
 pub(crate) async fn run(
     args: McpArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     if args.tools == "code" {
@@ -61,8 +61,8 @@ pub(crate) async fn run(
 /// Serves the tool that runs code, and no other.
 async fn code(
     args: &McpArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: &Cancel,
 ) -> Result<(), Failure> {
     if args.workspace.workspace.is_some() {

@@ -10,19 +10,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use assize_config::{Environment, Settings};
 use assize_draft::{DraftService, DraftState, Options};
 use assize_run::Store;
 use assize_types::Failure;
 use assize_workspace::HANDOFF;
 
 use crate::args::WorkspaceArgs;
-use crate::config::{Config, Surroundings};
 use crate::{kept, terminal, walls};
 
 pub(crate) use assize_clerk::drafts::{keep, options, verifier};
 
 /// The workspace that is meant.
-pub(crate) fn workspace(args: &WorkspaceArgs, around: &Surroundings) -> PathBuf {
+pub(crate) fn workspace(args: &WorkspaceArgs, around: &Environment) -> PathBuf {
     if let Some(path) = &args.workspace {
         return walls::typed(around, path);
     }
@@ -50,7 +50,7 @@ fn own_id() -> Option<u32> {
 }
 
 /// The person who types.
-pub(crate) fn person(around: &Surroundings) -> String {
+pub(crate) fn person(around: &Environment) -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| around.environment.get(*name));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
@@ -61,7 +61,7 @@ pub(crate) fn person(around: &Surroundings) -> String {
 /// The desk of a workspace.
 pub(crate) fn desk(
     args: &WorkspaceArgs,
-    around: &Surroundings,
+    around: &Environment,
     store: Arc<dyn Store>,
     how: Options,
 ) -> Result<Arc<DraftService>, Failure> {
@@ -78,8 +78,8 @@ pub(crate) fn warn_of_contract(desk: &DraftService) {
 /// The desk of a workspace, to change something at it.
 pub(crate) async fn desk_to_use(
     args: &WorkspaceArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Arc<DraftService>, Failure> {
     desk(args, around, kept::open_safe(config, around).await?, options(config)?)
 }
@@ -87,8 +87,8 @@ pub(crate) async fn desk_to_use(
 /// The desk of a workspace, to look at it; `None` where nothing was ever kept.
 pub(crate) async fn desk_to_see(
     args: &WorkspaceArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<Option<Arc<DraftService>>, Failure> {
     match kept::open_to_read(config, around).await? {
         Some(store) => desk(args, around, store, options(config)?).map(Some),
@@ -99,8 +99,8 @@ pub(crate) async fn desk_to_see(
 /// How things stand at a desk, as people look at it; what keeps workers from working is said.
 pub(crate) async fn book_to_see(
     args: &WorkspaceArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<DraftState, Failure> {
     let Some(desk) = desk_to_see(args, config, around).await? else {
         return Ok(DraftState::default());

@@ -12,6 +12,7 @@ use assize_clerk::Broke;
 use assize_clerk::code::{Ask, Plan, Trial};
 use assize_clerk::ended::Held;
 use assize_code::{InputFile, LeftFile, Verdict};
+use assize_config::{Environment, Settings};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Signal;
 use assize_run::{ArtifactId, RunKind, Store};
@@ -23,7 +24,6 @@ use serde_json::json;
 use crate::account::account;
 use crate::args::RunArgs;
 use crate::artifacts::{self, Taken};
-use crate::config::{Config, Surroundings};
 use crate::doing::Doing;
 use crate::exit::exit_code;
 use crate::reading::dollars;
@@ -37,8 +37,8 @@ const LONGEST: u64 = 1;
 /// Gives 0 for success, and 1 for a task that was tried and not done.
 pub(crate) async fn run(
     args: RunArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     if let Some(path) = &args.save {
@@ -73,8 +73,8 @@ pub(crate) async fn run(
 /// What was asked for.
 async fn ask(
     args: &RunArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: &Cancel,
 ) -> Result<Ask, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use assize_clerk::ended;
 use assize_clerk::kept::Holder;
+use assize_config::{Environment, Settings};
 use assize_run::{Lease, Run, RunFilter, RunKind, RunStatus, Store};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
@@ -15,14 +16,13 @@ use serde_json::{Value, json};
 
 use crate::args::{RunsCommand, StatusFilter};
 use crate::artifacts::{self, Taken};
-use crate::config::{Config, Surroundings};
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
 use crate::{consult, hints, kept, reading, sessions};
 
 pub(crate) async fn run(
     command: RunsCommand,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     let reading = || kept::open_to_read(config, around);
     let named = async |name: &str| {

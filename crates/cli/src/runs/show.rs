@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use assize_code::Attempt;
 use assize_code::eval::Report;
+use assize_config::Limits;
 use assize_consult::Turning;
 use assize_debate::{Personas, Verdict, conversation_logs};
 use assize_draft::work::Worked;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
 use assize_run::{Run, RunKind, Store};
-use assize_sandbox::Limits;
 use assize_types::Failure;
 use serde_json::{Value, json};
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use assize_clerk::Broke;
 use assize_clerk::ended::Held;
 use assize_clerk::work::{Ask, Plan, Trial};
+use assize_config::{Environment, Settings};
 use assize_draft::work::{WorkOutcome, Worked};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_types::{Cancel, Failure, FailureKind};
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 
 use crate::account::account;
 use crate::args::WorkArgs;
-use crate::config::{Config, Surroundings};
 use crate::doing::Doing;
 use crate::exit::{Exit, exit_code};
 use crate::reading::dollars;
@@ -29,8 +29,8 @@ const LONGEST: u64 = 1;
 /// Gives 0 where all was accepted, 6 where a person must decide, and 1 where nothing came of it.
 pub(crate) async fn run(
     args: WorkArgs,
-    config: &Config,
-    around: &Surroundings,
+    config: &Settings,
+    around: &Environment,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let fresh = match args.again.resume {
@@ -53,7 +53,7 @@ pub(crate) async fn run(
 }
 
 /// What was asked for.
-async fn ask(args: &WorkArgs, around: &Surroundings, cancel: &Cancel) -> Result<Ask, Failure> {
+async fn ask(args: &WorkArgs, around: &Environment, cancel: &Cancel) -> Result<Ask, Failure> {
     let task = match args.task.as_deref() {
         Some("-") => Some(input::from_standard_input("the task", LONGEST, cancel).await?),
         task => task.map(str::to_owned),

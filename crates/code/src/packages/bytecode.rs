@@ -8,7 +8,8 @@ use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assize_sandbox::{Command, Language, Layer, Limits, Pool, SandboxError, Spec, WORKSPACE};
+use assize_config::Limits;
+use assize_sandbox::{Command, Language, Layer, Pool, SandboxError, Spec, WORKSPACE};
 use zip::ZipArchive;
 
 use super::wheel;

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use assize_config::settings::ALLOWED_PACKAGES;
 use assize_sandbox::{Layer, Pool, Spec};
 use assize_types::Fingerprint;
 use tokio::process::Command;
@@ -59,18 +60,12 @@ const PLATFORMS: [&str; 8] = [
     "linux",
 ];
 
-/// What programs may ask for unless the settings say otherwise: computing, drawing and reading files,
-/// and nothing that needs a network.
-pub const ALLOWED: &str = "numpy pandas matplotlib scipy sympy scikit-learn statsmodels seaborn networkx \
-    pillow mpmath polars pyarrow openpyxl tabulate python-dateutil pytz pyyaml lxml beautifulsoup4 regex \
-    six attrs more-itertools sortedcontainers markupsafe jinja2 pydantic shapely tqdm rich";
-
-/// Reads a list of names that may be had: those of [`ALLOWED`] as well where one has a `+` before it, and
+/// Reads a list of names that may be had: those of [`ALLOWED_PACKAGES`] as well where one has a `+` before it, and
 /// nothing for `none`.
 pub fn allowed(text: &str) -> Vec<String> {
     let words = || text.split([' ', ',']).filter(|word| !word.is_empty());
     let adds = words().any(|word| word.starts_with('+'));
-    let usual = ALLOWED.split_whitespace().filter(|_| adds);
+    let usual = ALLOWED_PACKAGES.split_whitespace().filter(|_| adds);
     let names: BTreeSet<String> = usual
         .chain(words().map(|word| word.trim_start_matches('+')))
         .filter(|name| *name != "none")
@@ -388,6 +383,6 @@ mod tests {
         assert_eq!(allowed("none"), [] as [String; 0]);
         let more = allowed("+isodate");
         assert!(more.contains(&"isodate".to_owned()) && more.contains(&"numpy".to_owned()));
-        assert_eq!(more.len(), ALLOWED.split_whitespace().count() + 1);
+        assert_eq!(more.len(), ALLOWED_PACKAGES.split_whitespace().count() + 1);
     }
 }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assize_code::{CodeState, Court, Options, Task, Verdict, graph};
+use assize_config::{Isolation, Limits};
 use assize_graph::{Journal, RunError, RunOptions, Signal};
 use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response, Stop};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Enforcement, Identity, Interpreter, Isolation, Language, Limits, Manager, PoolOptions,
-    SandboxError, Spec, Started,
+    Backend, Enforcement, Identity, Interpreter, Language, Manager, PoolOptions, SandboxError,
+    Spec, Started,
 };
 use assize_types::Cost;
 use async_trait::async_trait;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use assize_config::{Isolation, Limits};
 use assize_consult::{Chamber, Company, ConsultState, FlagKind, graph};
 use assize_debate::{Job, MoveDocument};
 use assize_graph::{NodeError, RunError, RunOptions};
@@ -13,8 +14,8 @@ use assize_llm::{ErrorKind, ModelError, Request, Response};
 use assize_negotiation::{Debates, InSandboxes, ModelProxy, ModelSource, install};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Command, Enforcement, Event, Identity, Isolation, Key, Language, Limits, Manager,
-    Sandbox, SandboxError, Spec, Started,
+    Backend, Command, Enforcement, Event, Identity, Key, Language, Manager, Sandbox, SandboxError,
+    Spec, Started,
 };
 use assize_types::Cancel;
 use async_trait::async_trait;

@@ -213,7 +213,8 @@ async fn files_as_they_come_have_answers() {
 
 #[tokio::test]
 async fn what_is_pending_rides_on_the_next_answer() {
-    let office = Office::under(Policy { review: assize_gate::Review::Always, ..Policy::default() });
+    let office =
+        Office::under(Policy { review: assize_config::Review::Always, ..Policy::default() });
     let submitted = office.propose("src/watchdog.py", "x = 1\n").await;
     assert_eq!(submitted.verdict, Answer::Escalated, "{submitted:?}");
     let told = office.request("src/watchdog.py").await.unwrap_err().to_string();
@@ -278,7 +279,8 @@ async fn what_was_not_written_yet_is_no_part_of_a_submission() {
 /// A message is told with an answer, and with nothing else.
 #[tokio::test]
 async fn no_message_is_lost_with_a_call_that_fails() {
-    let office = Office::under(Policy { review: assize_gate::Review::Always, ..Policy::default() });
+    let office =
+        Office::under(Policy { review: assize_config::Review::Always, ..Policy::default() });
     let one = office.propose("one.py", "x = 1\n").await;
     office.propose("two.py", "x = 1\n").await;
     office.desk.accept("ann", number(&one), assize_draft::Force::No).await.unwrap();

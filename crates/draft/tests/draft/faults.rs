@@ -129,7 +129,7 @@ async fn an_intent_is_finished_by_whoever_comes_next() {
         office.put("two.py", "y = 1\n");
         // A submission that waits, so that its copies are there.
         let always =
-            assize_gate::Policy { review: assize_gate::Review::Always, ..Default::default() };
+            assize_gate::Policy { review: assize_config::Review::Always, ..Default::default() };
         let desk = office.another_with(Options { policy: always, ..Options::default() });
         let one = desk.request(WORKER, "one.py", "t").await.unwrap().draft_path;
         let two = desk.request(WORKER, "two.py", "t").await.unwrap().draft_path;

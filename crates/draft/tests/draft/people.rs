@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use assize_config::Review;
 use assize_draft::{Answer, DraftError, Force, Stage};
-use assize_gate::{Policy, Review};
+use assize_gate::Policy;
 
 use crate::office::{Office, WATCHDOG, WORKER, number, rules};
 

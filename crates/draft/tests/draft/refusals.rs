@@ -411,7 +411,7 @@ async fn deletions_rewrites_and_large_changes_escalate() {
     let escalated = office.propose("long.txt", &long).await;
     assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["scope/lines"]));
     // Without a person, what is in doubt is sent back.
-    let policy = Policy { review: assize_gate::Review::Never, ..Policy::default() };
+    let policy = Policy { review: assize_config::Review::Never, ..Policy::default() };
     let office = Office::under(policy);
     assert_eq!(office.propose("long.txt", &long).await.verdict, Answer::Rejected);
 }

@@ -12,6 +12,7 @@ mod schema;
 
 use std::borrow::Cow;
 
+use assize_config::{Provider, Secret};
 use assize_llm::{
     Delivery, ErrorKind, ModelError, Request, Schema, Stop, Tool, ToolCall, ToolResult,
 };
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use crate::catalog::ModelFacts;
 use crate::estimate::TooLong;
 use crate::failure;
-use crate::provider::{Endpoint, Provider, Secret};
+use crate::provider::Endpoint;
 
 /// An HTTP request, ready to be sent.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use assize_config::Provider;
 use assize_llm::{Message, ModelError, Request, Stop, ToolCall};
 use assize_types::{Money, Usage};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use super::{
 use crate::catalog::ModelFacts;
 use crate::estimate::{self, Overflow};
 use crate::failure;
-use crate::provider::{Endpoint, Provider};
+use crate::provider::Endpoint;
 
 #[derive(Serialize)]
 struct Wanted<'a> {

@@ -10,12 +10,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_config::Price;
 use assize_llm::{ErrorKind, ModelError, Request, Stop, ToolCall, Turn};
 use assize_types::Usage;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::catalog::{ModelFacts, Price};
+use crate::catalog::ModelFacts;
 use crate::dialect::{Encoded, Manner, Reply};
 use crate::estimate;
 use crate::wire::{Sending, Wire};

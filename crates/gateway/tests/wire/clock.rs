@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_config::Price;
 use assize_gateway::{
-    BudgetError, Caps, Gateway, Ledger, Limits, MemoryLedger, Options, Pacer, Price,
-    REHEARSAL_LABEL, Rehearsal, RetryPolicy, Settlement, Totals, Worst,
+    BudgetError, Caps, Gateway, Ledger, Limits, MemoryLedger, Options, Pacer, REHEARSAL_LABEL,
+    Rehearsal, RetryPolicy, Settlement, Totals, Worst,
 };
 use assize_llm::{Call, Delta, ErrorKind, JsonAsk, Model, ModelExt, Provenance, Request};
 use assize_types::{Cancel, Cost, Money};

@@ -12,7 +12,8 @@ mod providers;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use assize_gateway::{Endpoint, Event, Gateway, HttpClient, Options, Provider, Secret};
+use assize_config::{Provider, Secret};
+use assize_gateway::{Endpoint, Event, Gateway, HttpClient, Options};
 use assize_testkit::{FakeProvider, Kind};
 
 pub(crate) fn provider_of(kind: Kind) -> Provider {

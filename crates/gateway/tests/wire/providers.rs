@@ -464,7 +464,7 @@ async fn a_probe_tells_a_good_key_from_a_bad_one() {
         probe(&client, &good, patience).await.expect("a good key");
         if kind != Kind::Ollama {
             let bad =
-                Endpoint { key: Some(assize_gateway::Secret::new("wrong-key-0123456789")), ..good };
+                Endpoint { key: Some(assize_config::Secret::new("wrong-key-0123456789")), ..good };
             let error = probe(&client, &bad, patience).await.unwrap_err();
             assert_eq!(error.status(), Some(401), "{kind:?}");
         }

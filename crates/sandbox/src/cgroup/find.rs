@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use assize_config::Limits;
+
 use super::{Group, PREFIX, mount, mounts, own_folder, write};
-use crate::spec::Limits;
 
 /// Where groups can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]

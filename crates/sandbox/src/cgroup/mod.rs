@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use assize_config::Limits;
 use assize_protocol::jail::Setup;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::backend::Account;
-use crate::spec::Limits;
 pub(crate) use find::Groups;
 use thrash::Watched;
 

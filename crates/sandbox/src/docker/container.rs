@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use assize_config::Limits;
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
     Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType,
@@ -12,7 +13,7 @@ use super::image::Image;
 use crate::backend::Identity;
 use crate::cgroup;
 use crate::rootfs::GUEST;
-use crate::spec::{Limits, Spec};
+use crate::spec::Spec;
 
 /// The label by which all that a maker made is found.
 pub(super) const MAKER: &str = "assize.maker";

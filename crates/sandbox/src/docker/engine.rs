@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::time::Duration;
 
+use assize_config::Isolation;
 use bollard::errors::Error;
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
 use tokio::sync::OnceCell;
 
-use crate::backend::Isolation;
 use crate::error::SandboxError;
 
 /// Where Docker listens unless it is told otherwise.

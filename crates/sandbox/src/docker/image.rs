@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use assize_config::Isolation;
 use bollard::body_try_stream;
 use bollard::errors::Error;
 use bollard::models::ImageInspect;
@@ -17,7 +18,6 @@ use tokio_util::io::ReaderStream;
 use super::Docker;
 use super::derive::{FROM, GUEST, KIND, derive};
 use super::engine::{Client, Fault};
-use crate::backend::Isolation;
 use crate::error::SandboxError;
 use crate::rootfs;
 

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+use assize_config::Isolation;
 use assize_protocol::{GuestLimits, Hello, VERSION};
 use async_trait::async_trait;
 use bollard::container::AttachContainerResults;
@@ -27,7 +28,7 @@ use bollard::query_parameters::{
 use serde::Serialize;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::{Backend, Cell, Enforcement, Identity, Isolation, Started};
+use crate::backend::{Backend, Cell, Enforcement, Identity, Started};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::sandbox::environment;

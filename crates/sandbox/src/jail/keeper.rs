@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use assize_config::Isolation;
 use assize_protocol::jail::{self, Setup, Users};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use sha2::{Digest, Sha256};
@@ -14,7 +15,6 @@ use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::sync::Mutex;
 
-use crate::backend::Isolation;
 use crate::cgroup::Group;
 use crate::error::SandboxError;
 use crate::guest::GuestFile;

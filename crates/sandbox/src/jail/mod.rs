@@ -10,18 +10,19 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use assize_config::{Isolation, Limits};
 use assize_protocol::jail::{File, Link, Piece, Setup};
 use assize_protocol::{GuestLimits, Hello, VERSION};
 use async_trait::async_trait;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Isolation, Started};
+use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Started};
 use crate::cgroup::{self, Group, Groups};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::interpreter::{Interpreter, Language, SYSTEM, is_system};
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
-use crate::spec::{Limits, Spec};
+use crate::spec::Spec;
 use keeper::{Built, Keeper, Others};
 
 /// Devices that every program expects, and none that leads anywhere.

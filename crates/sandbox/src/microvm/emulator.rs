@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use assize_config::{Isolation, Limits};
 use assize_protocol::jail::{Emulator, Setup};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
@@ -17,12 +18,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::accelerator::Accelerator;
 use super::monitor;
-use crate::backend::{Identity, Isolation};
+use crate::backend::Identity;
 use crate::cgroup::Groups;
 use crate::error::SandboxError;
 use crate::jail::Furnish;
 use crate::jail::keeper::{self, Keeper, Others};
-use crate::spec::Limits;
 use crate::words::Words;
 
 /// The program, by the name it has everywhere.

@@ -2,6 +2,7 @@
 //! cannot be written to. It is gathered once, from packages or from what the user names; the guest is
 //! not part of it, and comes in with the kernel.
 
+use assize_config::Isolation;
 use assize_types::{Failure, FailureKind};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,7 +16,6 @@ use super::cpio::Archive;
 use super::kernel::{self, Kernel};
 use super::snapshot::memory_file;
 use super::squashfs;
-use crate::backend::Isolation;
 use crate::error::SandboxError;
 use crate::rootfs::{self, RootfsError};
 use crate::sandbox::{PYTHON_FILES, WORKSPACE};

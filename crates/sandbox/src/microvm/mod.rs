@@ -24,15 +24,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use assize_config::{Isolation, Limits};
 use async_trait::async_trait;
 
 pub use accelerator::{Accelerator, Decided, Kvm};
 pub use image::{ImageError, ImageInfo, Sources};
 
-use crate::backend::{Backend, Enforcement, Identity, Isolation, Started};
+use crate::backend::{Backend, Enforcement, Identity, Started};
 use crate::cgroup::{self, Groups};
 use crate::error::SandboxError;
-use crate::spec::{Limits, Spec};
+use crate::spec::Spec;
 use image::Image;
 use snapshot::Snapshot;
 use thawed::RestoreError;

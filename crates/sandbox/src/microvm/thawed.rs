@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use assize_config::Limits;
 use assize_protocol::{GuestLimits, Hello, Machine, VERSION};
 use async_trait::async_trait;
 
@@ -16,7 +17,7 @@ use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::jail::keeper::Keeper;
 use crate::sandbox::environment;
-use crate::spec::{LAYERS, Limits, Spec};
+use crate::spec::{LAYERS, Spec};
 
 /// How long a machine may take to be thawed.
 const THAW: Duration = Duration::from_secs(30);

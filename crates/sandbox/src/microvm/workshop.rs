@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use assize_config::{Isolation, Limits};
 use tokio::sync::{Mutex, OnceCell};
 
 use super::accelerator::{self, Accelerator, Decided, Verdict};
@@ -14,11 +15,11 @@ use super::emulator::Qemu;
 use super::image::{self, Image, ImageInfo};
 use super::snapshot::{Snapshot, memory_file, read_only, seal};
 use super::{Options, frozen, layers};
-use crate::backend::{Identity, Isolation};
+use crate::backend::Identity;
 use crate::cgroup::Groups;
 use crate::error::SandboxError;
 use crate::jail::keeper::Others;
-use crate::spec::{Limits, Spec};
+use crate::spec::Spec;
 
 /// How long KVM may take to prove that a machine starts by it.
 const PROOF: Duration = Duration::from_secs(20);

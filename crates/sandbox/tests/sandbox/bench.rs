@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use assize_config::{Isolation, Limits};
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::microvm::{self, Microvm};
 use assize_sandbox::{
-    Backend, Command, Finished, Interpreter, Isolation, Language, Limits, Manager, Sandbox,
-    SandboxError, Spec,
+    Backend, Command, Finished, Interpreter, Language, Manager, Sandbox, SandboxError, Spec,
 };
 use assize_testkit::cache_folder;
 

@@ -6,10 +6,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use assize_config::Isolation;
 use assize_sandbox::docker::{Docker, ImageInfo, Options};
-use assize_sandbox::{
-    Backend, Command, Identity, Isolation, Language, Sandbox, SandboxError, Spec,
-};
+use assize_sandbox::{Backend, Command, Identity, Language, Sandbox, SandboxError, Spec};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use assize_sandbox::{Isolation, WORKSPACE};
+use assize_config::Isolation;
+use assize_sandbox::WORKSPACE;
 
 use crate::bench::{Bench, run};
 

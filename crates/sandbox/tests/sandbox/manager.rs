@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use assize_sandbox::{Command, Isolation, Key, Manager, SandboxError, Spec};
+use assize_config::Isolation;
+use assize_sandbox::{Command, Key, Manager, SandboxError, Spec};
 
 use crate::bench::{Bench, backend, run, shell, text};
 

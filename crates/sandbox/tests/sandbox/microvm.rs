@@ -10,10 +10,10 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use assize_config::Isolation;
 use assize_sandbox::microvm::{Accelerator, Kvm, Microvm, Options, Sources};
 use assize_sandbox::{
-    Backend, Command, Event, Identity, Isolation, Layer, Manager, PoolOptions, Sandbox,
-    SandboxError, Spec,
+    Backend, Command, Event, Identity, Layer, Manager, PoolOptions, Sandbox, SandboxError, Spec,
 };
 use assize_testkit::cache_folder;
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use assize_sandbox::{Isolation, PoolOptions, Spec};
+use assize_config::Isolation;
+use assize_sandbox::{PoolOptions, Spec};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Bench, python, run, text};

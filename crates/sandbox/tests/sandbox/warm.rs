@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_sandbox::{Isolation, Manager, Spec, WarmPoolOptions, WarmPools};
+use assize_config::Isolation;
+use assize_sandbox::{Manager, Spec, WarmPoolOptions, WarmPools};
 
 use crate::bench::{Bench, python, run};
 

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_sandbox::{
-    Answers, Command, Finished, Isolation, KILL_AFTER, Sandbox, SandboxError, Work,
-};
+use assize_config::Isolation;
+use assize_sandbox::{Answers, Command, Finished, KILL_AFTER, Sandbox, SandboxError, Work};
 use assize_types::Cancel;
 use async_trait::async_trait;
 use serde_json::{Value, json};

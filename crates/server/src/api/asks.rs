@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use assize_clerk::consult::{self, SourceName};
-use assize_clerk::{Config, code, debate, eval, work};
+use assize_clerk::{code, debate, eval, work};
+use assize_config::Settings;
 use assize_draft::work::Mode;
 use assize_sandbox::Language;
 use assize_types::Failure;
@@ -50,7 +51,7 @@ impl<'de> Deserialize<'de> for Start {
 
 impl Start {
     /// The settings with what is asked for besides in them.
-    pub(super) fn applied(&self, config: &Config) -> Result<Config, Failure> {
+    pub(super) fn applied(&self, config: &Settings) -> Result<Settings, Failure> {
         let wishes = match self {
             Start::Run(start) => &start.settings,
             Start::Consult(start) => &start.settings,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_clerk::{Clerk, exec, walls};
+use assize_config::Limits;
 use assize_sandbox::{
-    Command, EntryKind, Finished, Key, Limits, Manager, Outcome, Record, Sandbox, SandboxError,
-    Spec, WORKSPACE,
+    Command, EntryKind, Finished, Key, Manager, Outcome, Record, Sandbox, SandboxError, Spec,
+    WORKSPACE,
 };
 use axum::Json;
 use axum::body::Body;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use assize_clerk::Config;
 use assize_clerk::code::check_names;
 use assize_code::InputFile;
+use assize_config::Settings;
 use assize_consult::sources::{Gathered, files};
 use assize_types::Failure;
 use base64::Engine;
@@ -60,7 +60,7 @@ pub(crate) const SETTINGS: [(&str, &str); 13] = [
 
 impl Wishes {
     /// The settings with these wishes in them.
-    pub(crate) fn applied(self, config: &Config) -> Result<Config, Failure> {
+    pub(crate) fn applied(self, config: &Settings) -> Result<Settings, Failure> {
         let fields = serde_json::to_value(self).unwrap_or_default();
         let wish = |(field, key): (&str, &'static str)| match &fields[field] {
             Value::Null => None,

@@ -1,8 +1,7 @@
 //! Schemas of the settings that a request can have, taken from the table of all settings and from the operator's values.
 
-use assize_clerk::Config;
-use assize_clerk::config::Source;
-use assize_clerk::config::settings::{Guard, Kind, Setting};
+use assize_config::settings::{Guard, Kind, Setting};
+use assize_config::{Settings, Source};
 use serde_json::{Value, json};
 
 use crate::api::wishes::SETTINGS;
@@ -15,7 +14,7 @@ const ISOLATIONS: [&str; 7] =
     ["auto", "jail", "docker", "microvm", "at-least=jail", "at-least=docker", "at-least=microvm"];
 
 /// Properties of the schema of `settings`; the descriptions are those that were declared.
-pub(super) fn properties(config: &Config, declared: &Value) -> Value {
+pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
     let mut properties = declared.clone();
     for (field, key) in SETTINGS {
         let setting = config.settings.iter().find(|setting| setting.key == key);
@@ -29,7 +28,7 @@ pub(super) fn properties(config: &Config, declared: &Value) -> Value {
 }
 
 /// Schema of the values that a request can have for a setting; null is none.
-fn schema(config: &Config, setting: &Setting) -> Value {
+fn schema(config: &Settings, setting: &Setting) -> Value {
     let accepts =
         |value: &str| config.asked_for(&[(setting.key.as_str(), value.to_owned())]).is_ok();
     let one_of = |values: &[&str]| {
@@ -65,7 +64,7 @@ fn schema(config: &Config, setting: &Setting) -> Value {
 }
 
 /// The most that a request can ask for: the operator's own value, or else the ceiling of requests.
-fn ceiling(config: &Config, setting: &Setting) -> Option<f64> {
+fn ceiling(config: &Settings, setting: &Setting) -> Option<f64> {
     let set = config.get(&setting.key).filter(|value| value.source != Source::Default);
     let most = set.or_else(|| config.get(setting.ceiling()?))?;
     setting.kind.amount(&most.text).filter(|_| setting.guard != Guard::Open)

@@ -7,7 +7,7 @@ mod talking;
 mod waiting;
 mod walls;
 
-use assize_sandbox::Isolation;
+use assize_config::Isolation;
 
 use crate::bench::run;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use assize_sandbox::{Cause, Command, Event, Isolation, Language, Output};
+use assize_config::Isolation;
+use assize_sandbox::{Cause, Command, Event, Language, Output};
 
 use crate::bench::{Bench, many, python, text, try_python};
 

@@ -175,8 +175,8 @@ fn shown(key: &str) -> &str {
 fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
     let provider = key.split('.').next().unwrap_or_default();
     let variable = provider
-        .parse::<assize_gateway::Provider>()
-        .map_or("ANTHROPIC_API_KEY", assize_gateway::Provider::key_variable);
+        .parse::<crate::Provider>()
+        .map_or("ANTHROPIC_API_KEY", crate::Provider::key_variable);
     at(path, line, &format!("`{}` holds a key; keys do not belong in this file", shown(key))).hint(
         format!(
             "put it into the environment (`export {variable}=…`) or into a `.env` file that is not \

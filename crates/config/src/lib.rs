@@ -1,6 +1,12 @@
 //! Where every setting comes from: flags, environment, the project's files, the user's, defaults.
 
 pub mod file;
+mod isolation;
+mod limits;
+mod price;
+mod provider;
+mod review;
+mod servers;
 pub mod settings;
 pub mod trust;
 
@@ -8,16 +14,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use assize_gateway::{Price, Provider, Secret};
 use assize_types::{Failure, FailureKind};
 
 use self::file::{Entry, parse, parse_env, read_text, short};
 use self::settings::{Guard, PRICE_FIELDS, Setting, parse_size};
 use self::trust::{Trust, TrustStore};
 
+pub use isolation::{Isolation, UnknownIsolation, Wanted};
+pub use limits::{LEAST_MEMORY, Limits};
+pub use price::{Price, Rates};
+pub use provider::{Provider, Secret, UnknownProvider};
+pub use review::Review;
+pub use servers::{Address, BadAddress};
+
 /// Where assize looks for what it is told: handed in, so that nothing below reads the process.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct Environment {
     pub environment: BTreeMap<String, String>,
     pub working_folder: PathBuf,
     pub home: PathBuf,
@@ -31,13 +43,11 @@ pub struct Surroundings {
     pub say: fn(&str),
 }
 
-#[cfg(test)]
-impl Surroundings {
-    /// With everything in one folder, and the programs of this machine.
-    pub(crate) fn in_folder(folder: &std::path::Path) -> Surroundings {
-        let path = std::env::var("PATH").unwrap_or_default();
-        Surroundings {
-            environment: BTreeMap::from([("PATH".to_owned(), path)]),
+impl Environment {
+    /// Environment with these variables and all files in one folder.
+    pub fn in_folder(folder: &Path, environment: BTreeMap<String, String>) -> Environment {
+        Environment {
+            environment,
             working_folder: folder.to_owned(),
             home: folder.to_owned(),
             user_file: folder.join("settings.toml"),
@@ -110,7 +120,7 @@ pub struct Withheld {
 
 /// All settings that are in force.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct Settings {
     pub settings: Vec<Setting>,
     values: BTreeMap<String, Value>,
     pub withheld: Vec<Withheld>,
@@ -130,12 +140,12 @@ pub struct Config {
     env_path: PathBuf,
 }
 
-impl Config {
+impl Settings {
     /// Gathers all settings; `flags` are those of the command line, by key.
     pub fn load(
-        around: &Surroundings,
+        around: &Environment,
         flags: &[(String, &'static str, String)],
-    ) -> Result<Config, Failure> {
+    ) -> Result<Settings, Failure> {
         let settings = settings::all();
         let project_folder = find_project(around);
         let project_path = project_folder.join("assize.toml");
@@ -148,7 +158,7 @@ impl Config {
         let trust = TrustStore::open(&around.state_folder)?.of(&project_folder, &fingerprint);
         let show = |path: &Path| short(path, &around.working_folder);
 
-        let mut config = Config {
+        let mut config = Settings {
             values: BTreeMap::new(),
             withheld: Vec::new(),
             sensitive: Vec::new(),
@@ -195,7 +205,7 @@ impl Config {
 
     /// These settings, but for what is asked for one trial. What the operator has set is a ceiling for amounts, and
     /// walls can only be made stronger; what is only a default can be changed.
-    pub fn asked_for(&self, wanted: &[(&str, String)]) -> Result<Config, Failure> {
+    pub fn asked_for(&self, wanted: &[(&str, String)]) -> Result<Settings, Failure> {
         let mut config = self.clone();
         for (key, value) in wanted {
             let refused = |why: String| Failure::new(FailureKind::Usage, format!("`{key}` {why}"));
@@ -485,7 +495,7 @@ fn checked(setting: &Setting, value: String, source: &Source) -> Result<Option<S
 
 /// The folder of the nearest `assize.toml`, from the working folder up to the repository's root or
 /// the user's home; the working folder if there is none.
-fn find_project(around: &Surroundings) -> PathBuf {
+fn find_project(around: &Environment) -> PathBuf {
     for folder in around.working_folder.ancestors() {
         if folder.join("assize.toml").exists() {
             return folder.to_owned();

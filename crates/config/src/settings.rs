@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use assize_gateway::{Provider, is_usable_address};
-use assize_sandbox::Wanted;
+use url::Url;
+
+use crate::{Address, Provider, Review, Wanted};
 
 /// One setting.
 #[derive(Debug, Clone)]
@@ -157,7 +158,8 @@ impl Kind {
                     !rest.contains(['?', '#', '@']) && !rest.contains(char::is_whitespace)
                 };
                 let there = |rest: &str| !rest.is_empty() && !rest.starts_with('/') && bare(rest);
-                rest.is_some_and(there) && is_usable_address(value)
+                rest.is_some_and(there)
+                    && Url::parse(value).is_ok_and(|url| url.host_str().is_some())
             }
             Kind::Variable => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -165,7 +167,7 @@ impl Kind {
                     && value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             }
             Kind::Isolation => value.parse::<Wanted>().is_ok(),
-            Kind::Servers => value.parse::<assize_cluster::Address>().is_ok(),
+            Kind::Servers => value.parse::<Address>().is_ok(),
         }
     }
 }
@@ -248,6 +250,12 @@ impl Setting {
 
 /// The name of the rehearsal model where a provider is named.
 pub const REHEARSAL: &str = "rehearsal";
+
+/// What programs may ask for unless the settings say otherwise: computing, drawing and reading files,
+/// and nothing that needs a network.
+pub const ALLOWED_PACKAGES: &str = "numpy pandas matplotlib scipy sympy scikit-learn statsmodels seaborn networkx \
+    pillow mpmath polars pyarrow openpyxl tabulate python-dateutil pytz pyyaml lxml beautifulsoup4 regex \
+    six attrs more-itertools sortedcontainers markupsafe jinja2 pydantic shapely tqdm rich";
 
 /// All settings, in the order in which they are shown.
 pub fn all() -> Vec<Setting> {
@@ -367,7 +375,7 @@ pub fn all() -> Vec<Setting> {
             Kind::Text,
             "packages that generated programs may ask for, by name; `+NAME` adds to these, `none` allows none",
         )
-        .default(assize_code::packages::ALLOWED)
+        .default(ALLOWED_PACKAGES)
         .trusted(),
         Setting::new(
             "packages.wheels",
@@ -407,7 +415,7 @@ pub fn all() -> Vec<Setting> {
         .trusted(),
         Setting::new(
             "draft.review",
-            Kind::Choice(assize_gate::Review::NAMES.to_vec()),
+            Kind::Choice(Review::NAMES.to_vec()),
             "when a person looks before a draft is applied; `never` rejects what the gate doubts",
         )
         .default("escalated")

@@ -1,0 +1,73 @@
+//! Prices of models, for the budget and the account of a run.
+
+use assize_types::{Money, Usage};
+
+/// Prices in micro-dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    pub input: u64,
+    pub cached_input: u64,
+    pub cache_write: u64,
+    pub output: u64,
+}
+
+impl Rates {
+    /// Rates in dollars for a million tokens.
+    pub const fn usd(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Rates {
+        const fn micro(dollars: f64) -> u64 {
+            (dollars * 1_000_000.0 + 0.5) as u64
+        }
+        Rates {
+            input: micro(input),
+            cached_input: micro(cached_input),
+            cache_write: micro(cache_write),
+            output: micro(output),
+        }
+    }
+}
+
+/// What a model costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    pub rates: Rates,
+    /// Rates for the whole request once its input is longer than so many tokens.
+    pub long: Option<(u64, Rates)>,
+}
+
+impl Price {
+    pub const FREE: Price = Price { rates: Rates::usd(0.0, 0.0, 0.0, 0.0), long: None };
+
+    /// A price of one tier, in dollars for a million tokens; `None` if a figure is no price.
+    pub fn flat(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Option<Price> {
+        let fine = |price: f64| price.is_finite() && (0.0..1e9).contains(&price);
+        [input, cached_input, cache_write, output].into_iter().all(fine).then(|| Price {
+            rates: Rates::usd(input, cached_input, cache_write, output),
+            long: None,
+        })
+    }
+
+    fn rates_for(&self, input_tokens: u64) -> Rates {
+        match self.long {
+            Some((threshold, long)) if input_tokens > threshold => long,
+            _ => self.rates,
+        }
+    }
+
+    /// What a call cost.
+    pub fn of(&self, usage: &Usage) -> Money {
+        let rates = self.rates_for(usage.input);
+        let plain =
+            usage.input.saturating_sub(usage.cached_input).saturating_sub(usage.cache_write);
+        Money::for_tokens(plain, rates.input)
+            + Money::for_tokens(usage.cached_input, rates.cached_input)
+            + Money::for_tokens(usage.cache_write, rates.cache_write)
+            + Money::for_tokens(usage.output, rates.output)
+    }
+
+    /// The most a call can cost that reads at most `input` and writes at most `output` tokens.
+    pub fn at_most(&self, input: u64, output: u64) -> Money {
+        let rates = self.rates_for(input);
+        let dearest = rates.input.max(rates.cache_write).max(rates.cached_input);
+        Money::for_tokens(input, dearest) + Money::for_tokens(output, rates.output)
+    }
+}
