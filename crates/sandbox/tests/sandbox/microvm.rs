@@ -238,12 +238,13 @@ impl Log {
     /// Reasons why snapshots were created since the last call.
     fn reasons(&self) -> Vec<String> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap());
-        let lines = text(&bytes).lines().filter(|line| line.contains("no usable snapshot"));
-        lines
-            .map(|line| {
-                assert!(line.contains(" INFO "), "{line}");
-                let reason = line.split_once("reason=").unwrap().1;
-                reason.split_once(" megabytes=").unwrap().0.to_owned()
+        let mut parts = text(&bytes).split("no usable snapshot, creating one reason=");
+        let mut before = parts.next().unwrap();
+        parts
+            .map(|part| {
+                assert!(before.lines().last().unwrap().contains(" INFO "), "{before}");
+                before = part;
+                part.split_once(" megabytes=").unwrap().0.to_owned()
             })
             .collect()
     }
