@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, LEASE, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
-use assize_config::Isolation;
+use assize_config::{Isolation, SettingKey};
 use assize_sandbox::Spec;
 use assize_store::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_types::{Cancel, Failure, FailureKind};
@@ -350,9 +350,9 @@ impl Worker {
         let _holds = Holds::begin(&self.node, id);
         let mut clerk = clerk.clone();
         let asked = last.clone().map(|last| last.asked).unwrap_or_default();
-        let asked: Vec<(&str, String)> =
-            asked.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-        match clerk.config.asked_for(&asked) {
+        let asked = asked.into_iter().map(|(key, value)| Ok((key.parse()?, value)));
+        let asked: Result<Vec<(SettingKey, String)>, Failure> = asked.collect();
+        match asked.and_then(|asked| clerk.config.with_request(&asked)) {
             Ok(config) => clerk.config = config,
             Err(failure) => return self.refuse(id, failure, tries).await,
         }

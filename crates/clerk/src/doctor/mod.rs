@@ -5,8 +5,7 @@ mod sandboxes;
 
 use std::time::{Duration, Instant};
 
-use assize_config::settings::REHEARSAL;
-use assize_config::{Environment, Provider, Settings, Source};
+use assize_config::{Environment, Provider, REHEARSAL, Settings, Source};
 use assize_gateway::{Endpoint, HttpClient, PRICES_AS_OF, probe};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -65,7 +64,7 @@ pub async fn in_use(config: &Settings) -> Result<InUse, Failure> {
         Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
         Choice::Provider { provider, why } => {
             let own = || choose::endpoint(config, provider).model;
-            let model = config.text("model").map_or_else(own, str::to_owned);
+            let model = (*config.model).clone().unwrap_or_else(own);
             InUse { provider: provider.name(), model: Some(model), why }
         }
     })
@@ -138,7 +137,7 @@ async fn ask(client: &HttpClient, endpoint: &Endpoint, offline: bool) -> State {
 
 /// The same choice as for a question, by what has been found out already.
 fn choice(config: &Settings, findings: &[Finding], offline: bool) -> Result<Choice, Failure> {
-    if let Some(choice) = choose::from_settings(config)? {
+    if let Some(choice) = choose::from_settings(config) {
         return Ok(choice);
     }
     let ollama = findings.iter().find(|finding| finding.endpoint.provider == Provider::Ollama);
@@ -203,12 +202,13 @@ fn as_json(
         Choice::Rehearsal { why } => (REHEARSAL, why),
     };
     let withheld: Vec<Value> = config
+        .origin
         .withheld
         .iter()
         .map(|withheld| {
             json!({
                 "key": withheld.key, "from": withheld.source.to_string(), "ignored": withheld.ignored,
-                "why": config.trust.why_not(),
+                "why": config.origin.trust.why_not(),
             })
         })
         .collect();
