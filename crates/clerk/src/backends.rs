@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use assize_config::{Environment, Isolation, Settings};
+use assize_config::{Environment, InterpreterSettings, Isolation, Settings};
 use assize_sandbox::{
     Language, Manager, Pool, PoolMetrics, Sandbox, Spec, WarmPoolOptions, WarmPools,
 };
@@ -18,14 +17,11 @@ use crate::walls;
 /// Memory that warm pools leave to programs and to the rest of the machine.
 const MEMORY_RESERVE: u64 = 512 << 20;
 
-/// Settings that decide what a backend is made of.
-const SETTINGS: [&str; 4] = ["sandbox.python", "sandbox.bash", "sandbox.node", "docker.host"];
-
-/// The values of [`SETTINGS`].
-type PoolSettings = Vec<Option<String>>;
+/// Settings that decide what a backend is made of: the interpreters and the host of Docker.
+type BackendSettings = [Option<String>; 4];
 
 /// The isolation that is asked for, with the settings.
-type Request = (String, PoolSettings);
+type Request = (String, BackendSettings);
 
 /// Values that take time to make, each made once. While one is made, only requests for that one wait; a failure is
 /// not kept.
@@ -55,7 +51,7 @@ pub struct Backends {
     pools: WarmPools,
     chosen: Once<Request, Arc<SharedBackend>>,
     /// Choices of the same backend share one manager.
-    managers: Once<(Isolation, PoolSettings), Arc<Manager>>,
+    managers: Once<(Isolation, BackendSettings), Arc<Manager>>,
 }
 
 /// A backend that was chosen, and why.
@@ -78,12 +74,10 @@ impl Backends {
     /// # Errors
     /// When the limits of the settings are invalid.
     pub fn new(config: &Settings, most: usize) -> Result<Backends, Failure> {
-        let size = config.whole("sandbox.pool").and_then(|size| usize::try_from(size).ok());
-        let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
         let pools = WarmPools::new(WarmPoolOptions {
             spec: walls::spec(None, config)?,
-            size: size.unwrap_or_default().min(most),
-            idle: idle.unwrap_or(Duration::from_secs(300)),
+            size: most.min(*config.sandbox.pool),
+            idle: *config.sandbox.pool_idle_seconds,
             memory_reserve: MEMORY_RESERVE,
         });
         Ok(Backends { pools, chosen: Once::new(), managers: Once::new() })
@@ -99,9 +93,9 @@ impl Backends {
         around: &Environment,
     ) -> Result<Arc<SharedBackend>, Failure> {
         config.refuse_withheld()?;
-        let wanted = walls::wanted(config)?.to_string();
-        let settings: PoolSettings =
-            SETTINGS.iter().map(|key| config.text(key).map(str::to_owned)).collect();
+        let wanted = config.sandbox.isolation.to_string();
+        let InterpreterSettings { python, bash, node } = &config.interpreters;
+        let settings = [python, bash, node, &config.docker.host].map(|value| (**value).clone());
         let choose = || async {
             let walls::Chosen { backend, why, .. } =
                 walls::choose(config, around, &Language::ALL).await?;
@@ -183,6 +177,8 @@ impl Backends {
 mod tests {
     use std::os::unix::net::UnixListener;
 
+    use assize_config::SettingKey;
+
     use super::*;
 
     /// A Docker engine that takes connections and never answers keeps the choice of Docker waiting.
@@ -197,8 +193,11 @@ mod tests {
         let config = Settings::load(&around, &[]).unwrap();
         let with = |isolation: &str| {
             let host = format!("unix://{}", socket.display());
-            let set = [("sandbox.isolation", isolation.to_owned()), ("docker.host", host)];
-            config.asked_for(&set).unwrap()
+            let set = [
+                (SettingKey::SandboxIsolation, isolation.to_owned()),
+                (SettingKey::DockerHost, host),
+            ];
+            config.with_request(&set).unwrap()
         };
         let (docker, jail) = (with("docker"), with("jail"));
         let backends = Arc::new(Backends::new(&config, 0).unwrap());

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use assize_config::settings::{REHEARSAL, nearest};
-use assize_config::{Provider, Settings, Source};
+use assize_config::{GatewaySettings, Provider, ProviderName, REHEARSAL, Settings, Source};
 use assize_draft::work::rehearsal::Line;
 use assize_gateway::{
     Asked, Caps, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits,
@@ -44,25 +43,16 @@ pub const ORDER: [&str; 5] = [
 ];
 
 /// Chooses by what is known without asking anyone; `None` if it depends on whether Ollama answers.
-pub fn from_settings(config: &Settings) -> Result<Option<Choice>, Failure> {
-    if let Some(value) = config.get("provider") {
-        let why = match &value.source {
+pub fn from_settings(config: &Settings) -> Option<Choice> {
+    if let Some(name) = *config.provider {
+        let why = match config.provider.source() {
             Source::Flag(flag) => format!("asked for by `{flag}`"),
             source => format!("set by {source}"),
         };
-        if value.text == REHEARSAL {
-            return Ok(Some(Choice::Rehearsal { why }));
-        }
-        let provider: Provider =
-            value.text.parse().map_err(|error: assize_config::UnknownProvider| {
-                let names = Provider::ALL.iter().map(|p| p.name()).chain([REHEARSAL]);
-                let failure = Failure::new(FailureKind::Usage, error.to_string());
-                match nearest(&value.text, names) {
-                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
-                    None => failure,
-                }
-            })?;
-        return Ok(Some(Choice::Provider { provider, why }));
+        return Some(match name {
+            ProviderName::Rehearsal => Choice::Rehearsal { why },
+            ProviderName::Provider(provider) => Choice::Provider { provider, why },
+        });
     }
     let keyed = Provider::ALL.into_iter().filter(|provider| provider.needs_key());
     let mut keyed: Vec<(Provider, Source)> = keyed
@@ -73,15 +63,15 @@ pub fn from_settings(config: &Settings) -> Result<Option<Choice>, Failure> {
         .collect();
     // The sort is stable: keys of the user go first, in their order.
     keyed.sort_by_key(|(_, source)| config.is_foreign(source));
-    Ok(keyed.into_iter().next().map(|(provider, source)| Choice::Provider {
+    keyed.into_iter().next().map(|(provider, source)| Choice::Provider {
         provider,
         why: format!("its key is at hand ({source})"),
-    }))
+    })
 }
 
 /// Chooses, asking for a local Ollama if it comes to that.
 pub async fn choose(config: &Settings) -> Result<Choice, Failure> {
-    if let Some(choice) = from_settings(config)? {
+    if let Some(choice) = from_settings(config) {
         return Ok(choice);
     }
     let ollama = endpoint(config, Provider::Ollama);
@@ -91,11 +81,9 @@ pub async fn choose(config: &Settings) -> Result<Choice, Failure> {
         return Ok(Choice::Provider { provider: Provider::Ollama, why });
     }
     // Whoever names a model wants that one.
-    if let Some(model) = config.get("model") {
-        let message = format!(
-            "there is no provider to ask for the model `{}` ({})",
-            model.text, model.source
-        );
+    if let Some(model) = &*config.model {
+        let source = config.model.source();
+        let message = format!("there is no provider to ask for the model `{model}` ({source})");
         return Err(Failure::new(FailureKind::Settings, message).hint(
             "name one with `--provider`, or set its key; `assize doctor` shows what is configured",
         ));
@@ -106,17 +94,17 @@ pub async fn choose(config: &Settings) -> Result<Choice, Failure> {
 /// Where and as what a provider is asked, by the settings.
 pub fn endpoint(config: &Settings, provider: Provider) -> Endpoint {
     let (key, source) = config.key(provider);
-    let own = |name: &str| config.text(&format!("{provider}.{name}")).map(str::to_owned);
+    let own = config.provider_settings(provider);
     Endpoint {
         provider,
-        model: own("model").unwrap_or_else(|| provider.default_model().to_owned()),
-        base_url: own("base_url").unwrap_or_else(|| provider.default_base_url().to_owned()),
+        model: own.model.to_string(),
+        base_url: own.base_url.to_string(),
         key,
         key_source: match source {
             Source::Environment(variable) => variable,
             other => other.to_string(),
         },
-        context_window: config.whole(&format!("{provider}.context_window")),
+        context_window: *own.context_window,
     }
 }
 
@@ -151,10 +139,7 @@ pub struct Already {
 
 /// What may be spent, by the settings.
 pub fn caps(config: &Settings) -> Caps {
-    Caps {
-        cost: config.decimal("budget.max_cost").and_then(Money::from_dollars),
-        tokens: config.whole("budget.max_tokens"),
-    }
+    Caps { cost: *config.budget.max_cost, tokens: *config.budget.max_tokens }
 }
 
 /// The gateway that the settings and flags ask for.
@@ -176,13 +161,13 @@ pub async fn gateways(
     let mut options = options(clerk, already)?;
     if let Tape::Replay(path) = tape {
         let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
-        let named = |key: &str| config.asked(key).map(str::to_owned);
+        let provider = config.provider.requested().copied().flatten();
         let to = |model: Option<String>| {
-            let asked = Asked { provider: named("provider"), model };
+            let asked = Asked { provider: provider.map(|name| name.to_string()), model };
             Gateway::to_cassette(cassette.clone(), asked, options.clone())
         };
         let others = roles.iter().map(|(role, model)| (role.clone(), to(Some(model.clone()))));
-        return Ok((to(named("model")), others.collect()));
+        return Ok((to(config.model.requested().cloned().flatten()), others.collect()));
     }
     if let Tape::Record(path) = tape {
         options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
@@ -220,7 +205,7 @@ pub async fn gateways(
             options.pacer = clerk.paces.of(clerk, provider, limits);
             let mut others = BTreeMap::new();
             for (role, model) in roles {
-                let set = config.whole(&format!("{provider}.context_window"));
+                let set = *config.provider_settings(provider).context_window;
                 let mut endpoint =
                     Endpoint { model: model.clone(), context_window: set, ..endpoint.clone() };
                 learn(&client, &mut endpoint).await;
@@ -235,9 +220,8 @@ pub async fn gateways(
 
 fn options(clerk: &Clerk, already: Already) -> Result<Options, Failure> {
     let (config, listener) = (&clerk.config, clerk.listener.clone());
-    let seconds =
-        |key: &str, default: Duration| config.whole(key).map_or(default, Duration::from_secs);
-    let policy = RetryPolicy::default();
+    let GatewaySettings { retries, timeout_seconds: timeout, deadline_seconds: deadline } =
+        &config.gateway;
     let (now, before) = (caps(config), already.caps);
     let caps = Caps {
         cost: now.cost.or(before.cost).map(|most| most.saturating_sub(already.cost)),
@@ -245,15 +229,11 @@ fn options(clerk: &Clerk, already: Already) -> Result<Options, Failure> {
     };
     Ok(Options {
         retry: RetryPolicy {
-            retries: config.whole("gateway.retries").map_or(policy.retries, |n| n as u32),
-            attempt_timeout: seconds("gateway.timeout_seconds", policy.attempt_timeout),
-            local_start_timeout: if is_set(config, "gateway.timeout_seconds") {
-                seconds("gateway.timeout_seconds", policy.attempt_timeout)
-            } else {
-                seconds("gateway.deadline_seconds", policy.deadline)
-            },
-            deadline: seconds("gateway.deadline_seconds", policy.deadline),
-            ..policy
+            retries: **retries,
+            attempt_timeout: **timeout,
+            local_start_timeout: if timeout.is_set() { **timeout } else { **deadline },
+            deadline: **deadline,
+            ..RetryPolicy::default()
         },
         ledger: match already.account {
             Some(account) => Arc::new(KeptLedger::new(caps, account)),
@@ -289,12 +269,13 @@ pub(crate) async fn endpoint_in_use(
     offline: bool,
 ) -> (Endpoint, Limits) {
     let mut endpoint = endpoint(config, provider);
-    if let Some(model) = config.text("model") {
-        endpoint.model = model.to_owned();
+    if let Some(model) = &*config.model {
+        endpoint.model.clone_from(model);
     }
     let limits = limits(config, provider);
     let slots = if offline { None } else { learn(client, &mut endpoint).await };
-    let limits = match slots.filter(|_| !is_set(config, &format!("{provider}.concurrency"))) {
+    let is_set = config.provider_settings(provider).concurrency.is_set();
+    let limits = match slots.filter(|_| !is_set) {
         Some(concurrency) => Limits { concurrency, ..limits },
         None => limits,
     };
@@ -312,31 +293,25 @@ async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
     found.slots
 }
 
-/// Whether a setting has a value other than its default.
-fn is_set(config: &Settings, key: &str) -> bool {
-    config.get(key).is_some_and(|value| value.source != Source::Default)
-}
-
 /// How many calls a provider is asked at once and in a minute, by the settings. A local Ollama answers one
 /// request at a time.
 fn limits(config: &Settings, provider: Provider) -> Limits {
-    let limit = |name: &str| config.whole(&format!("{provider}.{name}"));
+    let own = config.provider_settings(provider);
     let one_by_one = provider == Provider::Ollama
-        && !is_set(config, &format!("{provider}.concurrency"))
+        && !own.concurrency.is_set()
         && endpoint(config, provider).is_local_server();
-    let usual = if one_by_one { Some(1) } else { limit("concurrency") };
     Limits {
-        concurrency: usual.map_or(Limits::default().concurrency, |n| n as usize),
-        requests_per_minute: limit("requests_per_minute"),
-        tokens_per_minute: limit("tokens_per_minute"),
+        concurrency: if one_by_one { 1 } else { *own.concurrency },
+        requests_per_minute: *own.requests_per_minute,
+        tokens_per_minute: *own.tokens_per_minute,
     }
 }
 
 fn rehearsal(config: &Settings) -> Rehearsal {
     Rehearsal {
-        seed: config.whole("rehearsal.seed").unwrap_or_default(),
-        latency: Duration::from_millis(config.whole("rehearsal.latency_ms").unwrap_or_default()),
-        fault_rate: config.decimal("rehearsal.fault_rate").unwrap_or_default(),
+        seed: *config.rehearsal.seed,
+        latency: Duration::from_millis(*config.rehearsal.latency_ms),
+        fault_rate: *config.rehearsal.fault_rate,
     }
 }
 

@@ -7,7 +7,6 @@ use assize_code::{Court, Options};
 use assize_config::{Limits, Settings};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
-use assize_llm::Request;
 use assize_run::{NewRun, Run, RunJournal, RunKind, Store};
 use assize_sandbox::{Language, Spec};
 use assize_types::text::harmless;
@@ -239,15 +238,14 @@ fn spec(input: &Input) -> Spec {
 
 fn settings(ask: &Ask, config: &Settings, gateway: &Gateway) -> Result<Input, Failure> {
     let (provider, model) = gateway.name();
-    let longest = config.whole("max_output_tokens");
     Ok(Input {
         samples: ask.samples,
         max_attempts: ask.max_attempts,
         limits: walls::spec(None, config)?.limits,
         image: ask.image.clone(),
-        isolation: config.asked("sandbox.isolation").map(str::to_owned),
-        temperature: config.decimal("temperature").unwrap_or_else(|| Request::TEMPERATURE.into()),
-        max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
+        isolation: config.sandbox.isolation.requested().map(ToString::to_string),
+        temperature: *config.temperature,
+        max_output_tokens: *config.max_output_tokens,
         provider: provider.to_owned(),
         model: model.to_owned(),
     })

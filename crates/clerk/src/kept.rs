@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
+use assize_config::{Environment, SettingKey, Settings};
 use assize_gateway::{Caps, Gateway, Totals};
 use assize_graph::{Key, Outcome, Record};
 use assize_llm::Response;
@@ -25,7 +25,7 @@ use crate::{Clerk, GoOn, Role};
 
 /// Where the store is, by the settings.
 pub fn path(config: &Settings, around: &Environment) -> PathBuf {
-    match config.text("store.path") {
+    match config.store.path.as_deref() {
         Some(path) => match path.strip_prefix("~/") {
             Some(rest) => around.home.join(rest),
             None => around.working_folder.join(path),
@@ -36,9 +36,9 @@ pub fn path(config: &Settings, around: &Environment) -> PathBuf {
 
 /// Opens the store to write, making it if need be.
 pub async fn open(config: &Settings, around: &Environment) -> Result<Arc<dyn Store>, Failure> {
-    let durability = match config.text("store.durability") {
-        Some("power-loss") => Durability::PowerLoss,
-        _ => Durability::ProcessCrash,
+    let durability = match *config.store.durability {
+        assize_config::Durability::PowerLoss => Durability::PowerLoss,
+        assize_config::Durability::ProcessCrash => Durability::ProcessCrash,
     };
     open_with(config, around, durability).await
 }
@@ -163,7 +163,8 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// What can be changed when a run goes on.
-const CHANGEABLE: [&str; 3] = ["budget.max_cost", "budget.max_tokens", "sandbox.isolation"];
+const CHANGEABLE: [SettingKey; 3] =
+    [SettingKey::BudgetMaxCost, SettingKey::BudgetMaxTokens, SettingKey::SandboxIsolation];
 
 impl Holder {
     pub fn this_process(role: Role) -> Holder {
@@ -197,7 +198,9 @@ impl Holder {
     /// Nobody yet, in a cluster.
     fn nobody(clerk: &Clerk, member: &Member) -> Holder {
         let node = Some(member.id.clone());
-        let asked = |key: &str| Some((key.to_owned(), clerk.config.asked(key)?.to_owned()));
+        let asked = |key: SettingKey| {
+            Some((key.to_string(), clerk.config.written(key)?.requested()?.clone()))
+        };
         let asked = CHANGEABLE.into_iter().filter_map(asked).collect();
         Holder { node, released: true, asked, ..Holder::this_process(clerk.role) }
     }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_code::Live;
-use assize_config::Settings;
-use assize_config::settings::REHEARSAL;
+use assize_config::{ProviderName, REHEARSAL, SettingKey, Settings};
 use assize_gateway::Gateway;
 use assize_run::{Run, RunKind, Store};
 use assize_types::{Cancel, Failure};
@@ -107,16 +106,16 @@ pub async fn take_up(
 pub fn as_before(config: &Settings, run: &Run) -> Result<Settings, Failure> {
     let named = |key: &str| run.input[key].as_str().map(str::to_owned);
     let mut before = Vec::new();
-    if config.asked("sandbox.isolation").is_none() {
-        before.extend(named("isolation").map(|isolation| ("sandbox.isolation", isolation)));
+    if config.sandbox.isolation.requested().is_none() {
+        before
+            .extend(named("isolation").map(|isolation| (SettingKey::SandboxIsolation, isolation)));
     }
-    let provider = named("provider")
-        .filter(|name| name == REHEARSAL || name.parse::<assize_config::Provider>().is_ok());
-    if let Some(provider) = provider.filter(|_| config.asked("provider").is_none()) {
+    let provider = named("provider").filter(|name| name.parse::<ProviderName>().is_ok());
+    if let Some(provider) = provider.filter(|_| config.provider.requested().is_none()) {
         let model = named("model").filter(|_| provider != REHEARSAL);
-        let model = model.filter(|_| config.asked("model").is_none());
-        before.extend(model.map(|model| ("model", model)));
-        before.push(("provider", provider));
+        let model = model.filter(|_| config.model.requested().is_none());
+        before.extend(model.map(|model| (SettingKey::Model, model)));
+        before.push((SettingKey::Provider, provider));
     }
-    config.asked_for(&before)
+    config.with_request(&before)
 }

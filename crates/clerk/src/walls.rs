@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_config::{Environment, Isolation, Limits, Settings, Source, Wanted};
+use assize_config::{Environment, Isolation, Limits, SettingKey, Settings, Source, Value, Wanted};
 use assize_sandbox::docker::{Docker, Options};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::microvm::{self, Microvm};
@@ -52,7 +52,7 @@ pub async fn choose_for_debates(
     spec: &Spec,
 ) -> Result<Chosen, Failure> {
     let mut chosen = choose_of((&DEBATES, AUTO_DEBATE), config, around, &[], spec).await?;
-    if wanted(config)? == Wanted::Auto {
+    if *config.sandbox.isolation == Wanted::Auto {
         let used = chosen.backend.isolation();
         chosen.weaker = assize_negotiation::weaker_isolation(used, &chosen.why);
     }
@@ -67,7 +67,7 @@ async fn choose_of(
     spec: &Spec,
 ) -> Result<Chosen, Failure> {
     config.refuse_withheld()?;
-    let wanted = wanted(config)?;
+    let wanted = *config.sandbox.isolation;
     let asked = format!("asked for: {wanted}");
     let (isolation, why) = match wanted {
         Wanted::Auto => first_of(order, config, around, spec, auto).await?,
@@ -105,7 +105,7 @@ pub async fn make(
     spec: &Spec,
 ) -> Result<(Manager, Sandbox, String), Failure> {
     config.refuse_withheld()?;
-    let chosen = match wanted(config)? {
+    let chosen = match *config.sandbox.isolation {
         Wanted::Auto => {
             check_named(languages, config, around)?;
             let backend = backend_for(languages, Isolation::Jail, config, around)?;
@@ -121,12 +121,6 @@ pub async fn make(
     let manager = manager(config, around, chosen.backend).await?;
     let sandbox = manager.make(spec.clone()).await?;
     Ok((manager, sandbox, chosen.why))
-}
-
-/// The walls that the settings ask for.
-pub fn wanted(config: &Settings) -> Result<Wanted, Failure> {
-    let name = config.text("sandbox.isolation").unwrap_or("auto");
-    name.parse().map_err(|error| Failure::from_error(FailureKind::Settings, &error))
 }
 
 /// The first that can be had, and why not those before it.
@@ -159,7 +153,7 @@ async fn first_of(
 /// The walls that can be built here, of those that the settings allow.
 pub async fn available(config: &Settings, around: &Environment) -> Result<Vec<Isolation>, Failure> {
     config.refuse_withheld()?;
-    let wanted = wanted(config)?;
+    let wanted = *config.sandbox.isolation;
     let allowed = Isolation::ALL.into_iter().filter(|isolation| match wanted {
         Wanted::Auto => true,
         Wanted::Exactly(only) => *isolation == only,
@@ -239,7 +233,7 @@ pub fn microvm(around: &Environment) -> Microvm {
 /// Docker or Podman, wherever it listens.
 pub fn docker(config: &Settings, around: &Environment) -> Docker {
     let mut hosts = Vec::new();
-    match config.text("docker.host") {
+    match config.docker.host.as_deref() {
         Some(host) => hosts.push(host.strip_prefix("unix://").unwrap_or(host).to_owned()),
         None => {
             hosts.push("/var/run/docker.sock".to_owned());
@@ -261,20 +255,25 @@ fn check_named(
     around: &Environment,
 ) -> Result<(), Failure> {
     let [language] = languages else { return Ok(()) };
-    let setting = interpreter_setting(*language);
-    let Some(value) = config.get(setting) else { return Ok(()) };
+    let (key, value) = interpreter_setting(*language, config);
+    if value.is_none() {
+        return Ok(());
+    }
     interpreter(*language, config, around).map(drop).map_err(|why| {
-        let message = format!("invalid setting `{setting}` ({}): {why}", value.source);
+        let message = format!("invalid setting `{key}` ({}): {why}", value.source());
         Failure::new(FailureKind::Settings, message)
             .hint("name the program itself, such as `/usr/bin/python3`, or remove the setting")
     })
 }
 
-fn interpreter_setting(language: Language) -> &'static str {
+fn interpreter_setting(
+    language: Language,
+    config: &Settings,
+) -> (SettingKey, &Value<Option<String>>) {
     match language {
-        Language::Python => "sandbox.python",
-        Language::Bash => "sandbox.bash",
-        Language::JavaScript => "sandbox.node",
+        Language::Python => (SettingKey::SandboxPython, &config.interpreters.python),
+        Language::Bash => (SettingKey::SandboxBash, &config.interpreters.bash),
+        Language::JavaScript => (SettingKey::SandboxNode, &config.interpreters.node),
     }
 }
 
@@ -284,34 +283,28 @@ pub fn interpreter(
     config: &Settings,
     around: &Environment,
 ) -> Result<Interpreter, String> {
-    let setting = interpreter_setting(language);
-    let named = config.text(setting).map(|path| around.working_folder.join(path));
+    let (_, value) = interpreter_setting(language, config);
+    let named = value.as_ref().map(|path| around.working_folder.join(path));
     let search = around.environment.get("PATH").map(AsRef::as_ref);
     Interpreter::find(language, named.as_deref(), search)
 }
 
 /// The limits that the settings ask for.
 pub fn limits(config: &Settings) -> Limits {
-    let defaults = Limits::default();
-    let cpus = config.decimal("sandbox.cpus").unwrap_or(0.5).min(most_cpus(config));
+    let sandbox = &config.sandbox;
+    let cpus = sandbox.cpus.min(most_cpus(config));
     Limits {
-        memory: config.size("sandbox.memory").unwrap_or(defaults.memory),
+        memory: *sandbox.memory,
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "at most 1024, checked"
         )]
         cpu_millis: (cpus * 1000.0).round() as u32,
-        wall: config
-            .decimal("sandbox.timeout_seconds")
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .unwrap_or(defaults.wall),
-        processes: config
-            .whole("sandbox.processes")
-            .and_then(|count| u32::try_from(count).ok())
-            .unwrap_or(defaults.processes),
-        output: config.size("sandbox.output").unwrap_or(defaults.output),
-        disk: config.size("sandbox.disk").unwrap_or(defaults.disk),
+        wall: *sandbox.timeout_seconds,
+        processes: *sandbox.processes,
+        output: *sandbox.output,
+        disk: *sandbox.disk,
     }
 }
 
@@ -327,9 +320,9 @@ fn most_cpus(config: &Settings) -> f64 {
 
 /// A warning if more processors are asked for than this machine has.
 pub fn clamped_cpus(config: &Settings) -> Option<String> {
-    let value = config.get("sandbox.cpus")?;
-    let (asked, most) = (config.decimal("sandbox.cpus")?, most_cpus(config));
-    let setting = match &value.source {
+    let cpus = &config.sandbox.cpus;
+    let (asked, most) = (**cpus, most_cpus(config));
+    let setting = match cpus.source() {
         Source::Flag(flag) => format!("`{flag} {asked}`"),
         source => format!("`sandbox.cpus = {asked}` ({source})"),
     };
@@ -342,8 +335,8 @@ pub fn clamped_cpus(config: &Settings) -> Option<String> {
 /// otherwise.
 pub fn limits_of_debates(config: &Settings) -> Limits {
     let mut limits = limits(config);
-    if config.asked("sandbox.memory").is_none() {
-        limits.memory = config.size("consult.memory").unwrap_or(limits.memory);
+    if config.sandbox.memory.requested().is_none() {
+        limits.memory = *config.consult.memory;
     }
     limits
 }
@@ -360,12 +353,11 @@ pub fn spec(image: Option<String>, config: &Settings) -> Result<Spec, Failure> {
 /// Which limits were asked for by a flag and are held by best effort alone, in words.
 pub fn loose(config: &Settings, enforcement: &Enforcement) -> Vec<String> {
     let mut loose = Vec::new();
-    for (key, by) in [("sandbox.memory", &enforcement.memory), ("sandbox.cpus", &enforcement.cpu)] {
-        let flag = config.get(key).and_then(|value| match &value.source {
-            Source::Flag(flag) => Some(flag),
-            _ => None,
-        });
-        if let Some(flag) = flag.filter(|_| by.starts_with("best effort")) {
+    let (memory, cpus) = (config.sandbox.memory.source(), config.sandbox.cpus.source());
+    for (source, by) in [(memory, &enforcement.memory), (cpus, &enforcement.cpu)] {
+        if let Source::Flag(flag) = source
+            && by.starts_with("best effort")
+        {
             loose.push(format!("`{flag}` is {by}"));
         }
     }
@@ -455,14 +447,10 @@ pub async fn pool(
     chosen.backend.interpreter(language)?;
     let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
     let manager = manager(config, around, chosen.backend).await?;
-    let most = u64::from(most);
-    let size = config.whole("sandbox.pool").unwrap_or(most).min(most);
-    let idle = config.whole("sandbox.pool_idle_seconds").map(Duration::from_secs);
-    let defaults = PoolOptions::default();
     let options = PoolOptions {
-        size: usize::try_from(size).unwrap_or(defaults.size),
-        idle: idle.unwrap_or(defaults.idle),
-        ..defaults
+        size: config.sandbox.pool.min(most as usize),
+        idle: *config.sandbox.pool_idle_seconds,
+        ..PoolOptions::default()
     };
     Ok((Arc::new(manager.pool(spec, options)), why))
 }

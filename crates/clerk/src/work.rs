@@ -10,7 +10,6 @@ use assize_draft::{DraftError, DraftService, Options};
 use assize_gate::{Policy, TaskId};
 use assize_gateway::Gateway;
 use assize_graph::{Observer, RunOptions};
-use assize_llm::Request;
 use assize_run::{NewRun, Run, RunJournal, RunKind, Store, StoreError};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Cancel, Failure, FailureKind, trail};
@@ -289,12 +288,11 @@ async fn fresh(
             return Err(usage(message).hint("show it one with `--file PATH`"));
         }
     }
-    let max_tokens = config.whole("max_output_tokens").and_then(|most| u32::try_from(most).ok());
     let (provider, model) = gateway.name();
     Ok(Input {
         workspace: desk.workspace().to_owned(),
         policy,
-        isolation: config.asked("sandbox.isolation").map(str::to_owned),
+        isolation: config.sandbox.isolation.requested().map(ToString::to_string),
         work: Work {
             task,
             task_id,
@@ -302,8 +300,8 @@ async fn fresh(
             files,
             max_steps,
             max_rejections,
-            temperature: config.decimal("temperature").unwrap_or(Request::TEMPERATURE.into()),
-            max_tokens: max_tokens.unwrap_or(Request::MAX_TOKENS),
+            temperature: *config.temperature,
+            max_tokens: *config.max_output_tokens,
         },
         provider: provider.to_owned(),
         model: model.to_owned(),

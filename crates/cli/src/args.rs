@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use assize_clerk::choose::Tape;
 use assize_clerk::{ForkOf, GoOn};
+use assize_config::SettingKey;
 use assize_consult::At;
 use assize_types::{Failure, FailureKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -71,11 +72,11 @@ pub(crate) struct LogArgs {
 
 impl Cli {
     /// The flags that every command takes, as settings: key, flag, value.
-    pub(crate) fn global_settings(&self) -> Vec<(String, &'static str, String)> {
+    pub(crate) fn global_settings(&self) -> Vec<FlagSetting> {
         given([
-            ("log.level", "--log-level", &self.log.log_level),
-            ("log.format", "--log-format", &self.log.log_format),
-            ("cluster.servers", "--cluster", &self.cluster),
+            (SettingKey::LogLevel, "--log-level", &self.log.log_level),
+            (SettingKey::LogFormat, "--log-format", &self.log.log_format),
+            (SettingKey::ClusterServers, "--cluster", &self.cluster),
         ])
     }
 }
@@ -328,14 +329,14 @@ impl ForkArgs {
     }
 }
 
-/// The flags that were given, as settings: key, flag, value.
+/// A flag that sets a setting: the setting, the flag, and its value.
+pub(crate) type FlagSetting = (SettingKey, &'static str, String);
+
+/// The flags that were given, as settings.
 fn given<const N: usize>(
-    flags: [(&str, &'static str, &Option<String>); N],
-) -> Vec<(String, &'static str, String)> {
-    let given = |(key, flag, value): (&str, &'static str, &Option<String>)| {
-        value.clone().map(|value| (key.to_owned(), flag, value))
-    };
-    flags.into_iter().filter_map(given).collect()
+    flags: [(SettingKey, &'static str, &Option<String>); N],
+) -> Vec<FlagSetting> {
+    flags.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value.clone()?))).collect()
 }
 
 /// Parser of a whole number within bounds.
@@ -399,10 +400,10 @@ pub(crate) struct AttackArgs {
 impl AttackArgs {
     /// The flags as settings: key, flag, value. Probes go through all sandboxes that are named; the gate uses the one
     /// that the settings choose.
-    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         let isolation = self.isolation.clone().filter(|_| self.gate);
         isolation
-            .map(|name| ("sandbox.isolation".to_owned(), "--isolation", name))
+            .map(|name| (SettingKey::SandboxIsolation, "--isolation", name))
             .into_iter()
             .collect()
     }
@@ -605,14 +606,14 @@ impl ModelArgs {
     }
 
     /// The flags as settings: key, flag, value.
-    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
-            ("provider", "--provider", &self.provider),
-            ("model", "--model", &self.model()),
-            ("temperature", "--temperature", &self.temperature),
-            ("max_output_tokens", "--max-output-tokens", &self.max_output_tokens),
-            ("budget.max_cost", "--max-cost", &self.max_cost),
-            ("budget.max_tokens", "--max-tokens", &self.max_tokens),
+            (SettingKey::Provider, "--provider", &self.provider),
+            (SettingKey::Model, "--model", &self.model()),
+            (SettingKey::Temperature, "--temperature", &self.temperature),
+            (SettingKey::MaxOutputTokens, "--max-output-tokens", &self.max_output_tokens),
+            (SettingKey::BudgetMaxCost, "--max-cost", &self.max_cost),
+            (SettingKey::BudgetMaxTokens, "--max-tokens", &self.max_tokens),
         ])
     }
 }

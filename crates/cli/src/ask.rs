@@ -150,9 +150,8 @@ async fn request(args: &AskArgs, config: &Settings, cancel: &Cancel) -> Result<R
     }
     let mut request = Request::new(prompt);
     request.schema = args.schema.as_deref().map(read_schema).transpose()?;
-    request.temperature = config.decimal("temperature").map_or(Request::TEMPERATURE, |t| t as f32);
-    request.max_tokens =
-        config.whole("max_output_tokens").map_or(Request::MAX_TOKENS, |n| n as u32);
+    request.temperature = *config.temperature as f32;
+    request.max_tokens = *config.max_output_tokens;
     Ok(request)
 }
 

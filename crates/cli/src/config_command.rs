@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use assize_config::trust::TrustStore;
-use assize_config::{Environment, Provider, Settings, Source};
+use assize_config::{Environment, SettingKey, Settings, Source};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Map, Value as Json, json};
 
@@ -28,11 +28,11 @@ pub(crate) fn run(
             let inside = Environment { working_folder: resolve(folder, config)?, ..around.clone() };
             // What is shown is what is trusted: one reading of the files serves both.
             let theirs = Settings::load(&inside, &[])?;
-            for (key, value) in &theirs.sensitive {
+            for (key, value) in &theirs.origin.sensitive {
                 note(&harmless(&format!("  {key} = {value}")));
             }
-            let folder = &theirs.project_folder;
-            TrustStore::open(&around.state_folder)?.give(folder, &theirs.fingerprint)?;
+            let folder = &theirs.origin.project_folder;
+            TrustStore::open(&around.state_folder)?.give(folder, &theirs.origin.fingerprint)?;
             note(&harmless(&format!("trusted: {}", folder.display())));
             note(&paint(
                 DIM,
@@ -51,7 +51,7 @@ pub(crate) fn run(
 }
 
 fn resolve(folder: Option<PathBuf>, config: &Settings) -> Result<PathBuf, Failure> {
-    let folder = folder.unwrap_or_else(|| config.project_folder.clone());
+    let folder = folder.unwrap_or_else(|| config.origin.project_folder.clone());
     let resolved = folder.canonicalize().ok().filter(|folder| folder.is_dir());
     resolved.ok_or_else(|| {
         Failure::new(FailureKind::Usage, format!("`{}` is not a folder", folder.display()))
@@ -67,33 +67,29 @@ struct Row {
 
 fn rows(config: &Settings, only: Which) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let settings = config.settings.iter().map(|setting| {
-        let value = config.get(&setting.key).filter(|value| {
-            value.source != Source::Default || !is_set_by_server(config, &setting.key)
-        });
-        Row {
-            key: setting.key.clone(),
-            value: value.map(|value| value.text.clone()),
-            source: value.map(|value| value.source.clone()),
+    for setting in assize_config::all() {
+        let written = config.written(setting.key);
+        let written = written.filter(|w| w.is_set() || !is_set_by_server(config, setting.key));
+        rows.push(Row {
+            key: setting.key.to_string(),
+            value: written.map(|written| written.to_string()),
+            source: written.map(|written| written.source().clone()),
             about: setting.about,
+        });
+        if let SettingKey::ProviderKeyEnv(provider) = setting.key {
+            let (key, source) = config.key(provider);
+            rows.push(Row {
+                key: format!("{provider}.key"),
+                source: key.is_some().then_some(source),
+                value: key.map(|key| key.masked()),
+                about: "the key, masked",
+            });
         }
-    });
-    rows.extend(settings);
-    for provider in Provider::ALL {
-        let (key, source) = config.key(provider);
-        let after = rows.iter().rposition(|row| row.key == format!("{provider}.key_env"));
-        let row = Row {
-            key: format!("{provider}.key"),
-            source: key.is_some().then_some(source),
-            value: key.map(|key| key.masked()),
-            about: "the key, masked",
-        };
-        rows.insert(after.map_or(rows.len(), |index| index + 1), row);
     }
-    rows.extend(config.extra().map(|(key, value)| Row {
+    rows.extend(config.extra().map(|(key, written)| Row {
         key: key.clone(),
-        value: Some(value.text.clone()),
-        source: Some(value.source.clone()),
+        value: Some(written.to_string()),
+        source: Some(written.source().clone()),
         about: "dollars for a million tokens",
     }));
     rows.retain(|row| {
@@ -103,9 +99,9 @@ fn rows(config: &Settings, only: Which) -> Vec<Row> {
 }
 
 /// Whether the default of a setting is what a local server offers.
-fn is_set_by_server(config: &Settings, key: &str) -> bool {
-    let provider = key.strip_suffix(".concurrency").and_then(|name| name.parse().ok());
-    provider.is_some_and(|provider| choose::endpoint(config, provider).is_local_server())
+fn is_set_by_server(config: &Settings, key: SettingKey) -> bool {
+    let of = |provider| choose::endpoint(config, provider).is_local_server();
+    matches!(key, SettingKey::ProviderConcurrency(provider) if of(provider))
 }
 
 fn show_text(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
@@ -124,9 +120,9 @@ fn show_text(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
         };
         out_line(&line)?;
     }
-    for withheld in &config.withheld {
+    for withheld in &config.origin.withheld {
         let effect = if withheld.ignored { "ignored" } else { "no effect" };
-        let why = config.trust.why_not();
+        let why = config.origin.trust.why_not();
         out_line(&paint(
             WARN,
             format!(
@@ -147,12 +143,13 @@ fn show_json(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
         })
         .collect();
     let withheld: Vec<Json> = config
+        .origin
         .withheld
         .iter()
         .map(|withheld| {
             json!({
                 "key": withheld.key, "source": withheld.source.to_string(), "ignored": withheld.ignored,
-                "why": config.trust.why_not(),
+                "why": config.origin.trust.why_not(),
             })
         })
         .collect();

@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use assize_config::file::{names_a_key, parse, read_text};
-use assize_config::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key, nearest};
-use assize_config::{Environment, Settings, Source};
+use assize_config::{
+    Environment, Kind, PRICE_FIELDS, Setting, Settings, Source, looks_like_a_key, nearest,
+};
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{FlockOperation, flock};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
@@ -15,8 +16,7 @@ use crate::terminal::{harmless, note, warn};
 
 /// Sets a setting in the user's file.
 pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Failure> {
-    let settings = settings::all();
-    let (names, kind) = find(key, &settings)?;
+    let (names, kind) = find(key)?;
     if looks_like_a_key(text) {
         return Err(holds_a_key(key));
     }
@@ -29,7 +29,7 @@ pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Fai
         });
     }
     let value = as_toml(key, &kind, text)?;
-    edit(around, &settings, |document| {
+    edit(around, |document| {
         insert(document.as_table_mut(), &names, value)
             .then_some(true)
             .ok_or_else(|| usage(format!("`{key}` does not fit into the file as it is")))
@@ -44,7 +44,7 @@ pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Fai
             return Ok(());
         }
     };
-    let source = config.get(key).map(|value| value.source.clone());
+    let source = config.origin.source(key);
     if let Some(source) = source.filter(|source| !matches!(source, Source::User { .. })) {
         warn(&format!("`{key}` is overridden here: {source}"));
     }
@@ -53,8 +53,7 @@ pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Fai
 
 /// Removes a setting from the user's file.
 pub(crate) fn unset(key: &str, around: &Environment) -> Result<(), Failure> {
-    let settings = settings::all();
-    let known = find(key, &settings);
+    let known = find(key);
     if !around.user_file.exists() {
         known.as_ref().map_err(Clone::clone)?;
     }
@@ -62,7 +61,7 @@ pub(crate) fn unset(key: &str, around: &Environment) -> Result<(), Failure> {
         Ok((names, _)) => names.clone(),
         Err(_) => key.split('.').map(str::to_owned).collect(),
     };
-    let removed = edit(around, &settings, |document| Ok(remove(document.as_table_mut(), &names)))?;
+    let removed = edit(around, |document| Ok(remove(document.as_table_mut(), &names)))?;
     if !removed {
         // An unknown setting is an error unless the file contains it.
         known?;
@@ -87,12 +86,12 @@ fn holds_a_key(key: &str) -> Failure {
 }
 
 /// The names on the way to a setting, and the values it takes.
-fn find(key: &str, settings: &[Setting]) -> Result<(Vec<String>, Kind), Failure> {
+fn find(key: &str) -> Result<(Vec<String>, Kind), Failure> {
     if key.split('.').any(|name| names_a_key(name) || looks_like_a_key(name)) {
         return Err(holds_a_key(key));
     }
-    if let Some(setting) = settings.iter().find(|setting| setting.key == key) {
-        return Ok((key.split('.').map(str::to_owned).collect(), setting.kind.clone()));
+    if let Some(setting) = Setting::named(key) {
+        return Ok((key.split('.').map(str::to_owned).collect(), setting.kind));
     }
     if let Some(price) = key.strip_prefix("prices.") {
         let split = price.rsplit_once('.').map(|(model, field)| (unquoted(model), field));
@@ -113,7 +112,7 @@ fn find(key: &str, settings: &[Setting]) -> Result<(Vec<String>, Kind), Failure>
         };
     }
     let failure = usage(format!("unknown setting `{key}`"));
-    Err(match nearest(key, settings.iter().map(|setting| setting.key.as_str())) {
+    Err(match nearest(key, assize_config::all().iter().map(|setting| setting.key.name())) {
         Some(near) => failure.hint(format!("the nearest setting is `{near}`")),
         None => failure.hint("`assize config show` lists all settings"),
     })
@@ -186,7 +185,6 @@ fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
 /// Changes the file, all of it or nothing; gives whether there was something to change.
 fn edit(
     around: &Environment,
-    settings: &[Setting],
     change: impl FnOnce(&mut DocumentMut) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     // The file may be a link into a folder of settings that is under version control.
@@ -209,9 +207,9 @@ fn edit(
     if !change(&mut document)? {
         return Ok(false);
     }
-    let was_valid = parse(&path, &text, settings).is_ok();
+    let was_valid = parse(&path, &text).is_ok();
     let text = document.to_string();
-    match parse(&path, &text, settings) {
+    match parse(&path, &text) {
         Err(failure) if was_valid => return Err(failure),
         // The file had invalid values before: this edit may repair one of several.
         _ => {}
@@ -235,12 +233,11 @@ mod tests {
     use super::*;
 
     fn changed(text: &str, key: &str, value: &str) -> String {
-        let settings = settings::all();
-        let (names, kind) = find(key, &settings).unwrap();
+        let (names, kind) = find(key).unwrap();
         let mut document: DocumentMut = text.parse().unwrap();
         assert!(insert(document.as_table_mut(), &names, as_toml(key, &kind, value).unwrap()));
         let text = document.to_string();
-        parse(Path::new("config.toml"), &text, &settings).unwrap();
+        parse(Path::new("config.toml"), &text).unwrap();
         text
     }
 

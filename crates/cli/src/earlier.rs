@@ -6,7 +6,7 @@ use assize_types::text::one_line;
 use assize_types::{Cancel, Failure, FailureKind};
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, FlagSetting};
 use crate::{consult, debate, eval, flags, kept, run, work};
 
 /// Flags as they would be typed.
@@ -26,7 +26,7 @@ pub(crate) struct Earlier {
     pub(crate) how: &'static str,
     pub(crate) more: Vec<String>,
     /// The flags that every command takes, such as `--cluster`: setting, flag, value.
-    pub(crate) global: Vec<(String, &'static str, String)>,
+    pub(crate) global: Vec<FlagSetting>,
 }
 
 impl Earlier {

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use assize_config::settings::show_size;
-use assize_config::{Environment, Limits, Settings};
+use assize_config::{Environment, Limits, Settings, show_size};
 use assize_sandbox::{Command, Language, Outcome, Sandbox, WORKSPACE};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use assize_config::Settings;
+use assize_config::{SettingKey, Settings};
 use assize_run::{RunId, RunKind};
 
 use crate::kept;
@@ -12,7 +12,9 @@ static CLUSTER: OnceLock<String> = OnceLock::new();
 
 /// Remembers the cluster that was named on the command line: commands about its runs need the flag again.
 pub(crate) fn remember_cluster(config: &Settings) {
-    if let Some(servers) = config.asked("cluster.servers") {
+    let servers =
+        config.written(SettingKey::ClusterServers).and_then(|servers| servers.requested());
+    if let Some(servers) = servers {
         let _ = CLUSTER.set(format!(" --cluster {servers}"));
     }
 }

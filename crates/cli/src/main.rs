@@ -45,7 +45,7 @@ use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
-use crate::args::{Cli, Command, ConfigCommand, RunsCommand, SandboxCommand};
+use crate::args::{Cli, Command, ConfigCommand, FlagSetting, RunsCommand, SandboxCommand};
 use crate::terminal::{DIM, paint};
 
 fn main() -> ExitCode {
@@ -90,7 +90,8 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     let config = Settings::load(&around, &flags(&cli)?)?;
     logging::start(&config);
     hints::remember_cluster(&config);
-    for warning in config.warnings.iter().chain(&assize_clerk::walls::clamped_cpus(&config)) {
+    for warning in config.origin.warnings.iter().chain(&assize_clerk::walls::clamped_cpus(&config))
+    {
         terminal::warn(warning);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -231,8 +232,8 @@ async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
-/// The settings that were given as flags, checked like any other.
-fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
+/// The settings that were given as flags.
+fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
     let mut flags = match &cli.command {
         Command::Ask(args) => args.model.settings(),
         Command::Run(args) => [args.sandbox.settings(), args.model.settings()].concat(),
@@ -269,15 +270,6 @@ fn flags(cli: &Cli) -> Result<Vec<(String, &'static str, String)>, Failure> {
         return Err(Failure::new(FailureKind::Usage, message));
     }
     flags.extend(cli.global_settings());
-    let settings = assize_config::settings::all();
-    for (key, flag, value) in &flags {
-        let setting = settings.iter().find(|setting| setting.key == *key);
-        // A provider's name has its own answer, with the nearest one.
-        let complaint = setting.filter(|_| key != "provider").and_then(|s| s.kind.complaint(value));
-        if let Some(complaint) = complaint {
-            return Err(Failure::new(FailureKind::Usage, format!("`{flag}` {complaint}")));
-        }
-    }
     Ok(flags)
 }
 

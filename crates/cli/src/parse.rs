@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use assize_config::settings::nearest;
+use assize_config::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
 

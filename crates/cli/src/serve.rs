@@ -43,19 +43,15 @@ pub(crate) async fn run(
         }
         false => kept::open_safe(config, around).await?,
     };
-    let whole = |key: &str, usual: u64| config.whole(key).unwrap_or(usual);
     let options = Options {
         listen: args.listen,
         tokens,
         exposure,
         names: args.hosts.clone(),
         roots,
-        longest_request: config
-            .size("serve.longest_request")
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .unwrap_or(32 << 20),
-        starts_per_minute: u32::try_from(whole("serve.starts_per_minute", 60)).unwrap_or(u32::MAX),
-        most_running: usize::try_from(whole("serve.most_running", 16)).unwrap_or(usize::MAX),
+        longest_request: *config.serve.longest_request,
+        starts_per_minute: *config.serve.starts_per_minute,
+        most_running: *config.serve.most_running,
     };
     let server = Server::bind(options, clerk, store).await?;
     tell(&args, &server, token_file.as_deref())?;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use assize_config::settings::ALLOWED_PACKAGES;
+use assize_config::ALLOWED_PACKAGES;
 use assize_llm::{Prompt, Request, Schema, Turn, fenced};
 use assize_sandbox::Language;
 

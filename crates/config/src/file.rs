@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use assize_types::{Failure, FailureKind};
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::settings::{self, Kind, PRICE_FIELDS, Setting, looks_like_a_key};
+use crate::Provider;
+use crate::kind::{Kind, PRICE_FIELDS, looks_like_a_key, nearest};
+use crate::setting::Setting;
+use crate::table::all;
 
 /// No settings file is larger.
 const LARGEST: u64 = 1024 * 1024;
@@ -43,13 +46,13 @@ pub fn read_text(path: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// The values of a settings file, each checked against the setting that it is for.
-pub fn parse(path: &Path, text: &str, known: &[Setting]) -> Result<Vec<Entry>, Failure> {
+pub fn parse(path: &Path, text: &str) -> Result<Vec<Entry>, Failure> {
     let document = Document::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
         at(path, line, &format!("not valid TOML: {}", error.message().trim()))
     })?;
     let lines = text.match_indices('\n').map(|(offset, _)| offset).collect();
-    let mut reader = Reader { path, lines, known, entries: Vec::new() };
+    let mut reader = Reader { path, lines, entries: Vec::new() };
     reader.table(document.as_table(), "")?;
     Ok(reader.entries)
 }
@@ -58,7 +61,6 @@ struct Reader<'a> {
     path: &'a Path,
     /// Where each line ends.
     lines: Vec<usize>,
-    known: &'a [Setting],
     entries: Vec<Entry>,
 }
 
@@ -84,7 +86,7 @@ impl Reader<'_> {
     fn is_section(&self, key: &str) -> bool {
         let below = format!("{key}.");
         let is_price = key == "prices" || (key.starts_with("prices.") && !self.is_price_field(key));
-        is_price || self.known.iter().any(|setting| setting.key.starts_with(&below))
+        is_price || all().iter().any(|setting| setting.key.name().starts_with(&below))
     }
 
     fn is_price_field(&self, key: &str) -> bool {
@@ -97,7 +99,7 @@ impl Reader<'_> {
         let kind = if self.is_price_field(&key) {
             &price
         } else {
-            match self.known.iter().find(|setting| setting.key == key) {
+            match Setting::named(&key) {
                 Some(setting) => &setting.kind,
                 None if self.is_section(&key) && !key.starts_with("prices.") => {
                     let message = format!("`{key}` is a group of settings; write it as `[{key}]`");
@@ -126,7 +128,7 @@ impl Reader<'_> {
         if let Some(complaint) = kind.complaint(&written) {
             let failure = at(self.path, line, &format!("`{key}` {complaint}"));
             let Kind::Choice(choices) = kind else { return Err(failure) };
-            return Err(match settings::nearest(&written, choices.iter().copied()) {
+            return Err(match nearest(&written, choices.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean `{near}`?")),
                 None => failure,
             });
@@ -137,12 +139,12 @@ impl Reader<'_> {
 
     fn unknown(&self, key: &str, line: usize) -> Failure {
         let failure = at(self.path, line, &format!("unknown setting `{key}`"));
-        let keys = self.known.iter().map(|setting| setting.key.as_str());
+        let keys = all().iter().map(|setting| setting.key.name());
         let groups = keys.clone().filter_map(|key| key.split_once('.')).map(|(group, _)| group);
         if key.starts_with("prices.") {
             return failure.hint(format!("a price has the fields `{}`", PRICE_FIELDS.join("`, `")));
         }
-        match settings::nearest(key, keys.chain(groups)) {
+        match nearest(key, keys.chain(groups)) {
             Some(near) => failure.hint(format!("the nearest setting is `{near}`")),
             None => failure.hint("`assize config show` lists all settings"),
         }
@@ -174,9 +176,7 @@ fn shown(key: &str) -> &str {
 
 fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
     let provider = key.split('.').next().unwrap_or_default();
-    let variable = provider
-        .parse::<crate::Provider>()
-        .map_or("ANTHROPIC_API_KEY", crate::Provider::key_variable);
+    let variable = provider.parse::<Provider>().map_or("ANTHROPIC_API_KEY", Provider::key_variable);
     at(path, line, &format!("`{}` holds a key; keys do not belong in this file", shown(key))).hint(
         format!(
             "put it into the environment (`export {variable}=…`) or into a `.env` file that is not \
@@ -240,13 +240,13 @@ mod tests {
     use super::*;
 
     fn complaint(text: &str) -> String {
-        parse(Path::new("assize.toml"), text, &settings::all()).unwrap_err().render()
+        parse(Path::new("assize.toml"), text).unwrap_err().render()
     }
 
     #[test]
     fn values_come_with_their_lines() {
         let text = "# mine\nprovider = \"groq\"\n\n[groq]\nmodel = \"m\"\nconcurrency = 4\n\n[prices.\"my.model\"]\ninput = 1\noutput = 2.5\n";
-        let entries = parse(Path::new("assize.toml"), text, &settings::all()).unwrap();
+        let entries = parse(Path::new("assize.toml"), text).unwrap();
         let entries: Vec<_> =
             entries.iter().map(|e| (e.key.as_str(), e.value.as_str(), e.line)).collect();
         assert_eq!(
@@ -363,7 +363,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_readers_panic(text in "(?s).{0,200}") {
-            let _ = parse(Path::new("assize.toml"), &text, &settings::all());
+            let _ = parse(Path::new("assize.toml"), &text);
             let _ = parse_env(Path::new(".env"), &text, &|_| true);
         }
 
@@ -371,7 +371,7 @@ mod tests {
         fn no_toml_makes_the_reader_panic(
             lines in prop::collection::vec("(\\[?\\[?(prices|groq|gateway|a)(\\.\"?[a-z.]{0,5}\"?)?\\]?\\]?|(model|input|retries|x\\.y) = (\"[a-z]{0,3}\"|[0-9]{1,3}|\\{a = 1\\}|\\[1\\]|true))", 0..8)
         ) {
-            let _ = parse(Path::new("assize.toml"), &lines.join("\n"), &settings::all());
+            let _ = parse(Path::new("assize.toml"), &lines.join("\n"));
         }
     }
 }

@@ -121,6 +121,41 @@ impl FromStr for Provider {
     }
 }
 
+/// The name of the rehearsal model where a provider is named.
+pub const REHEARSAL: &str = "rehearsal";
+
+/// What can be named as the provider: one of the six, or the rehearsal model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderName {
+    Provider(Provider),
+    Rehearsal,
+}
+
+impl ProviderName {
+    pub(crate) const NAMES: &'static [&'static str] =
+        &["anthropic", "openai", "google", "groq", "openrouter", "ollama", REHEARSAL];
+}
+
+impl FromStr for ProviderName {
+    type Err = UnknownProvider;
+
+    fn from_str(name: &str) -> Result<ProviderName, UnknownProvider> {
+        match name {
+            REHEARSAL => Ok(ProviderName::Rehearsal),
+            name => name.parse().map(ProviderName::Provider),
+        }
+    }
+}
+
+impl fmt::Display for ProviderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProviderName::Provider(provider) => write!(f, "{provider}"),
+            ProviderName::Rehearsal => f.write_str(REHEARSAL),
+        }
+    }
+}
+
 /// A key. It can be sent to its provider, and is never shown whole.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -167,6 +202,7 @@ mod tests {
         for provider in Provider::ALL {
             assert!(error.contains(provider.name()), "{error}");
             assert_eq!(provider.name().parse(), Ok(provider));
+            assert!(ProviderName::NAMES.contains(&provider.name()));
         }
     }
 

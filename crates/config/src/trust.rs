@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use assize_types::{Failure, FailureKind};
 use sha2::{Digest, Sha256};
 
-use super::file::read_text;
+use crate::file::read_text;
 
 /// What became of a folder's trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use assize_clerk::{Clerk, exec};
 use assize_code::InputFile;
+use assize_config::SettingKey;
 use assize_llm::Schema;
 use assize_sandbox::Language;
 use assize_types::text::{one_line, shorten};
@@ -117,8 +118,8 @@ impl CodeTools {
         }
         let told = |failure: assize_types::Failure| failure.render();
         let seconds =
-            call.timeout_seconds.map(|seconds| ("sandbox.timeout_seconds", seconds.to_string()));
-        let config = self.clerk.config.asked_for(seconds.as_slice()).map_err(told)?;
+            call.timeout_seconds.map(|seconds| (SettingKey::SandboxTimeout, seconds.to_string()));
+        let config = self.clerk.config.with_request(seconds.as_slice()).map_err(told)?;
         let clerk = Clerk { config, ..(*self.clerk).clone() };
         let mut inputs = Vec::new();
         for TextFile { name, text } in call.files {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
+use assize_config::{Environment, SettingKey, Settings};
 use assize_sandbox::{Manager, Spec};
 use assize_types::Failure;
 use tokio::sync::Mutex;
@@ -44,8 +44,9 @@ impl Grounds {
         if let Some(ground) = state.choices.get(&request) {
             return Ok(ground.clone());
         }
-        let wanted = isolation.map(|isolation| ("sandbox.isolation", isolation.to_owned()));
-        let config = config.asked_for(wanted.as_slice())?;
+        let wanted =
+            isolation.map(|isolation| (SettingKey::SandboxIsolation, isolation.to_owned()));
+        let config = config.with_request(wanted.as_slice())?;
         let chosen = walls::choose_for_debates(&config, around, spec).await?;
         let same = |one: &&Arc<Prepared>| one.manager.isolation() == chosen.backend.isolation();
         let ground = match state.prepared.iter().find(same) {

@@ -17,11 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_cluster::{
-    Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue, Times,
-    Work,
-};
-use assize_config::{Address, Environment, Limits, Settings, Wanted};
+use assize_cluster::{Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue, Times, Work};
+use assize_config::{Environment, Limits, SettingKey, Settings, Wanted};
 use assize_run::{Run, RunId, RunKind, Store, StoreError};
 use assize_types::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
@@ -37,8 +34,7 @@ pub fn patience(config: &Settings) -> Duration {
 }
 
 fn times(config: &Settings) -> Times {
-    let lease = config.whole("cluster.lease_seconds").map(Duration::from_secs);
-    lease.map_or_else(Times::default, Times::of_lease)
+    Times::of_lease(*config.cluster.lease_seconds)
 }
 
 /// The work of holding a run.
@@ -68,7 +64,7 @@ pub struct Member {
 
 /// Whether runs are kept and done in a cluster, by the settings.
 pub fn is_set(config: &Settings) -> bool {
-    config.text("cluster.servers").is_some()
+    config.cluster.servers.is_some()
 }
 
 impl Member {
@@ -142,56 +138,53 @@ pub(crate) struct RunWork {
 /// How the servers are reached, by the settings.
 pub fn options(config: &Settings, around: &Environment) -> Result<Options, Failure> {
     let wrong = |message: String| Failure::new(FailureKind::Settings, message);
-    let servers = config.text("cluster.servers").unwrap_or_default();
-    let address: Address = servers.parse().map_err(|error: assize_config::BadAddress| {
-        Failure::from_error(FailureKind::Settings, &error)
-    })?;
-    let file = |key: &str| {
-        let path = config.text(key).map(|path| walls::typed(around, path.as_ref()));
-        match path {
-            Some(path) if !path.is_file() => {
-                Err(wrong(format!("`{key}` names no file: `{}`", path.display())))
-            }
-            path => Ok(path),
+    let settings = &config.cluster;
+    let address = (*settings.servers).clone();
+    let address = address.ok_or_else(|| wrong("`cluster.servers` is not set".to_owned()))?;
+    let file = |key: SettingKey, path: &Option<String>| match path
+        .as_ref()
+        .map(|path| walls::typed(around, path.as_ref()))
+    {
+        Some(path) if !path.is_file() => {
+            Err(wrong(format!("`{key}` names no file: `{}`", path.display())))
         }
+        path => Ok(path),
     };
-    let secret = |key: &str| {
-        let variable = config.text(key)?;
+    let secret = |variable: &String| {
         let value = around.environment.get(variable)?.trim();
         (!value.is_empty()).then(|| value.to_owned())
     };
-    let user = match (config.text("cluster.user"), secret("cluster.password_env")) {
-        (Some(user), Some(password)) => Some((user.to_owned(), password)),
+    let user = match (&*settings.user, secret(&settings.password_env)) {
+        (Some(user), Some(password)) => Some((user.clone(), password)),
         (Some(_), None) => {
-            let variable = config.text("cluster.password_env").unwrap_or_default();
+            let variable = &*settings.password_env;
             return Err(wrong("`cluster.user` has no password".to_owned())
                 .hint(format!("set `{variable}` in the environment")));
         }
         (None, _) => None,
     };
-    let named = |key: &str| config.text(key).is_some();
-    if named("cluster.cert_file") != named("cluster.cert_key_file") {
+    if settings.cert_file.is_some() != settings.cert_key_file.is_some() {
         let message = "`cluster.cert_file` and `cluster.cert_key_file` go together";
         return Err(wrong(message.to_owned()));
     }
-    let certificate = file("cluster.cert_file")?.zip(file("cluster.cert_key_file")?);
-    let name = config.text("cluster.name").unwrap_or("assize").to_owned();
+    let certificate = file(SettingKey::ClusterCertFile, &settings.cert_file)?
+        .zip(file(SettingKey::ClusterCertKeyFile, &settings.cert_key_file)?);
+    let name = settings.name.to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.len() > 60 || !name.chars().all(plain) {
         let message =
             format!("`cluster.name` is made of letters, digits, `-` and `_`, not `{name}`");
         return Err(wrong(message));
     }
-    let usual = if servers.split(',').count() >= 3 { 3 } else { 1 };
-    let replicas = config.whole("cluster.replicas").and_then(|count| usize::try_from(count).ok());
+    let usual = if address.servers().len() >= 3 { 3 } else { 1 };
     let identification = Identification {
-        credentials: file("cluster.credentials_file")?,
-        token: secret("cluster.token_env"),
-        authority: file("cluster.ca_file")?,
+        credentials: file(SettingKey::ClusterCredentialsFile, &settings.credentials_file)?,
+        token: secret(&settings.token_env),
+        authority: file(SettingKey::ClusterCaFile, &settings.ca_file)?,
         user,
         certificate,
     };
-    let replicas = replicas.unwrap_or(usual);
+    let replicas = settings.replicas.unwrap_or(usual);
     let times = times(config);
     Ok(Options { address, identification, name, replicas, patience: None, times })
 }
@@ -223,7 +216,7 @@ pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
 
 /// Writes down with a run what it needs of whoever does it, by the settings.
 pub(crate) fn note_needs(input: &mut serde_json::Value, config: &Settings) -> Result<(), Failure> {
-    let labels = config.text("cluster.needs").map(labels).transpose()?.unwrap_or_default();
+    let labels = config.cluster.needs.as_deref().map(labels).transpose()?.unwrap_or_default();
     if !labels.is_empty() {
         input[NEEDS] = json!(labels);
     }
@@ -259,7 +252,8 @@ pub(crate) fn in_a_sandbox(needs: Needs, run: &Run) -> Needs {
 
 /// The walls that were asked for, now or when the run was made.
 pub(crate) fn isolation_of(run: &Run) -> Option<String> {
-    let now = Holder::last(run).and_then(|mut last| last.asked.remove("sandbox.isolation"));
+    let now = Holder::last(run)
+        .and_then(|mut last| last.asked.remove(SettingKey::SandboxIsolation.name()));
     now.or_else(|| run.input["isolation"].as_str().map(str::to_owned))
 }
 

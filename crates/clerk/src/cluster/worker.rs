@@ -9,21 +9,21 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
-use assize_config::Isolation;
+use assize_config::{Isolation, SettingKey};
 use assize_run::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
 use assize_sandbox::Spec;
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use super::debates::{self, DebateWork};
-use super::grounds::Grounds;
-use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live, needs_of};
 use crate::backends::Backends;
 use crate::consult::ground::Prepared;
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
 use crate::{Clerk, GoOn, Role, account, ended, eval, walls, work};
+use super::debates::{self, DebateWork};
+use super::grounds::Grounds;
+use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live, needs_of};
 
 /// The most runs that one worker holds at once which take no sandbox.
 const MOST_RUNS: usize = 64;
@@ -344,9 +344,9 @@ impl Worker {
         let _holds = Holds::begin(&self.node, id);
         let mut clerk = clerk.clone();
         let asked = last.clone().map(|last| last.asked).unwrap_or_default();
-        let asked: Vec<(&str, String)> =
-            asked.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-        match clerk.config.asked_for(&asked) {
+        let asked = asked.into_iter().map(|(key, value)| Ok((key.parse()?, value)));
+        let asked: Result<Vec<(SettingKey, String)>, Failure> = asked.collect();
+        match asked.and_then(|asked| clerk.config.with_request(&asked)) {
             Ok(config) => clerk.config = config,
             Err(failure) => return self.refuse(id, failure, tries).await,
         }

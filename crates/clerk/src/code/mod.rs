@@ -218,7 +218,7 @@ pub async fn layers(
     around: &Environment,
     spec: &Spec,
 ) -> Result<Vec<Layer>, Failure> {
-    let allowed = assize_code::packages::allowed(config.text("packages.allow").unwrap_or_default());
+    let allowed = assize_code::packages::allowed(&config.packages.allow);
     let hint = format!(
         "allowed are: {}; the setting `packages.allow` adds to them (`+NAME`)",
         if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") }
@@ -244,7 +244,7 @@ fn packages(
     around: &Environment,
 ) -> Result<Option<Packages>, Failure> {
     let allowed: BTreeSet<String> = allowed.iter().cloned().collect();
-    let pip = match config.text("packages.pip") {
+    let pip = match &*config.packages.pip {
         Some(words) => words.split_whitespace().map(str::to_owned).collect(),
         None => {
             let python = walls::interpreter(Language::Python, config, around).ok();
@@ -262,7 +262,8 @@ fn packages(
             || name == "XDG_CONFIG_HOME"
     });
     let env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let wheels = config.text("packages.wheels").map(|path| walls::typed(around, path.as_ref()));
+    let wheels = config.packages.wheels.as_ref();
+    let wheels = wheels.map(|path| walls::typed(around, path.as_ref()));
     if let Some(folder) = wheels.as_ref().filter(|folder| !folder.is_dir()) {
         let message = format!("`packages.wheels` is no folder: `{}`", folder.display());
         return Err(Failure::new(FailureKind::Settings, message));

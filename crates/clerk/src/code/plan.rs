@@ -7,7 +7,6 @@ use std::sync::Arc;
 use assize_code::{Expect, InputFile, Task, packages};
 use assize_config::{Limits, Settings};
 use assize_gateway::Gateway;
-use assize_llm::Request;
 use assize_run::{NewRun, Run, RunKind, Store};
 use assize_sandbox::Language;
 use assize_types::text::{harmless, shorten};
@@ -194,8 +193,6 @@ impl Plan {
             kept::refuse_another_model(&format!("`{}`", run.id), answered, gateway, tape)?;
             return Ok(before.clone());
         }
-        let temperature = config.decimal("temperature");
-        let longest = config.whole("max_output_tokens");
         Ok(Input {
             language: self.task.language,
             max_attempts: self.task.max_attempts,
@@ -206,10 +203,10 @@ impl Plan {
             session: self.wishes.session.clone(),
             limits: self.limits.clone(),
             image: self.wishes.image.clone(),
-            isolation: config.asked("sandbox.isolation").map(str::to_owned),
-            temperature: temperature.unwrap_or_else(|| Request::TEMPERATURE.into()),
-            max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
-            packages: packages::allowed(config.text("packages.allow").unwrap_or_default()),
+            isolation: config.sandbox.isolation.requested().map(ToString::to_string),
+            temperature: *config.temperature,
+            max_output_tokens: *config.max_output_tokens,
+            packages: packages::allowed(&config.packages.allow),
             provider: provider.to_owned(),
             model: model.to_owned(),
         })

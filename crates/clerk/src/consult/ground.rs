@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assize_config::{Environment, Limits, Settings};
+use assize_config::{Environment, Limits, Settings, Wanted};
 use assize_gateway::Gateway;
 use assize_negotiation::{Debates, InProcess, InSandboxes, install};
 use assize_run::Run;
@@ -67,8 +67,7 @@ impl Ground {
             return Ok(Ground::Cluster(member.clone()));
         }
         // What is asked for and cannot be had is an error, never something weaker.
-        let named = spec.image.is_some()
-            || config.text("sandbox.isolation").is_some_and(|name| name != "auto");
+        let named = spec.image.is_some() || *config.sandbox.isolation != Wanted::Auto;
         let may_do_without = !named || allow_in_process;
         let chosen = match walls::choose_for_debates(config, around, spec).await {
             Ok(chosen) => chosen,
@@ -154,7 +153,7 @@ pub(crate) fn limits(config: &Settings) -> Result<Limits, Failure> {
     walls::spec(None, config)?;
     let mut limits = walls::limits_of_debates(config);
     // Most of a debate is waiting for a model, which has limits of its own.
-    if config.asked("sandbox.timeout_seconds").is_none() {
+    if config.sandbox.timeout_seconds.requested().is_none() {
         limits.wall = assize_negotiation::LONGEST;
     }
     Ok(limits)

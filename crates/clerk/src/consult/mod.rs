@@ -16,7 +16,7 @@ use assize_negotiation::{InProcess, Models};
 use assize_run::{Run, RunEvent, RunId, RunJournal, RunKind, Store};
 use assize_sandbox::Manager;
 use assize_types::text::grouped;
-use assize_types::{Cancel, Failure, FailureKind, Money, trail};
+use assize_types::{Cancel, Failure, FailureKind, trail};
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -136,8 +136,7 @@ impl Ready {
     /// What it is likely to take, where that is more than may be spent unasked. A run that goes on was asked about.
     pub fn to_be_asked_about(&self, clerk: &Clerk) -> Option<&Estimate> {
         let estimate = self.estimate.as_ref().filter(|_| self.is_new())?;
-        let most = clerk.config.decimal("consult.ask_above").and_then(Money::from_dollars);
-        let most = most.unwrap_or_default();
+        let most = *clerk.config.consult.ask_above;
         let within = estimate.cost.known().is_some_and(|cost| cost <= most);
         // What cannot be passed need not be asked about.
         let capped = choose::caps(&clerk.config).cost.is_some_and(|cap| cap <= most);

@@ -9,7 +9,6 @@ use assize_consult::sources::edgar::{Edgar, EdgarError, day_of};
 use assize_consult::{Company, Personas, Turning};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
-use assize_llm::Request;
 use assize_run::{NewRun, Run, RunId, Store};
 use assize_sandbox::Spec;
 use assize_types::text::harmless;
@@ -18,9 +17,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Ask, KIND, SourceName};
 use crate::choose::Tape;
 use crate::{Clerk, ForkOf, GoOn, Listener, fork, kept, text, walls};
+use super::{Ask, KIND, SourceName};
 
 /// The longest file of personas, in MiB.
 const LONGEST: u64 = 1;
@@ -290,7 +289,6 @@ impl Plan {
         if let (Some(parent), Some(before)) = (&self.parent, &self.before) {
             return self.changed(parent, before, tape, gateway);
         }
-        let longest = config.whole("max_output_tokens");
         let limits = super::ground::limits(config)?;
         Ok(Input {
             company: self.company.clone(),
@@ -300,13 +298,11 @@ impl Plan {
             blind_scores: self.shape.blind_scores,
             limits,
             image: self.shape.image.clone(),
-            isolation: config.asked("sandbox.isolation").map(str::to_owned),
-            region: config.text("consult.region").map(str::to_owned),
+            isolation: config.sandbox.isolation.requested().map(ToString::to_string),
+            region: (*config.consult.region).clone(),
             parallel_moves: None,
-            temperature: config
-                .decimal("temperature")
-                .unwrap_or_else(|| Request::TEMPERATURE.into()),
-            max_output_tokens: longest.map_or(Request::MAX_TOKENS, |n| n as u32),
+            temperature: *config.temperature,
+            max_output_tokens: *config.max_output_tokens,
             context_window: gateway.facts().map(|facts| facts.context_window),
             provider: provider.to_owned(),
             model: model.to_owned(),
@@ -433,13 +429,13 @@ pub(super) fn now() -> u64 {
 
 /// How the SEC is asked, by the settings.
 fn edgar(config: &Settings, around: &Environment) -> Edgar {
-    let folder = match config.text("edgar.folder") {
+    let folder = match &*config.edgar.folder {
         Some(path) => walls::typed(around, path.as_ref()),
         None => around.cache_folder.join("edgar"),
     };
     Edgar {
-        base_url: config.text("edgar.base_url").map(str::to_owned),
-        contact: config.text("edgar.contact").map(str::to_owned),
+        base_url: (*config.edgar.base_url).clone(),
+        contact: (*config.edgar.contact).clone(),
         folder,
         today: day_of(now()),
     }

@@ -6,7 +6,6 @@ use assize_config::{Limits, Settings};
 use assize_debate::{Change, Personas, Place, ROUNDS};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
-use assize_llm::Request;
 use assize_run::{NewRun, Run, Store};
 use assize_sandbox::Spec;
 use assize_types::text::{harmless, is_invisible, shorten};
@@ -15,10 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::KIND;
 use crate::choose::Tape;
 use crate::consult::ground;
 use crate::{ForkOf, GoOn, Listener, fork, kept, text};
+use super::KIND;
 
 /// The longest document, in MiB: more would fit no model.
 const LONGEST_MOVE: u64 = 1;
@@ -214,27 +213,25 @@ impl Plan {
                 parent.id
             )));
         }
-        let set = config.decimal("temperature").unwrap_or_else(|| Request::TEMPERATURE.into());
-        let longest = config.whole("max_output_tokens").map_or(Request::MAX_TOKENS, |n| n as u32);
         let before = self.before.as_ref();
         let earlier = other.filter(|_| self.at != Some(1));
         Ok(Input {
             move_id: before.map_or_else(|| "m1".to_owned(), |before| before.move_id.clone()),
             ticker: self.ticker.clone(),
             rounds: self.rounds,
-            temperature: match (before, config.asked("temperature")) {
+            temperature: match (before, config.temperature.requested()) {
                 (Some(before), None) => before.temperature,
-                _ => set,
+                _ => *config.temperature,
             },
-            max_output_tokens: match (before, config.asked("max_output_tokens")) {
+            max_output_tokens: match (before, config.max_output_tokens.requested()) {
                 (Some(before), None) => before.max_output_tokens,
-                _ => longest,
+                _ => *config.max_output_tokens,
             },
             context_window: gateway.facts().map(|facts| facts.context_window),
             limits: ground::limits(config)?,
             image: self.image.clone(),
-            isolation: match (config.asked("sandbox.isolation"), before) {
-                (Some(asked), _) => Some(asked.to_owned()),
+            isolation: match (config.sandbox.isolation.requested(), before) {
+                (Some(asked), _) => Some(asked.to_string()),
                 (None, before) => before.and_then(|before| before.isolation.clone()),
             },
             provider: provider.to_owned(),

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use assize_cluster::{Node, NodeRole, VERSION};
-use assize_config::{Environment, Settings};
+use assize_config::{Environment, SettingKey, Settings};
 use assize_types::{Failure, FailureKind};
 
 use super::PATIENCE;
@@ -39,7 +39,7 @@ pub(super) async fn examine(
     }
     let found = match cluster::options(config, around) {
         Err(failure) => ClusterFound {
-            servers: "cluster.servers".to_owned(),
+            servers: SettingKey::ClusterServers.to_string(),
             state: ClusterState::Fails(failure),
         },
         Ok(options) => {

@@ -6,8 +6,7 @@ mod sandboxes;
 
 use std::time::{Duration, Instant};
 
-use assize_config::settings::REHEARSAL;
-use assize_config::{Environment, Provider, Settings, Source};
+use assize_config::{Environment, Provider, REHEARSAL, Settings, Source};
 use assize_gateway::{Endpoint, HttpClient, probe};
 use assize_types::{Failure, FailureKind};
 
@@ -66,7 +65,7 @@ pub async fn in_use(config: &Settings) -> Result<InUse, Failure> {
         Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
         Choice::Provider { provider, why } => {
             let own = || choose::endpoint(config, provider).model;
-            let model = config.text("model").map_or_else(own, str::to_owned);
+            let model = (*config.model).clone().unwrap_or_else(own);
             InUse { provider: provider.name(), model: Some(model), why }
         }
     })
@@ -132,7 +131,7 @@ async fn ask(client: &HttpClient, endpoint: &Endpoint, offline: bool) -> State {
 
 /// The same choice as for a question, by what has been found out already.
 fn choice(config: &Settings, findings: &[Finding], offline: bool) -> Result<Choice, Failure> {
-    if let Some(choice) = choose::from_settings(config)? {
+    if let Some(choice) = choose::from_settings(config) {
         return Ok(choice);
     }
     let ollama = findings.iter().find(|finding| finding.endpoint.provider == Provider::Ollama);

@@ -122,11 +122,11 @@ impl Examined {
             Choice::Provider { provider, why } => (provider.name(), why),
             Choice::Rehearsal { why } => (REHEARSAL, why),
         };
-        let withheld = config.withheld.iter().map(|withheld| WithheldSetting {
+        let withheld = config.origin.withheld.iter().map(|withheld| WithheldSetting {
             key: withheld.key.clone(),
             from: withheld.source.to_string(),
             ignored: withheld.ignored,
-            why: config.trust.why_not(),
+            why: config.origin.trust.why_not(),
         });
         DoctorReport {
             version: env!("CARGO_PKG_VERSION"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_config::{Environment, Isolation, Settings};
+use assize_config::{Environment, Isolation, Settings, Wanted};
 use assize_sandbox::{Enforcement, Language, SandboxError, Spec};
 use assize_types::Failure;
 
@@ -68,7 +68,7 @@ pub(super) async fn examine(config: &Settings, around: &Environment) -> Sandboxe
 impl Sandboxes {
     /// A sandbox that was asked for by name and cannot be made is a failure.
     pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
-        let asked = config.text("sandbox.isolation").is_some_and(|name| name != "auto");
+        let asked = *config.sandbox.isolation != Wanted::Auto;
         let Ok((used, _)) = &self.used else { return Ok(()) };
         let finding = self.backends.iter().find(|finding| finding.isolation == *used);
         match finding.map(|finding| &finding.tried) {

@@ -17,42 +17,25 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What was said in one setting, as a list.
-fn listed(config: &Settings, key: &str) -> Vec<String> {
-    let text = config.text(key).unwrap_or_default();
-    // A comma in braces belongs to a pattern.
-    let mut depth = 0;
-    let splits = |c: char| {
-        depth += i32::from(c == '{') - i32::from(c == '}');
-        c == ',' && depth == 0
-    };
-    text.split(splits).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
-}
-
 /// What the gate goes by, as the settings have it.
 pub fn policy(config: &Settings) -> Result<Policy, Failure> {
-    let usual = Policy::default();
-    let number = |key: &str, usual: usize| {
-        config.whole(key).and_then(|number| usize::try_from(number).ok()).unwrap_or(usual)
-    };
-    let most = VerifyMost::default();
+    let (draft, verification) = (&config.draft, &config.verification);
     let policy = Policy {
-        max_lines: number("draft.max_lines", usual.max_lines),
-        max_files: number("draft.max_files", usual.max_files),
-        max_deletion: config.decimal("draft.max_deletion").unwrap_or(usual.max_deletion),
-        max_bytes: config.size("draft.max_bytes").unwrap_or(usual.max_bytes),
-        review: config.text("draft.review").and_then(|r| r.parse().ok()).unwrap_or_default(),
-        readable: listed(config, "draft.readable"),
-        protected: listed(config, "draft.protected"),
-        verify: config.text("draft.verify").map(Verify::command).into_iter().collect(),
+        max_lines: *draft.max_lines,
+        max_files: *draft.max_files,
+        max_deletion: *draft.max_deletion,
+        max_bytes: *draft.max_bytes,
+        review: *draft.review,
+        readable: (*draft.readable).clone(),
+        protected: (*draft.protected).clone(),
+        verify: verification.verify.as_deref().map(Verify::command).into_iter().collect(),
         verify_most: VerifyMost {
-            memory_mb: config
-                .size("draft.verify_memory")
-                .map_or(most.memory_mb, |bytes| bytes >> 20),
-            seconds: config.whole("draft.verify_seconds").unwrap_or(most.seconds),
-            layers: listed(config, "draft.verify_layers"),
-            python: config.text("draft.verify_python").map(str::to_owned),
+            memory_mb: *verification.verify_memory >> 20,
+            seconds: *verification.verify_seconds,
+            layers: (*verification.verify_layers).clone(),
+            python: (*verification.verify_python).clone(),
         },
-        ..usual
+        ..Policy::default()
     };
     policy.places().map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
     Ok(policy)
@@ -65,7 +48,7 @@ pub fn options(config: &Settings) -> Result<Options, Failure> {
 
 /// How long what is settled is kept.
 pub fn keep(config: &Settings) -> Duration {
-    Duration::from_secs(config.whole("draft.keep_days").unwrap_or(30) * 24 * 60 * 60)
+    Duration::from_secs(*config.undo.keep_days * 24 * 60 * 60)
 }
 
 /// The desk of a workspace.

@@ -1,8 +1,9 @@
 //! `assize worker` and `assize cluster`: what can be typed.
 
+use assize_config::SettingKey;
 use clap::{Args, Subcommand};
 
-use super::whole;
+use super::{FlagSetting, whole};
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
@@ -28,10 +29,9 @@ pub(crate) struct WorkerArgs {
 }
 
 impl WorkerArgs {
-    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         let isolation = self.isolation.clone();
-        let isolation =
-            isolation.map(|walls| ("sandbox.isolation".to_owned(), "--isolation", walls));
+        let isolation = isolation.map(|walls| (SettingKey::SandboxIsolation, "--isolation", walls));
         isolation.into_iter().collect()
     }
 }

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use assize_config::Review;
+use assize_config::{Review, SettingKey};
 use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, Mode};
 use clap::{Args, Subcommand};
 
-use super::{Again, ModelArgs, duration, given, whole};
+use super::{Again, FlagSetting, ModelArgs, duration, given, whole};
 
 /// Which workspace is meant.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct McpArgs {
 pub(crate) struct GateArgs {
     /// When a person looks before a draft is applied: always, escalated (when the gate is in doubt) or never
     /// (what it doubts is rejected) [default: escalated]
-    #[arg(long, value_name = "WHEN", value_parser = Review::NAMES, hide_possible_values = true)]
+    #[arg(long, value_name = "WHEN", value_parser = Review::NAMES.to_vec(), hide_possible_values = true)]
     pub(crate) review: Option<String>,
 
     /// A command that must pass before a draft is accepted, run in a sandbox on a copy of the workspace
@@ -49,11 +49,11 @@ pub(crate) struct GateArgs {
 
 impl GateArgs {
     /// The flags as settings: key, flag, value.
-    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
-            ("draft.review", "--review", &self.review),
-            ("draft.verify", "--verify", &self.verify),
-            ("sandbox.isolation", "--isolation", &self.isolation),
+            (SettingKey::DraftReview, "--review", &self.review),
+            (SettingKey::DraftVerify, "--verify", &self.verify),
+            (SettingKey::SandboxIsolation, "--isolation", &self.isolation),
         ])
     }
 }

@@ -1,8 +1,9 @@
 //! Sandboxes: what can be typed.
 
+use assize_config::SettingKey;
 use clap::{Args, Subcommand};
 
-use super::{given, pair, time_to_live};
+use super::{FlagSetting, given, pair, time_to_live};
 
 /// The flags of every command that makes a sandbox.
 #[derive(Debug, Args)]
@@ -43,15 +44,15 @@ pub(crate) struct SandboxArgs {
 
 impl SandboxArgs {
     /// The flags as settings: key, flag, value.
-    pub(crate) fn settings(&self) -> Vec<(String, &'static str, String)> {
+    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
-            ("sandbox.isolation", "--isolation", &self.isolation),
-            ("sandbox.timeout_seconds", "--timeout", &self.timeout),
-            ("sandbox.memory", "--memory", &self.memory),
-            ("sandbox.cpus", "--cpus", &self.cpus),
-            ("sandbox.processes", "--processes", &self.processes),
-            ("sandbox.output", "--output", &self.output),
-            ("sandbox.disk", "--disk", &self.disk),
+            (SettingKey::SandboxIsolation, "--isolation", &self.isolation),
+            (SettingKey::SandboxTimeout, "--timeout", &self.timeout),
+            (SettingKey::SandboxMemory, "--memory", &self.memory),
+            (SettingKey::SandboxCpus, "--cpus", &self.cpus),
+            (SettingKey::SandboxProcesses, "--processes", &self.processes),
+            (SettingKey::SandboxOutput, "--output", &self.output),
+            (SettingKey::SandboxDisk, "--disk", &self.disk),
         ])
     }
 }

@@ -105,25 +105,25 @@ fn as_text(config: &Settings, found: &Examined) -> String {
         lines.push(String::new());
     }
     lines.push(paint(BOLD, "Settings"));
-    let (user, there) = &config.user_file;
+    let (user, there) = &config.origin.user_file;
     lines.push(format!(
         "  user     {}{}",
         user.display(),
         if *there { "" } else { " (not there)" }
     ));
-    match &config.project_file {
+    match &config.origin.project_file {
         Some(path) => lines.push(format!("  project  {}", path.display())),
         None => lines.push("  project  no assize.toml here".to_owned()),
     }
     lines.push(format!("  prices   gathered on {PRICES_AS_OF}"));
-    for withheld in &config.withheld {
+    for withheld in &config.origin.withheld {
         let effect = if withheld.ignored { "is ignored" } else { "has no effect" };
         lines.push(format!(
             "  {} `{}` ({}) {effect}: {}; `assize config trust` allows it",
             paint(WARN, "!"),
             harmless(&withheld.key),
             withheld.source,
-            config.trust.why_not()
+            config.origin.trust.why_not()
         ));
     }
     lines.join("\n")

@@ -14,7 +14,7 @@ use super::{desk, keep, options, show, verifier, warn_of_contract};
 use crate::args::McpArgs;
 use crate::terminal::{self, DIM, note, paint};
 use crate::voice::clerk;
-use crate::{kept, until_cancelled, walls};
+use crate::{kept, until_cancelled};
 
 /// Idle sandboxes that wait for the next call, from the first call on.
 const POOL: usize = 2;
@@ -70,7 +70,6 @@ async fn code(
         return Err(Failure::new(FailureKind::Usage, message));
     }
     config.refuse_withheld()?;
-    walls::wanted(config)?;
     note(&paint(DIM, "code in sandboxes, over standard input and output"));
     if std::io::stdin().is_terminal() {
         note("this speaks MCP, and is started by a program that does; Ctrl-C ends it");

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
-use assize_config::settings::ALLOWED_PACKAGES;
+use assize_config::ALLOWED_PACKAGES;
 use assize_sandbox::{Layer, Pool, Spec};
 use assize_types::Fingerprint;
 use tokio::process::Command;

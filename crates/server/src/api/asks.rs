@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assize_clerk::consult::{self, SourceName};
 use assize_clerk::{code, debate, eval, work};
-use assize_config::Settings;
+use assize_config::{SettingKey, Settings};
 use assize_draft::work::Mode;
 use assize_sandbox::Language;
 use assize_types::Failure;
@@ -61,9 +61,9 @@ impl Start {
         };
         let config = wishes.clone().applied(config)?;
         let Start::Work(WorkStart { review, verify, .. }) = self else { return Ok(config) };
-        let gate = [("draft.review", review), ("draft.verify", verify)];
+        let gate = [(SettingKey::DraftReview, review), (SettingKey::DraftVerify, verify)];
         let gate = gate.into_iter().filter_map(|(key, wish)| Some((key, wish.clone()?)));
-        config.asked_for(&gate.collect::<Vec<_>>())
+        config.with_request(&gate.collect::<Vec<_>>())
     }
 }
 

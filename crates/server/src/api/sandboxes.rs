@@ -274,7 +274,7 @@ pub(crate) async fn create(
 ) -> Result<Response<Body>, Problem> {
     app.pace()?;
     let config = body.settings.applied(&app.clerk.config)?;
-    if config.asked("sandbox.isolation").is_some() {
+    if config.sandbox.isolation.requested().is_some() {
         let detail = "the walls of sandboxes that stay are those of the server";
         return Err(Problem::unusable(detail).hint("leave `isolation` out"));
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use assize_clerk::code::check_names;
 use assize_code::InputFile;
-use assize_config::Settings;
+use assize_config::{SettingKey, Settings};
 use assize_consult::sources::{Gathered, files};
 use assize_types::Failure;
 use base64::Engine;
@@ -42,32 +42,32 @@ pub(crate) struct Wishes {
 }
 
 /// Fields of the settings of a request, each with the key of the setting that it is a value of.
-pub(crate) const SETTINGS: [(&str, &str); 13] = [
-    ("provider", "provider"),
-    ("model", "model"),
-    ("temperature", "temperature"),
-    ("max_output_tokens", "max_output_tokens"),
-    ("max_cost", "budget.max_cost"),
-    ("max_tokens", "budget.max_tokens"),
-    ("isolation", "sandbox.isolation"),
-    ("memory", "sandbox.memory"),
-    ("cpus", "sandbox.cpus"),
-    ("timeout_seconds", "sandbox.timeout_seconds"),
-    ("processes", "sandbox.processes"),
-    ("disk", "sandbox.disk"),
-    ("output", "sandbox.output"),
+pub(crate) const SETTINGS: [(&str, SettingKey); 13] = [
+    ("provider", SettingKey::Provider),
+    ("model", SettingKey::Model),
+    ("temperature", SettingKey::Temperature),
+    ("max_output_tokens", SettingKey::MaxOutputTokens),
+    ("max_cost", SettingKey::BudgetMaxCost),
+    ("max_tokens", SettingKey::BudgetMaxTokens),
+    ("isolation", SettingKey::SandboxIsolation),
+    ("memory", SettingKey::SandboxMemory),
+    ("cpus", SettingKey::SandboxCpus),
+    ("timeout_seconds", SettingKey::SandboxTimeout),
+    ("processes", SettingKey::SandboxProcesses),
+    ("disk", SettingKey::SandboxDisk),
+    ("output", SettingKey::SandboxOutput),
 ];
 
 impl Wishes {
     /// The settings with these wishes in them.
     pub(crate) fn applied(self, config: &Settings) -> Result<Settings, Failure> {
         let fields = serde_json::to_value(self).unwrap_or_default();
-        let wish = |(field, key): (&str, &'static str)| match &fields[field] {
+        let wish = |(field, key): (&str, SettingKey)| match &fields[field] {
             Value::Null => None,
             Value::String(text) => Some((key, text.clone())),
             other => Some((key, other.to_string())),
         };
-        config.asked_for(&SETTINGS.into_iter().filter_map(wish).collect::<Vec<_>>())
+        config.with_request(&SETTINGS.into_iter().filter_map(wish).collect::<Vec<_>>())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Schemas of the settings that a request can have, taken from the table of all settings and from the operator's values.
 
-use assize_config::settings::{Guard, Kind, Setting};
-use assize_config::{Settings, Source};
+use assize_config::{Guard, Kind, Setting, Settings};
 use serde_json::{Value, json};
 
 use crate::api::wishes::SETTINGS;
@@ -17,8 +16,7 @@ const ISOLATIONS: [&str; 7] =
 pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
     let mut properties = declared.clone();
     for (field, key) in SETTINGS {
-        let setting = config.settings.iter().find(|setting| setting.key == key);
-        let Some(mut schema) = setting.map(|setting| schema(config, setting)) else { continue };
+        let mut schema = schema(config, key.setting());
         if let Some(about) = declared[field].get("description") {
             schema["description"] = about.clone();
         }
@@ -29,8 +27,7 @@ pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
 
 /// Schema of the values that a request can have for a setting; null is none.
 fn schema(config: &Settings, setting: &Setting) -> Value {
-    let accepts =
-        |value: &str| config.asked_for(&[(setting.key.as_str(), value.to_owned())]).is_ok();
+    let accepts = |value: &str| config.with_request(&[(setting.key, value.to_owned())]).is_ok();
     let one_of = |values: &[&str]| {
         let mut values: Vec<Value> =
             values.iter().copied().filter(|value| accepts(value)).map(Value::from).collect();
@@ -65,9 +62,9 @@ fn schema(config: &Settings, setting: &Setting) -> Value {
 
 /// The most that a request can ask for: the operator's own value, or else the ceiling of requests.
 fn ceiling(config: &Settings, setting: &Setting) -> Option<f64> {
-    let set = config.get(&setting.key).filter(|value| value.source != Source::Default);
-    let most = set.or_else(|| config.get(setting.ceiling()?))?;
-    setting.kind.amount(&most.text).filter(|_| setting.guard != Guard::Open)
+    let set = config.written(setting.key).filter(|written| written.is_set());
+    let most = set.or_else(|| config.written(setting.ceiling()?))?;
+    setting.kind.amount(most).filter(|_| setting.guard != Guard::Open)
 }
 
 /// Pattern of all sizes within bounds, such as `256M`.

@@ -1,0 +1,176 @@
+//! Macros that generate typed settings from one table, and enums whose values have names.
+
+/// Defines all settings: the struct of each section, [`Settings`](crate::Settings), [`SettingKey`](crate::SettingKey) and the list
+/// of [`Setting`](crate::Setting)s in the order of the table.
+///
+/// A row is `Guard KeyVariant field: Type = kind, default "…", variable "…";` with its description above it. The key in
+/// files is the section's prefix with the field's name.
+macro_rules! define_settings {
+    (
+        general {
+            $($(#[doc = $g_about:literal])+ $g_guard:ident $g_key:ident $g_field:ident: $g_type:ty = $g_kind:expr
+                $(, default $g_default:expr)? $(, variable $g_variable:expr)?;)*
+        }
+        $(
+            $(#[doc = $s_doc:literal])+
+            $section:ident: $struct:ident, $prefix:literal {
+                $($(#[doc = $about:literal])+ $guard:ident $key:ident $field:ident: $type:ty = $kind:expr
+                    $(, default $default:expr)? $(, variable $variable:expr)?;)*
+            }
+        )*
+        each $provider:ident {
+            $($(#[doc = $p_about:literal])+ $p_guard:ident $p_key:ident $p_field:ident: $p_type:ty = $p_kind:expr
+                $(, default $p_default:expr)? $(, variable $p_variable:expr)?;)*
+        }
+    ) => {
+        /// All settings that are in force, each with its source.
+        #[derive(Debug, Clone)]
+        pub struct Settings {
+            $($(#[doc = $g_about])+ pub $g_field: Value<$g_type>,)*
+            $($(#[doc = $s_doc])+ pub $section: $struct,)*
+            providers: [ProviderSettings; Provider::ALL.len()],
+            /// Where the settings come from.
+            pub origin: Origin,
+        }
+
+        $(
+            $(#[doc = $s_doc])+
+            #[derive(Debug, Clone)]
+            pub struct $struct {
+                $($(#[doc = $about])+ pub $field: Value<$type>,)*
+            }
+        )*
+
+        /// Settings of one provider.
+        #[derive(Debug, Clone)]
+        pub struct ProviderSettings {
+            $($(#[doc = $p_about])+ pub $p_field: Value<$p_type>,)*
+        }
+
+        /// SettingKey of a setting.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum SettingKey {
+            $($(#[doc = $g_about])+ $g_key,)*
+            $($($(#[doc = $about])+ $key,)*)*
+            $($(#[doc = $p_about])+ $p_key(Provider),)*
+        }
+
+        impl SettingKey {
+            /// The key as it is written in files: `sandbox.memory`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(SettingKey::$g_key => stringify!($g_field),)*
+                    $($(SettingKey::$key => concat!($prefix, stringify!($field)),)*)*
+                    $(SettingKey::$p_key(provider) => match provider {
+                        Provider::Anthropic => concat!("anthropic.", stringify!($p_field)),
+                        Provider::OpenAi => concat!("openai.", stringify!($p_field)),
+                        Provider::Google => concat!("google.", stringify!($p_field)),
+                        Provider::Groq => concat!("groq.", stringify!($p_field)),
+                        Provider::OpenRouter => concat!("openrouter.", stringify!($p_field)),
+                        Provider::Ollama => concat!("ollama.", stringify!($p_field)),
+                    },)*
+                }
+            }
+        }
+
+        impl Settings {
+            /// The settings of a provider.
+            pub fn provider_settings(&self, provider: Provider) -> &ProviderSettings {
+                &self.providers[provider as usize]
+            }
+
+            /// Parses every value.
+            pub(crate) fn parse(origin: Origin) -> Result<Settings, Failure> {
+                let of_provider = |provider| -> Result<ProviderSettings, Failure> {
+                    Ok(ProviderSettings { $($p_field: origin.value(SettingKey::$p_key(provider))?,)* })
+                };
+                let [a, b, c, d, e, f] = Provider::ALL.map(of_provider);
+                Ok(Settings {
+                    $($g_field: origin.value(SettingKey::$g_key)?,)*
+                    $($section: $struct { $($field: origin.value(SettingKey::$key)?,)* },)*
+                    providers: [a?, b?, c?, d?, e?, f?],
+                    origin,
+                })
+            }
+        }
+
+        /// All settings, in the order in which they are shown.
+        pub fn all() -> &'static [Setting] {
+            static ALL: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+                let mut all = vec![
+                    $(Setting {
+                        key: SettingKey::$g_key,
+                        kind: $g_kind,
+                        default: None$(.or(Some($g_default)))?,
+                        convention: None$(.or(Some($g_variable)))?,
+                        guard: Guard::$g_guard,
+                        about: concat!($($g_about),+).trim_start(),
+                    },)*
+                    $($(Setting {
+                        key: SettingKey::$key,
+                        kind: $kind,
+                        default: None$(.or(Some($default)))?,
+                        convention: None$(.or(Some($variable)))?,
+                        guard: Guard::$guard,
+                        about: concat!($($about),+).trim_start(),
+                    },)*)*
+                ];
+                for $provider in Provider::ALL {
+                    all.extend([
+                        $(Setting {
+                            key: SettingKey::$p_key($provider),
+                            kind: $p_kind,
+                            default: None$(.or(Some($p_default)))?,
+                            convention: None$(.or(Some($p_variable)))?,
+                            guard: Guard::$p_guard,
+                            about: concat!($($p_about),+).trim_start(),
+                        },)*
+                    ]);
+                }
+                all
+            });
+            &ALL
+        }
+    };
+}
+
+/// Defines an enum whose values are written by their names.
+macro_rules! named_values {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$value_meta:meta])* $value:ident = $text:literal,)+ })*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$value_meta])* $value,)+
+        }
+
+        impl $name {
+            /// The names of all values, in order.
+            pub const NAMES: &'static [&'static str] = &[$($text),+];
+
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($name::$value => $text,)+
+                }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$name, String> {
+                match text {
+                    $($text => Ok($name::$value),)+
+                    other => Err(format!("`{other}` is none of `{}`", $name::NAMES.join("`, `"))),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    )*};
+}
+
+pub(crate) use {define_settings, named_values};

@@ -1,0 +1,312 @@
+//! How settings are gathered: defaults, the user's file, the project's files, variables and flags.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use assize_types::{Failure, FailureKind};
+
+use crate::environment::Environment;
+use crate::file::{Entry, parse, parse_env, read_text, short};
+use crate::kind::nearest;
+use crate::provider::{Provider, ProviderName, UnknownProvider};
+use crate::setting::{Guard, Setting};
+use crate::table::{SettingKey, all};
+use crate::trust::{self, Trust, TrustStore};
+use crate::value::{FromText, Source, Value};
+
+/// The text of a value, as it is written where it is set.
+pub type Written = Value<String>;
+
+/// A value that a folder sets and may not, as long as it is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    pub key: String,
+    pub source: Source,
+    /// Whether commands go on without it, with a warning. Others stop.
+    pub ignored: bool,
+}
+
+/// Where the settings come from: the files that were read, whether they are trusted, and the text of every value.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    pub(crate) values: BTreeMap<String, Written>,
+    pub withheld: Vec<Withheld>,
+    /// What the folder's files set that takes trust, whether or not something else overrides it now.
+    pub sensitive: Vec<(String, String)>,
+    /// Of the folder's files, as they were read.
+    pub fingerprint: String,
+    /// The folder whose `assize.toml` and `.env` count.
+    pub project_folder: PathBuf,
+    pub project_file: Option<PathBuf>,
+    pub user_file: (PathBuf, bool),
+    pub trust: Trust,
+    /// Things to tell the user that are no reason to stop.
+    pub warnings: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) env_file: Vec<Entry>,
+    pub(crate) env_path: PathBuf,
+}
+
+impl Origin {
+    /// Gathers all settings.
+    pub(crate) fn load(
+        around: &Environment,
+        flags: &[(SettingKey, &'static str, String)],
+    ) -> Result<Origin, Failure> {
+        for (key, flag, text) in flags {
+            // A provider's name has its own answer, with the nearest one.
+            let checked = (*key != SettingKey::Provider).then(|| key.setting().kind);
+            if let Some(complaint) = checked.and_then(|kind| kind.complaint(text)) {
+                return Err(Failure::new(FailureKind::Usage, format!("`{flag}` {complaint}")));
+            }
+        }
+        let project_folder = around.project_folder().to_owned();
+        let project_path = project_folder.join("assize.toml");
+        let env_path = project_folder.join(".env");
+        let project_text = read_text(&project_path)?;
+        // A folder of that name is a Python virtual environment.
+        let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
+        let user_text = read_text(&around.user_file)?;
+        let fingerprint = trust::fingerprint([project_text.as_deref(), env_text.as_deref()]);
+        let trust = TrustStore::open(&around.state_folder)?.of(&project_folder, &fingerprint);
+        let show = |path: &Path| short(path, &around.working_folder);
+
+        // From the weakest to the strongest: later ones win.
+        let default = |setting: &Setting| {
+            let written = Value { value: setting.default?.to_owned(), source: Source::Default };
+            Some((setting.key.to_string(), written))
+        };
+        let mut origin = Origin {
+            values: all().iter().filter_map(default).collect(),
+            withheld: Vec::new(),
+            sensitive: Vec::new(),
+            fingerprint,
+            project_file: project_text.is_some().then(|| show(&project_path)),
+            user_file: (around.user_file.clone(), user_text.is_some()),
+            trust,
+            warnings: Vec::new(),
+            environment: around.environment.clone(),
+            env_file: Vec::new(),
+            env_path: show(&env_path),
+            project_folder,
+        };
+        if let Some(text) = env_text {
+            origin.env_file = origin.read_env_file(&text)?;
+        }
+        origin.warn_of_unknown_variables();
+        if let Some(text) = user_text {
+            let path = around.user_file.clone();
+            for Entry { key, value, line } in parse(&path, &text)? {
+                origin.set(key, value, Source::User { path: path.clone(), line });
+            }
+        }
+        if let Some(text) = project_text {
+            let path = show(&project_path);
+            for Entry { key, value, line } in parse(&path, &text)? {
+                origin.set_guarded(key, value, Source::Project { path: path.clone(), line });
+            }
+        }
+        origin.take_variables()?;
+        for (key, flag, value) in flags {
+            origin.set(key.to_string(), value.clone(), Source::Flag(flag));
+        }
+        Ok(origin)
+    }
+
+    /// The parsed value of a setting.
+    pub(crate) fn value<T: FromText>(&self, key: SettingKey) -> Result<Value<T>, Failure> {
+        let (kind, written) = (key.setting().kind, self.values.get(key.name()));
+        let (value, source) = match written {
+            Some(Value { value, source }) => (T::from_text(&kind, value), source.clone()),
+            None => (T::unset(), Source::Default),
+        };
+        let value = value.ok_or_else(|| invalid(key, self.text(key.name()).unwrap_or_default()))?;
+        Ok(Value { value, source })
+    }
+
+    /// The source of a value in force, by its key as it is written in files.
+    pub fn source(&self, key: &str) -> Option<&Source> {
+        self.values.get(key).map(|written| &written.source)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(|written| written.value.as_str())
+    }
+
+    pub(crate) fn set(&mut self, key: String, mut value: String, source: Source) {
+        if key.ends_with(".base_url") {
+            value.truncate(value.trim_end_matches('/').len());
+        }
+        self.values.insert(key, Value { value, source });
+    }
+
+    /// Sets a value that the project asks for, unless it may not.
+    fn set_guarded(&mut self, key: String, text: String, source: Source) {
+        let setting = Setting::named(&key);
+        // A wrong price would loosen the budget.
+        let guard = setting.map_or(Guard::Trusted, |setting| setting.guard);
+        let may = match guard {
+            Guard::Open => true,
+            Guard::Tighten => setting.is_some_and(|setting| self.tightens(setting, &text)),
+            Guard::Trusted | Guard::Choice => false,
+        };
+        if !may {
+            self.sensitive.push((key.clone(), text.clone()));
+        }
+        // A value that is in force anyway needs no trust, and keeps its source.
+        if self.text(&key) == Some(text.as_str()) {
+            return;
+        }
+        if may || self.trust == Trust::Given {
+            self.set(key, text, source);
+        } else {
+            self.withheld.push(Withheld { key, source, ignored: guard == Guard::Choice });
+        }
+    }
+
+    /// Whether a limit stays where it is or comes down.
+    fn tightens(&self, setting: &Setting, text: &str) -> bool {
+        let amount = |text: &str| setting.kind.amount(text);
+        match (self.text(setting.key.name()).and_then(amount), amount(text)) {
+            (Some(now), Some(new)) => new <= now,
+            (None, Some(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Values from `.env` and from the environment, which wins over it; a setting's own variable
+    /// wins over the one that others use too.
+    fn take_variables(&mut self) -> Result<(), Failure> {
+        let own_last = |setting: &'static Setting| {
+            setting.variables().into_iter().rev().map(move |variable| (setting, variable))
+        };
+        let variables: Vec<(&Setting, String)> = all().iter().flat_map(own_last).collect();
+        for (setting, variable) in variables.clone() {
+            let entry = self.env_file.iter().rfind(|entry| entry.key == variable);
+            if let Some(value) = entry.map(|entry| entry.value.clone()) {
+                let source = Source::EnvFile { path: self.env_path.clone(), variable };
+                if let Some(value) = checked(setting, value, &source)? {
+                    self.set_guarded(setting.key.to_string(), value, source);
+                }
+            }
+        }
+        for (setting, variable) in variables {
+            if let Some(value) = self.environment.get(&variable).cloned() {
+                let source = Source::Environment(variable);
+                if let Some(value) = checked(setting, value, &source)? {
+                    self.set(setting.key.to_string(), value, source);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The variables of `.env`. Where one that may be meant for us is written wrongly, it is told; what
+    /// is wrong with the others is not our business.
+    fn read_env_file(&self, text: &str) -> Result<Vec<Entry>, Failure> {
+        let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
+        let is_ours = |name: &str| {
+            name.starts_with("ASSIZE_")
+                || name.ends_with("KEY")
+                || known.iter().any(|variable| variable == name)
+        };
+        parse_env(&self.env_path, text, &is_ours)
+    }
+
+    fn warn_of_unknown_variables(&mut self) {
+        let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
+        let names: Vec<&str> = known.iter().map(String::as_str).collect();
+        let variables = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
+        let unknown =
+            variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
+        /// A hostile `.env` could name thousands.
+        const MOST: usize = 5;
+        self.warnings = unknown
+            .take(MOST)
+            .map(|variable| {
+                let provider = Provider::ALL.into_iter().find(|provider| {
+                    variable.starts_with(&format!("ASSIZE_{}", provider.name().to_uppercase()))
+                });
+                match (provider, nearest(variable, names.iter().copied())) {
+                    (Some(provider), _) if variable.ends_with("KEY") => {
+                        let right = provider.key_variable();
+                        format!("`{variable}` sets nothing; the key belongs into `{right}`")
+                    }
+                    (_, Some(near)) => format!("`{variable}` sets nothing; did you mean `{near}`?"),
+                    (_, None) => format!("`{variable}` sets nothing"),
+                }
+            })
+            .collect();
+    }
+}
+
+/// The failure of a value that cannot be parsed.
+fn invalid(key: SettingKey, text: &str) -> Failure {
+    if key != SettingKey::Provider {
+        let complaint = key.setting().kind.complaint(text).unwrap_or_default();
+        return Failure::new(FailureKind::Usage, format!("`{key}` {complaint}"));
+    }
+    let failure = Failure::from_error(FailureKind::Usage, &UnknownProvider(text.to_owned()));
+    match nearest(text, ProviderName::NAMES.iter().copied()) {
+        Some(near) => failure.hint(format!("did you mean `{near}`?")),
+        None => failure,
+    }
+}
+
+/// The value of a variable for a setting; `None` if it is empty, which is as good as not set.
+fn checked(setting: &Setting, value: String, source: &Source) -> Result<Option<String>, Failure> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let value = if setting.key == SettingKey::ProviderBaseUrl(Provider::Ollama) {
+        ollama_address(&value)
+    } else {
+        value
+    };
+    match setting.kind.complaint(&value) {
+        Some(complaint) => {
+            Err(Failure::new(FailureKind::Settings, format!("{source}: {complaint}")))
+        }
+        None => Ok(Some(value)),
+    }
+}
+
+/// Ollama's own variable may hold a host, a port, or both, without a scheme; and the address that
+/// it listens on, which is not always one that can be called.
+fn ollama_address(value: &str) -> String {
+    let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
+    let rest = rest.trim_end_matches('/');
+    let rest = if rest.starts_with(':') { format!("127.0.0.1{rest}") } else { rest.to_owned() };
+    let has_port = rest.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty()
+            && port.parse::<u16>().is_ok()
+            && (!host.contains(':') || host.ends_with(']'))
+    });
+    let rest = if has_port || scheme != "http" || rest.contains('/') {
+        rest
+    } else {
+        format!("{rest}:11434")
+    };
+    let rest = rest.replacen("0.0.0.0", "127.0.0.1", 1);
+    format!("{scheme}://{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ollamas_own_variable_is_read_in_every_form() {
+        for (written, address) in [
+            ("127.0.0.1", "http://127.0.0.1:11434"),
+            ("0.0.0.0:8000", "http://127.0.0.1:8000"),
+            (":9000", "http://127.0.0.1:9000"),
+            ("http://box:11434/", "http://box:11434"),
+            ("https://ollama.example", "https://ollama.example"),
+            ("[::1]:1234", "http://[::1]:1234"),
+            ("http://box/ollama", "http://box/ollama"),
+        ] {
+            assert_eq!(ollama_address(written), address, "{written}");
+        }
+    }
+}

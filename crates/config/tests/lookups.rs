@@ -1,0 +1,39 @@
+//! Settings are read by fields and named by [`SettingKey`](assize_config::SettingKey), never by a literal key.
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn no_setting_is_looked_up_by_a_literal_key_outside_this_crate() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = fs::read_dir(own.parent().unwrap()).unwrap();
+    let crates = crates.map(|entry| entry.unwrap().path()).filter(|folder| folder != own);
+    let mut folders: Vec<_> =
+        crates.map(|folder| folder.join("src")).filter(|folder| folder.is_dir()).collect();
+    // Keys without a section, such as `model`, are ordinary words elsewhere.
+    let keys = assize_config::all().iter().map(|setting| setting.key.name());
+    let mut forbidden: Vec<String> =
+        keys.filter(|key| key.contains('.')).map(|key| format!("\"{key}\"")).collect();
+    forbidden.push("Setting::named(\"".to_owned());
+    let (mut files, mut found) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            files += 1;
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            // Unit tests of `config set` type keys as users do.
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            // Where no settings are at hand, a key is part of a message.
+            for line in code.lines().filter(|_| code.contains("Setting")) {
+                if forbidden.iter().any(|key| line.contains(key.as_str())) {
+                    found.push(format!("{}: {}", path.display(), line.trim()));
+                }
+            }
+        }
+    }
+    assert!(files > 100, "only {files} files were read");
+    assert!(found.is_empty(), "use a field or a `SettingKey`:\n{}", found.join("\n"));
+}
