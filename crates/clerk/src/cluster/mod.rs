@@ -17,7 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_cluster::{Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue, Times, Work};
+use assize_cluster::{
+    Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue, Times,
+    Work,
+};
 use assize_config::{Environment, Limits, SettingKey, Settings, Wanted};
 use assize_run::{Run, RunId, RunKind, Store, StoreError};
 use assize_types::{Failure, FailureKind};

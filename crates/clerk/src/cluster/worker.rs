@@ -16,14 +16,14 @@ use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+use super::debates::{self, DebateWork};
+use super::grounds::Grounds;
+use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live, needs_of};
 use crate::backends::Backends;
 use crate::consult::ground::Prepared;
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
 use crate::{Clerk, GoOn, Role, account, ended, eval, walls, work};
-use super::debates::{self, DebateWork};
-use super::grounds::Grounds;
-use super::{DEBATE, LIMITS, Member, RUN, RunWork, limits, live, needs_of};
 
 /// The most runs that one worker holds at once which take no sandbox.
 const MOST_RUNS: usize = 64;

@@ -17,9 +17,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::{Ask, KIND, SourceName};
 use crate::choose::Tape;
 use crate::{Clerk, ForkOf, GoOn, Listener, fork, kept, text, walls};
-use super::{Ask, KIND, SourceName};
 
 /// The longest file of personas, in MiB.
 const LONGEST: u64 = 1;

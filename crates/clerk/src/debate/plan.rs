@@ -14,10 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::KIND;
 use crate::choose::Tape;
 use crate::consult::ground;
 use crate::{ForkOf, GoOn, Listener, fork, kept, text};
-use super::KIND;
 
 /// The longest document, in MiB: more would fit no model.
 const LONGEST_MOVE: u64 = 1;

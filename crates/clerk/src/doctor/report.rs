@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assize_config::settings::REHEARSAL;
-use assize_config::{Isolation, Settings};
+use assize_config::{Isolation, REHEARSAL, Settings};
 use assize_gateway::PRICES_AS_OF;
 use assize_sandbox::{Enforcement, SandboxError};
 use schemars::JsonSchema;
