@@ -67,9 +67,6 @@ pub(super) fn asked(ticker: &str) -> Value {
 /// The calls of one such consultation: the nine before, and five debates.
 const CALLS: usize = 9 + 5 * (1 + 3 * (2 * 3 - 1 + 1));
 
-/// Lease where there are many more processes than processors: none loses it for being slow.
-const BUSY_LEASE: Duration = Duration::from_secs(4);
-
 fn home_of(fake: &FakeProvider, servers: &Servers) -> Home {
     joined(with_provider(Kind::Anthropic, fake), servers)
 }
@@ -165,9 +162,7 @@ fn ten_consultations_survive_the_loss_of_anything() {
         Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
     let fake = FakeProvider::caching(latency, said);
     let mut servers = Servers::start(3);
-    let seconds = BUSY_LEASE.as_secs().to_string();
-    let home_of = || home_of(&fake, &servers).set("ASSIZE_CLUSTER_LEASE_SECONDS", seconds.as_str());
-    let (home, other) = (home_of(), home_of());
+    let (home, other) = (home_of(&fake, &servers), home_of(&fake, &servers));
     let (first, second) = (Serving::start(&home, &[]), Serving::start(&other, &[]));
     let mut workers: Vec<Worker> =
         (0..3).map(|_| Worker::start(&home, &["--slots", "3", "--isolation", "jail"])).collect();
@@ -197,13 +192,13 @@ fn ten_consultations_survive_the_loss_of_anything() {
     eprintln!("a server of NATS is killed");
     servers.kill(1);
     // Longer than one reply of a server is waited for.
-    std::thread::sleep(BUSY_LEASE / 2 + BUSY_LEASE / 6);
+    std::thread::sleep(LEASE / 2 + LEASE / 6);
     servers.restart(1);
     fake.wait_for_requests(360);
     eprintln!("a worker is paused");
     let paused = &workers[busiest(&other, &workers)];
     paused.signal(Signal::STOP);
-    std::thread::sleep(BUSY_LEASE + BUSY_LEASE / 2);
+    std::thread::sleep(LEASE + LEASE / 2);
     paused.signal(Signal::CONT);
     follow_on(&second, watched, &mut told);
     let ended: BTreeMap<&str, Value> =
