@@ -22,9 +22,6 @@ use crate::kept::{self, Begin};
 use crate::walls::{self, RunPool};
 use crate::{Clerk, GoOn, cluster};
 
-/// The kind of such a run.
-pub const KIND: RunKind = RunKind::Eval;
-
 /// The name of the problems among a run's artifacts.
 const PROBLEMS: &str = "problems.jsonl";
 
@@ -76,7 +73,7 @@ impl Plan {
 
     /// A run that goes on.
     pub async fn resumed(again: &GoOn, store: &dyn Store) -> Result<Plan, Failure> {
-        let run = kept::to_go_on(store, again, KIND).await?;
+        let run = kept::to_go_on(store, again, RunKind::Eval).await?;
         let lost = |what: &str| {
             let message = format!("{what} of `{}` cannot be read", run.id);
             let failure = Failure::new(FailureKind::Environment, message);
@@ -158,7 +155,7 @@ impl Trial {
             let lines: Vec<String> =
                 problems.iter().map(|problem| json!(problem).to_string()).collect();
             NewRun {
-                kind: KIND,
+                kind: RunKind::Eval,
                 title: harmless(&format!("{name}, {} problems", problems.len())),
                 parent: None,
                 input: json!(input),
@@ -227,7 +224,9 @@ impl Trial {
                 let kept = ended::done(journal, json!(report)).await;
                 Ok(Held { came_to: report, kept })
             }
-            Err(error) => Err(ended::broke(journal, error, (KIND, &self.run.id), Vec::new()).await),
+            Err(error) => {
+                Err(ended::broke(journal, error, (RunKind::Eval, &self.run.id), Vec::new()).await)
+            }
         }
     }
 }

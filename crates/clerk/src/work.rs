@@ -22,9 +22,6 @@ use crate::ended::{self, Broke, Held};
 use crate::kept::{self, Begin};
 use crate::{Clerk, GoOn, drafts};
 
-/// The kind of such a run.
-pub const KIND: RunKind = RunKind::Work;
-
 /// The artifact that holds what text mode proposed.
 pub const PATCH: &str = "proposed.patch";
 
@@ -83,7 +80,7 @@ impl Plan {
 
     /// A run that goes on.
     pub async fn resumed(again: &GoOn, store: &dyn Store) -> Result<Plan, Failure> {
-        let run = kept::to_go_on(store, again, KIND).await?;
+        let run = kept::to_go_on(store, again, RunKind::Work).await?;
         let before = serde_json::from_value(run.input.clone()).map_err(|error| {
             let message = format!("`{}` was written by another version of assize: {error}", run.id);
             Failure::new(FailureKind::Environment, message)
@@ -149,7 +146,7 @@ impl Trial {
             return Err(unknown);
         }
         let new = || NewRun {
-            kind: KIND,
+            kind: RunKind::Work,
             title: shorten(&one_line(&input.work.task), 80),
             parent: None,
             input: json!(input),
@@ -219,7 +216,8 @@ impl Trial {
             }
             Err(error) => {
                 trail::workflow_completed(false, 0);
-                Err(ended::broke(&self.journal, error, (KIND, &self.run.id), Vec::new()).await)
+                Err(ended::broke(&self.journal, error, (RunKind::Work, &self.run.id), Vec::new())
+                    .await)
             }
         }
     }

@@ -47,7 +47,7 @@ macro_rules! define_settings {
             $($(#[doc = $p_about])+ pub $p_field: Value<$p_type>,)*
         }
 
-        /// SettingKey of a setting.
+        /// Key of a setting.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum SettingKey {
             $($(#[doc = $g_about])+ $g_key,)*

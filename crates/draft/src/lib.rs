@@ -9,7 +9,6 @@
 mod answers;
 mod decide;
 mod execute;
-mod failure;
 mod handlers;
 mod ledger;
 mod names;

@@ -10,7 +10,7 @@ use assize_gate::{
     BadGlob, BadPattern, BadTaskId, Contract, ContractError, Diff, Policy, Verification, Verifier,
 };
 use assize_run::{AuditEntry, Store, StoreError};
-use assize_types::Fingerprint;
+use assize_types::{Failure, FailureKind, Fingerprint};
 use assize_workspace::{
     Copies, DRAFTS, FileError, Folder, GitSettings, HANDOFF, Lock, Wait, Workspace,
 };
@@ -76,6 +76,25 @@ pub enum DraftError {
     /// A change that was begun, and that the disk does not let finish for now.
     #[error("{0}")]
     Unfinished(String),
+}
+
+impl From<DraftError> for Failure {
+    fn from(error: DraftError) -> Failure {
+        let error = match error {
+            DraftError::Store(error) => return error.into(),
+            error => error,
+        };
+        let kind = match &error {
+            DraftError::Store(_) | DraftError::Scanner(_) => FailureKind::Environment,
+            DraftError::Refused(_) | DraftError::Wrong(_) | DraftError::Task(_) => {
+                FailureKind::Usage
+            }
+            DraftError::Contract(_) | DraftError::Pattern(_) => FailureKind::Settings,
+            DraftError::File { .. } | DraftError::Unfinished(_) => FailureKind::Environment,
+            DraftError::Conflict(_) => FailureKind::Verdict,
+        };
+        Failure::from_error(kind, &error)
+    }
 }
 
 pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DraftError {

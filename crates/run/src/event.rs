@@ -203,9 +203,4 @@ impl RunEvent {
     pub fn read(name: &str, payload: &Value) -> Option<RunEvent> {
         serde_json::from_value(json!({"name": name, "payload": payload})).ok()
     }
-
-    /// The name under which an event is stored.
-    pub fn name(&self) -> String {
-        Event::from(self.clone()).name
-    }
 }

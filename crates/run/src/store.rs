@@ -1,11 +1,11 @@
 //! What every store of runs does.
 //!
 //! A [`Store`] keeps runs and their journals, the events that clients follow, artifacts by the hash of their content,
-//! and the audit log. It asks of what is behind it for nothing but create-once records, ids that increase, and an
-//! epoch that fences the holders of older leases.
+//! and the audit log. A database or message log can implement it if it has records that are created once, ids that
+//! increase, and an epoch that fences the holders of older leases.
 //!
-//! Whoever works on a run claims its lease first. A later claim makes every earlier one void: its holder gets
-//! [`StoreError::Fenced`] at the next write, and stops.
+//! A process claims the lease of a run before it works on it. A later claim makes every earlier one void: the earlier
+//! holder gets [`StoreError::Fenced`] at its next write, and stops.
 
 use std::time::Duration;
 

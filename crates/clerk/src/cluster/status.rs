@@ -1,14 +1,13 @@
 //! How a cluster is: who takes part, what waits, what is stuck.
 
 use assize_cluster::{DeadLetter, Line, Node, NodeRole, Place, Stream, VERSION};
-use assize_run::{Run, RunFilter, RunId, RunStatus, Store};
+use assize_run::{Run, RunFilter, RunId, RunKind, RunStatus, Store};
 use assize_types::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Member, RUN};
 use crate::kept::Holder;
-use crate::work;
 
 /// How a cluster is.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -106,7 +105,9 @@ pub fn needs(line: &Waiting) -> String {
 
 /// Why nobody gets on with a run, if nobody does.
 async fn why_stuck(member: &Member, run: &Run, nodes: &[Node]) -> Result<Option<String>, Failure> {
-    let Some(last) = Holder::last(run).filter(|_| run.kind != work::KIND) else { return Ok(None) };
+    let Some(last) = Holder::last(run).filter(|_| run.kind != RunKind::Work) else {
+        return Ok(None);
+    };
     let Some(node) = &last.node else { return Ok(None) };
     let queued = member.queue.has(RUN, run.id.as_str()).await?;
     if Holder::waits(run) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assize_cluster::{Abilities, MOST_TRIES, Node, NodeRole, Place, Taken, VERSION};
 use assize_config::{Isolation, SettingKey};
-use assize_run::{Run, RunFilter, RunId, RunStatus, Store, StoreError};
+use assize_run::{Run, RunFilter, RunId, RunKind, RunStatus, Store, StoreError};
 use assize_sandbox::Spec;
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -23,7 +23,7 @@ use crate::backends::Backends;
 use crate::consult::ground::Prepared;
 use crate::kept::{self, Holder};
 use crate::trial::{self, PARALLEL, Trial};
-use crate::{Clerk, GoOn, Role, account, ended, eval, walls, work};
+use crate::{Clerk, GoOn, Role, account, ended, walls};
 
 /// The most runs that one worker holds at once which take no sandbox.
 const MOST_RUNS: usize = 64;
@@ -426,7 +426,7 @@ impl Worker {
 
     /// More sandboxes for what can use several at once, as far as they are free.
     fn more_places(&self, run: &Run) -> Vec<OwnedSemaphorePermit> {
-        let wanted = if run.kind == eval::KIND { PARALLEL - 1 } else { 0 };
+        let wanted = if run.kind == RunKind::Eval { PARALLEL - 1 } else { 0 };
         (0..wanted).map_while(|_| self.slots.clone().try_acquire_owned().ok()).collect()
     }
 
@@ -498,7 +498,7 @@ impl Worker {
         for run in store.runs(filter).await? {
             let last = Holder::last(&run);
             let ours = last.as_ref().is_some_and(|last| last.node.is_some());
-            if !ours || run.kind == work::KIND {
+            if !ours || run.kind == RunKind::Work {
                 continue;
             }
             seen.insert(run.id.clone(), run.epoch);

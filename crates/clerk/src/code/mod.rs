@@ -27,9 +27,6 @@ use crate::{Clerk, cluster};
 
 pub use plan::{Ask, INPUTS, Input, Plan, check_inputs, check_names};
 
-/// The kind of such a run.
-pub const KIND: RunKind = RunKind::Code;
-
 /// The most sandboxes that wait for one run, besides those for programs that run side by side.
 const MOST_WAITING: u32 = 1;
 
@@ -149,7 +146,8 @@ impl Trial {
             }
             Err(error) => {
                 trail::workflow_completed(false, 0);
-                Err(ended::broke(&here.journal, error, (KIND, &self.run.id), Vec::new()).await)
+                Err(ended::broke(&here.journal, error, (RunKind::Code, &self.run.id), Vec::new())
+                    .await)
             }
         }
     }

@@ -31,9 +31,6 @@ use ground::Ground;
 
 pub use plan::{Input, Plan};
 
-/// The kind of such a run.
-pub const KIND: RunKind = RunKind::Consult;
-
 /// Where what is known of a company comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceName {
@@ -283,8 +280,13 @@ impl Trial {
                     }
                     error => RunEvent::PipelineFailed { error: error.to_string() },
                 };
-                Err(ended::broke(&here.journal, error, (KIND, &self.run.id), vec![told.into()])
-                    .await)
+                Err(ended::broke(
+                    &here.journal,
+                    error,
+                    (RunKind::Consult, &self.run.id),
+                    vec![told.into()],
+                )
+                .await)
             }
         }
     }

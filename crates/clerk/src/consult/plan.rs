@@ -9,7 +9,7 @@ use assize_consult::sources::edgar::{Edgar, EdgarError, day_of};
 use assize_consult::{Company, Personas, Turning};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
-use assize_run::{NewRun, Run, RunId, Store};
+use assize_run::{NewRun, Run, RunId, RunKind, Store};
 use assize_sandbox::Spec;
 use assize_types::text::harmless;
 use assize_types::{Failure, FailureKind};
@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Ask, KIND, SourceName};
+use super::{Ask, SourceName};
 use crate::choose::Tape;
 use crate::{Clerk, ForkOf, GoOn, Listener, fork, kept, text, walls};
 
@@ -188,7 +188,7 @@ impl Plan {
         models: BTreeMap<String, String>,
         store: &dyn Store,
     ) -> Result<Plan, Failure> {
-        let run = kept::to_go_on(store, again, KIND).await?;
+        let run = kept::to_go_on(store, again, RunKind::Consult).await?;
         let mut plan = Plan::of_run(&run, models, store).await?;
         (plan.resumed, plan.take_over) = (Some(run), again.take_over);
         Ok(plan)
@@ -201,7 +201,7 @@ impl Plan {
         store: &dyn Store,
     ) -> Result<Plan, Failure> {
         let run = kept::find(store, &from.run).await?;
-        if run.kind != KIND {
+        if run.kind != RunKind::Consult {
             let message =
                 format!("`{}` is no consultation but of another kind: {}", run.id, run.kind);
             return Err(Failure::new(FailureKind::Usage, message));
@@ -384,7 +384,7 @@ impl Plan {
 
     pub(super) fn new_run(&self, input: &Input) -> NewRun {
         NewRun {
-            kind: KIND,
+            kind: RunKind::Consult,
             title: harmless(&self.company.called()),
             parent: self.parent.as_ref().map(|run| run.id.clone()),
             input: json!(input),

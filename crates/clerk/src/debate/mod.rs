@@ -28,9 +28,6 @@ use crate::{Clerk, cluster, fork, reading};
 pub use estimate::estimate;
 pub use plan::{Ask, Input, Plan};
 
-/// The kind of such a run.
-pub const KIND: RunKind = RunKind::Debate;
-
 /// What a debate came to, and behind which boundary it ran.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DebateReport {
@@ -169,7 +166,7 @@ impl Trial {
         let outcome = match outcome {
             Ok(state) => state.outcome.ok_or_else(lost)?,
             Err(error) => {
-                let run = (KIND, &self.run.id);
+                let run = (RunKind::Debate, &self.run.id);
                 return Err(ended::broke(&here.journal, error, run, Vec::new()).await);
             }
         };

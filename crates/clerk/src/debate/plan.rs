@@ -6,7 +6,7 @@ use assize_config::{Limits, Settings};
 use assize_debate::{Change, Personas, Place, ROUNDS};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
-use assize_run::{NewRun, Run, Store};
+use assize_run::{NewRun, Run, RunKind, Store};
 use assize_sandbox::Spec;
 use assize_types::text::{harmless, is_invisible, shorten};
 use assize_types::{Failure, FailureKind};
@@ -14,7 +14,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::KIND;
 use crate::choose::Tape;
 use crate::consult::ground;
 use crate::{ForkOf, GoOn, Listener, fork, kept, text};
@@ -266,7 +265,7 @@ impl Plan {
 
     pub(super) fn new_run(&self, input: &Input) -> NewRun {
         NewRun {
-            kind: KIND,
+            kind: RunKind::Debate,
             title: title(&self.content),
             parent: self.parent.as_ref().map(|run| run.id.clone()),
             input: json!(input),
@@ -278,7 +277,7 @@ impl Plan {
 
 async fn debate_named(name: &str, store: &dyn Store) -> Result<Run, Failure> {
     let run = kept::find(store, name).await?;
-    match run.kind == KIND {
+    match run.kind == RunKind::Debate {
         true => Ok(run),
         false => Err(usage(format!("`{}` is no debate but a {}", run.id, run.kind))),
     }
