@@ -44,8 +44,8 @@ pub const ORDER: [&str; 5] = [
 
 /// Chooses by what is known without asking anyone; `None` if it depends on whether Ollama answers.
 pub fn from_settings(config: &Settings) -> Option<Choice> {
-    if let Some(name) = *config.provider {
-        let why = match config.provider.source() {
+    if let Some(name) = *config.general.provider {
+        let why = match config.general.provider.source() {
             Source::Flag(flag) => format!("asked for by `{flag}`"),
             source => format!("set by {source}"),
         };
@@ -81,8 +81,8 @@ pub async fn choose(config: &Settings) -> Result<Choice, Failure> {
         return Ok(Choice::Provider { provider: Provider::Ollama, why });
     }
     // Whoever names a model wants that one.
-    if let Some(model) = &*config.model {
-        let source = config.model.source();
+    if let Some(model) = &*config.general.model {
+        let source = config.general.model.source();
         let message = format!("there is no provider to ask for the model `{model}` ({source})");
         return Err(Failure::new(FailureKind::Settings, message).hint(
             "name one with `--provider`, or set its key; `assize doctor` shows what is configured",
@@ -161,13 +161,13 @@ pub async fn gateways(
     let mut options = options(clerk, already)?;
     if let Tape::Replay(path) = tape {
         let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
-        let provider = config.provider.requested().copied().flatten();
+        let provider = config.general.provider.requested().copied().flatten();
         let to = |model: Option<String>| {
             let asked = Asked { provider: provider.map(|name| name.to_string()), model };
             Gateway::to_cassette(cassette.clone(), asked, options.clone())
         };
         let others = roles.iter().map(|(role, model)| (role.clone(), to(Some(model.clone()))));
-        return Ok((to(config.model.requested().cloned().flatten()), others.collect()));
+        return Ok((to(config.general.model.requested().cloned().flatten()), others.collect()));
     }
     if let Tape::Record(path) = tape {
         options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
@@ -269,7 +269,7 @@ pub(crate) async fn endpoint_in_use(
     offline: bool,
 ) -> (Endpoint, Limits) {
     let mut endpoint = endpoint(config, provider);
-    if let Some(model) = &*config.model {
+    if let Some(model) = &*config.general.model {
         endpoint.model.clone_from(model);
     }
     let limits = limits(config, provider);

@@ -243,8 +243,8 @@ fn settings(ask: &Ask, config: &Settings, gateway: &Gateway) -> Result<Input, Fa
         limits: walls::spec(None, config)?.limits,
         image: ask.image.clone(),
         isolation: config.sandbox.isolation.requested().map(ToString::to_string),
-        temperature: *config.temperature,
-        max_output_tokens: *config.max_output_tokens,
+        temperature: *config.general.temperature,
+        max_output_tokens: *config.general.max_output_tokens,
         provider: provider.to_owned(),
         model: model.to_owned(),
     })

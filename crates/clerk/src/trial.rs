@@ -111,9 +111,9 @@ pub fn as_before(config: &Settings, run: &Run) -> Result<Settings, Failure> {
             .extend(named("isolation").map(|isolation| (SettingKey::SandboxIsolation, isolation)));
     }
     let provider = named("provider").filter(|name| name.parse::<ProviderName>().is_ok());
-    if let Some(provider) = provider.filter(|_| config.provider.requested().is_none()) {
+    if let Some(provider) = provider.filter(|_| config.general.provider.requested().is_none()) {
         let model = named("model").filter(|_| provider != REHEARSAL);
-        let model = model.filter(|_| config.model.requested().is_none());
+        let model = model.filter(|_| config.general.model.requested().is_none());
         before.extend(model.map(|model| (SettingKey::Model, model)));
         before.push((SettingKey::Provider, provider));
     }

@@ -402,10 +402,7 @@ impl AttackArgs {
     /// that the settings choose.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         let isolation = self.isolation.clone().filter(|_| self.gate);
-        isolation
-            .map(|name| (SettingKey::SandboxIsolation, "--isolation", name))
-            .into_iter()
-            .collect()
+        given([(SettingKey::SandboxIsolation, "--isolation", &isolation)])
     }
 }
 

@@ -150,8 +150,8 @@ async fn request(args: &AskArgs, config: &Settings, cancel: &Cancel) -> Result<R
     }
     let mut request = Request::new(prompt);
     request.schema = args.schema.as_deref().map(read_schema).transpose()?;
-    request.temperature = *config.temperature as f32;
-    request.max_tokens = *config.max_output_tokens;
+    request.temperature = *config.general.temperature as f32;
+    request.max_tokens = *config.general.max_output_tokens;
     Ok(request)
 }
 

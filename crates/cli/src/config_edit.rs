@@ -21,12 +21,7 @@ pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Fai
         return Err(holds_a_key(key));
     }
     if let Some(complaint) = kind.complaint(text) {
-        let failure = usage(format!("`{key}` {complaint}"));
-        let Kind::Choice(choices) = &kind else { return Err(failure) };
-        return Err(match nearest(text, choices.iter().copied()) {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure,
-        });
+        return Err(kind.did_you_mean(text, usage(format!("`{key}` {complaint}"))));
     }
     let value = as_toml(key, &kind, text)?;
     edit(around, |document| {
@@ -103,7 +98,7 @@ fn find(key: &str) -> Result<(Vec<String>, Kind), Failure> {
         return match named {
             Some((model, field)) => {
                 let names = ["prices", model, field].map(str::to_owned).into();
-                Ok((names, Kind::Decimal { least: 0.0, most: 1e6 }))
+                Ok((names, Kind::Decimal(0.0, 1e6)))
             }
             None => Err(usage(format!("unknown setting `{key}`")).hint(format!(
                 "a price is `prices.MODEL.FIELD`, with the fields `{}`",
@@ -127,13 +122,13 @@ fn unquoted(name: &str) -> &str {
 /// A checked value as it is written in the file.
 fn as_toml(key: &str, kind: &Kind, text: &str) -> Result<Value, Failure> {
     Ok(match kind {
-        Kind::Whole { .. } => {
+        Kind::Whole(..) => {
             let number: i64 = text.parse().map_err(|_| {
                 usage(format!("`{key}` wants a whole number of at most {} in a file", i64::MAX))
             })?;
             number.into()
         }
-        Kind::Decimal { .. } => match (text.parse::<i64>(), text.parse::<f64>()) {
+        Kind::Decimal(..) => match (text.parse::<i64>(), text.parse::<f64>()) {
             (Ok(whole), _) => whole.into(),
             (_, Ok(decimal)) => decimal.into(),
             _ => return Err(usage(format!("`{key}` wants {kind}"))),

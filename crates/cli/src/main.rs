@@ -234,31 +234,24 @@ async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
 
 /// The settings that were given as flags.
 fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
-    let mut flags = match &cli.command {
-        Command::Ask(args) => args.model.settings(),
-        Command::Run(args) => [args.sandbox.settings(), args.model.settings()].concat(),
-        Command::Consult(args) => [args.sandbox.settings(), args.model.settings()].concat(),
-        Command::Debate(args) => [args.sandbox.settings(), args.model.settings()].concat(),
-        Command::Eval(args) => [args.sandbox.settings(), args.model.settings()].concat(),
-        Command::Exec(args) => args.sandbox.settings(),
-        Command::Attack(args) => args.settings(),
-        Command::Worker(args) => args.settings(),
-        Command::Mcp(args) => args.gate.settings(),
-        Command::Work(args) => [args.gate.settings(), args.model.settings()].concat(),
+    let (mut flags, of_model) = match &cli.command {
+        Command::Ask(args) => (Vec::new(), Some(&args.model)),
+        Command::Run(args) => (args.sandbox.settings(), Some(&args.model)),
+        Command::Consult(args) => (args.sandbox.settings(), Some(&args.model)),
+        Command::Debate(args) => (args.sandbox.settings(), Some(&args.model)),
+        Command::Eval(args) => (args.sandbox.settings(), Some(&args.model)),
+        Command::Work(args) => (args.gate.settings(), Some(&args.model)),
+        Command::Exec(args) => (args.sandbox.settings(), None),
+        Command::Attack(args) => (args.settings(), None),
+        Command::Worker(args) => (args.settings(), None),
+        Command::Mcp(args) => (args.gate.settings(), None),
         Command::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
-            args.sandbox.settings()
+            (args.sandbox.settings(), None)
         }
-        _ => Vec::new(),
+        _ => (Vec::new(), None),
     };
-    let (of_model, is_consult) = match &cli.command {
-        Command::Ask(args) => (Some(&args.model), false),
-        Command::Debate(args) => (Some(&args.model), false),
-        Command::Run(args) => (Some(&args.model), false),
-        Command::Eval(args) => (Some(&args.model), false),
-        Command::Work(args) => (Some(&args.model), false),
-        Command::Consult(args) => (Some(&args.model), true),
-        _ => (None, false),
-    };
+    let is_consult = matches!(cli.command, Command::Consult(_));
+    flags.extend(of_model.into_iter().flat_map(|model| model.settings()));
     if let Some(wrong) = of_model.and_then(|model| model.no_role()) {
         let message = format!("`--model {wrong}` names no role, no model, or somebody once more");
         let hint = "roles are critic, D1, D2 and so on, analyst_1 and so on, financial, trend, synthesizer";

@@ -1,16 +1,12 @@
 //! Macros that generate typed settings from one table, and enums whose values have names.
 
-/// Defines all settings: the struct of each section, [`Settings`](crate::Settings), [`SettingKey`](crate::SettingKey) and the list
-/// of [`Setting`](crate::Setting)s in the order of the table.
+/// Defines all settings: the struct of each section, [`Settings`](crate::Settings), [`SettingKey`](crate::SettingKey)
+/// and the list of [`Setting`](crate::Setting)s in the order of the table.
 ///
 /// A row is `Guard KeyVariant field: Type = kind, default "…", variable "…";` with its description above it. The key in
 /// files is the section's prefix with the field's name.
 macro_rules! define_settings {
     (
-        general {
-            $($(#[doc = $g_about:literal])+ $g_guard:ident $g_key:ident $g_field:ident: $g_type:ty = $g_kind:expr
-                $(, default $g_default:expr)? $(, variable $g_variable:expr)?;)*
-        }
         $(
             $(#[doc = $s_doc:literal])+
             $section:ident: $struct:ident, $prefix:literal {
@@ -26,7 +22,6 @@ macro_rules! define_settings {
         /// All settings that are in force, each with its source.
         #[derive(Debug, Clone)]
         pub struct Settings {
-            $($(#[doc = $g_about])+ pub $g_field: Value<$g_type>,)*
             $($(#[doc = $s_doc])+ pub $section: $struct,)*
             providers: [ProviderSettings; Provider::ALL.len()],
             /// Where the settings come from.
@@ -50,7 +45,6 @@ macro_rules! define_settings {
         /// Key of a setting.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum SettingKey {
-            $($(#[doc = $g_about])+ $g_key,)*
             $($($(#[doc = $about])+ $key,)*)*
             $($(#[doc = $p_about])+ $p_key(Provider),)*
         }
@@ -59,7 +53,6 @@ macro_rules! define_settings {
             /// The key as it is written in files: `sandbox.memory`.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(SettingKey::$g_key => stringify!($g_field),)*
                     $($(SettingKey::$key => concat!($prefix, stringify!($field)),)*)*
                     $(SettingKey::$p_key(provider) => match provider {
                         Provider::Anthropic => concat!("anthropic.", stringify!($p_field)),
@@ -86,7 +79,6 @@ macro_rules! define_settings {
                 };
                 let [a, b, c, d, e, f] = Provider::ALL.map(of_provider);
                 Ok(Settings {
-                    $($g_field: origin.value(SettingKey::$g_key)?,)*
                     $($section: $struct { $($field: origin.value(SettingKey::$key)?,)* },)*
                     providers: [a?, b?, c?, d?, e?, f?],
                     origin,
@@ -98,14 +90,6 @@ macro_rules! define_settings {
         pub fn all() -> &'static [Setting] {
             static ALL: LazyLock<Vec<Setting>> = LazyLock::new(|| {
                 let mut all = vec![
-                    $(Setting {
-                        key: SettingKey::$g_key,
-                        kind: $g_kind,
-                        default: None$(.or(Some($g_default)))?,
-                        convention: None$(.or(Some($g_variable)))?,
-                        guard: Guard::$g_guard,
-                        about: concat!($($g_about),+).trim_start(),
-                    },)*
                     $($(Setting {
                         key: SettingKey::$key,
                         kind: $kind,
@@ -146,12 +130,6 @@ macro_rules! named_values {
         impl $name {
             /// The names of all values, in order.
             pub const NAMES: &'static [&'static str] = &[$($text),+];
-
-            pub fn name(self) -> &'static str {
-                match self {
-                    $($name::$value => $text,)+
-                }
-            }
         }
 
         impl std::str::FromStr for $name {
@@ -167,7 +145,9 @@ macro_rules! named_values {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.name())
+                f.write_str(match self {
+                    $($name::$value => $text,)+
+                })
             }
         }
     )*};

@@ -95,7 +95,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, key: String, item: &Item, line: usize) -> Result<(), Failure> {
-        let price = Kind::Decimal { least: 0.0, most: 1e6 };
+        let price = Kind::Decimal(0.0, 1e6);
         let kind = if self.is_price_field(&key) {
             &price
         } else {
@@ -127,11 +127,7 @@ impl Reader<'_> {
         }
         if let Some(complaint) = kind.complaint(&written) {
             let failure = at(self.path, line, &format!("`{key}` {complaint}"));
-            let Kind::Choice(choices) = kind else { return Err(failure) };
-            return Err(match nearest(&written, choices.iter().copied()) {
-                Some(near) => failure.hint(format!("did you mean `{near}`?")),
-                None => failure,
-            });
+            return Err(kind.did_you_mean(&written, failure));
         }
         self.entries.push(Entry { key, value: written, line });
         Ok(())
@@ -152,7 +148,7 @@ impl Reader<'_> {
 }
 
 fn wants_text(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Whole { .. } | Kind::Decimal { .. })
+    !matches!(kind, Kind::Whole(..) | Kind::Decimal(..))
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

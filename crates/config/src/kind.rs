@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use assize_types::Failure;
 use url::Url;
 
 use crate::{Address, Wanted};
@@ -11,19 +12,12 @@ use crate::{Address, Wanted};
 pub enum Kind {
     Text,
     Choice(&'static [&'static str]),
-    Whole {
-        least: u64,
-        most: u64,
-    },
-    Decimal {
-        least: f64,
-        most: f64,
-    },
-    /// Bytes, with a unit: `256M`.
-    Size {
-        least: u64,
-        most: u64,
-    },
+    /// A whole number within bounds.
+    Whole(u64, u64),
+    /// A number within bounds.
+    Decimal(f64, f64),
+    /// Bytes within bounds, with a unit: `256M`.
+    Size(u64, u64),
     Url,
     /// The name of an environment variable.
     Variable,
@@ -58,29 +52,17 @@ pub fn show_size(bytes: u64) -> String {
     }
 }
 
-pub(crate) fn whole(least: u64, most: u64) -> Kind {
-    Kind::Whole { least, most }
-}
-
-pub(crate) fn decimal(least: f64, most: f64) -> Kind {
-    Kind::Decimal { least, most }
-}
-
-pub(crate) fn size(least: u64, most: u64) -> Kind {
-    Kind::Size { least, most }
-}
-
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Text => f.write_str("a text"),
             Kind::Choice(choices) => write!(f, "one of `{}`", choices.join("`, `")),
-            Kind::Whole { least, most: u64::MAX } => {
+            Kind::Whole(least, u64::MAX) => {
                 write!(f, "a whole number of at least {least}")
             }
-            Kind::Whole { least, most } => write!(f, "a whole number from {least} to {most}"),
-            Kind::Decimal { least, most } => write!(f, "a number from {least} to {most}"),
-            Kind::Size { least, most } => {
+            Kind::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Kind::Decimal(least, most) => write!(f, "a number from {least} to {most}"),
+            Kind::Size(least, most) => {
                 write!(f, "a size from {} to {}", show_size(*least), show_size(*most))
             }
             Kind::Url => {
@@ -112,12 +94,21 @@ impl Kind {
         })
     }
 
+    /// The failure of a value, with the nearest valid one as a hint.
+    pub fn did_you_mean(&self, value: &str, failure: Failure) -> Failure {
+        let Kind::Choice(choices) = self else { return failure };
+        match nearest(value, choices.iter().copied()) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure,
+        }
+    }
+
     /// How much a value means, where it means an amount.
     pub fn amount(&self, value: &str) -> Option<f64> {
         match self {
             #[expect(clippy::cast_precision_loss, reason = "only compared")]
-            Kind::Size { .. } => parse_size(value).map(|bytes| bytes as f64),
-            Kind::Whole { .. } | Kind::Decimal { .. } => value.parse().ok(),
+            Kind::Size(..) => parse_size(value).map(|bytes| bytes as f64),
+            Kind::Whole(..) | Kind::Decimal(..) => value.parse().ok(),
             _ => None,
         }
     }
@@ -127,13 +118,13 @@ impl Kind {
         match self {
             Kind::Text => !value.is_empty(),
             Kind::Choice(choices) => choices.contains(&value),
-            Kind::Whole { least, most } => {
+            Kind::Whole(least, most) => {
                 value.parse::<u64>().is_ok_and(|number| (*least..=*most).contains(&number))
             }
-            Kind::Decimal { least, most } => {
+            Kind::Decimal(least, most) => {
                 value.parse::<f64>().is_ok_and(|number| (*least..=*most).contains(&number))
             }
-            Kind::Size { least, most } => {
+            Kind::Size(least, most) => {
                 parse_size(value).is_some_and(|bytes| (*least..=*most).contains(&bytes))
             }
             Kind::Url => {

@@ -29,12 +29,7 @@ pub use load::{Origin, Withheld, Written};
 pub use price::{Price, Rates};
 pub use provider::{Provider, ProviderName, REHEARSAL, Secret, UnknownProvider};
 pub use servers::{Address, BadAddress};
-pub use setting::{Guard, Setting, UnknownSetting};
-pub use table::{
-    BudgetSettings, ClusterSettings, ConsultSettings, DockerSettings, DraftSettings, EdgarSettings,
-    GatewaySettings, InterpreterSettings, LogSettings, PackageSettings, ProviderSettings,
-    RehearsalSettings, SandboxSettings, ServeSettings, SettingKey, Settings, StoreSettings,
-    UndoSettings, VerificationSettings, all,
-};
+pub use setting::{Guard, Setting};
+pub use table::*;
 pub use value::{Source, Value};
 pub use values::{Durability, LogFormat, LogLevel, Review};

@@ -8,7 +8,7 @@ use assize_types::{Failure, FailureKind};
 use crate::environment::Environment;
 use crate::file::{Entry, parse, parse_env, read_text, short};
 use crate::kind::nearest;
-use crate::provider::{Provider, ProviderName, UnknownProvider};
+use crate::provider::{Provider, UnknownProvider};
 use crate::setting::{Guard, Setting};
 use crate::table::{SettingKey, all};
 use crate::trust::{self, Trust, TrustStore};
@@ -242,15 +242,13 @@ impl Origin {
 
 /// The failure of a value that cannot be parsed.
 fn invalid(key: SettingKey, text: &str) -> Failure {
+    let kind = key.setting().kind;
     if key != SettingKey::Provider {
-        let complaint = key.setting().kind.complaint(text).unwrap_or_default();
+        let complaint = kind.complaint(text).unwrap_or_default();
         return Failure::new(FailureKind::Usage, format!("`{key}` {complaint}"));
     }
     let failure = Failure::from_error(FailureKind::Usage, &UnknownProvider(text.to_owned()));
-    match nearest(text, ProviderName::NAMES.iter().copied()) {
-        Some(near) => failure.hint(format!("did you mean `{near}`?")),
-        None => failure,
-    }
+    kind.did_you_mean(text, failure)
 }
 
 /// The value of a variable for a setting; `None` if it is empty, which is as good as not set.

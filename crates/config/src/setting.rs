@@ -93,23 +93,12 @@ impl fmt::Display for SettingKey {
     }
 }
 
-/// A text that names no setting.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown setting `{0}`")]
-pub struct UnknownSetting(String);
-
-impl From<UnknownSetting> for Failure {
-    fn from(error: UnknownSetting) -> Failure {
-        Failure::from_error(FailureKind::Usage, &error)
-    }
-}
-
 impl FromStr for SettingKey {
-    type Err = UnknownSetting;
+    type Err = Failure;
 
-    fn from_str(name: &str) -> Result<SettingKey, UnknownSetting> {
-        let setting = Setting::named(name).ok_or_else(|| UnknownSetting(name.to_owned()))?;
-        Ok(setting.key)
+    fn from_str(name: &str) -> Result<SettingKey, Failure> {
+        let unknown = || Failure::new(FailureKind::Usage, format!("unknown setting `{name}`"));
+        Setting::named(name).map(|setting| setting.key).ok_or_else(unknown)
     }
 }
 
@@ -128,7 +117,7 @@ mod tests {
         for setting in all() {
             let valid = |value: &&str| setting.kind.complaint(value).is_none();
             assert!(setting.default.iter().all(valid), "{}", setting.key);
-            assert_eq!(setting.key.name().parse(), Ok(setting.key));
+            assert_eq!(setting.key.name().parse::<SettingKey>().unwrap(), setting.key);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use assize_types::{Failure, Money};
 
 use crate::define::define_settings;
-use crate::kind::{Kind, decimal, size, whole};
+use crate::kind::Kind::{self, Decimal, Size, Whole};
 use crate::load::Origin;
 use crate::provider::{Provider, ProviderName};
 use crate::servers::Address;
@@ -16,33 +16,34 @@ use crate::values::{Durability, LogFormat, LogLevel, Review};
 use crate::{ALLOWED_PACKAGES, Wanted};
 
 define_settings! {
-    general {
+    /// Provider, model and their requests.
+    general: GeneralSettings, "" {
         /// who is asked; chosen by the keys at hand if not set
         Choice Provider provider: Option<ProviderName> = Kind::Choice(ProviderName::NAMES);
         /// the model of the provider that is used
         Choice Model model: Option<String> = Kind::Text;
         /// how freely a model answers
-        Open Temperature temperature: f64 = decimal(0.0, 2.0), default "0.7";
+        Open Temperature temperature: f64 = Decimal(0.0, 2.0), default "0.7";
         /// the longest answer
-        Tighten MaxOutputTokens max_output_tokens: u32 = whole(1, 1_000_000), default "4096";
+        Tighten MaxOutputTokens max_output_tokens: u32 = Whole(1, 1_000_000), default "4096";
     }
 
     /// What a run may spend.
     budget: BudgetSettings, "budget." {
         /// the most dollars a run may cost
-        Trusted BudgetMaxCost max_cost: Option<Money> = decimal(0.0, 1e9);
+        Trusted BudgetMaxCost max_cost: Option<Money> = Decimal(0.0, 1e9);
         /// the most tokens a run may take
-        Trusted BudgetMaxTokens max_tokens: Option<u64> = whole(1, u64::MAX);
+        Trusted BudgetMaxTokens max_tokens: Option<u64> = Whole(1, u64::MAX);
     }
 
     /// Requests to providers.
     gateway: GatewaySettings, "gateway." {
         /// how often a failed call is repeated
-        Tighten GatewayRetries retries: u32 = whole(0, 20), default "3";
+        Tighten GatewayRetries retries: u32 = Whole(0, 20), default "3";
         /// how long one attempt may take; of a stream, how long it may be silent
-        Trusted GatewayTimeout timeout_seconds: Duration = whole(1, 86_400), default "120";
+        Trusted GatewayTimeout timeout_seconds: Duration = Whole(1, 86_400), default "120";
         /// how long a call may take, repetitions included; an answer still coming in is not ended
-        Tighten GatewayDeadline deadline_seconds: Duration = whole(1, 864_000), default "600";
+        Tighten GatewayDeadline deadline_seconds: Duration = Whole(1, 864_000), default "600";
     }
 
     /// Where runs are stored.
@@ -59,21 +60,21 @@ define_settings! {
         /// the walls around code: jail, docker, microvm, at-least=NAME or auto
         Trusted SandboxIsolation isolation: Wanted = Kind::Isolation, default "auto";
         /// memory of a sandbox
-        Tighten SandboxMemory memory: u64 = size(16 << 20, 1 << 40), default "256M";
+        Tighten SandboxMemory memory: u64 = Size(16 << 20, 1 << 40), default "256M";
         /// processors of a sandbox
-        Tighten SandboxCpus cpus: f64 = decimal(0.01, 1024.0), default "0.5";
+        Tighten SandboxCpus cpus: f64 = Decimal(0.01, 1024.0), default "0.5";
         /// how long code may run
-        Tighten SandboxTimeout timeout_seconds: Duration = decimal(0.001, 864_000.0), default "30";
+        Tighten SandboxTimeout timeout_seconds: Duration = Decimal(0.001, 864_000.0), default "30";
         /// processes and threads of a sandbox
-        Tighten SandboxProcesses processes: u32 = whole(2, 100_000), default "128";
+        Tighten SandboxProcesses processes: u32 = Whole(2, 100_000), default "128";
         /// what is kept of each output
-        Tighten SandboxOutput output: u64 = size(1 << 10, 1 << 40), default "8M";
+        Tighten SandboxOutput output: u64 = Size(1 << 10, 1 << 40), default "8M";
         /// files that code can write
-        Tighten SandboxDisk disk: u64 = size(64 << 10, 1 << 40), default "64M";
+        Tighten SandboxDisk disk: u64 = Size(64 << 10, 1 << 40), default "64M";
         /// idle sandboxes that a warm pool keeps
-        Tighten SandboxPool pool: usize = whole(0, 1000), default "5";
+        Tighten SandboxPool pool: usize = Whole(0, 1000), default "5";
         /// a warm pool without requests for so long ends its idle sandboxes
-        Tighten SandboxPoolIdle pool_idle_seconds: Duration = whole(1, 864_000), default "300";
+        Tighten SandboxPoolIdle pool_idle_seconds: Duration = Whole(1, 864_000), default "300";
     }
 
     /// Docker or Podman.
@@ -115,11 +116,11 @@ define_settings! {
     /// Consultations and debates.
     consult: ConsultSettings, "consult." {
         /// memory of the sandbox of a debate
-        Tighten ConsultMemory memory: u64 = size(16 << 20, 1 << 40), default "2048M";
+        Tighten ConsultMemory memory: u64 = Size(16 << 20, 1 << 40), default "2048M";
         /// region of the workers that run debates (needs a cluster)
         Open ConsultRegion region: Option<String> = Kind::Text;
         /// dollars that a consultation may take without being asked about
-        Trusted ConsultAskAbove ask_above: Money = decimal(0.0, 1e9), default "1";
+        Trusted ConsultAskAbove ask_above: Money = Decimal(0.0, 1e9), default "1";
     }
 
     /// The gate of drafts.
@@ -127,13 +128,13 @@ define_settings! {
         /// when a person looks before a draft is applied; `never` rejects what the gate doubts
         Trusted DraftReview review: Review = Kind::Choice(Review::NAMES), default "escalated";
         /// lines that a draft may add and remove
-        Tighten DraftMaxLines max_lines: usize = whole(1, 1_000_000), default "500";
+        Tighten DraftMaxLines max_lines: usize = Whole(1, 1_000_000), default "500";
         /// files that a task may change
-        Tighten DraftMaxFiles max_files: usize = whole(1, 10_000), default "20";
+        Tighten DraftMaxFiles max_files: usize = Whole(1, 10_000), default "20";
         /// the share of a file that may go with nothing in its place
-        Tighten DraftMaxDeletion max_deletion: f64 = decimal(0.0, 1.0), default "0.5";
+        Tighten DraftMaxDeletion max_deletion: f64 = Decimal(0.0, 1.0), default "0.5";
         /// the largest file and draft
-        Tighten DraftMaxBytes max_bytes: u64 = size(1 << 10, 1 << 26), default "1M";
+        Tighten DraftMaxBytes max_bytes: u64 = Size(1 << 10, 1 << 26), default "1M";
         /// files that workers may read although they look like secrets, such as `.env.example, certs/*.pem`
         Trusted DraftReadable readable: Vec<String> = Kind::Text;
         /// files that only a person may let be changed, besides hooks, CI, lock files and the like
@@ -143,17 +144,17 @@ define_settings! {
     /// The server and the ceilings of its requests.
     serve: ServeSettings, "serve." {
         /// trials that can be begun in a minute at the server's door
-        Trusted ServeStartsPerMinute starts_per_minute: u32 = whole(1, 1_000_000), default "60";
+        Trusted ServeStartsPerMinute starts_per_minute: u32 = Whole(1, 1_000_000), default "60";
         /// trials that the server holds at once
-        Trusted ServeMostRunning most_running: usize = whole(1, 10_000), default "16";
+        Trusted ServeMostRunning most_running: usize = Whole(1, 10_000), default "16";
         /// the most memory that a request can ask for, where `sandbox.memory` is not set
-        Trusted ServeMaxMemory max_memory: u64 = size(16 << 20, 1 << 40), default "4G";
+        Trusted ServeMaxMemory max_memory: u64 = Size(16 << 20, 1 << 40), default "4G";
         /// the most disk space that a request can ask for, where `sandbox.disk` is not set
-        Trusted ServeMaxDisk max_disk: u64 = size(64 << 10, 1 << 40), default "4G";
+        Trusted ServeMaxDisk max_disk: u64 = Size(64 << 10, 1 << 40), default "4G";
         /// the longest time limit that a request can ask for, where `sandbox.timeout_seconds` is not set
-        Trusted ServeMaxTimeout max_timeout_seconds: Duration = decimal(0.001, 864_000.0), default "3600";
+        Trusted ServeMaxTimeout max_timeout_seconds: Duration = Decimal(0.001, 864_000.0), default "3600";
         /// the most that is read of one request
-        Trusted ServeLongestRequest longest_request: usize = size(1 << 10, 1 << 30), default "32M";
+        Trusted ServeLongestRequest longest_request: usize = Size(1 << 10, 1 << 30), default "32M";
     }
 
     /// The cluster, and how a node authenticates to its NATS servers.
@@ -164,9 +165,9 @@ define_settings! {
         /// what the cluster is called on its servers
         Trusted ClusterName name: String = Kind::Text, default "assize";
         /// on how many servers everything is kept; 3 where three or more are named, else 1
-        Trusted ClusterReplicas replicas: Option<usize> = whole(1, 5);
+        Trusted ClusterReplicas replicas: Option<usize> = Whole(1, 5);
         /// seconds of silence after which a worker loses its jobs; the same on all nodes
-        Trusted ClusterLease lease_seconds: Duration = whole(2, 600), default "6";
+        Trusted ClusterLease lease_seconds: Duration = Whole(2, 600), default "6";
         /// labels that a worker must have to do what is asked for here, such as `disk=fast, site=north`
         Trusted ClusterNeeds needs: Option<String> = Kind::Text;
         /// a file of NATS credentials
@@ -188,7 +189,7 @@ define_settings! {
     /// Undo of applied drafts.
     undo: UndoSettings, "draft." {
         /// how long what is settled can be undone
-        Trusted DraftKeepDays keep_days: u64 = whole(1, 36_500), default "30";
+        Trusted DraftKeepDays keep_days: u64 = Whole(1, 36_500), default "30";
     }
 
     /// Verification of drafts.
@@ -196,9 +197,9 @@ define_settings! {
         /// a command that must pass before a draft is accepted, in a sandbox
         Trusted DraftVerify verify: Option<String> = Kind::Text;
         /// memory that it may ask for
-        Tighten DraftVerifyMemory verify_memory: u64 = size(16 << 20, 1 << 40), default "2G";
+        Tighten DraftVerifyMemory verify_memory: u64 = Size(16 << 20, 1 << 40), default "2G";
         /// seconds that it may ask for
-        Tighten DraftVerifySeconds verify_seconds: u64 = whole(1, 86_400), default "600";
+        Tighten DraftVerifySeconds verify_seconds: u64 = Whole(1, 86_400), default "600";
         /// virtual environment for the verification, such as .venv (default: the active one)
         Trusted DraftVerifyPython verify_python: Option<String> = Kind::Text;
         /// folders of this machine that it may see, such as a toolchain
@@ -208,11 +209,11 @@ define_settings! {
     /// The rehearsal model.
     rehearsal: RehearsalSettings, "rehearsal." {
         /// another seed gives other answers
-        Open RehearsalSeed seed: u64 = whole(0, u64::MAX), default "0";
+        Open RehearsalSeed seed: u64 = Whole(0, u64::MAX), default "0";
         /// how long an answer takes
-        Open RehearsalLatency latency_ms: u64 = whole(0, 600_000), default "0";
+        Open RehearsalLatency latency_ms: u64 = Whole(0, 600_000), default "0";
         /// which share of the attempts fails
-        Open RehearsalFaultRate fault_rate: f64 = decimal(0.0, 1.0), default "0";
+        Open RehearsalFaultRate fault_rate: f64 = Decimal(0.0, 1.0), default "0";
     }
 
     /// The log.
@@ -232,12 +233,12 @@ define_settings! {
         /// the environment variable that holds the key
         Trusted ProviderKeyEnv key_env: String = Kind::Variable, default provider.key_variable();
         /// context window in tokens; known for most models, and reported by most local servers
-        Open ProviderContextWindow context_window: Option<u64> = whole(1024, 100_000_000);
+        Open ProviderContextWindow context_window: Option<u64> = Whole(1024, 100_000_000);
         /// calls at once; on a local server by default what it offers (Ollama: 1)
-        Tighten ProviderConcurrency concurrency: usize = whole(1, 10_000), default "16";
+        Tighten ProviderConcurrency concurrency: usize = Whole(1, 10_000), default "16";
         /// calls a minute
-        Tighten ProviderRequestsPerMinute requests_per_minute: Option<u64> = whole(1, u64::MAX);
+        Tighten ProviderRequestsPerMinute requests_per_minute: Option<u64> = Whole(1, u64::MAX);
         /// tokens a minute
-        Tighten ProviderTokensPerMinute tokens_per_minute: Option<u64> = whole(1, u64::MAX);
+        Tighten ProviderTokensPerMinute tokens_per_minute: Option<u64> = Whole(1, u64::MAX);
     }
 }

@@ -149,7 +149,7 @@ macro_rules! from_number {
         impl FromText for $number {
             fn from_text(kind: &Kind, text: &str) -> Option<Self> {
                 match kind {
-                    Kind::Size { .. } => parse_size(text)?.try_into().ok(),
+                    Kind::Size(..) => parse_size(text)?.try_into().ok(),
                     _ => text.parse().ok(),
                 }
             }

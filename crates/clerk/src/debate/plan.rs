@@ -218,13 +218,13 @@ impl Plan {
             move_id: before.map_or_else(|| "m1".to_owned(), |before| before.move_id.clone()),
             ticker: self.ticker.clone(),
             rounds: self.rounds,
-            temperature: match (before, config.temperature.requested()) {
+            temperature: match (before, config.general.temperature.requested()) {
                 (Some(before), None) => before.temperature,
-                _ => *config.temperature,
+                _ => *config.general.temperature,
             },
-            max_output_tokens: match (before, config.max_output_tokens.requested()) {
+            max_output_tokens: match (before, config.general.max_output_tokens.requested()) {
                 (Some(before), None) => before.max_output_tokens,
-                _ => *config.max_output_tokens,
+                _ => *config.general.max_output_tokens,
             },
             context_window: gateway.facts().map(|facts| facts.context_window),
             limits: ground::limits(config)?,

@@ -65,7 +65,7 @@ pub async fn in_use(config: &Settings) -> Result<InUse, Failure> {
         Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
         Choice::Provider { provider, why } => {
             let own = || choose::endpoint(config, provider).model;
-            let model = (*config.model).clone().unwrap_or_else(own);
+            let model = (*config.general.model).clone().unwrap_or_else(own);
             InUse { provider: provider.name(), model: Some(model), why }
         }
     })

@@ -3,7 +3,7 @@
 use assize_config::SettingKey;
 use clap::{Args, Subcommand};
 
-use super::{FlagSetting, whole};
+use super::{FlagSetting, given, whole};
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
@@ -30,9 +30,7 @@ pub(crate) struct WorkerArgs {
 
 impl WorkerArgs {
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
-        let isolation = self.isolation.clone();
-        let isolation = isolation.map(|walls| (SettingKey::SandboxIsolation, "--isolation", walls));
-        isolation.into_iter().collect()
+        given([(SettingKey::SandboxIsolation, "--isolation", &self.isolation)])
     }
 }
 

@@ -41,15 +41,15 @@ fn schema(config: &Settings, setting: &Setting) -> Value {
     )]
     let at_most = |most: u64| ceiling(config, setting).map_or(most, |ceiling| ceiling as u64);
     match &setting.kind {
-        Kind::Whole { least, most } => {
+        Kind::Whole(least, most) => {
             let most = at_most(*most);
             json!({"type": ["integer", "null"], "minimum": least, "maximum": most})
         }
-        Kind::Decimal { least, most } => {
+        Kind::Decimal(least, most) => {
             let most = ceiling(config, setting).unwrap_or(*most);
             json!({"type": ["number", "null"], "minimum": least, "maximum": most})
         }
-        Kind::Size { least, most } => {
+        Kind::Size(least, most) => {
             json!({"type": ["string", "null"], "pattern": sizes(*least, at_most(*most))})
         }
         Kind::Choice(choices) => one_of(choices),
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn size_patterns_match_what_settings_accept() {
         for (least, most) in [(16 << 20, 1 << 40), (1 << 10, 8 << 20), (64 << 10, 3 << 30)] {
-            let (kind, pattern) = (Kind::Size { least, most }, sizes(least, most));
+            let (kind, pattern) = (Kind::Size(least, most), sizes(least, most));
             let pattern = Regex::new(&pattern).unwrap();
             for number in [
                 "0", "1", "2", "3", "4", "15", "16", "63", "64", "1024", "1025", "8192", "8193",
