@@ -140,6 +140,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         run: run.id.to_string(),
         may_do_without: false,
         weaker: None,
+        isolation: String::new(),
     };
     let chamber = Chamber {
         models: Models::new(model),

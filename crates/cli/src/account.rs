@@ -1,10 +1,10 @@
 //! What was spent, in words and figures.
 
-use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL, Totals};
+use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL};
+use assize_llm::Totals;
 use assize_types::{Cost, Failure, FailureKind, Money, Usage};
 use serde_json::json;
 
-use crate::reading::dollars;
 use crate::terminal::{grouped, harmless, out_json, out_line};
 
 /// What was spent, and what may have been.
@@ -56,8 +56,8 @@ pub(crate) fn show_estimate(
             "seconds": seconds,
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
-            "cost_usd": dollars(*cost),
-            "cost_cached_usd": dollars(*cached),
+            "cost_usd": json!(cost.dollars()),
+            "cost_cached_usd": json!(cached.dollars()),
         });
         if let Some(note) = cost.note() {
             shown["cost_note"] = json!(note);

@@ -14,10 +14,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use assize_clerk::choose::Tape;
-use assize_clerk::{ForkOf, GoOn};
 use assize_config::SettingKey;
-use assize_consult::At;
+use assize_consult::{At, ForkRequest};
+use assize_gateway::Tape;
+use assize_run::ResumeRequest;
 use assize_types::{Failure, FailureKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -30,7 +30,7 @@ pub(crate) use self::drafts::{
 };
 pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::run::RunArgs;
-pub(crate) use self::runs::{RunsCommand, SessionsCommand, StatusFilter};
+pub(crate) use self::runs::{ForkRunArgs, ResumeArgs, RunsCommand, SessionsCommand, StatusFilter};
 pub(crate) use self::sandbox::{CreateArgs, SandboxArgs, SandboxCommand};
 pub(crate) use self::serve::{ServeArgs, TokensCommand};
 
@@ -92,7 +92,7 @@ impl Command {
                 | Command::Consult(_)
                 | Command::Debate(_)
                 | Command::Work(_)
-                | Command::Runs(RunsCommand::Resume { .. } | RunsCommand::Fork { .. })
+                | Command::Runs(RunsCommand::Resume(_) | RunsCommand::Fork(_))
         )
     }
 
@@ -104,9 +104,8 @@ impl Command {
             Command::Exec(args) => args.quiet,
             Command::Consult(args) => args.quiet,
             Command::Work(args) => args.quiet,
-            Command::Runs(RunsCommand::Resume { quiet, .. } | RunsCommand::Fork { quiet, .. }) => {
-                *quiet
-            }
+            Command::Runs(RunsCommand::Resume(args)) => args.quiet,
+            Command::Runs(RunsCommand::Fork(args)) => args.quiet,
             _ => false,
         }
     }
@@ -258,7 +257,7 @@ pub(crate) struct ExecArgs {
 }
 
 /// The flags of every command that can go on with a run.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Again {
     /// Go on with a run that was stopped
     #[arg(long, value_name = "RUN")]
@@ -270,15 +269,15 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// The run to go on with.
-    pub(crate) fn go_on(&self) -> Option<GoOn> {
-        let run = self.resume.clone()?;
-        Some(GoOn { run, take_over: self.take_over })
+    /// The run to resume.
+    pub(crate) fn request(&self) -> ResumeRequest {
+        let run = self.resume.clone().unwrap_or_default();
+        ResumeRequest { run, take_over: self.take_over }
     }
 }
 
 /// The flags of every command that can start from an earlier run.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Earlier runs")]
 pub(crate) struct ForkArgs {
     /// Start a new run from an earlier one; only what is asked in other words, or failed, is asked again
@@ -301,7 +300,7 @@ const LONGEST: u64 = 1;
 
 impl ForkArgs {
     /// The run to start from, and what is changed.
-    pub(crate) fn fork_of(&self) -> Result<Option<ForkOf>, Failure> {
+    pub(crate) fn fork_of(&self) -> Result<Option<(String, ForkRequest)>, Failure> {
         let usage = |message: String| Failure::new(FailureKind::Usage, message);
         // Flags that mean nothing without such a run are refused, not forgotten.
         let Some(run) = self.fork.clone() else {
@@ -325,7 +324,7 @@ impl ForkArgs {
                 return Err(usage(format!("`{who}` is told two things")));
             }
         }
-        Ok(Some(ForkOf { run, at: self.at.clone(), told }))
+        Ok(Some((run, ForkRequest { at: self.at.clone(), told })))
     }
 }
 
@@ -453,7 +452,7 @@ pub(crate) enum ImageCommand {
     },
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(
     mut_arg("memory", |arg| arg.help("Memory of the sandbox [default: 2048M, `consult.memory`]")),
     mut_arg("timeout", |arg| arg.help("Seconds that the debate may take [default: a day]")),
@@ -514,10 +513,10 @@ pub(crate) struct DebateArgs {
 }
 
 impl DebateArgs {
-    /// The run to go on with.
-    pub(crate) fn go_on(&self) -> Option<GoOn> {
-        let run = self.resume.clone()?;
-        Some(GoOn { run, take_over: self.take_over })
+    /// The run to resume.
+    pub(crate) fn request(&self) -> ResumeRequest {
+        let run = self.resume.clone().unwrap_or_default();
+        ResumeRequest { run, take_over: self.take_over }
     }
 }
 
@@ -532,7 +531,7 @@ fn ticker(text: &str) -> Result<String, String> {
 }
 
 /// The flags of every command that asks a model.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)

@@ -6,24 +6,22 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use assize_config::{Environment, Settings};
-use assize_gateway::{Gateway, REHEARSAL_LABEL, Totals};
+use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_llm::answer::generate_value;
 use assize_llm::{
     AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
-    Stop,
+    Stop, Totals,
 };
 use assize_types::{Cancel, Cost, Failure, FailureKind, trail};
 use serde_json::{Value, json};
 
 use crate::account::{account, known_price, tokens};
 use crate::args::AskArgs;
-use crate::choose::{self, Already};
 use crate::input;
-use crate::reading::dollars;
 use crate::terminal::{
     self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
 };
-use crate::voice::clerk;
+use crate::voice::services;
 
 /// No question has more MiB: the largest context window there is would not hold it.
 const LONGEST_QUESTION: u64 = 16;
@@ -35,8 +33,9 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let request = request(&args, config, &cancel).await?;
-    let clerk = clerk(config, around, args.quiet);
-    let gateway = choose::gateway(&clerk, &args.model.tape(), Already::default()).await?;
+    let mut services = services(config, around, args.quiet);
+    services.tape = args.model.tape();
+    let gateway = services.providers().gateway_of_no_run().await?;
     if args.estimate {
         return show_estimate(&gateway, &request, args.json);
     }
@@ -181,8 +180,8 @@ fn show_estimate(gateway: &Gateway, request: &Request, json: bool) -> Result<(),
         let mut shown = json!({
             "input_tokens": estimate.input_tokens,
             "output_tokens": estimate.output_tokens,
-            "cost_usd": dollars(estimate.cost),
-            "at_most_usd": dollars(estimate.at_most),
+            "cost_usd": json!(estimate.cost.dollars()),
+            "at_most_usd": json!(estimate.at_most.dollars()),
         });
         if let Some(note) = estimate.cost.note() {
             shown["cost_note"] = json!(note);
@@ -326,7 +325,7 @@ fn show_json(answered: &Answered, last: &Response, totals: &Totals) -> Result<()
         "model": last.model,
         "rehearsal": last.rehearsal,
         "usage": Response::total_usage(&answered.responses),
-        "cost_usd": dollars(Response::total_cost(&answered.responses)),
+        "cost_usd": Response::total_cost(&answered.responses).dollars(),
         "calls": answered.responses.len(),
         "attempts": Response::total_attempts(&answered.responses),
         "duration_ms": Response::total_milliseconds(&answered.responses),

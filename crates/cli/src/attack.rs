@@ -5,10 +5,10 @@ mod gate;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use assize_attack::scorecards::{self, Counted, Escaped};
 use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
-use assize_clerk::scorecards::{self, Counted, Escaped};
 use assize_config::{Environment, Isolation, Settings, Wanted};
-use assize_sandbox::{Language, Manager, SandboxError, Spec};
+use assize_sandbox::{Language, Manager, SandboxError, Sandboxes, Spec};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -16,7 +16,6 @@ use crate::args::AttackArgs;
 use crate::terminal::{
     self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint, warn,
 };
-use crate::walls;
 
 /// How many probes run at once.
 const AT_ONCE: usize = 4;
@@ -35,15 +34,16 @@ pub(crate) async fn run(
     let mut skipped = Vec::new();
     let wanted = wanted(args.isolation.as_deref())?;
     let one = wanted.len() == 1;
+    let sandboxes = Sandboxes::new(config, around);
     for isolation in wanted {
-        match available(isolation, config, around).await {
+        match available(isolation, &sandboxes).await {
             Ok(manager) => managers.push(manager),
             // What was asked for by name is not left out.
             Err(error) if one => return Err(error.into()),
             Err(error) => skipped.push((isolation, error.to_string())),
         }
     }
-    let python = walls::interpreter(Language::Python, config, around).map_err(|why| {
+    let python = sandboxes.interpreter(Language::Python).map_err(|why| {
         let message = format!("the probes are written in Python: {why}");
         Failure::new(FailureKind::Sandbox, message)
     })?;
@@ -98,14 +98,10 @@ fn wanted(asked: Option<&str>) -> Result<Vec<Isolation>, Failure> {
 }
 
 /// One that can make sandboxes, shown by making one.
-async fn available(
-    isolation: Isolation,
-    config: &Settings,
-    around: &Environment,
-) -> Result<Manager, SandboxError> {
-    let backend = walls::backend(isolation, config, around)?;
-    walls::attempt(config, around, Arc::clone(&backend), Spec::default()).await?;
-    walls::open(config, around, backend).await
+async fn available(isolation: Isolation, sandboxes: &Sandboxes) -> Result<Manager, SandboxError> {
+    let backend = sandboxes.backend(isolation)?;
+    sandboxes.attempt(Arc::clone(&backend), Spec::default()).await?;
+    sandboxes.open(backend).await
 }
 
 struct Progress {

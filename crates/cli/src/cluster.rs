@@ -1,10 +1,9 @@
 //! `assize cluster`: who takes part, what waits, what is stuck.
 
-use assize_clerk::cluster::status::{Status, needs};
-use assize_clerk::cluster::{self, Member};
-use assize_cluster::{DeadLetter, Node, NodeRole, VERSION};
+use assize_cluster::{DeadLetter, Member, Node, NodeRole, VERSION, patience};
 use assize_config::{Environment, Settings};
 use assize_types::{Failure, FailureKind};
+use assize_worker::status::{Status, needs};
 use serde_json::json;
 
 use crate::args::ClusterCommand;
@@ -17,12 +16,12 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let ClusterCommand::Status { json } = command;
     config.refuse_withheld()?;
-    if !cluster::is_set(config) {
+    if config.cluster.servers.is_none() {
         let message = "no cluster is named";
         return Err(Failure::new(FailureKind::Usage, message)
             .hint("name its servers: `--cluster nats://a,b,c`, or the setting `cluster.servers`"));
     }
-    let (member, store) = Member::join(config, around, Some(cluster::patience(config))).await?;
+    let (member, store) = Member::join(config, around, Some(patience(config))).await?;
     let status = Status::of(&member, &*store).await?;
     if json { out_json(&json!(status)) } else { show(&status) }
 }

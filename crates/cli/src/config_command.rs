@@ -8,7 +8,6 @@ use assize_types::{Failure, FailureKind};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args::{ConfigCommand, Which};
-use crate::choose;
 use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
 
 pub(crate) fn run(
@@ -100,7 +99,7 @@ fn rows(config: &Settings, only: Which) -> Vec<Row> {
 
 /// Whether the default of a setting is what a local server offers.
 fn is_set_by_server(config: &Settings, key: SettingKey) -> bool {
-    let of = |provider| choose::endpoint(config, provider).is_local_server();
+    let of = |provider| assize_gateway::choice::endpoint(config, provider).is_local_server();
     matches!(key, SettingKey::ProviderConcurrency(provider) if of(provider))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_gateway::Ledger;
+use assize_llm::Ledger;
 
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, paint};

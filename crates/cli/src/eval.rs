@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use assize_clerk::eval::{Ask, Plan, Trial, read};
 use assize_code::eval::{self, Problem, Report, Shares};
-use assize_code::{Court, Options};
+use assize_code::{Court, EvalAsk, EvalJob, EvalPlan, Options, read_problems};
 use assize_config::{Environment, Settings};
 use assize_gateway::{Gateway, REHEARSAL_LABEL};
 use assize_graph::Signal;
 use assize_llm::{Call, Model, ModelError, Request, Response};
-use assize_run::Run;
-use assize_sandbox::Language;
+use assize_run::{Origin, Run, RunKind};
+use assize_sandbox::{Language, Sandboxes};
 use assize_types::{Cancel, Failure, FailureKind};
 use async_trait::async_trait;
 use serde_json::json;
@@ -20,10 +19,9 @@ use serde_json::json;
 use crate::account::account;
 use crate::args::EvalArgs;
 use crate::exit::exit_code;
-use crate::reading::dollars;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
-use crate::voice::{clerk, tell_broke};
-use crate::{hints, input, kept, walls};
+use crate::voice::{follow, services, tell_failure};
+use crate::{hints, input};
 
 /// The longest file of problems, in MiB.
 const LONGEST: u64 = 64;
@@ -35,7 +33,7 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let mut problems = match &args.file {
-        Some(path) => read(&input::from_file("the file of problems", LONGEST, path)?)?,
+        Some(path) => read_problems(&input::from_file("the file of problems", LONGEST, path)?)?,
         None => Vec::new(),
     };
     problems.truncate(args.limit.map_or(usize::MAX, |limit| limit as usize));
@@ -44,35 +42,43 @@ pub(crate) async fn run(
             let message = format!("`{}` has no canonical_solution to be run", problem.task_id);
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        return reference(&args, &problems, config, around, cancel).await;
+        return reference(&args, &problems, &Sandboxes::new(config, around), cancel).await;
     }
-    let mut clerk = clerk(config, around, args.quiet);
-    let store = kept::open_for(&mut clerk, false).await?;
-    let plan = match args.again.go_on() {
-        Some(again) => Plan::resumed(&again, &*store).await?,
+    let mut services = services(config, around, args.quiet);
+    services.tape = args.model.tape();
+    let store = services.open_store(false).await?;
+    let runner = services.runner(&store)?;
+    let (plan, origin) = match args.again.resume {
+        Some(_) => {
+            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Eval).await?;
+            (EvalPlan::restored(&run, &*store, args.parallel).await?, origin)
+        }
         None => {
             let name = args.file.as_ref().and_then(|path| path.file_name());
-            Plan::fresh(Ask {
+            let ask = EvalAsk {
                 name: name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
                 problems,
                 samples: args.samples,
                 max_attempts: args.max_attempts,
                 image: args.sandbox.image.clone(),
-            })
+            };
+            (EvalPlan::fresh(ask, args.parallel), Origin::New)
         }
     };
-    let mut trial = Trial::open(plan, &clerk, store, &args.model.tape(), args.parallel).await?;
-    let progress = Progress { all: trial.samples(), done: AtomicUsize::new(0), quiet: args.quiet };
+    let mut trial = runner.start::<EvalJob>(services.code(plan), origin).await?;
+    let all = trial.job.samples();
+    let progress = Progress { all, done: AtomicUsize::new(0), quiet: args.quiet };
     if !args.quiet {
-        let Trial { run, why, .. } = &trial;
+        let (run, why) = (&trial.run, &trial.job.why);
         note(&terminal::harmless(&format!("{} · {} · {why}", run.id, run.title)));
     }
     let begun = Instant::now();
-    let held = trial.hold(Some(Arc::new(move |signal| progress.see(signal))), cancel).await;
-    terminal::draw(&[]);
-    let held = held.map_err(|broke| tell_broke(broke, &trial.gateway, args.quiet))?;
-    show(&args, &trial.run, &held.came_to, &trial.gateway, begun.elapsed().as_secs_f64())?;
-    held.kept?;
+    let see = move |signal: &Signal<'_>| progress.see(signal);
+    let finished = follow(&mut trial, see, std::future::pending(), cancel).await;
+    let gateway = &trial.job.gateway;
+    let finished = finished.map_err(|failed| tell_failure(failed, gateway, args.quiet))?;
+    show(&args, &trial.run, &finished.report, gateway, begun.elapsed().as_secs_f64())?;
+    finished.stored?;
     Ok(0)
 }
 
@@ -80,18 +86,16 @@ pub(crate) async fn run(
 async fn reference(
     args: &EvalArgs,
     problems: &[Problem],
-    config: &Settings,
-    around: &Environment,
+    sandboxes: &Sandboxes,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let spec = walls::spec(args.sandbox.image.clone(), config)?;
-    let (pool, _) =
-        walls::pool(config, around, Language::Python, spec.clone(), args.parallel).await?;
+    let spec = sandboxes.spec(args.sandbox.image.clone())?;
+    let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), args.parallel).await?;
     let options = Options { spec, ..Options::default() };
     let court = Court::new(Arc::new(Nobody), "nobody", pool.clone(), options);
     let failures = tokio::select! {
         failures = eval::reference(&court, problems, args.parallel as usize) => {
-            failures.map_err(assize_clerk::ended::of_trouble)
+            failures.map_err(Failure::from)
         }
         reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
     };
@@ -159,7 +163,7 @@ fn show(
     if args.json {
         let mut shown = json!(report);
         shown["run"] = json!(run.id);
-        shown["cost_usd"] = dollars(report.spent.cost);
+        shown["cost_usd"] = json!(report.spent.cost.dollars());
         shown["seconds"] = json!(seconds);
         if report.spent.rehearsal {
             shown["label"] = json!(REHEARSAL_LABEL);

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 
+use assize_code::package_layers;
 use assize_config::{Environment, Limits, Settings, show_size};
-use assize_sandbox::{Command, Language, Outcome, Sandbox, WORKSPACE};
+use assize_sandbox::{Command, Language, Outcome, Sandbox, Sandboxes, WORKSPACE};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::exit::Exit;
 use crate::own_name::OwnName;
 use crate::passing::{Followed, Show, follow, pass_input};
 use crate::terminal::{self, DIM, paint};
-use crate::{host_files, input, walls};
+use crate::{host_files, input};
 
 /// The longest code, in MiB.
 const LONGEST: u64 = 4;
@@ -53,21 +54,22 @@ pub(crate) async fn run(
         input::from_file("the code", LONGEST, file)?
     };
     let given = Given { file, code: &code, arguments, inputs: &inputs };
-    let mut spec = walls::spec(args.sandbox.image.clone(), config)?;
+    let sandboxes = Sandboxes::new(config, around);
+    let mut spec = sandboxes.spec(args.sandbox.image.clone())?;
     let interrupted = |reason: CancelReason| Failure::new(FailureKind::Interrupted, reason);
     if !args.packages.is_empty() {
         if language != Language::Python {
             let message = format!("`--packages` is for Python, and this is {}", language.name());
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        let layers = assize_clerk::code::layers(&args.packages, config, around, &spec);
+        let layers = package_layers(&args.packages, &sandboxes, &spec);
         spec.layers = tokio::select! {
             layers = layers => layers?,
             reason = cancel.cancelled() => return Err(interrupted(reason)),
         };
     }
     let languages = [language];
-    let made = walls::make(config, around, &languages, &spec);
+    let made = sandboxes.make(&languages, &spec);
     let (manager, sandbox, why) = tokio::select! {
         made = made => made?,
         reason = cancel.cancelled() => return Err(interrupted(reason)),
@@ -75,7 +77,7 @@ pub(crate) async fn run(
     let isolation = manager.isolation();
     let enforcement = manager.backend().enforcement();
     if !args.quiet {
-        walls::loose(config, &enforcement).iter().for_each(|loose| terminal::warn(loose));
+        sandboxes.loose(&enforcement).iter().for_each(|loose| terminal::warn(loose));
     }
     let done = tokio::select! {
         done = trial(&sandbox, &args, language, &given) => done,
@@ -208,9 +210,7 @@ pub(crate) fn inputs(files: &[String], around: &Environment) -> Result<Vec<Input
     for given in files {
         let (path, name) = match given.rsplit_once('=') {
             // A file may have such a name itself.
-            Some((path, name)) if !walls::typed(around, given.as_ref()).exists() => {
-                (path, name.to_owned())
-            }
+            Some((path, name)) if !around.typed(given.as_ref()).exists() => (path, name.to_owned()),
             _ => {
                 let name =
                     Path::new(given).file_name().map(|name| name.to_string_lossy().into_owned());

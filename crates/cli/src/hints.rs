@@ -3,9 +3,7 @@
 use std::sync::OnceLock;
 
 use assize_config::{SettingKey, Settings};
-use assize_run::{RunId, RunKind};
-
-use crate::kept;
+use assize_run::{RunId, RunKind, how_to_resume};
 
 /// ` --cluster SERVERS`, if that was typed.
 static CLUSTER: OnceLock<String> = OnceLock::new();
@@ -30,5 +28,5 @@ pub(crate) fn runs(words: &str) -> String {
 
 /// Says how to resume a run.
 pub(crate) fn resume(kind: RunKind, id: &RunId) -> String {
-    kept::how_to_resume(kind, id, cluster())
+    how_to_resume(kind, id, cluster())
 }

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use assize_config::{Environment, Settings};
 use assize_sandbox::docker::{Docker, ImageInfo};
 use assize_sandbox::microvm::{Microvm, Sources};
-use assize_sandbox::rootfs;
+use assize_sandbox::{Sandboxes, rootfs};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::{ImageCommand, ImageFor};
 use crate::terminal::{BOLD, DIM, harmless, note, out_json, out_line, paint};
-use crate::walls;
 
 /// The name of the one image that machines are made from.
 const MICROVM: &str = "microvm";
@@ -22,8 +21,8 @@ pub(crate) async fn run(
     around: &Environment,
 ) -> Result<(), Failure> {
     config.refuse_withheld()?;
-    let docker = walls::docker(config, around);
-    let microvm = walls::microvm(around);
+    let sandboxes = Sandboxes::new(config, around);
+    let (docker, microvm) = (sandboxes.docker(), sandboxes.microvm());
     match command {
         ImageCommand::Build {
             kind: ImageFor::Microvm,
@@ -33,7 +32,7 @@ pub(crate) async fn run(
             rootfs,
             quiet,
         } => {
-            let typed = |path: Option<PathBuf>| path.map(|path| walls::typed(around, &path));
+            let typed = |path: Option<PathBuf>| path.map(|path| around.typed(&path));
             let sources =
                 Sources { kernel: typed(kernel), modules: typed(modules), rootfs: typed(rootfs) };
             build_microvm(&microvm, sources, quiet).await

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use assize_clerk::text::checked;
+use assize_types::text::checked;
 use assize_types::{Cancel, Failure, FailureKind};
 
 use crate::host_files::open_regular;

@@ -11,8 +11,8 @@ use tracing_subscriber::fmt::time::SystemTime;
 pub(crate) fn start(config: &Settings) {
     let level = *config.log.level;
     let rooms = [
-        "attack", "calls", "clerk", "cli", "cluster", "code", "consult", "debate", "draft",
-        "gateway", "graph", "llm", "mcp", "sandbox", "server", "store", "types",
+        "attack", "cli", "cluster", "code", "consult", "debate", "draft", "gateway", "graph",
+        "llm", "mcp", "sandbox", "server", "store", "types",
     ]
     .map(|room| format!("assize_{room}={level}"));
     let directives = format!("assize={level},{}", rooms.join(","));

@@ -39,13 +39,15 @@ mod worker;
 
 use std::process::ExitCode;
 
-use assize_clerk::{choose, kept, reading, walls};
 use assize_config::{Environment, Settings};
+use assize_sandbox::Sandboxes;
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
-use crate::args::{Cli, Command, ConfigCommand, FlagSetting, RunsCommand, SandboxCommand};
+use crate::args::{
+    Cli, Command, ConfigCommand, FlagSetting, ModelArgs, RunsCommand, SandboxCommand,
+};
 use crate::terminal::{DIM, paint};
 
 fn main() -> ExitCode {
@@ -90,15 +92,14 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     let config = Settings::load(&around, &flags(&cli)?)?;
     logging::start(&config);
     hints::remember_cluster(&config);
-    for warning in config.origin.warnings.iter().chain(&assize_clerk::walls::clamped_cpus(&config))
-    {
+    let clamped = Sandboxes::new(&config, &around).clamped_cpus();
+    for warning in config.origin.warnings.iter().chain(&clamped) {
         terminal::warn(warning);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    let global = cli.global_settings();
     let outcome = runtime.block_on(async {
         let cancel = Cancel::new();
         tokio::spawn(interrupt(cancel.clone()));
@@ -107,48 +108,11 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
             Command::Run(args) => return run::run(*args, &config, &around, cancel).await,
             Command::Eval(args) => return eval::run(*args, &config, &around, cancel).await,
             Command::Work(args) => return work::run(*args, &config, &around, cancel).await,
-            Command::Runs(RunsCommand::Resume {
-                run,
-                take_over,
-                out,
-                json,
-                quiet,
-                max_cost,
-                max_tokens,
-            }) => {
-                let flags = [("--take-over", take_over), ("--json", json), ("--quiet", quiet)];
-                let values =
-                    [("--out", out), ("--max-cost", max_cost), ("--max-tokens", max_tokens)];
-                let more = earlier::typed(flags, values);
-                let earlier = earlier::Earlier { run, how: "--resume", more, global };
-                return earlier.take_up(&config, &around, cancel).await;
+            Command::Runs(RunsCommand::Resume(args)) => {
+                return earlier::resume(args, &config, &around, cancel).await;
             }
-            Command::Runs(RunsCommand::Fork {
-                run,
-                at,
-                set,
-                provider,
-                models,
-                max_cost,
-                max_tokens,
-                out,
-                yes,
-                json,
-                quiet,
-            }) => {
-                let flags = [("--yes", yes), ("--json", json), ("--quiet", quiet)];
-                let values = [
-                    ("--at", at),
-                    ("--provider", provider),
-                    ("--max-cost", max_cost),
-                    ("--max-tokens", max_tokens),
-                    ("--out", out),
-                ];
-                let mut more = earlier::typed(flags, values);
-                more.extend(set.iter().map(|set| format!("--set={set}")));
-                more.extend(models.iter().map(|model| format!("--model={model}")));
-                let earlier = earlier::Earlier { run, how: "--fork", more, global };
-                return earlier.take_up(&config, &around, cancel).await;
+            Command::Runs(RunsCommand::Fork(args)) => {
+                earlier::fork(*args, &config, &around, cancel).await
             }
             Command::Sandbox(command) => {
                 return sandboxes::run(command, &config, &around, cancel).await;
@@ -235,12 +199,14 @@ async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
 /// The settings that were given as flags.
 fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
     let (mut flags, of_model) = match &cli.command {
-        Command::Ask(args) => (Vec::new(), Some(&args.model)),
-        Command::Run(args) => (args.sandbox.settings(), Some(&args.model)),
-        Command::Consult(args) => (args.sandbox.settings(), Some(&args.model)),
-        Command::Debate(args) => (args.sandbox.settings(), Some(&args.model)),
-        Command::Eval(args) => (args.sandbox.settings(), Some(&args.model)),
-        Command::Work(args) => (args.gate.settings(), Some(&args.model)),
+        Command::Ask(args) => (Vec::new(), Some(args.model.clone())),
+        Command::Run(args) => (args.sandbox.settings(), Some(args.model.clone())),
+        Command::Consult(args) => (args.sandbox.settings(), Some(args.model.clone())),
+        Command::Debate(args) => (args.sandbox.settings(), Some(args.model.clone())),
+        Command::Eval(args) => (args.sandbox.settings(), Some(args.model.clone())),
+        Command::Work(args) => (args.gate.settings(), Some(args.model.clone())),
+        Command::Runs(RunsCommand::Resume(args)) => (Vec::new(), Some(args.model())),
+        Command::Runs(RunsCommand::Fork(args)) => (Vec::new(), Some(args.model())),
         Command::Exec(args) => (args.sandbox.settings(), None),
         Command::Attack(args) => (args.settings(), None),
         Command::Worker(args) => (args.settings(), None),
@@ -250,14 +216,16 @@ fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
         }
         _ => (Vec::new(), None),
     };
-    let is_consult = matches!(cli.command, Command::Consult(_));
-    flags.extend(of_model.into_iter().flat_map(|model| model.settings()));
-    if let Some(wrong) = of_model.and_then(|model| model.no_role()) {
+    // A fork may be of a consultation.
+    let has_roles =
+        matches!(cli.command, Command::Consult(_) | Command::Runs(RunsCommand::Fork(_)));
+    flags.extend(of_model.iter().flat_map(ModelArgs::settings));
+    if let Some(wrong) = of_model.as_ref().and_then(ModelArgs::no_role) {
         let message = format!("`--model {wrong}` names no role, no model, or somebody once more");
         let hint = "roles are critic, D1, D2 and so on, analyst_1 and so on, financial, trend, synthesizer";
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     }
-    if of_model.is_some_and(|model| !is_consult && !model.by_role().is_empty()) {
+    if of_model.is_some_and(|model| !has_roles && !model.by_role().is_empty()) {
         let message =
             "there are roles only in a consultation: `--model ROLE=MODEL` is for `assize consult`";
         return Err(Failure::new(FailureKind::Usage, message));

@@ -12,7 +12,8 @@ use std::time::Duration;
 use assize_config::{Environment, Settings};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Spec, WORKSPACE,
+    Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Sandboxes, Spec,
+    WORKSPACE,
 };
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use crate::args::{CreateArgs, SandboxCommand};
 use crate::exec::{exit_code, tell_limits};
 use crate::passing::{Show, follow, pass_input};
 use crate::terminal::{BOLD, harmless, note, out_json, out_line, paint, warn};
-use crate::{artifacts, host_files, until_cancelled, walls};
+use crate::{artifacts, host_files, until_cancelled};
 
 pub(crate) async fn run(
     command: SandboxCommand,
@@ -70,7 +71,7 @@ pub(crate) async fn run(
 
 /// A manager that makes nothing, and reaches what others made.
 async fn visitor(config: &Settings, around: &Environment) -> Result<Manager, Failure> {
-    walls::manager(config, around, Arc::new(Jail::new(Vec::new()))).await
+    Sandboxes::new(config, around).manager(Arc::new(Jail::new(Vec::new()))).await
 }
 
 fn no_such(name: &str) -> Failure {
@@ -103,8 +104,9 @@ async fn exec(
 /// Has another process make the sandbox and hold it.
 async fn create(args: &CreateArgs, config: &Settings, around: &Environment) -> Result<(), Failure> {
     let key = Key::new(None, &args.name)?;
-    let spec = walls::spec(args.sandbox.image.clone(), config)?;
-    let chosen = walls::choose(config, around, &[]).await?;
+    let sandboxes = Sandboxes::new(config, around);
+    let spec = sandboxes.spec(args.sandbox.image.clone())?;
+    let chosen = sandboxes.choose(&[]).await?;
     if let Some(found) = find_record(&visitor(config, around).await?, &key)? {
         if !found.is(&spec, chosen.backend.isolation()) {
             return Err(SandboxError::Different(args.name.clone()).into());
@@ -160,14 +162,15 @@ async fn hold(
     // Not to end with the terminal that it was made from.
     let _ = rustix::process::setsid();
     let key = Key::new(None, &args.name)?;
+    let sandboxes = Sandboxes::new(config, around);
     let spec = Spec {
         labels: args.labels.iter().cloned().collect(),
         region: args.region.clone(),
         time_to_live: Some(args.ttl),
-        ..walls::spec(args.sandbox.image.clone(), config)?
+        ..sandboxes.spec(args.sandbox.image.clone())?
     };
-    let chosen = walls::choose(config, around, &Language::ALL).await?;
-    let manager = walls::manager(config, around, chosen.backend).await?;
+    let chosen = sandboxes.choose(&Language::ALL).await?;
+    let manager = sandboxes.manager(chosen.backend).await?;
     manager.create_if_not_exists(&key, spec).await?;
     out_line(&args.name)?;
     detach();
@@ -221,7 +224,7 @@ async fn copy(
     match (Side::of(from), Side::of(to)) {
         (Side::Here(from), Side::There { name, path }) => {
             let sandbox = find(manager, &Key::new(run, name)?).await?;
-            let to = into_folder(&sandbox, &path, &walls::typed(around, from.as_ref())).await;
+            let to = into_folder(&sandbox, &path, &around.typed(from.as_ref())).await;
             let put = host_files::put(&sandbox, from.as_ref(), &to).await?;
             put.left.iter().for_each(|left| warn(left));
             if put.files == 0 {
@@ -231,7 +234,7 @@ async fn copy(
         }
         (Side::There { name, path }, Side::Here(to)) => {
             let sandbox = find(manager, &Key::new(run, name)?).await?;
-            let to = walls::typed(around, to.as_ref());
+            let to = around.typed(to.as_ref());
             take(&sandbox, &path, &to).await
         }
         _ => {

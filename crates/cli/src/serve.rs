@@ -5,16 +5,17 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use assize_clerk::cluster::{self, Member};
+use assize_cluster::Member;
 use assize_config::{Environment, Settings};
 use assize_server::{Certificate, Exposure, Options, Server, Token, Tokens};
+use assize_service::stores;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::ServeArgs;
 use crate::terminal::{self, note, out_json, out_line};
-use crate::voice::clerk;
-use crate::{kept, until_cancelled, walls};
+use crate::until_cancelled;
+use crate::voice::services;
 
 pub(crate) async fn run(
     args: ServeArgs,
@@ -33,15 +34,15 @@ pub(crate) async fn run(
             "everybody who has an account on this machine can spend your money and accept drafts",
         );
     }
-    let mut clerk = clerk(config, around, false);
-    let store = match cluster::is_set(config) {
+    let mut services = services(config, around, false);
+    let store = match config.cluster.servers.is_some() {
         true => {
             let joining = Member::join(config, around, None);
             let (member, store) = until_cancelled(&cancel, joining).await?;
-            clerk.member = Some(member);
+            services.join(member);
             store
         }
-        false => kept::open_safe(config, around).await?,
+        false => stores::open_safe(config, around).await?,
     };
     let options = Options {
         listen: args.listen,
@@ -53,7 +54,7 @@ pub(crate) async fn run(
         starts_per_minute: *config.serve.starts_per_minute,
         most_running: *config.serve.most_running,
     };
-    let server = Server::bind(options, clerk, store).await?;
+    let server = Server::bind(options, services, store).await?;
     tell(&args, &server, token_file.as_deref())?;
     server.run(cancel).await
 }
@@ -99,7 +100,7 @@ fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
 fn roots(args: &ServeArgs, around: &Environment) -> Result<BTreeMap<String, PathBuf>, Failure> {
     let mut roots = BTreeMap::new();
     for (name, folder) in &args.roots {
-        let folder = walls::typed(around, folder);
+        let folder = around.typed(folder);
         let whole = folder.canonicalize().ok().filter(|folder| folder.is_dir());
         let Some(whole) = whole else {
             let message = format!("there is no folder `{}`", folder.display());
@@ -119,7 +120,7 @@ fn roots(args: &ServeArgs, around: &Environment) -> Result<BTreeMap<String, Path
 
 /// The file of the owner's token.
 pub(crate) fn token_file(named: Option<&Path>, around: &Environment) -> PathBuf {
-    named.map_or_else(|| around.state_folder.join("serve.token"), |path| walls::typed(around, path))
+    named.map_or_else(|| around.state_folder.join("serve.token"), |path| around.typed(path))
 }
 
 /// The tokens of a server: the owner's, and the scoped ones beside it.

@@ -9,7 +9,7 @@ use crate::args::SessionsCommand;
 use crate::terminal::{self, BOLD, grouped, note, out_json, out_line, paint};
 
 pub(crate) fn run(command: SessionsCommand, around: &Environment) -> Result<(), Failure> {
-    let root = assize_clerk::code::sessions(around);
+    let root = assize_code::sessions(around);
     match command {
         SessionsCommand::List { json } => list(&root, json),
         SessionsCommand::Show { name, json } => {

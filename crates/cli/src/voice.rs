@@ -1,22 +1,23 @@
-//! How a trial is heard at the terminal: what it says on the way, and that it broke off.
+//! How a run is followed at the terminal: messages on the way, progress, and why it ended early.
 
 use std::sync::Arc;
 
-use assize_clerk::choose::Paces;
-use assize_clerk::{Broke, Clerk, Listener, Role};
 use assize_config::{Environment, Settings};
 use assize_gateway::Gateway;
-use assize_types::Failure;
+use assize_graph::Signal;
+use assize_run::{Finished, Job, RunFailure, Trial};
+use assize_service::Services;
+use assize_types::{Cancel, Failure, Reporter};
 
 use crate::account::account;
 use crate::terminal::{self, DIM, note, paint};
 
-/// Warnings are always heard.
+/// Shows warnings always, and notes unless it is quiet.
 struct Voice {
     quiet: bool,
 }
 
-impl Listener for Voice {
+impl Reporter for Voice {
     fn warn(&self, text: &str) {
         terminal::warn(text);
     }
@@ -28,29 +29,38 @@ impl Listener for Voice {
     }
 }
 
-/// Who begins trials for a command.
-pub(crate) fn clerk(config: &Settings, around: &Environment, quiet: bool) -> Clerk {
-    let (config, around) = (config.clone(), around.clone());
-    let listener = Arc::new(Voice { quiet });
-    Clerk {
-        config,
-        around,
-        listener,
-        role: Role::Command,
-        member: None,
-        paces: Paces::default(),
-        once: None,
-        backends: None,
-        estimate_only: false,
-    }
+/// Services of a command.
+pub(crate) fn services(config: &Settings, around: &Environment, quiet: bool) -> Services {
+    Services::new(config, around, Arc::new(Voice { quiet }))
 }
 
-/// Says what a trial took that broke off, and how to go on with it.
-pub(crate) fn tell_broke(broke: Broke, gateway: &Gateway, quiet: bool) -> Failure {
+/// The line above the progress of a run.
+pub(crate) fn heading<J: Job>(trial: &Trial<J>, gateway: &Gateway) -> String {
+    let run = &trial.run;
+    terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()))
+}
+
+/// Executes a run to its end, and shows its progress: `see` is told what happens, `tick` keeps the seconds going.
+pub(crate) async fn follow<J: Job>(
+    trial: &mut Trial<J>,
+    see: impl Fn(&Signal<'_>) + Send + Sync + 'static,
+    tick: impl Future<Output = ()>,
+    cancel: Cancel,
+) -> Result<Finished<J::Report>, RunFailure> {
+    let finished = tokio::select! {
+        finished = trial.execute(Some(Arc::new(see)), cancel) => finished,
+        () = tick => unreachable!("it ticks as long as it is awaited"),
+    };
+    terminal::draw(&[]);
+    finished
+}
+
+/// Shows what a run took that ended early, and how to resume it.
+pub(crate) fn tell_failure(failed: RunFailure, gateway: &Gateway, quiet: bool) -> Failure {
     let totals = gateway.ledger().totals();
     if !quiet && totals.calls > 0 {
         note(&paint(DIM, format!("spent: {}", account(&totals))));
     }
-    broke.go_on.iter().for_each(|how| note(how));
-    broke.failure
+    failed.resume.iter().for_each(|how| note(how));
+    failed.failure
 }

@@ -1,15 +1,15 @@
 //! `assize worker`: does what others put on the queue of a cluster.
 
-use assize_clerk::cluster::labels;
-use assize_clerk::cluster::worker::{Offer, Worker};
+use assize_cluster::labels;
 use assize_config::{Environment, Settings};
 use assize_types::{Cancel, Failure};
+use assize_worker::Offer;
 use serde_json::json;
 
 use crate::args::WorkerArgs;
 use crate::terminal::{note, out_json};
 use crate::until_cancelled;
-use crate::voice::clerk;
+use crate::voice::services;
 
 pub(crate) async fn run(
     args: WorkerArgs,
@@ -22,7 +22,7 @@ pub(crate) async fn run(
         false => labels(&args.labels.join(","))?,
     };
     let offer = Offer { slots: args.slots, labels, region: args.region.clone() };
-    let joining = Worker::join(clerk(config, around, false), offer);
+    let joining = services(config, around, false).worker(&offer);
     let worker = until_cancelled(&cancel, joining).await?;
     let node = worker.node();
     if args.json {

@@ -9,6 +9,7 @@ mod asking;
 mod dead_letters;
 mod error;
 mod link;
+mod member;
 mod nodes;
 mod queue;
 mod store;
@@ -24,6 +25,10 @@ pub use address::Identification;
 pub use asking::{Answering, Unanswered};
 pub use dead_letters::DeadLetter;
 pub use link::Options;
+pub use member::{
+    DEBATE, LIMITS, Member, RUN, RunWork, in_a_sandbox, isolation_of, labels, needed_labels,
+    needs_of, options, patience,
+};
 pub use nodes::{Node, NodeRole};
 pub use queue::{Abilities, Lease, Line, MOST_TRIES, Needs, Place, Queue, Taken, Work};
 pub use store::ClusterStore;

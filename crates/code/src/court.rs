@@ -16,11 +16,11 @@ use tokio::sync::Mutex;
 
 use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge, judge_tests};
 use crate::harness;
-use crate::live::Live;
 use crate::nodes::Place;
 use crate::packages::{self, NotHad, Packages, Python, Requirement};
 use crate::session::{self, Session, SessionError};
 use crate::task::Task;
+use assize_run::{LiveOutput, OutputStream, ProgramId};
 
 /// How often the same code is run when the sandbox around it breaks.
 const TRIES: u32 = 3;
@@ -86,7 +86,7 @@ pub struct Court {
     packages: Option<Packages>,
     session: Option<Session>,
     /// Told what programs write while they run.
-    live: Arc<Live>,
+    live: Arc<LiveOutput>,
     /// What was found out about the sandboxes, by language.
     facts: Mutex<BTreeMap<Language, Facts>>,
 }
@@ -160,7 +160,7 @@ impl Court {
 
     /// Tells what programs write while they run.
     #[must_use]
-    pub fn watched(mut self, live: Arc<Live>) -> Court {
+    pub fn watched(mut self, live: Arc<LiveOutput>) -> Court {
         self.live = live;
         self
     }
@@ -261,8 +261,16 @@ impl Court {
             let ran = match &sandbox {
                 Ok(sandbox) => {
                     trail::execution_started(sandbox.id());
-                    self.live.begin(place);
-                    let tell = |output, bytes: &[u8]| self.live.wrote(place, output, bytes);
+                    let Place { number: attempt, candidate } = place;
+                    let id = ProgramId { attempt, candidate };
+                    self.live.begin(id);
+                    let tell = |output, bytes: &[u8]| {
+                        let stream = match output {
+                            Output::Stdout => OutputStream::Stdout,
+                            Output::Stderr => OutputStream::Stderr,
+                        };
+                        self.live.wrote(id, stream, bytes);
+                    };
                     run_in(sandbox, task, program.code, &carried, takes, tell).await
                 }
                 Err(error) => Err(error.clone()),
@@ -365,7 +373,7 @@ impl Court {
 
 /// Why a command has no layers of packages.
 #[derive(Debug, thiserror::Error)]
-pub enum NoLayers {
+pub(crate) enum NoLayers {
     /// What was asked for is not allowed, or not to be had.
     #[error("{0}")]
     Refused(String),
@@ -380,7 +388,7 @@ pub enum NoLayers {
 ///
 /// # Errors
 /// When one of them is not on the list, cannot be had, or no sandbox can be made.
-pub async fn layers(
+pub(crate) async fn layers(
     packages: &Packages,
     names: &[String],
     pool: &Pool,

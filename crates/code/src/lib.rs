@@ -15,10 +15,11 @@
 mod answer;
 mod court;
 pub mod eval;
+pub mod exec;
 mod execution;
 mod extent;
 mod harness;
-mod live;
+mod job;
 mod nodes;
 pub mod packages;
 mod prompt;
@@ -34,10 +35,13 @@ use std::sync::Arc;
 use assize_graph::{END, Graph, InvalidGraph};
 
 pub use answer::{Critique, GeneratedCode};
-pub use court::{CannotKeep, Court, Facts, Keep, NoLayers, Options, Trouble, layers};
+pub use court::{CannotKeep, Court, Facts, Keep, Options, Trouble};
 pub use execution::{CodeFailure, Execution, FailedTest, LeftFile, TestReport, telling_line};
-pub use live::{Live, Wrote};
-pub use record::history;
+pub use job::{
+    CodeAsk, CodeInput, CodeJob, CodePlan, EvalAsk, EvalInput, EvalJob, EvalPlan, INPUTS, Request,
+    check_inputs, check_names, package_layers, read_problems, sessions,
+};
+pub use record::{history, left};
 pub use session::{Session, SessionError};
 pub use state::{Attempt, CodeState, Update};
 pub use task::{Expect, InputFile, Task, UnknownExpectation};

@@ -6,7 +6,7 @@ use assize_llm::{Response, Spent};
 use serde::de::DeserializeOwned;
 
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
-use crate::execution::Execution;
+use crate::execution::{Execution, LeftFile};
 use crate::state::Attempt;
 
 /// Every attempt as far as it got, out of the records of a run.
@@ -70,4 +70,12 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
 fn read<T: DeserializeOwned>(shape: &Shape, response: &Response) -> Option<T> {
     let (value, _) = shape.reader.as_ref()?.read(&response.text).ok()?;
     serde_json::from_value(value).ok()
+}
+
+/// The files that the program of a run left: of the last that left any, which is the one that succeeded, or of a
+/// session the last.
+pub fn left(history: &[Attempt]) -> Vec<LeftFile> {
+    let executions = history.iter().filter_map(|attempt| attempt.execution.as_ref());
+    let left = executions.map(|execution| &execution.files).rfind(|files| !files.is_empty());
+    left.cloned().unwrap_or_default()
 }

@@ -20,6 +20,11 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// A path that the user typed, relative to the working folder.
+    pub fn typed(&self, path: &Path) -> PathBuf {
+        self.working_folder.join(path)
+    }
+
     /// Environment with these variables and all files in one folder.
     pub fn in_folder(folder: &Path, environment: BTreeMap<String, String>) -> Environment {
         Environment {

@@ -4,10 +4,39 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use assize_debate::{Change, Place};
+use assize_debate::{Change, Personas, Place};
 use assize_graph::Key;
+use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// How a new run differs from the earlier one that it starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ForkRequest {
+    /// From where on everything is asked again.
+    pub at: Option<At>,
+    /// Personas that are told to be someone else from there on, by `critic`, `D1` and so on.
+    pub told: BTreeMap<String, String>,
+}
+
+/// Refuses personas that no debate has, and empty texts.
+pub(crate) fn check_told(
+    told: &BTreeMap<String, String>,
+    personas: &Personas,
+) -> Result<(), Failure> {
+    let usage = |message: String| Failure::new(FailureKind::Usage, message);
+    for (who, words) in told {
+        if personas.persona(who).is_none() {
+            let makers = personas.agents().into_keys().collect::<Vec<_>>().join(", ");
+            return Err(usage(format!("nobody in a debate is `{who}`"))
+                .hint(format!("there are: critic, {makers}")));
+        }
+        if words.trim().is_empty() {
+            return Err(usage(format!("`{who}` is told nothing")));
+        }
+    }
+    Ok(())
+}
 
 /// A place in the debates: of one move or of all, from a round on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

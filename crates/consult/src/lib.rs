@@ -13,13 +13,16 @@ mod drift;
 mod figures;
 mod fork;
 mod html;
+mod job;
 mod name;
 mod nodes;
 mod personas;
 mod prompt;
 mod rank;
+mod reading;
 pub mod rehearsal;
 mod report;
+mod single;
 pub mod sources;
 mod state;
 mod ticker;
@@ -34,13 +37,17 @@ pub use answer::{Finding, Inference, Move, Proposal};
 pub use documents::{Cited, SYNTHETIC, Suggestion};
 pub use drift::{Round, drift};
 pub use figures::Grounded;
-pub use fork::{At, NoPlace, Turning};
+pub use fork::{At, ForkRequest, NoPlace, Turning};
+pub use job::ground::{Prepared, RemoteDebateError, RemoteDebates};
+pub use job::{ConsultAsk, ConsultInput, ConsultJob, ConsultPlan, DOCUMENTS, Request, SourceName};
 pub use name::{CompanyName, InvalidName};
 pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
+pub use reading::{Conversations, consultation, consulted, documents, logs, moves_logs};
 pub use report::{Made, Placed, REHEARSED, Report, label_made_up_parts, short};
+pub use single::{DebateAsk, DebateInput, DebateJob, DebatePlan, DebateReport, estimate};
 pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
 pub use ticker::{NoTicker, Ticker};
 
@@ -65,6 +72,7 @@ pub struct NotKept {
 }
 
 /// All that a consultation is held with.
+#[derive(Clone)]
 pub struct Chamber {
     pub models: Models,
     pub manner: Manner,

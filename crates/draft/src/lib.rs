@@ -7,6 +7,7 @@
 //! [`work`] is a worker of our own.
 
 mod answers;
+pub mod audit;
 mod decide;
 mod execute;
 mod handlers;
@@ -15,10 +16,13 @@ mod names;
 mod propose;
 mod review;
 mod service;
+mod settings;
 mod state;
 mod sweep;
 pub mod tools;
 mod transaction;
+mod verifier;
+mod view;
 mod visible;
 pub mod work;
 
@@ -27,7 +31,9 @@ pub use ledger::{Mirror, TRANSITIONS};
 pub use propose::{NewContent, Proposal, Seen};
 pub use review::Force;
 pub use service::{DraftError, DraftService, GATE, Options};
+pub use settings::{desk, keep, options, policy, verifier};
 pub use state::{
     DraftState, Message, MessageKind, OpenDraft, Proposed, Stage, Step, Submission, message_id,
 };
 pub use sweep::{Cleared, Emptied};
+pub use view::{SubmissionView, meanwhile, sides};

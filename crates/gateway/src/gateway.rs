@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_config::{Price, Provider};
-use assize_llm::{Call, Delta, ErrorKind, Message, Model, ModelError, Request, Response, Stop};
+use assize_llm::{
+    BudgetError, Call, Delta, ErrorKind, Ledger, MemoryLedger, Message, Model, ModelError, Request,
+    Reservation, Response, Settlement, Stop, Worst,
+};
 use assize_types::Cost;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, debug, debug_span, trace};
 
-use crate::budget::{BudgetError, Ledger, MemoryLedger, Reservation, Settlement, Worst};
 use crate::cassette::{Asked, Cassette};
 use crate::catalog::ModelFacts;
 use crate::dialect::{Manner, Reply};

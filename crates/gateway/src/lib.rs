@@ -22,9 +22,9 @@
 //!
 //! Nothing here reads an environment variable or a file that it was not given.
 
-mod budget;
 mod cassette;
 mod catalog;
+pub mod choice;
 mod dialect;
 mod estimate;
 mod failure;
@@ -40,9 +40,9 @@ mod rehearsal;
 mod retry;
 mod wire;
 
-pub use budget::{BudgetError, Caps, Ledger, MemoryLedger, Settlement, Totals, Worst};
 pub use cassette::{Asked, Cassette, CassetteError, Mode as CassetteMode};
 pub use catalog::{ModelFacts, PRICES_AS_OF, Retirement};
+pub use choice::{Pacers, Providers, Tape};
 pub use estimate::Estimate;
 pub use gateway::{Event, Gateway, Observer, Options};
 pub use http::{HttpClient, probe};

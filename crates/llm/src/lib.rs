@@ -26,6 +26,7 @@
 //! inside a sandbox uses this crate alone.
 
 pub mod answer;
+mod budget;
 mod error;
 mod model;
 mod prompt;
@@ -33,6 +34,7 @@ mod request;
 mod response;
 
 pub use answer::{Answer, AnswerError, Fix, JsonAsk, ModelExt, Provenance};
+pub use budget::{BudgetError, Caps, Ledger, MemoryLedger, Reservation, Settlement, Totals, Worst};
 pub use error::{ErrorKind, ModelError};
 pub use model::{Call, Delta, Model};
 pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn, fenced, mark_of};

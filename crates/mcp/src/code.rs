@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use assize_clerk::{Clerk, exec};
-use assize_code::InputFile;
+use assize_code::{InputFile, exec};
 use assize_config::SettingKey;
 use assize_llm::Schema;
 use assize_sandbox::Language;
+use assize_service::Services;
 use assize_types::text::{one_line, shorten};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
@@ -90,7 +90,7 @@ struct Ran {
 /// Tool that runs code, and its concurrency limit.
 #[derive(Debug, Clone)]
 pub struct CodeTools {
-    clerk: Arc<Clerk>,
+    services: Arc<Services>,
     turns: Arc<Semaphore>,
     line: Arc<Semaphore>,
 }
@@ -99,9 +99,9 @@ pub struct CodeTools {
 pub type CodeServer = ToolServer<CodeTools>;
 
 impl CodeServer {
-    pub fn new(clerk: Clerk) -> CodeServer {
+    pub fn new(services: Services) -> CodeServer {
         ToolServer(CodeTools {
-            clerk: Arc::new(clerk),
+            services: Arc::new(services),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             line: Arc::new(Semaphore::new(AT_ONCE + WAITING)),
         })
@@ -119,8 +119,8 @@ impl CodeTools {
         let told = |failure: assize_types::Failure| failure.render();
         let seconds =
             call.timeout_seconds.map(|seconds| (SettingKey::SandboxTimeout, seconds.to_string()));
-        let config = self.clerk.config.with_request(seconds.as_slice()).map_err(told)?;
-        let clerk = Clerk { config, ..(*self.clerk).clone() };
+        let config = self.services.settings.with_request(seconds.as_slice()).map_err(told)?;
+        let sandboxes = self.services.with_settings(config).sandboxes();
         let mut inputs = Vec::new();
         for TextFile { name, text } in call.files {
             inputs.push(InputFile { name, bytes: text.into_bytes().into() });
@@ -142,7 +142,7 @@ impl CodeTools {
         let full = "too many programs wait to be run here: call again in a moment";
         let _place = self.line.try_acquire().map_err(|_| full.to_owned())?;
         let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
-        let ran = exec::run(ask, &clerk).await.map_err(told)?;
+        let ran = exec::run(ask, &sandboxes).await.map_err(told)?;
         let exec::Ran { finished, isolation, files, not_taken } = ran;
         let Returned { files, content, left_out } = Returned::of(files, not_taken);
         let outcome = &finished.outcome;

@@ -7,7 +7,6 @@
 //! there and in `assize_debate` (`docs/failures.md` lists the rules). Ranking and reports are left to the callers.
 
 mod affected;
-mod boundary;
 mod journaled;
 mod models;
 mod negotiate;
@@ -24,7 +23,6 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 pub use affected::{AffectedMoves, MostMovesAffected};
-pub use boundary::weaker_isolation;
 pub use journaled::{AffectedLimit, JournaledSource};
 pub use models::Models;
 pub use negotiate::{Negotiated, negotiate};
@@ -58,6 +56,12 @@ pub trait Debates: Send + Sync {
         proxy: Arc<ModelProxy>,
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError>;
+
+    /// Behind which boundary debates run, as far as that is known, and why that one.
+    fn isolation(&self) -> String;
+
+    /// Ends all sandboxes that were made for them.
+    async fn close(&self) {}
 }
 
 /// Runs debates in this process.
@@ -82,5 +86,9 @@ impl Debates for InProcess {
             weaker: None,
             remade: Vec::new(),
         })
+    }
+
+    fn isolation(&self) -> String {
+        "no sandbox".to_owned()
     }
 }

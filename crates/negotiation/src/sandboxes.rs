@@ -77,8 +77,10 @@ pub struct InSandboxes {
     pub run: String,
     /// Whether a debate may be held in this process where no sandbox can be made.
     pub may_do_without: bool,
-    /// That these sandboxes are a weaker boundary than was meant; see [`crate::weaker_isolation`].
+    /// That these sandboxes are a weaker boundary than was meant.
     pub weaker: Option<String>,
+    /// Which isolation it is, and why that one.
+    pub isolation: String,
 }
 
 impl std::fmt::Debug for InSandboxes {
@@ -263,6 +265,14 @@ impl Debates for InSandboxes {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    fn isolation(&self) -> String {
+        self.isolation.clone()
+    }
+
+    async fn close(&self) {
+        self.manager.close().await;
     }
 }
 

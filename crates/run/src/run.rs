@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use assize_types::Fingerprint;
+use assize_types::{Failure, FailureKind, Fingerprint};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -116,6 +117,26 @@ pub struct Run {
     pub result: Option<Value>,
     /// Why it ended, if it failed or was stopped.
     pub error: Option<String>,
+}
+
+impl Run {
+    /// Reads what the run came to.
+    ///
+    /// # Errors
+    /// When another version of assize wrote it, or it is not done.
+    pub fn read_result<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        read_result(self.result.clone().unwrap_or_default())
+    }
+}
+
+/// Reads what a run came to.
+///
+/// # Errors
+/// When another version of assize wrote it.
+pub fn read_result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
+    serde_json::from_value(result).map_err(|error| {
+        Failure::new(FailureKind::Environment, format!("its verdict cannot be read: {error}"))
+    })
 }
 
 /// How far a run is, as far as the store knows: one whose process was killed is still `Running`.

@@ -42,6 +42,13 @@ pub struct EventQuery {
     pub limit: usize,
 }
 
+impl EventQuery {
+    /// All events of one run.
+    pub fn of_run(run: &Run) -> EventQuery {
+        EventQuery { runs: vec![run.id.clone()], ..EventQuery::default() }
+    }
+}
+
 /// What grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Log {

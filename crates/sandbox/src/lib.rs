@@ -7,6 +7,7 @@
 mod backend;
 mod cgroup;
 mod channel;
+pub mod choice;
 mod command;
 pub mod docker;
 mod error;
@@ -30,6 +31,7 @@ mod work;
 
 pub use assize_protocol::{Cause, Entry, EntryKind};
 pub use backend::{Backend, Enforcement, Identity, Started};
+pub use choice::{RunPool, Sandboxes, SharedBackends};
 pub use command::{Command, Outcome, Output};
 pub use error::SandboxError;
 pub use harvest::Harvest;

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assize_clerk::ended;
-use assize_clerk::kept::{self, Holder};
-use assize_clerk::trial::{PARALLEL, Trial, take_up};
-use assize_clerk::{Clerk, GoOn, Role};
-use assize_code::Live;
-use assize_gateway::{Ledger, Totals};
-use assize_run::{Run, RunFilter, RunId, RunKind, RunStatus, Store, StoreError};
+use assize_llm::{Ledger, Totals};
+use assize_run::{
+    AnyTrial, LeaseHolder, LiveOutput, ResumeRequest, Role, Run, RunFilter, RunId, RunInput,
+    RunKind, RunStatus, Store, StoreError, record_panic, release,
+};
+use assize_service::Services;
 use assize_types::{Cancel, CancelReason, FailureKind};
+use assize_worker::PARALLEL;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -20,7 +20,7 @@ use crate::problem::Problem;
 struct Held {
     cancel: Cancel,
     ledger: Arc<dyn Ledger>,
-    live: Option<Arc<Live>>,
+    live: Option<Arc<LiveOutput>>,
 }
 
 #[derive(Default)]
@@ -109,11 +109,11 @@ impl Docket {
     }
 
     /// Holds a trial to its end, whoever still waits for it.
-    pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn Trial>, place: Place) -> Run {
+    pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn AnyTrial>, place: Place) -> Run {
         let run = trial.run().clone();
         let (id, kind, life) = (run.id.clone(), run.kind, run.epoch);
         let cancel = Cancel::new();
-        let (ledger, live) = (trial.gateway().ledger().clone(), trial.live().cloned());
+        let (ledger, live) = (trial.ledger(), trial.live_output().cloned());
         {
             let mut state = self.state();
             // The server began to stop in the meantime.
@@ -128,7 +128,7 @@ impl Docket {
         let docket = self.clone();
         self.tasks.spawn(async move {
             // A fault of ours ends the one trial, and is written down.
-            let held = std::panic::AssertUnwindSafe(trial.hold(cancel));
+            let held = std::panic::AssertUnwindSafe(trial.execute(cancel));
             let ended = futures_util::FutureExt::catch_unwind(held).await;
             let how = match ended {
                 Ok(Ok(())) => "done",
@@ -139,11 +139,11 @@ impl Docket {
                     "failed"
                 }
                 Err(_) => {
-                    ended::note_panic(&*docket.store, &id).await;
+                    record_panic(&*docket.store, &id).await;
                     "failed"
                 }
             };
-            kept::let_go(&*docket.store, &id, life).await;
+            release(&*docket.store, &id, life).await;
             let mut state = docket.state();
             if let Some(held) = state.held.remove(&id) {
                 state.over += &held.ledger.totals();
@@ -168,7 +168,7 @@ impl Docket {
     }
 
     /// What the programs of a trial write while they run, if it is being held here.
-    pub(crate) fn live(&self, id: &RunId) -> Option<Arc<Live>> {
+    pub(crate) fn live(&self, id: &RunId) -> Option<Arc<LiveOutput>> {
         self.state().held.get(id)?.live.clone()
     }
 
@@ -203,7 +203,7 @@ impl Docket {
     /// `alone` says that no other server was at work on this store when this one began.
     pub(crate) async fn go_on(
         self: &Arc<Self>,
-        clerk: &Clerk,
+        services: &Services,
         roots: &[&Path],
         alone: bool,
     ) -> Result<usize, StoreError> {
@@ -212,30 +212,30 @@ impl Docket {
         // The earliest first.
         for run in self.store.runs(running).await?.into_iter().rev() {
             // What others hold in a cluster is none of ours.
-            let ours = Holder::last(&run)
+            let ours = LeaseHolder::last(&run)
                 .is_some_and(|last| last.role == Role::Server && last.node.is_none());
-            let held = Holder::of(&run);
+            let held = LeaseHolder::of(&run);
             // Of a process elsewhere nobody knows whether it lives, but that no server does.
             let left = held.as_ref().is_none_or(|holder| alone && holder.is_elsewhere());
             if !ours || !left {
                 continue;
             }
             if let Err(why) = allowed(&run, roots) {
-                clerk.listener.warn(&format!("`{}` cannot go on: {why}", run.id));
+                services.reporter.warn(&format!("`{}` cannot go on: {why}", run.id));
                 continue;
             }
             // They were all let in once.
             self.state().opening += 1;
             let place = Place { docket: self.clone(), run: None };
-            let again = GoOn { run: run.id.to_string(), take_over: held.is_some() };
-            match take_up(&again, clerk, self.store.clone(), PARALLEL).await {
+            let again = ResumeRequest { run: run.id.to_string(), take_over: held.is_some() };
+            match services.resume(&again, &self.store, PARALLEL).await {
                 Ok(trial) => {
                     self.enter(trial, place);
                     count += 1;
                 }
                 Err(failure) => {
                     let why = failure.message();
-                    clerk.listener.warn(&format!("`{}` cannot go on: {why}", run.id));
+                    services.reporter.warn(&format!("`{}` cannot go on: {why}", run.id));
                 }
             }
         }
@@ -256,8 +256,8 @@ impl Docket {
 
 /// Whether the files that a run changes are in a folder that whoever runs the server has allowed.
 pub(crate) fn allowed(run: &Run, roots: &[&Path]) -> Result<(), &'static str> {
-    let workspace = run.input["workspace"].as_str().filter(|_| run.kind == RunKind::Work);
-    match workspace.is_none_or(|workspace| roots.contains(&Path::new(workspace))) {
+    let workspace = RunInput::of(run).unwrap_or_default().workspace;
+    match workspace.is_none_or(|workspace| roots.contains(&&*workspace)) {
         true => Ok(()),
         false => Err("its workspace is no folder that was allowed on this server"),
     }

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_clerk::cluster;
-use assize_code::Live;
-use assize_run::{EventQuery, Run, RunId, RunKind, RunStatus};
+use assize_run::{EventQuery, LiveOutput, Run, RunId, RunKind, RunStatus};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -249,7 +247,7 @@ impl Stream {
 
 /// The programs of a run, as somebody watches them.
 struct Watched {
-    live: Arc<Live>,
+    live: Arc<LiveOutput>,
     last: watch::Receiver<u64>,
     seen: u64,
     /// Nothing is told before.
@@ -259,7 +257,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(live: Arc<Live>) -> Watched {
+    fn new(live: Arc<LiveOutput>) -> Watched {
         let last = live.last();
         Watched { live, last, seen: 0, next: Instant::now(), _asking: None }
     }
@@ -268,9 +266,9 @@ impl Watched {
 impl App {
     /// The programs of a run, here or wherever in the cluster they run.
     fn watch(&self, run: &Run) -> Option<Watched> {
-        match &self.clerk.member {
+        match &self.services.member {
             Some(member) if run.kind == RunKind::Code && run.status == RunStatus::Running => {
-                let (live, asking) = cluster::live::watch(member, &run.id);
+                let (live, asking) = assize_worker::live::watch(member, &run.id);
                 Some(Watched { _asking: Some(asking), ..Watched::new(live) })
             }
             _ => self.docket.live(&run.id).map(Watched::new),

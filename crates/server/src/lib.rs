@@ -1,7 +1,7 @@
 //! The door for programs and for the page: an HTTP API, and events as they happen.
 //!
 //! [`Server::bind`] takes the door's place in the network, [`Server::run`] opens it until it is told to stop. Trials are
-//! begun by the clerk and held on the docket; they go on whoever still looks. What happens in them is kept in the
+//! started by the services and held on the docket; they go on whoever still looks. What happens in them is kept in the
 //! store, and the hub passes it on. Stopped or killed, the server goes on with its trials when it is started again.
 
 mod api;
@@ -30,12 +30,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_clerk::backends::Backends;
-use assize_clerk::cluster::{Member, worker};
-use assize_clerk::{Clerk, Role, kept};
-use assize_cluster::{Abilities, NodeRole};
-use assize_run::{Log, Store};
+use assize_cluster::{Abilities, Member, NodeRole};
+use assize_run::{Log, Role, Store};
+use assize_sandbox::SharedBackends;
+use assize_service::{Services, stores};
 use assize_types::{Cancel, Failure, FailureKind};
+use assize_worker::node;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +75,7 @@ pub struct Options {
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    clerk: Clerk,
+    services: Services,
     store: Arc<dyn Store>,
     docket: Arc<Docket>,
     /// What happens in runs.
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
     audit: Arc<Hub>,
     desks: Desks,
     /// For all sandboxes that are made here.
-    backends: Arc<Backends>,
+    backends: Arc<SharedBackends>,
     guard: Guard,
     /// Whether we speak HTTPS ourselves.
     https: bool,
@@ -133,10 +133,11 @@ impl Shared {
 /// Fills the warm pool of the default backend. In a cluster the workers have one, and a pool opens here with the
 /// first request that needs a sandbox.
 async fn warm_up(app: App) {
-    if app.clerk.member.is_some() {
+    if app.services.member.is_some() {
         return;
     }
-    let started = app.backends.start(&app.clerk.config, &app.clerk.around);
+    let sandboxes = app.services.sandboxes();
+    let started = app.backends.start(&sandboxes);
     let started = tokio::select! {
         started = started => started,
         () = app.closing.cancelled() => return,
@@ -148,14 +149,14 @@ async fn warm_up(app: App) {
 
 /// Lets others of the cluster know that there is a server.
 async fn announce(member: &Member) -> Result<tokio_util::task::AbortOnDropHandle<()>, Failure> {
-    let node = worker::node(member, NodeRole::Server, 0, Abilities::default());
+    let node = node(member, NodeRole::Server, 0, Abilities::default());
     Ok(member.cluster.announce(tokio::sync::watch::Sender::new(node).subscribe()).await?)
 }
 
 /// What all servers of a store share, and whether there is no other; none, if it cannot be had.
-fn lock(clerk: &Clerk) -> Option<(std::fs::File, bool)> {
+fn lock(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
-        let mut name = kept::path(&clerk.config, &clerk.around).into_os_string();
+        let mut name = stores::path(&services.settings, &services.environment).into_os_string();
         name.push(more);
         std::fs::OpenOptions::new().create(true).append(true).open(name).ok()
     };
@@ -183,10 +184,10 @@ impl Server {
     /// Takes the place, and opens nothing yet.
     pub async fn bind(
         options: Options,
-        mut clerk: Clerk,
+        mut services: Services,
         store: Arc<dyn Store>,
     ) -> Result<Server, Failure> {
-        clerk.role = Role::Server;
+        services.role = Role::Server;
         let failed = |error: std::io::Error| {
             let message = format!("cannot listen on {}: {error}", options.listen);
             let failure = Failure::new(FailureKind::Environment, message);
@@ -200,13 +201,12 @@ impl Server {
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let local = matches!(options.exposure, Exposure::Local);
-        let desks = Desks::open(options.roots, &clerk, &store)?;
+        let desks = Desks::open(options.roots, &services, &store)?;
         // In a cluster there is no file to share.
-        let lock = if clerk.member.is_some() { None } else { lock(&clerk) };
+        let lock = if services.member.is_some() { None } else { lock(&services) };
         let (lock, alone) = lock.unzip();
         let alone = alone.unwrap_or(false);
-        let backends = Arc::new(Backends::new(&clerk.config, usize::MAX)?);
-        clerk.backends = Some(backends.clone());
+        let backends = services.share_backends(usize::MAX)?;
         let app = App(Arc::new(Shared {
             docket: Arc::new(Docket::new(options.most_running, store.clone())),
             events: Hub::new(Log::Events, store.clone()),
@@ -221,7 +221,7 @@ impl Server {
             examined: tokio::sync::Mutex::new(()),
             alone,
             _lock: lock,
-            clerk,
+            services,
             store,
         }));
         Ok(Server { app, listener: Door::new(listener, address, &options.exposure), address })
@@ -241,15 +241,15 @@ impl Server {
     /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, .. } = self;
-        let _here = match &app.clerk.member {
+        let _here = match &app.services.member {
             Some(member) => Some(announce(member).await?),
             None => None,
         };
         let roots: Vec<&Path> = app.desks.folders().collect();
-        let went_on = app.docket.go_on(&app.clerk, &roots, app.alone).await?;
+        let went_on = app.docket.go_on(&app.services, &roots, app.alone).await?;
         if went_on > 0 {
             let runs = if went_on == 1 { "run" } else { "runs" };
-            app.clerk.listener.note(&format!("going on with {went_on} {runs}"));
+            app.services.reporter.note(&format!("going on with {went_on} {runs}"));
         }
         mcp::tidy(&app).await;
         let warming = tokio::spawn(warm_up(app.clone()));

@@ -1,6 +1,5 @@
 //! Our tools over streamable HTTP: the draft tools of each workspace on one address, the tool that runs code on another.
 
-use assize_clerk::drafts;
 use assize_draft::GATE;
 use assize_mcp::{CodeServer, DraftServer, Refusal, Sessions, over_http};
 use assize_workspace::HANDOFF;
@@ -38,7 +37,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         let own = Router::new().route_service(&format!("/mcp/drafts/{name}"), tools);
         router = router.merge(own.layer(from_fn_with_state((open, longest), admit)));
     }
-    let (tools, open) = over_http(CodeServer::new(app.clerk.clone()), longest, closing.clone());
+    let (tools, open) = over_http(CodeServer::new(app.services.clone()), longest, closing.clone());
     let own = Router::new().route_service("/mcp/code", tools);
     let router = router.merge(own.layer(from_fn_with_state((open, longest), admit)));
     router.layer(map_response(in_our_words))
@@ -160,11 +159,11 @@ pub(crate) async fn tidy(app: &App) {
             continue;
         }
         let tidied = async {
-            desk.sweep(GATE, now(), drafts::keep(&app.clerk.config)).await?;
+            desk.sweep(GATE, now(), assize_draft::keep(&app.services.settings)).await?;
             desk.begin_to_decide_what_is_left().await
         };
         if let Err(error) = tidied.await {
-            app.clerk.listener.warn(&format!("`{name}`: {error}"));
+            app.services.reporter.warn(&format!("`{name}`: {error}"));
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use assize_clerk::walls;
 use assize_draft::Stage;
 use assize_sandbox::PoolMetrics;
 use assize_sandbox::jail::Jail;
@@ -132,9 +131,7 @@ fn warm_pools(app: &App, page: &mut Figures) {
 
 #[expect(clippy::cast_precision_loss, reason = "figures for graphs")]
 async fn sandboxes(app: &App, page: &mut Figures) -> Result<(), Problem> {
-    let clerk = &app.clerk;
-    let manager =
-        walls::manager(&clerk.config, &clerk.around, Arc::new(Jail::new(Vec::new()))).await?;
+    let manager = app.services.sandboxes().manager(Arc::new(Jail::new(Vec::new()))).await?;
     let records = manager.list(&std::collections::BTreeMap::new())?;
     page.about("sandboxes", "gauge", "Sandboxes with a name on this machine, by their walls.");
     for isolation in assize_config::Isolation::ALL {

@@ -86,7 +86,7 @@ pub(crate) fn described() -> OpenApiRouter<App> {
 
 pub(crate) fn router(app: &App) -> Router {
     let (router, _) = described().split_for_parts();
-    let whole = Arc::new(document::document(&app.clerk.config));
+    let whole = Arc::new(document::document(&app.services.settings));
     let page = pages::description(&whole);
     router
         .merge(mcp::routes(app))

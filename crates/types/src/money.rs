@@ -109,6 +109,11 @@ impl Cost {
         }
     }
 
+    /// The amount in dollars, if it is known.
+    pub fn dollars(self) -> Option<f64> {
+        self.known().map(Money::dollars)
+    }
+
     /// The word that stands beside an amount of 0 in JSON.
     pub fn note(self) -> Option<&'static str> {
         (self == Cost::Local).then_some("local")

@@ -1,5 +1,22 @@
 //! Small questions about text that every room asks.
 
+use crate::{Failure, FailureKind};
+
+/// Refuses text that is empty or longer than so many MiB.
+///
+/// # Errors
+/// With `what` as the subject of the message.
+pub fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure> {
+    let refused = |why: String| Err(Failure::new(FailureKind::Usage, format!("{what} {why}")));
+    if text.len() as u64 > mebibytes * 1024 * 1024 {
+        return refused(format!("is longer than {mebibytes} MiB"));
+    }
+    if text.chars().all(|c| c.is_whitespace() || is_invisible(c)) {
+        return refused("is empty".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// The first so many characters of a text.
 pub fn head(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Again, ForkArgs, ModelArgs, SandboxArgs, whole};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(
     mut_arg("memory", |arg| arg.help("Memory of each debate's sandbox [default: 2048M, `consult.memory`]")),
     mut_arg("timeout", |arg| arg.help("Seconds that one debate may take [default: a day]")),

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use super::{Again, FlagSetting, ModelArgs, duration, given, whole};
 
 /// Which workspace is meant.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct WorkspaceArgs {
     /// The folder whose files are drafted [default: the nearest folder with `_handoff`, or this one]
     #[arg(long, value_name = "FOLDER")]
@@ -31,7 +31,7 @@ pub(crate) struct McpArgs {
 }
 
 /// How the gate decides.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct GateArgs {
     /// When a person looks before a draft is applied: always, escalated (when the gate is in doubt) or never
     /// (what it doubts is rejected) [default: escalated]
@@ -211,7 +211,7 @@ pub(crate) enum AuditCommand {
     },
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct WorkArgs {
     /// What is to be done to the files; `-` reads it from standard input. The contract's goal if not given
     pub(crate) task: Option<String>,

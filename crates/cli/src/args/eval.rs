@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Again, ModelArgs, SandboxArgs, whole};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct EvalArgs {
     /// Problems, one JSON object in each line: task_id, prompt, entry_point, test, canonical_solution
     #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "FILE")]

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Again, ModelArgs, SandboxArgs, whole};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
     /// The task, in your own words; `-` reads it from standard input
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]

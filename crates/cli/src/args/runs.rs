@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+use assize_consult::At;
 use assize_run::RunKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::ModelArgs;
 
 /// Reads a kind of run.
 fn run_kinds() -> impl TypedValueParser<Value = RunKind> {
@@ -48,64 +51,9 @@ pub(crate) enum RunsCommand {
         json: bool,
     },
     /// Go on with a run that was stopped
-    Resume {
-        /// Its name, the beginning of it, or `latest`
-        run: String,
-        /// Even if a process works on it, or may
-        #[arg(long)]
-        take_over: bool,
-        /// Of a consultation or a program: write what it leaves into this folder
-        #[arg(long, value_name = "FOLDER")]
-        out: Option<String>,
-        /// Print what it comes to as JSON
-        #[arg(long)]
-        json: bool,
-        /// Say nothing but what it comes to
-        #[arg(long, short)]
-        quiet: bool,
-        /// Spend at most so many dollars, all in all; as before if not given
-        #[arg(long, value_name = "DOLLARS")]
-        max_cost: Option<String>,
-        /// Use at most so many tokens, all in all; as before if not given
-        #[arg(long, value_name = "TOKENS")]
-        max_tokens: Option<String>,
-    },
+    Resume(ResumeArgs),
     /// Start a new debate or consultation from an earlier one, and go another way from a place on
-    Fork {
-        /// Its name, the beginning of it, or `latest`
-        run: String,
-        /// Ask everything from here on again: `m3/round-4` of a consultation, `round-4` of all debates
-        #[arg(long, value_name = "PLACE")]
-        at: Option<String>,
-        /// From there on, tell someone to be somebody else: critic=…, D1=… and so on, or critic=@FILE; can
-        /// be repeated
-        #[arg(long = "set", value_name = "WHO=WORDS")]
-        set: Vec<String>,
-        /// Another provider
-        #[arg(long, value_name = "PROVIDER")]
-        provider: Option<String>,
-        /// Another model, or ROLE=MODEL for one role of a consultation; can be repeated
-        #[arg(long = "model", value_name = "MODEL")]
-        models: Vec<String>,
-        /// Spend at most so many dollars
-        #[arg(long, value_name = "DOLLARS")]
-        max_cost: Option<String>,
-        /// Use at most so many tokens
-        #[arg(long, value_name = "TOKENS")]
-        max_tokens: Option<String>,
-        /// Of a consultation: write everything into this folder
-        #[arg(long, value_name = "FOLDER")]
-        out: Option<String>,
-        /// Of a consultation: spend what it takes without asking
-        #[arg(long, short)]
-        yes: bool,
-        /// Print what it comes to as JSON
-        #[arg(long)]
-        json: bool,
-        /// Say nothing but what it comes to
-        #[arg(long, short)]
-        quiet: bool,
-    },
+    Fork(Box<ForkRunArgs>),
     /// List the files that a run left, or take them: of a program, or the documents of a consultation
     Files {
         /// Its name, the beginning of it, or `latest`
@@ -139,6 +87,90 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         force: bool,
     },
+}
+
+/// `assize runs resume`: what can be typed.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// Its name, the beginning of it, or `latest`
+    pub(crate) run: String,
+    /// Even if a process works on it, or may
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// Of a consultation or a program: write what it leaves into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print what it comes to as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing but what it comes to
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Spend at most so many dollars, all in all; as before if not given
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) max_cost: Option<String>,
+    /// Use at most so many tokens, all in all; as before if not given
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) max_tokens: Option<String>,
+}
+
+/// `assize runs fork`: what can be typed.
+#[derive(Debug, Args)]
+pub(crate) struct ForkRunArgs {
+    /// Its name, the beginning of it, or `latest`
+    pub(crate) run: String,
+    /// Ask everything from here on again: `m3/round-4` of a consultation, `round-4` of all debates
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) at: Option<At>,
+    /// From there on, tell someone to be somebody else: critic=…, D1=… and so on, or critic=@FILE; can
+    /// be repeated
+    #[arg(long = "set", value_name = "WHO=WORDS", requires = "at")]
+    pub(crate) set: Vec<String>,
+    /// Another provider
+    #[arg(long, value_name = "PROVIDER")]
+    pub(crate) provider: Option<String>,
+    /// Another model, or ROLE=MODEL for one role of a consultation; can be repeated
+    #[arg(long = "model", value_name = "MODEL")]
+    pub(crate) models: Vec<String>,
+    /// Spend at most so many dollars
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) max_cost: Option<String>,
+    /// Use at most so many tokens
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) max_tokens: Option<String>,
+    /// Of a consultation: write everything into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Of a consultation: spend what it takes without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Print what it comes to as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing but what it comes to
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+impl ForkRunArgs {
+    /// The flags about models, as every command that calls a model has them.
+    pub(crate) fn model(&self) -> ModelArgs {
+        ModelArgs {
+            provider: self.provider.clone(),
+            models: self.models.clone(),
+            max_cost: self.max_cost.clone(),
+            max_tokens: self.max_tokens.clone(),
+            ..ModelArgs::default()
+        }
+    }
+}
+
+impl ResumeArgs {
+    /// The flags about models, as every command that calls a model has them.
+    pub(crate) fn model(&self) -> ModelArgs {
+        let (max_cost, max_tokens) = (self.max_cost.clone(), self.max_tokens.clone());
+        ModelArgs { max_cost, max_tokens, ..ModelArgs::default() }
+    }
 }
 
 /// How a run can stand.

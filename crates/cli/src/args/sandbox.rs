@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use super::{FlagSetting, given, pair, time_to_live};
 
 /// The flags of every command that makes a sandbox.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxArgs {
     /// jail, docker, microvm, at-least=NAME, or auto (the best there is for this, said aloud)

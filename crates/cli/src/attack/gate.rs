@@ -4,12 +4,12 @@ use assize_attack::{
     CaseKind, CaseOutcome, GateAttack, GateCase, GateClass, GateError, GateOptions, GateScorecard,
 };
 use assize_config::{Environment, Settings};
+use assize_sandbox::Sandboxes;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::AttackArgs;
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint};
-use crate::walls;
 
 pub(super) async fn run(
     args: &AttackArgs,
@@ -18,10 +18,11 @@ pub(super) async fn run(
     cancel: assize_types::Cancel,
 ) -> Result<(), Failure> {
     // What forges test results says nothing where no sandbox can be made.
-    walls::available(config, around).await?;
+    let sandboxes = Sandboxes::new(config, around);
+    sandboxes.available().await?;
     let options = GateOptions {
-        policy: assize_clerk::drafts::policy(config)?,
-        verifier: assize_clerk::drafts::verifier(config, around)?,
+        policy: assize_draft::policy(config)?,
+        verifier: assize_draft::verifier(&sandboxes),
         only: args.only.clone(),
     };
     let attack = GateAttack::new(options).map_err(explain)?;

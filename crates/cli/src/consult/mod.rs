@@ -6,23 +6,25 @@ pub(crate) mod show;
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
-use assize_clerk::consult::{Ask, Plan, Ready, SourceName, Trial};
-use assize_clerk::ended::Held;
-use assize_clerk::{Broke, Clerk};
 use assize_config::{Environment, Settings};
 use assize_consult::sources::files;
-use assize_consult::{Chamber, Manner, Personas, Report, graph};
+use assize_consult::{
+    Chamber, ConsultAsk, ConsultJob, ConsultPlan, Manner, Personas, Report, SourceName, graph,
+};
+use assize_gateway::choice::caps;
 use assize_gateway::{Estimate, Gateway, Rehearsal};
+use assize_graph::Signal;
 use assize_negotiation::{InProcess, Models};
-use assize_run::RunKind;
+use assize_run::{Finished, Origin, Planned, RunKind, Trial};
+use assize_service::reading;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::Value;
 
 use crate::account::{account, how_long, less, show_estimate};
 use crate::args::{self, ConsultArgs};
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
-use crate::voice::{clerk, tell_broke};
-use crate::{choose, hints, input, kept, reading};
+use crate::voice::{follow, heading, services, tell_failure};
+use crate::{hints, input};
 use progress::Progress;
 
 /// The longest file of personas, in MiB.
@@ -45,40 +47,53 @@ pub(crate) async fn run(
     if let Some(folder) = &args.out {
         show::check_empty(folder)?;
     }
-    let mut clerk = clerk(config, around, args.quiet);
-    clerk.estimate_only = args.estimate;
+    let mut services = services(config, around, args.quiet);
+    (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
     let models = args.model.by_role();
-    let again = args.again.go_on();
     // What cannot be consulted on leaves no store behind.
-    let fresh = match (&again, &fork) {
-        (None, None) => Some(Plan::fresh(ask(&args)?, &clerk).await?),
+    let fresh = match (&args.again.resume, &fork) {
+        (None, None) => Some(ConsultPlan::fresh(ask(&args)?, config, around).await?),
         _ => None,
     };
-    let store = kept::open_for(&mut clerk, false).await?;
-    let plan = match (fresh, again, fork) {
-        (Some(plan), ..) => plan,
-        (None, _, Some(fork)) => Plan::forked(&fork, models, &*store).await?,
-        (None, again, None) => Plan::resumed(&again.unwrap_or_default(), models, &*store).await?,
+    let store = services.open_store(false).await?;
+    let runner = services.runner(&store)?;
+    let (mut plan, origin) = match (fresh, fork) {
+        (Some(plan), _) => (plan, Origin::New),
+        (None, Some((parent, request))) => {
+            let (parent, origin) = runner.forkable(&parent, RunKind::Consult).await?;
+            (ConsultPlan::forked(&parent, &request, models, &*store).await?, origin)
+        }
+        (None, None) => {
+            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Consult).await?;
+            (ConsultPlan::restored(&run, models, &*store).await?, origin)
+        }
     };
-    let tape = args.model.tape();
-    let ready = Ready::make(plan, &clerk, store, &tape, args.parallel_moves).await?;
+    (plan.parallel_moves, plan.allow_in_process) = (args.parallel_moves, args.allow_in_process);
+    let planned = runner.plan::<ConsultJob>(services.consult(plan), origin).await?;
     if args.estimate {
         let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
-        let estimate = ready.estimate.as_ref().ok_or_else(nothing)?;
-        return show_estimate(estimate, ready.in_a_row, &ready.gateway, args.json);
+        let job = &planned.job;
+        let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
+        return show_estimate(estimate, job.in_a_row, &job.gateway, args.json);
     }
-    ask_before(&args, &clerk, &ready)?;
-    let mut trial = ready.open(&clerk, args.allow_in_process).await?;
-    let held = follow(&mut trial, args.quiet, cancel).await;
+    ask_before(&args, config, &planned)?;
+    let mut trial = planned.open().await?;
+    let job = &trial.job;
+    let (calls, rounds, ledger) = (job.calls(), job.input.rounds, trial.ledger.clone());
+    let heading = heading(&trial, &job.gateway);
+    let progress = Arc::new(Progress::new(heading, calls, rounds, ledger, args.quiet));
+    let seen = progress.clone();
+    let see = move |signal: &Signal<'_>| seen.see(signal);
+    let finished = follow(&mut trial, see, progress.tick(), cancel).await;
     let sitting = Sitting { args: &args, trial };
-    match held {
-        Ok(held) => sitting.finish(held).await,
-        Err(broke) => Err(tell_broke(broke, &sitting.trial.gateway, args.quiet)),
+    match finished {
+        Ok(finished) => sitting.finish(finished).await,
+        Err(failed) => Err(tell_failure(failed, &sitting.trial.job.gateway, args.quiet)),
     }
 }
 
 /// What was asked for.
-fn ask(args: &ConsultArgs) -> Result<Ask, Failure> {
+fn ask(args: &ConsultArgs) -> Result<ConsultAsk, Failure> {
     if args.sources.contains(&args::SourceName::Files) && args.data.is_none() {
         let message = "`--source files` needs a folder: `--data FOLDER`";
         return Err(Failure::new(FailureKind::Usage, message));
@@ -90,7 +105,7 @@ fn ask(args: &ConsultArgs) -> Result<Ask, Failure> {
         args::SourceName::Files => SourceName::Files,
         args::SourceName::Synthetic => SourceName::Synthetic,
     };
-    Ok(Ask {
+    Ok(ConsultAsk {
         ticker: args.ticker.clone(),
         name: args.name.clone(),
         sources: args.sources.iter().map(source).collect(),
@@ -125,19 +140,24 @@ fn show_graph() -> Result<(), Failure> {
 }
 
 /// Asks before more is spent than may be spent unasked.
-fn ask_before(args: &ConsultArgs, clerk: &Clerk, ready: &Ready) -> Result<(), Failure> {
-    let Some(estimate) = ready.estimate.as_ref().filter(|_| ready.is_new()) else {
+fn ask_before(
+    args: &ConsultArgs,
+    config: &Settings,
+    planned: &Planned<ConsultJob>,
+) -> Result<(), Failure> {
+    let job = &planned.job;
+    let Some(estimate) = job.estimate.as_ref().filter(|_| planned.is_new()) else {
         return Ok(());
     };
     let Estimate { calls, cost, .. } = estimate;
-    let time = how_long(ready.in_a_row, false);
+    let time = how_long(job.in_a_row, false);
     let what = format!("{calls} calls and {time}, {}{}", estimate.cost_phrase(), less(estimate));
-    if let (Some(cap), Some(least)) = (choose::caps(&clerk.config).cost, estimate.cached.known())
+    if let (Some(cap), Some(least)) = (caps(config).cost, estimate.cached.known())
         && cap < least
     {
         terminal::warn(&format!("`--max-cost` of {cap} is less than it is likely to take: {what}"));
     }
-    if args.yes || ready.to_be_asked_about(clerk).is_none() {
+    if args.yes || job.to_be_confirmed().is_none() {
         if !args.quiet && cost.known() != Some(Money::ZERO) {
             note(&paint(DIM, what));
         }
@@ -159,37 +179,22 @@ fn ask_before(args: &ConsultArgs, clerk: &Clerk, ready: &Ready) -> Result<(), Fa
     }
 }
 
-/// Runs it to its end, and shows how far it is.
-async fn follow(trial: &mut Trial, quiet: bool, cancel: Cancel) -> Result<Held<Report>, Broke> {
-    let (run, gateway) = (&trial.run, &trial.gateway);
-    let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let ledger = gateway.ledger().clone();
-    let progress = Arc::new(Progress::new(heading, trial.calls, trial.rounds, ledger, quiet));
-    let seen = progress.clone();
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(move |signal| seen.see(signal))), cancel) => held,
-        () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
-}
-
 /// One consultation that came to its end.
 struct Sitting<'a> {
     args: &'a ConsultArgs,
-    trial: Trial,
+    trial: Trial<ConsultJob>,
 }
 
 impl Sitting<'_> {
-    async fn finish(&self, held: Held<Report>) -> Result<(), Failure> {
+    async fn finish(&self, finished: Finished<Report>) -> Result<(), Failure> {
         let Trial { store, run, .. } = &self.trial;
         // It is paid for: it is shown even if it could not be kept.
         let told = match self.args.json || self.args.out.is_some() {
             true => reading::status_updates(&**store, run).await.unwrap_or_default(),
             false => Value::Null,
         };
-        self.show(&held.came_to, &told)?;
-        held.kept.map_err(|error| {
+        self.show(&finished.report, &told)?;
+        finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Consult, &run.id));
             error.into()
         })
@@ -197,7 +202,7 @@ impl Sitting<'_> {
 
     fn show(&self, report: &Report, told: &Value) -> Result<(), Failure> {
         if self.args.json {
-            out_json(&reading::consultation(report, told))?;
+            out_json(&assize_consult::consultation(report, told))?;
         } else {
             show::lines(report).iter().try_for_each(|line| out_line(line))?;
         }
@@ -206,13 +211,13 @@ impl Sitting<'_> {
             note(&format!("{count} files are in `{}`; begin with report.html", folder.display()));
         }
         if !self.args.quiet && !self.args.json {
-            let totals = self.trial.gateway.ledger().totals();
+            let totals = self.trial.job.gateway.ledger().totals();
             note(&paint(
                 DIM,
                 format!(
                     "{} · debates in: {} · {}",
                     self.trial.run.id,
-                    self.trial.why,
+                    self.trial.job.why,
                     account(&totals)
                 ),
             ));

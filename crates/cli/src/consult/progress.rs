@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use assize_debate::{Part, Place};
-use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Event, Key, Signal};
+use assize_llm::Ledger;
 use assize_run::{Layer, RunEvent};
 
 use crate::account::account;

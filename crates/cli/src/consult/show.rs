@@ -8,8 +8,8 @@ use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::Value;
 
+use crate::artifacts;
 use crate::terminal::{self, BOLD, DIM, WARN, paint};
-use crate::{artifacts, reading};
 
 /// Refuses a folder in which something would be in the way, before anything is spent.
 pub(crate) fn check_empty(folder: &Path) -> Result<(), Failure> {
@@ -87,7 +87,7 @@ fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
 
 /// Writes everything into a folder; gives how many files.
 pub(crate) fn write(folder: &Path, report: &Report, told: &Value) -> Result<usize, Failure> {
-    let taken = artifacts::keep(reading::documents(report, told).into(), folder)?;
+    let taken = artifacts::keep(assize_consult::documents(report, told).into(), folder)?;
     if taken.in_the_way.is_empty() {
         return Ok(taken.files.len());
     }

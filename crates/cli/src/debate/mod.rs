@@ -6,24 +6,20 @@ pub(crate) mod show;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use assize_clerk::Broke;
-use assize_clerk::debate::{Ask, DebateReport, Plan, Trial, estimate};
-use assize_clerk::ended::Held;
 use assize_config::{Environment, Settings};
-use assize_consult::short;
+use assize_consult::{DebateAsk, DebateJob, DebatePlan, DebateReport, estimate, short};
 use assize_debate::{Options, Personas, graph};
 use assize_gateway::{Gateway, Rehearsal};
-use assize_run::RunKind;
+use assize_graph::Signal;
+use assize_run::{Finished, Origin, RunFailure, RunKind, Trial};
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
 
 use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
-use crate::choose::{self, Already};
-use crate::reading::dollars;
 use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
-use crate::voice::{clerk, tell_broke};
-use crate::{hints, input, kept};
+use crate::voice::{follow, heading, services, tell_failure};
+use crate::{hints, input};
 use progress::Progress;
 
 /// The longest document, in MiB: more would fit no model.
@@ -40,40 +36,53 @@ pub(crate) async fn run(
     if args.graph {
         return show_graph();
     }
-    let mut clerk = clerk(config, around, args.quiet);
-    clerk.estimate_only = args.estimate;
-    let tape = args.model.tape();
-    let ask = Ask {
+    let mut services = services(config, around, args.quiet);
+    (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
+    let ask = DebateAsk {
         document: document(&args, &cancel).await?,
         ticker: args.ticker.clone(),
         rounds: args.rounds,
         image: args.sandbox.image.clone(),
     };
-    let again = args.go_on();
     // What cannot be debated leaves no store behind.
-    let fresh = match (&again, &fork) {
-        (None, None) => Some(Plan::fresh(&ask)?),
+    let fresh = match (&args.resume, &fork) {
+        (None, None) => Some(DebatePlan::fresh(&ask)?),
         _ => None,
     };
     if let (true, Some(plan)) = (args.estimate, &fresh) {
-        let gateway = choose::gateway(&clerk, &tape, Already::default()).await?;
+        let gateway = services.providers().gateway_of_no_run().await?;
         let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
         let (estimate, in_a_row) =
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
         return show_estimate(&estimate, in_a_row, &gateway, args.json);
     }
-    let store = kept::open_for(&mut clerk, false).await?;
-    let plan = match (fresh, again, fork) {
-        (Some(plan), ..) => plan,
-        (None, _, Some(fork)) => Plan::forked(&fork, &ask, &*store).await?,
-        (None, again, None) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,
+    let store = services.open_store(false).await?;
+    let runner = services.runner(&store)?;
+    let (mut plan, origin) = match (fresh, fork) {
+        (Some(plan), _) => (plan, Origin::New),
+        (None, Some((parent, request))) => {
+            let (parent, origin) = runner.forkable(&parent, RunKind::Debate).await?;
+            (DebatePlan::forked(&parent, &request, &ask, &*store).await?, origin)
+        }
+        (None, None) => {
+            let (run, origin) = runner.resumable(&args.request(), RunKind::Debate).await?;
+            (DebatePlan::restored(&run, &*store).await?, origin)
+        }
     };
-    let mut trial = Trial::open(plan, &clerk, store, &tape, args.allow_in_process).await?;
-    let held = follow(&mut trial, args.quiet, cancel).await;
+    plan.allow_in_process = args.allow_in_process;
+    let mut trial = runner.start::<DebateJob>(services.consult(plan), origin).await?;
+    let (heading, ledger) = (heading(&trial, &trial.job.gateway), trial.ledger.clone());
+    let manner = Manner::begin(args.quiet, &heading);
+    let personas = Arc::new(Personas::default());
+    let rounds = trial.job.input.rounds;
+    let progress = Arc::new(Progress::new(heading, rounds, personas, ledger, manner));
+    let seen = progress.clone();
+    let see = move |signal: &Signal<'_>| seen.see(signal);
+    let finished = follow(&mut trial, see, progress.tick(), cancel).await;
     let sitting = Sitting { args: &args, trial };
-    match held {
-        Ok(held) => sitting.finish(held),
-        Err(broke) => Err(sitting.fail(broke)),
+    match finished {
+        Ok(finished) => sitting.finish(finished),
+        Err(failed) => Err(sitting.fail(failed)),
     }
 }
 
@@ -116,62 +125,41 @@ fn show_graph() -> Result<(), Failure> {
     out(&graph.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?.mermaid())
 }
 
-/// Runs it to its end, and shows how far it is.
-async fn follow(
-    trial: &mut Trial,
-    quiet: bool,
-    cancel: Cancel,
-) -> Result<Held<DebateReport>, Broke> {
-    let (run, gateway) = (&trial.run, &trial.gateway);
-    let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let manner = Manner::begin(quiet, &heading);
-    let (personas, ledger) = (Arc::new(Personas::default()), gateway.ledger().clone());
-    let progress = Progress::new(heading, trial.input.rounds, personas, ledger, manner);
-    let progress = Arc::new(progress);
-    let seen = progress.clone();
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(move |signal| seen.see(signal))), cancel) => held,
-        () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
-}
-
 /// One debate that is over.
 struct Sitting<'a> {
     args: &'a DebateArgs,
-    trial: Trial,
+    trial: Trial<DebateJob>,
 }
 
 impl Sitting<'_> {
-    fn finish(&self, held: Held<DebateReport>) -> Result<(), Failure> {
+    fn finish(&self, finished: Finished<DebateReport>) -> Result<(), Failure> {
         // It is paid for: it is shown even if it could not be kept.
-        self.show(&held.came_to)?;
-        held.kept.map_err(|error| {
+        self.show(&finished.report)?;
+        finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Debate, &self.trial.run.id));
             error.into()
         })
     }
 
-    fn fail(&self, broke: Broke) -> Failure {
-        let already = &self.trial.already;
+    fn fail(&self, failed: RunFailure) -> Failure {
+        let already = self.trial.spent_before();
         if already.cost > Money::ZERO || already.tokens > 0 {
             let (cost, tokens) = (already.cost, grouped(already.tokens));
             note(&paint(DIM, format!("spent on it before: {tokens} tokens, {cost}")));
         }
-        tell_broke(broke, &self.trial.gateway, self.args.quiet)
+        tell_failure(failed, &self.trial.job.gateway, self.args.quiet)
     }
 
     fn show(&self, report: &DebateReport) -> Result<(), Failure> {
         let verdict = &report.verdict;
-        let totals = self.trial.gateway.ledger().totals();
+        let totals = self.trial.job.gateway.ledger().totals();
         let (run, args) = (&self.trial.run, self.args);
         if args.json {
             let mut shown = json!(report);
             shown["run"] = json!(run.id);
             shown["title"] = json!(run.title);
-            shown["cost_usd"] = dollars(verdict.spent.cost);
-            shown["spent_now_usd"] = dollars(totals.known_cost());
+            shown["cost_usd"] = json!(verdict.spent.cost.dollars());
+            shown["spent_now_usd"] = json!(totals.known_cost().dollars());
             if verdict.spent.rehearsal {
                 shown["label"] = json!(assize_gateway::REHEARSAL_LABEL);
             }
@@ -196,8 +184,8 @@ impl Sitting<'_> {
         if std::io::stdout().is_terminal() {
             note("");
         }
-        if let Some(who) = &self.trial.input.answered_before_by {
-            let at = self.trial.input.at.unwrap_or(1);
+        if let Some(who) = &self.trial.job.input.answered_before_by {
+            let at = self.trial.job.input.at.unwrap_or(1);
             note(&paint(WARN, format!("the rounds before round {at} were answered by {who}")));
         }
         let saved = match verdict.spent.calls.saturating_sub(totals.calls) {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use assize_debate::{LogName, Part, Personas, Place, calls};
-use assize_gateway::Ledger;
 use assize_graph::{EffectStage, Signal};
+use assize_llm::Ledger;
 
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, paint};

@@ -2,14 +2,14 @@
 
 mod sandboxes;
 
-use assize_clerk::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
 use assize_config::{Environment, Price, Settings};
+use assize_gateway::choice::{self, Choice, ORDER};
 use assize_gateway::{ModelFacts, PRICES_AS_OF, REHEARSAL_LABEL};
+use assize_service::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
 use assize_types::Failure;
 use serde_json::json;
 
 use crate::args::DoctorArgs;
-use crate::choose::{self, Choice, ORDER};
 use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, grouped, harmless, out_json, out_line, paint};
 
 pub(crate) async fn run(
@@ -71,7 +71,7 @@ fn as_text(config: &Settings, found: &Examined) -> String {
         Choice::Provider { provider, why } => {
             let endpoint = match endpoint {
                 Some(endpoint) => endpoint.clone(),
-                None => choose::endpoint(config, *provider),
+                None => choice::endpoint(config, *provider),
             };
             let model = harmless(&endpoint.model);
             let facts = ModelFacts::of(&endpoint);

@@ -1,11 +1,11 @@
 //! Which sandboxes can be made here, as people read it.
 
-use assize_clerk::doctor::Sandboxes;
+use assize_service::doctor::SandboxFindings;
 
 use crate::terminal::{BAD, BOLD, DIM, GOOD, harmless, paint};
 
-pub(super) fn as_text(found: &Sandboxes) -> Vec<String> {
-    let mut lines = vec![paint(BOLD, "Sandboxes")];
+pub(super) fn as_text(found: &SandboxFindings) -> Vec<String> {
+    let mut lines = vec![paint(BOLD, "SandboxFindings")];
     for finding in &found.backends {
         let name = finding.isolation.name();
         match &finding.tried {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use assize_clerk::drafts::audit::{self, Completed, Whole};
 use assize_config::{Environment, Settings};
+use assize_draft::audit::{self, Completed, Whole};
 use assize_draft::{Mirror, Step, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
+use assize_service::stores;
 use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
@@ -15,8 +16,8 @@ use serde_json::json;
 
 use super::{desk, show};
 use crate::args::AuditCommand;
+use crate::input;
 use crate::terminal::{self, note, out_json, out_line, when};
-use crate::{input, kept};
 
 pub(crate) async fn run(
     command: AuditCommand,
@@ -31,7 +32,7 @@ pub(crate) async fn run(
                 Some(since) => Heads::read(&since, around, &cancel).await?,
                 None => Heads::default(),
             };
-            let mut whole = match kept::open_to_read(config, around).await? {
+            let mut whole = match stores::open_to_read(config, around).await? {
                 Some(store) => {
                     let desk = desk(&workspace, around, store.clone(), super::options(config)?)?;
                     audit::look(&*store, &desk, Some(&heads.positions)).await?
@@ -43,7 +44,7 @@ pub(crate) async fn run(
             tell(&whole, json)
         }
         AuditCommand::Show { workspace, task, refused, json } => {
-            let entries = match kept::open_to_read(config, around).await? {
+            let entries = match stores::open_to_read(config, around).await? {
                 Some(store) => {
                     let desk = desk(&workspace, around, store, super::options(config)?)?;
                     audit::about(desk.entries().await?, task.as_deref(), refused)
@@ -81,7 +82,7 @@ fn no_key(error: &HeadKeyError, around: &Environment) -> Failure {
 
 /// Prints the head of the log, signed.
 async fn head(config: &Settings, around: &Environment) -> Result<(), Failure> {
-    let (log, head) = match kept::open_to_read(config, around).await? {
+    let (log, head) = match stores::open_to_read(config, around).await? {
         Some(store) => {
             let head = store.audit_head().await?;
             (store.audit_log(AuditQuery::default()).await?, head)

@@ -1,8 +1,8 @@
 //! `assize gate`: what waits for a person, and what was decided.
 
-use assize_clerk::drafts::{SubmissionView, meanwhile, sides};
 use assize_config::{Environment, Settings};
 use assize_draft::{DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission};
+use assize_draft::{SubmissionView, meanwhile, sides};
 use assize_gate::Diff;
 use assize_types::text::one_line;
 use assize_types::{Failure, FailureKind};

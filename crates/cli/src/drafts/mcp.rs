@@ -1,20 +1,19 @@
 //! `assize mcp`: our tools for whoever speaks the protocol.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 
-use assize_clerk::Clerk;
-use assize_clerk::backends::Backends;
 use assize_config::{Environment, Settings};
 use assize_draft::{GATE, Options};
 use assize_mcp::{CodeServer, DraftServer, Ended, serve_stdio};
+use assize_sandbox::Sandboxes;
+use assize_service::stores;
 use assize_types::{Cancel, Failure, FailureKind};
 
 use super::{desk, keep, options, show, verifier, warn_of_contract};
 use crate::args::McpArgs;
 use crate::terminal::{self, DIM, note, paint};
-use crate::voice::clerk;
-use crate::{kept, until_cancelled};
+use crate::until_cancelled;
+use crate::voice::services;
 
 /// Idle sandboxes that wait for the next call, from the first call on.
 const POOL: usize = 2;
@@ -28,8 +27,9 @@ pub(crate) async fn run(
     if args.tools == "code" {
         return code(&args, config, around, &cancel).await;
     }
-    let store = kept::open_safe(config, around).await?;
-    let how = Options { verifier: Some(verifier(config, around)?), ..options(config)? };
+    let store = stores::open_safe(config, around).await?;
+    let how =
+        Options { verifier: Some(verifier(&Sandboxes::new(config, around))), ..options(config)? };
     let desk = desk(&args.workspace, around, store, how)?;
     warn_of_contract(&desk);
     if desk.workspace() == around.home || desk.workspace().parent().is_none() {
@@ -74,9 +74,9 @@ async fn code(
     if std::io::stdin().is_terminal() {
         note("this speaks MCP, and is started by a program that does; Ctrl-C ends it");
     }
-    let backends = Arc::new(Backends::new(config, POOL)?);
-    let clerk = Clerk { backends: Some(Arc::clone(&backends)), ..clerk(config, around, true) };
-    let ended = serve_stdio(CodeServer::new(clerk), cancel).await;
+    let mut services = services(config, around, true);
+    let backends = services.share_backends(POOL)?;
+    let ended = serve_stdio(CodeServer::new(services), cancel).await;
     backends.close().await;
     told(ended)
 }

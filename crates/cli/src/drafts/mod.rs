@@ -13,18 +13,19 @@ use std::sync::Arc;
 use assize_config::{Environment, Settings};
 use assize_draft::{DraftService, DraftState, Options};
 use assize_run::Store;
+use assize_service::stores;
 use assize_types::Failure;
 use assize_workspace::HANDOFF;
 
 use crate::args::WorkspaceArgs;
-use crate::{kept, terminal, walls};
+use crate::terminal;
 
-pub(crate) use assize_clerk::drafts::{keep, options, verifier};
+pub(crate) use assize_draft::{keep, options, verifier};
 
 /// The workspace that is meant.
 pub(crate) fn workspace(args: &WorkspaceArgs, around: &Environment) -> PathBuf {
     if let Some(path) = &args.workspace {
-        return walls::typed(around, path);
+        return around.typed(path);
     }
     for folder in around.working_folder.ancestors() {
         if is_ours(&folder.join(HANDOFF)) {
@@ -65,7 +66,7 @@ pub(crate) fn desk(
     store: Arc<dyn Store>,
     how: Options,
 ) -> Result<Arc<DraftService>, Failure> {
-    assize_clerk::drafts::desk(&workspace(args, around), around, store, how)
+    assize_draft::desk(&workspace(args, around), around, store, how)
 }
 
 /// Says so where a contract stops all work.
@@ -81,7 +82,7 @@ pub(crate) async fn desk_to_use(
     config: &Settings,
     around: &Environment,
 ) -> Result<Arc<DraftService>, Failure> {
-    desk(args, around, kept::open_safe(config, around).await?, options(config)?)
+    desk(args, around, stores::open_safe(config, around).await?, options(config)?)
 }
 
 /// The desk of a workspace, to look at it; `None` where nothing was ever kept.
@@ -90,7 +91,7 @@ pub(crate) async fn desk_to_see(
     config: &Settings,
     around: &Environment,
 ) -> Result<Option<Arc<DraftService>>, Failure> {
-    match kept::open_to_read(config, around).await? {
+    match stores::open_to_read(config, around).await? {
         Some(store) => desk(args, around, store, options(config)?).map(Some),
         None => Ok(None),
     }

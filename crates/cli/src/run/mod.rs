@@ -8,15 +8,12 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_clerk::Broke;
-use assize_clerk::code::{Ask, Plan, Trial};
-use assize_clerk::ended::Held;
-use assize_code::{InputFile, LeftFile, Verdict};
+use assize_code::{CodeAsk, CodeJob, CodePlan, InputFile, LeftFile, Verdict};
 use assize_config::{Environment, Settings};
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Signal;
-use assize_run::{ArtifactId, RunKind, Store};
-use assize_sandbox::Harvest;
+use assize_run::{ArtifactId, Finished, Origin, RunKind, Store, Trial};
+use assize_sandbox::{Harvest, Sandboxes};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
@@ -26,10 +23,9 @@ use crate::args::RunArgs;
 use crate::artifacts::{self, Taken};
 use crate::doing::Doing;
 use crate::exit::exit_code;
-use crate::reading::dollars;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
-use crate::voice::{clerk, tell_broke};
-use crate::{exec, hints, host_files, input, kept, walls};
+use crate::voice::{follow, heading, services, tell_failure};
+use crate::{exec, hints, host_files, input};
 
 /// The longest task and the longest file of tests, in MiB: more would fit no model.
 const LONGEST: u64 = 1;
@@ -47,36 +43,50 @@ pub(crate) async fn run(
     if let Some(folder) = &args.out {
         artifacts::check_folder(folder)?;
     }
+    let mut services = services(config, around, args.quiet);
+    services.tape = args.model.tape();
     // What cannot be tried leaves no store behind.
     let fresh = match args.again.resume {
-        None => Some(Plan::fresh(ask(&args, config, around, &cancel).await?, config)?),
+        None => {
+            let sandboxes = services.sandboxes();
+            Some(CodePlan::fresh(ask(&args, &sandboxes, &cancel).await?, &sandboxes)?)
+        }
         Some(_) => None,
     };
-    let mut clerk = clerk(config, around, args.quiet);
-    let store = kept::open_for(&mut clerk, false).await?;
-    let plan = match (fresh, args.again.go_on()) {
-        (Some(plan), _) => plan,
-        (None, again) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,
+    let store = services.open_store(false).await?;
+    let runner = services.runner(&store)?;
+    let (plan, origin) = match fresh {
+        Some(plan) => (plan, Origin::New),
+        None => {
+            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Code).await?;
+            (CodePlan::restored(&run, &*store).await?, origin)
+        }
     };
-    let mut trial = Trial::open(plan, &clerk, store.clone(), &args.model.tape()).await?;
-    let named = |path: &PathBuf| walls::typed(around, path);
-    trial.input.out = args.out.as_ref().map(named).or(trial.input.out);
-    trial.input.save = args.save.as_ref().map(named).or(trial.input.save);
-    let held = follow(&mut trial, &args, cancel).await;
+    let mut trial = runner.start::<CodeJob>(services.code(plan), origin).await?;
+    let named = |path: &PathBuf| around.typed(path);
+    let input = &mut trial.job.input;
+    input.out = args.out.as_ref().map(named).or(input.out.take());
+    input.save = args.save.as_ref().map(named).or(input.save.take());
+    let (gateway, attempts) = (trial.job.gateway.clone(), trial.job.max_attempts());
+    let doing =
+        Arc::new(Doing::begin(heading(&trial, &gateway), gateway.ledger().clone(), args.quiet));
+    let seen = doing.clone();
+    let see = move |signal: &Signal<'_>| {
+        if let Some(told) = progress::doing(signal, attempts) {
+            seen.say(told);
+        }
+    };
+    let finished = follow(&mut trial, see, doing.tick(), cancel).await;
     let sitting = Sitting { args: &args, trial, store };
-    match held {
-        Ok(held) => sitting.finish(held).await,
-        Err(broke) => Err(tell_broke(broke, &sitting.trial.gateway, args.quiet)),
+    match finished {
+        Ok(finished) => sitting.finish(finished).await,
+        Err(failed) => Err(tell_failure(failed, &gateway, args.quiet)),
     }
 }
 
 /// What was asked for.
-async fn ask(
-    args: &RunArgs,
-    config: &Settings,
-    around: &Environment,
-    cancel: &Cancel,
-) -> Result<Ask, Failure> {
+async fn ask(args: &RunArgs, sandboxes: &Sandboxes, cancel: &Cancel) -> Result<CodeAsk, Failure> {
+    let around = &sandboxes.environment;
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     let task = match args.task.as_deref() {
         Some("-") => input::from_standard_input("the task", LONGEST, cancel).await?,
@@ -93,14 +103,14 @@ async fn ask(
     let tests =
         tests.map(|path| input::from_file("the file of tests", LONGEST, path)).transpose()?;
     let mut inputs = Vec::new();
-    let mut room = walls::limits(config).disk;
+    let mut room = sandboxes.limits().disk;
     for file in exec::inputs(&args.files, around)? {
         let bytes = host_files::read(&file.path, room)?;
         room = room.saturating_sub(bytes.len() as u64);
         inputs.push(InputFile { name: file.name, bytes: bytes.into() });
     }
-    let named = |path: &PathBuf| walls::typed(around, path);
-    Ok(Ask {
+    let named = |path: &PathBuf| around.typed(path);
+    Ok(CodeAsk {
         language: exec::language_named(&args.language)?,
         max_attempts: args.max_attempts,
         candidates: args.candidates,
@@ -111,7 +121,7 @@ async fn ask(
         image: args.sandbox.image.clone(),
         out: args.out.as_ref().map(named),
         save: args.save.as_ref().map(named),
-        ..Ask::new(task)
+        ..CodeAsk::new(task)
     })
 }
 
@@ -120,38 +130,19 @@ fn is_file(task: &str) -> bool {
     !task.contains(char::is_whitespace) && Path::new(task).is_file()
 }
 
-/// Runs it to its end, and shows how far it is.
-async fn follow(trial: &mut Trial, args: &RunArgs, cancel: Cancel) -> Result<Held<Verdict>, Broke> {
-    let (run, gateway) = (&trial.run, &trial.gateway);
-    let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let doing = Arc::new(Doing::begin(heading, gateway.ledger().clone(), args.quiet));
-    let (seen, attempts) = (doing.clone(), trial.max_attempts);
-    let see = move |signal: &Signal<'_>| {
-        if let Some(told) = progress::doing(signal, attempts) {
-            seen.say(told);
-        }
-    };
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(see)), cancel) => held,
-        () = doing.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
-}
-
 /// One trial that came to its end.
 struct Sitting<'a> {
     args: &'a RunArgs,
-    trial: Trial,
+    trial: Trial<CodeJob>,
     store: Arc<dyn Store>,
 }
 
 impl Sitting<'_> {
-    async fn finish(&self, held: Held<Verdict>) -> Result<u8, Failure> {
-        let verdict = held.came_to;
+    async fn finish(&self, finished: Finished<Verdict>) -> Result<u8, Failure> {
+        let verdict = finished.report;
         // It is paid for: it is shown even if it could not be kept.
         let shown = self.show(&verdict).await;
-        held.kept.map_err(|error| {
+        finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Code, &self.trial.run.id));
             Failure::from(error)
         })?;
@@ -180,7 +171,7 @@ impl Sitting<'_> {
             match (watched, args.show_code) {
                 (true, _) if args.show_code || !args.quiet => {
                     out_line("")?;
-                    out(&highlight::code(code, self.trial.input.language))?;
+                    out(&highlight::code(code, self.trial.job.input.language))?;
                 }
                 (false, true) => terminal::out_untrusted(code)?,
                 _ => {}
@@ -199,15 +190,15 @@ impl Sitting<'_> {
         }
         if !verdict.success {
             show::failure(verdict, &self.trial.run.id).iter().for_each(|line| note(line));
-            if let Some(path) = &self.trial.input.save {
+            if let Some(path) = &self.trial.job.input.save {
                 note(&format!("`{}` was not written: no program succeeded", path.display()));
             }
         }
         if !args.quiet {
-            let totals = self.trial.gateway.ledger().totals();
+            let totals = self.trial.job.gateway.ledger().totals();
             note(&paint(
                 DIM,
-                format!("{} · {} · {}", self.trial.run.id, self.trial.why, account(&totals)),
+                format!("{} · {} · {}", self.trial.run.id, self.trial.job.why, account(&totals)),
             ));
         }
         self.refuse_stale(&taken)
@@ -224,22 +215,23 @@ impl Sitting<'_> {
         }
         show::attempts(&verdict.history).iter().for_each(|line| note(line));
         let Some(execution) = last.filter(|_| verdict.success) else { return };
-        if let Some(path) = &self.trial.input.save {
+        if let Some(path) = &self.trial.job.input.save {
             note(&format!("the program is in `{}`", path.display()));
         }
-        match &self.trial.input.out {
+        match &self.trial.job.input.out {
             Some(folder) => {
                 let files = if taken.files.len() == 1 { "file" } else { "files" };
                 note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
             }
-            None if execution.files.is_empty() || self.trial.input.session.is_some() => {}
+            None if execution.files.is_empty() || self.trial.job.input.session.is_some() => {}
             None => note(&show::left(&execution.files, &self.trial.run.id)),
         }
     }
 
     /// What was there before must not be taken for what the program left.
     fn refuse_stale(&self, taken: &Taken) -> Result<(), Failure> {
-        let Some(folder) = self.trial.input.out.as_ref().filter(|_| !taken.in_the_way.is_empty())
+        let Some(folder) =
+            self.trial.job.input.out.as_ref().filter(|_| !taken.in_the_way.is_empty())
         else {
             return Ok(());
         };
@@ -256,11 +248,11 @@ impl Sitting<'_> {
     fn as_json(&self, verdict: &Verdict, taken: &Taken) -> serde_json::Value {
         let mut shown = json!(verdict);
         shown["run"] = json!(self.trial.run.id);
-        shown["provider"] = json!(self.trial.input.provider);
-        shown["model"] = json!(self.trial.input.model);
+        shown["provider"] = json!(self.trial.job.input.provider);
+        shown["model"] = json!(self.trial.job.input.model);
         shown["task"] = json!(self.trial.run.title);
-        shown["isolation"] = json!(self.trial.why);
-        shown["cost_usd"] = dollars(verdict.spent.cost);
+        shown["isolation"] = json!(self.trial.job.why);
+        shown["cost_usd"] = json!(verdict.spent.cost.dollars());
         let files = taken.files.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
         shown["artifacts"] = json!({"files": files.collect::<Vec<_>>(), "left": taken.left});
         if verdict.spent.rehearsal {
@@ -271,7 +263,7 @@ impl Sitting<'_> {
 
     /// Writes the program that succeeded to where it is wanted.
     fn save(&self, verdict: &Verdict) -> Result<(), Failure> {
-        match (&self.trial.input.save, &verdict.code) {
+        match (&self.trial.job.input.save, &verdict.code) {
             (Some(path), Some(code)) if verdict.success => save(path, code),
             _ => Ok(()),
         }
@@ -282,10 +274,11 @@ impl Sitting<'_> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
         let Some(execution) = execution else { return Ok(Taken::default()) };
         // The path as it was typed: one below the current folder goes through no symlink.
-        let folder = self.args.out.as_ref().or(self.trial.input.out.as_ref());
+        let folder = self.args.out.as_ref().or(self.trial.job.input.out.as_ref());
         let Some(folder) = folder.filter(|_| verdict.success) else {
             // Where files are handed on, what was not is worth a word.
-            let left = execution.not_taken.iter().filter(|_| self.trial.input.session.is_some());
+            let left =
+                execution.not_taken.iter().filter(|_| self.trial.job.input.session.is_some());
             return Ok(Taken { left: left.cloned().collect(), ..Taken::default() });
         };
         let taken = take_files(&*self.store, &execution.files, folder).await;

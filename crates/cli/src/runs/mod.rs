@@ -6,10 +6,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_clerk::ended;
-use assize_clerk::kept::Holder;
 use assize_config::{Environment, Settings};
-use assize_run::{Lease, Run, RunFilter, RunKind, RunStatus, Store};
+use assize_run::{
+    Lease, LeaseHolder, Run, RunFilter, RunKind, RunState, RunStatus, Store, cancel as cancel_run,
+    find, no_such_run, refuse_if_held,
+};
+use assize_service::{reading, stores};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -17,17 +19,17 @@ use serde_json::{Value, json};
 use crate::args::{RunsCommand, StatusFilter};
 use crate::artifacts::{self, Taken};
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
-use crate::{consult, hints, kept, reading, sessions};
+use crate::{consult, hints, sessions};
 
 pub(crate) async fn run(
     command: RunsCommand,
     config: &Settings,
     around: &Environment,
 ) -> Result<(), Failure> {
-    let reading = || kept::open_to_read(config, around);
+    let reading = || stores::open_to_read(config, around);
     let named = async |name: &str| {
         let store = reading().await?;
-        store.ok_or_else(|| kept::no_such_run(name))
+        store.ok_or_else(|| no_such_run(name))
     };
     match command {
         RunsCommand::List { kind, status, title, limit, json } => {
@@ -36,29 +38,29 @@ pub(crate) async fn run(
         }
         RunsCommand::Show { run, transcripts, events, json } => {
             let store = named(&run).await?;
-            let run = kept::find(&*store, &run).await?;
+            let run = find(&*store, &run).await?;
             show::show(&*store, run, transcripts, events, json).await
         }
-        RunsCommand::Resume { .. } | RunsCommand::Fork { .. } => {
+        RunsCommand::Resume(_) | RunsCommand::Fork(_) => {
             unreachable!("gone on with by the command that made it")
         }
         RunsCommand::Files { run, out, json } => {
             let store = named(&run).await?;
-            let run = kept::find(&*store, &run).await?;
+            let run = find(&*store, &run).await?;
             files(&*store, &run, out.as_deref(), json).await
         }
         RunsCommand::Export { run, output } => {
             let store = named(&run).await?;
-            let run = kept::find(&*store, &run).await?;
+            let run = find(&*store, &run).await?;
             export(&*store, run, output).await
         }
         RunsCommand::Cancel { run } => {
             named(&run).await?;
-            cancel(&*kept::open(config, around).await?, &run).await
+            cancel(&*stores::open(config, around).await?, &run).await
         }
         RunsCommand::Rm { runs, force } => {
             named(runs.first().map_or("", String::as_str)).await?;
-            remove(kept::open(config, around).await?, &runs, force).await
+            remove(stores::open(config, around).await?, &runs, force).await
         }
     }
 }
@@ -77,7 +79,7 @@ async fn list(
         None => Vec::new(),
     };
     // Whether a process is still there is not for the store to know.
-    runs.retain(|run| status.is_none_or(|status| kept::status(run) == status.name()));
+    runs.retain(|run| status.is_none_or(|status| RunState::of(run).name() == status.name()));
     let found = runs.len();
     if limit > 0 {
         runs.truncate(limit);
@@ -98,7 +100,7 @@ async fn list(
         format!("{:width$}  {:9}  {:16}  TITLE", "RUN", "STATUS", "CREATED (UTC)"),
     ))?;
     for run in &runs {
-        let (id, status, created) = (run.id.as_str(), kept::status(run), when(run.created));
+        let (id, status, created) = (run.id.as_str(), RunState::of(run).name(), when(run.created));
         let line = format!("{id:width$}  {status:9}  {created}  {}", summary(run));
         out_line(&terminal::harmless(&line))?;
     }
@@ -162,7 +164,7 @@ async fn files(
     if run.kind == RunKind::Work {
         return patch(store, run, out, json).await;
     }
-    let left = reading::left(&assize_code::history(&store.records(&run.id).await?));
+    let left = assize_code::left(&assize_code::history(&store.records(&run.id).await?));
     let described: Vec<(String, u64)> =
         left.iter().map(|file| (file.name.clone(), file.bytes)).collect();
     let taken = match out {
@@ -196,7 +198,7 @@ pub(crate) async fn proposed_patch(
     run: &Run,
 ) -> Result<Option<Vec<u8>>, Failure> {
     let artifacts = store.artifacts(&run.id).await?;
-    match artifacts.iter().find(|artifact| artifact.name == assize_clerk::work::PATCH) {
+    match artifacts.iter().find(|artifact| artifact.name == assize_draft::work::PATCH) {
         Some(artifact) => Ok(Some(store.artifact(artifact.id).await?)),
         None => Ok(None),
     }
@@ -209,7 +211,7 @@ async fn patch(
     out: Option<&Path>,
     json: bool,
 ) -> Result<(), Failure> {
-    let name = assize_clerk::work::PATCH;
+    let name = assize_draft::work::PATCH;
     let Some(bytes) = proposed_patch(store, run).await? else {
         note("the run has no proposed patch");
         return if json { out_json(&json!({"run": run.id, "files": []})) } else { Ok(()) };
@@ -235,7 +237,7 @@ async fn documents(
     out: Option<&Path>,
     json: bool,
 ) -> Result<(), Failure> {
-    let Some(report) = reading::consulted(run, &store.records(&run.id).await?)? else {
+    let Some(report) = assize_consult::consulted(run, &store.records(&run.id).await?)? else {
         let message = format!("`{}` has come to no report yet", run.id);
         let hint = hints::resume(run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
@@ -245,7 +247,7 @@ async fn documents(
         consult::show::check_empty(folder)?;
         consult::show::write(folder, &report, &told)?;
     }
-    let files: Vec<(String, u64)> = reading::documents(&report, &told)
+    let files: Vec<(String, u64)> = assize_consult::documents(&report, &told)
         .into_iter()
         .map(|(name, bytes)| (name, bytes.len() as u64))
         .collect();
@@ -296,13 +298,13 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
 }
 
 async fn cancel(store: &dyn Store, name: &str) -> Result<(), Failure> {
-    let run = kept::find(store, name).await?;
+    let run = find(store, name).await?;
     if run.status != RunStatus::Running {
-        let message = format!("nobody works on `{}`: it is {}", run.id, kept::status(&run));
+        let message = format!("nobody works on `{}`: it is {}", run.id, RunState::of(&run).name());
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let holder = Holder::of(&run);
-    ended::cancel(store, &run).await?;
+    let holder = LeaseHolder::of(&run);
+    cancel_run(store, &run).await?;
     if let Some(holder) = holder {
         note(&format!("{holder} finds out with its next step"));
     }
@@ -314,10 +316,10 @@ async fn remove(store: Arc<dyn Store>, names: &[String], force: bool) -> Result<
     // first one.
     let mut runs: Vec<Run> = Vec::new();
     for name in names {
-        let run = kept::find(&*store, name).await?;
+        let run = find(&*store, name).await?;
         if !force {
             let instead = "stop it first, or remove it all the same with `--force`";
-            kept::refuse_if_held(&run, "removed", instead)?;
+            refuse_if_held(&run, "removed", instead)?;
         }
         if runs.iter().all(|other| other.id != run.id) {
             runs.push(run);

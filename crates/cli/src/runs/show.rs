@@ -5,20 +5,23 @@ use std::time::Duration;
 
 use assize_code::Attempt;
 use assize_code::eval::Report;
+use assize_code::left;
 use assize_config::Limits;
 use assize_consult::Turning;
+use assize_consult::{consulted, logs};
 use assize_debate::{Personas, Verdict, conversation_logs};
 use assize_draft::work::Worked;
 use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
-use assize_run::{Run, RunKind, Store};
+use assize_run::read_result;
+use assize_run::{EventQuery, LeaseHolder, Run, RunKind, RunState, Store};
+use assize_service::reading::{described, is_rehearsal};
 use assize_types::Failure;
 use serde_json::{Value, json};
 
 use crate::debate::show;
-use crate::reading::{consulted, described, is_rehearsal, left, logs, result};
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint, when};
-use crate::{consult, eval, hints, kept, run, work};
+use crate::{consult, eval, hints, run, work};
 
 pub(super) async fn show(
     store: &dyn Store,
@@ -29,7 +32,7 @@ pub(super) async fn show(
 ) -> Result<(), Failure> {
     let records = store.records(&run.id).await?;
     let told = match events {
-        true => store.events(kept::of(&run)).await?,
+        true => store.events(EventQuery::of_run(&run)).await?,
         false => Vec::new(),
     };
     if json {
@@ -56,10 +59,10 @@ pub(super) async fn show(
         return out_json(&value);
     }
     out_line(&paint(BOLD, terminal::harmless(&format!("{}  {}", run.id, run.title))))?;
-    let holder = kept::Holder::of(&run).map(|holder| format!(", by {holder}")).unwrap_or_default();
+    let holder = LeaseHolder::of(&run).map(|holder| format!(", by {holder}")).unwrap_or_default();
     let took = Duration::from_millis(run.updated.saturating_sub(run.created));
     let mut lines = vec![
-        row("status", format!("{}{holder}", kept::status(&run))),
+        row("status", format!("{}{holder}", RunState::of(&run).name())),
         row("created", format!("{} UTC", when(run.created))),
         row("changed", format!("{} UTC, after {} s", when(run.updated), took.as_secs())),
         row("kept", format!("{} records", records.len())),
@@ -97,7 +100,7 @@ pub(super) async fn show(
             format!("{:>6}  {}  {}  {}", event.id, when(event.at), event.name, event.payload);
         out_line(&terminal::harmless(&line))?;
     }
-    if !matches!(kept::status(&run), "done" | "running") {
+    if !matches!(RunState::of(&run).name(), "done" | "running") {
         note("");
         note(&paint(DIM, hints::resume(run.kind, &run.id)));
     }
@@ -157,7 +160,7 @@ fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), F
         if let Some(whole) = whole.as_object_mut() {
             whole.insert("conversation_logs".to_owned(), json!(logs));
         }
-        let verdict: Verdict = result(whole)?;
+        let verdict: Verdict = read_result(whole)?;
         out_line("")?;
         terminal::out_untrusted(&show::verdict(&run.title, &verdict))?;
     } else if is_rehearsal(run) {
@@ -171,7 +174,7 @@ fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), F
 
 fn show_eval(run: &Run) -> Result<(), Failure> {
     let Some(value) = &run.result else { return Ok(()) };
-    let report: Report = result(value.clone())?;
+    let report: Report = read_result(value.clone())?;
     out_line("")?;
     eval::lines(&report).iter().try_for_each(|line| out_line(line))?;
     eval::by_problem(&report).iter().try_for_each(|line| out_line(line))
@@ -240,7 +243,7 @@ fn show_work(run: &Run, records: &[Record], transcripts: bool) -> Result<(), Fai
     }
     if let Some(value) = &run.result {
         out_line("")?;
-        let worked: Worked = result(value.clone())?;
+        let worked: Worked = read_result(value.clone())?;
         work::show::worked(&worked).iter().try_for_each(|line| out_line(line))?;
     }
     match transcripts {

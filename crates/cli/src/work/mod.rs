@@ -5,12 +5,11 @@ pub(crate) mod show;
 
 use std::sync::Arc;
 
-use assize_clerk::Broke;
-use assize_clerk::ended::Held;
-use assize_clerk::work::{Ask, Plan, Trial};
 use assize_config::{Environment, Settings};
-use assize_draft::work::{WorkOutcome, Worked};
+use assize_draft::work::{WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
 use assize_gateway::REHEARSAL_LABEL;
+use assize_graph::Signal;
+use assize_run::{Finished, Origin, RunKind, Trial};
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -18,10 +17,9 @@ use crate::account::account;
 use crate::args::WorkArgs;
 use crate::doing::Doing;
 use crate::exit::{Exit, exit_code};
-use crate::reading::dollars;
-use crate::terminal::{self, DIM, note, out_json, out_line, paint};
-use crate::voice::{clerk, tell_broke};
-use crate::{drafts, input, kept};
+use crate::terminal::{DIM, note, out_json, out_line, paint};
+use crate::voice::{follow, heading, services, tell_failure};
+use crate::{drafts, input};
 
 /// The longest task, in MiB: more would fit no model.
 const LONGEST: u64 = 1;
@@ -34,32 +32,42 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let fresh = match args.again.resume {
-        None => Some(Plan::fresh(ask(&args, around, &cancel).await?)?),
+        None => Some(WorkPlan::fresh(ask(&args, around, &cancel).await?)?),
         Some(_) => None,
     };
-    let mut clerk = clerk(config, around, args.quiet);
-    let store = kept::open_for(&mut clerk, true).await?;
-    let plan = match (fresh, args.again.go_on()) {
-        (Some(plan), _) => plan,
-        (None, again) => Plan::resumed(&again.unwrap_or_default(), &*store).await?,
+    let mut services = services(config, around, args.quiet);
+    services.tape = args.model.tape();
+    let store = services.open_store(true).await?;
+    let runner = services.runner(&store)?;
+    let (plan, origin) = match fresh {
+        Some(plan) => (plan, Origin::New),
+        None => {
+            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Work).await?;
+            (WorkPlan::restored(&run)?, origin)
+        }
     };
-    let mut trial = Trial::open(plan, &clerk, store, &args.model.tape()).await?;
-    let held = follow(&mut trial, args.quiet, cancel).await;
+    let mut trial = runner.start::<WorkJob>(services.work(plan, &store), origin).await?;
+    let gateway = trial.job.gateway.clone();
+    let heading = heading(&trial, &gateway);
+    let doing = Arc::new(Doing::begin(heading, gateway.ledger().clone(), args.quiet));
+    let seen = doing.clone();
+    let see = move |signal: &Signal<'_>| progress::see(&seen, signal);
+    let finished = follow(&mut trial, see, doing.tick(), cancel).await;
     let sitting = Sitting { args: &args, trial };
-    match held {
-        Ok(held) => sitting.finish(held),
-        Err(broke) => Err(tell_broke(broke, &sitting.trial.gateway, args.quiet)),
+    match finished {
+        Ok(finished) => sitting.finish(finished),
+        Err(failed) => Err(tell_failure(failed, &gateway, args.quiet)),
     }
 }
 
 /// What was asked for.
-async fn ask(args: &WorkArgs, around: &Environment, cancel: &Cancel) -> Result<Ask, Failure> {
+async fn ask(args: &WorkArgs, around: &Environment, cancel: &Cancel) -> Result<WorkAsk, Failure> {
     let task = match args.task.as_deref() {
         Some("-") => Some(input::from_standard_input("the task", LONGEST, cancel).await?),
         task => task.map(str::to_owned),
     };
     let mode = args.mode.parse();
-    Ok(Ask {
+    Ok(WorkAsk {
         workspace: drafts::workspace(&args.workspace, around),
         task,
         task_id: args.task_id.clone(),
@@ -70,31 +78,17 @@ async fn ask(args: &WorkArgs, around: &Environment, cancel: &Cancel) -> Result<A
     })
 }
 
-/// Runs it to its end, and shows how far it is.
-async fn follow(trial: &mut Trial, quiet: bool, cancel: Cancel) -> Result<Held<Worked>, Broke> {
-    let (run, gateway) = (&trial.run, &trial.gateway);
-    let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let doing = Arc::new(Doing::begin(heading, gateway.ledger().clone(), quiet));
-    let seen = doing.clone();
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(move |signal| progress::see(&seen, signal))), cancel) => held,
-        () = doing.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
-}
-
 /// One worker that came to its end.
 struct Sitting<'a> {
     args: &'a WorkArgs,
-    trial: Trial,
+    trial: Trial<WorkJob>,
 }
 
 impl Sitting<'_> {
-    fn finish(&self, held: Held<Worked>) -> Result<u8, Failure> {
-        let worked = held.came_to;
+    fn finish(&self, finished: Finished<Worked>) -> Result<u8, Failure> {
+        let worked = finished.report;
         self.show(&worked)?;
-        held.kept?;
+        finished.stored?;
         Ok(match worked.outcome {
             WorkOutcome::Accepted => 0,
             WorkOutcome::Escalated | WorkOutcome::Pending => Exit::Undecided.code(),
@@ -110,11 +104,13 @@ impl Sitting<'_> {
             note(&paint(DIM, format!("[{REHEARSAL_LABEL}]")));
         }
         show::worked(worked).iter().try_for_each(|line| out_line(line))?;
-        let patch = self.trial.proposed_patch.as_deref().unwrap_or_default();
+        let patch = self.trial.job.proposed_patch.as_deref().unwrap_or_default();
         drafts::show::diff(patch).iter().try_for_each(|line| out_line(line))?;
         if !self.args.quiet {
-            show::how_to_go_on(worked, &self.trial.input.work).iter().for_each(|line| note(line));
-            let totals = self.trial.gateway.ledger().totals();
+            show::how_to_go_on(worked, &self.trial.job.input.work)
+                .iter()
+                .for_each(|line| note(line));
+            let totals = self.trial.job.gateway.ledger().totals();
             let steps = if worked.steps == 1 { "step" } else { "steps" };
             note(&paint(
                 DIM,
@@ -127,11 +123,11 @@ impl Sitting<'_> {
     fn as_json(&self, worked: &Worked) -> Value {
         let mut shown = json!(worked);
         shown["run"] = json!(self.trial.run.id);
-        shown["workspace"] = json!(self.trial.input.workspace);
-        shown["provider"] = json!(self.trial.input.provider);
-        shown["model"] = json!(self.trial.input.model);
-        shown["cost_usd"] = dollars(worked.spent.cost);
-        if let Some(patch) = &self.trial.proposed_patch {
+        shown["workspace"] = json!(self.trial.job.input.workspace);
+        shown["provider"] = json!(self.trial.job.input.provider);
+        shown["model"] = json!(self.trial.job.input.model);
+        shown["cost_usd"] = json!(worked.spent.cost.dollars());
+        if let Some(patch) = &self.trial.job.proposed_patch {
             shown["proposed_patch"] = json!(patch);
         }
         if worked.spent.rehearsal {

@@ -80,7 +80,15 @@ impl House {
         let layer = install(&self.folder.path().join("programs")).unwrap();
         let spec = Spec { limits, ..Spec::default() };
         let (manager, run) = (self.manager.clone(), "consult-test".to_owned());
-        Arc::new(InSandboxes { manager, spec, layer, run, may_do_without, weaker: None })
+        Arc::new(InSandboxes {
+            manager,
+            spec,
+            layer,
+            run,
+            may_do_without,
+            weaker: None,
+            isolation: String::new(),
+        })
     }
 
     /// Sandboxes that are a weaker boundary than was meant.

@@ -7,6 +7,7 @@
 
 mod blocks;
 mod input;
+mod job;
 mod nodes;
 mod prompt;
 mod reading;
@@ -15,5 +16,6 @@ mod state;
 
 pub use blocks::{FileBlock, NotClosed, file_blocks};
 pub use input::{MAX_REJECTIONS, MAX_STEPS, Mode, Work};
+pub use job::{PATCH, WorkAsk, WorkInput, WorkJob, WorkPlan, WorkRequest};
 pub use nodes::{Worker, graph};
 pub use state::{Handed, WorkOutcome, WorkState, Worked};

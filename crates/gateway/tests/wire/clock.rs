@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::Price;
-use assize_gateway::{
-    BudgetError, Caps, Gateway, Ledger, Limits, MemoryLedger, Options, Pacer, REHEARSAL_LABEL,
-    Rehearsal, RetryPolicy, Settlement, Totals, Worst,
+use assize_gateway::{Gateway, Limits, Options, Pacer, REHEARSAL_LABEL, Rehearsal, RetryPolicy};
+use assize_llm::{
+    BudgetError, Call, Caps, Delta, ErrorKind, JsonAsk, Ledger, MemoryLedger, Model, ModelExt,
+    Provenance, Request, Settlement, Totals, Worst,
 };
-use assize_llm::{Call, Delta, ErrorKind, JsonAsk, Model, ModelExt, Provenance, Request};
 use assize_types::{Cancel, Cost, Money};
 use async_trait::async_trait;
 use tokio::task::JoinSet;

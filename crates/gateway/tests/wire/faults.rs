@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assize_config::Provider;
-use assize_gateway::{Endpoint, Gateway, HttpClient, Options, Totals};
-use assize_llm::{Call, Delta, ErrorKind, Model, ModelError, Request, Response};
+use assize_gateway::{Endpoint, Gateway, HttpClient, Options};
+use assize_llm::{Call, Delta, ErrorKind, Model, ModelError, Request, Response, Totals};
 use assize_testkit::{Answer, AnswerStop, FakeProvider, Kind, Reply};
 use assize_types::Cancel;
 

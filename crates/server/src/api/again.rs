@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use assize_clerk::choose::Tape;
-use assize_clerk::trial::{PARALLEL, Trial, as_before, take_up};
-use assize_clerk::{Clerk, ForkOf, GoOn, consult, debate};
-use assize_consult::At;
-use assize_run::{Run, RunKind, RunStatus};
+use assize_consult::{At, ConsultJob, ConsultPlan, DebateAsk, DebateJob, DebatePlan, ForkRequest};
+use assize_run::{AnyTrial, Origin, ResumeRequest, Run, RunKind, RunStatus};
+use assize_service::{Services, settings_of_run};
+use assize_worker::PARALLEL;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -52,10 +51,10 @@ pub(crate) async fn resume(
         return Err(Problem::conflict(format!("`{}` is done", run.id)));
     }
     let (store, id) = (app.store.clone(), run.id.clone());
-    app.begin(None, Some(&id), move |mut clerk| async move {
-        clerk.config = body.settings.applied(&clerk.config)?;
-        let again = GoOn { run: run.id.to_string(), take_over: body.take_over };
-        Ok(take_up(&again, &clerk, store, PARALLEL).await?)
+    app.begin(None, Some(&id), move |mut services| async move {
+        services.settings = body.settings.applied(&services.settings)?;
+        let again = ResumeRequest { run: run.id.to_string(), take_over: body.take_over };
+        Ok(services.resume(&again, &store, PARALLEL).await?)
     })
     .await
 }
@@ -101,43 +100,48 @@ pub(crate) async fn fork(
     let run = app.run(&id).await?;
     let once = once(&headers, fingerprint)?;
     let own = app.clone();
-    app.begin(once, None, move |clerk| async move { open_fork(&own, &run, body, clerk).await })
-        .await
+    app.begin(
+        once,
+        None,
+        move |services| async move { open_fork(&own, &run, body, services).await },
+    )
+    .await
 }
 
 async fn open_fork(
     app: &App,
     run: &Run,
     body: Fork,
-    mut clerk: Clerk,
-) -> Result<Box<dyn Trial>, Problem> {
+    mut services: Services,
+) -> Result<Box<dyn AnyTrial>, Problem> {
     let at = body.at.map(|at| at.parse::<At>()).transpose();
     let at = at.map_err(|error| Problem::unusable(error.to_string()))?;
     if at.is_none() && !body.told.is_empty() {
         return Err(Problem::unusable("`told` goes with `at`"));
     }
-    clerk.config = as_before(&body.settings.applied(&clerk.config)?, run)?;
-    let from = ForkOf { run: run.id.to_string(), at, told: body.told };
-    let (store, tape) = (app.store.clone(), &Tape::None);
+    services.settings = settings_of_run(&body.settings.applied(&services.settings)?, run)?;
+    let runner = services.runner(&app.store)?;
+    let from = ForkRequest { at, told: body.told };
+    let origin = Origin::Fork { parent: Box::new(run.clone()) };
     Ok(match run.kind {
         RunKind::Debate => {
             if !body.models.is_empty() {
                 return Err(Problem::unusable("`models` can be changed in a consultation alone"));
             }
             let rounds = body.rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
-            let ask = debate::Ask { document: body.document, rounds, ..debate::Ask::default() };
-            let plan = debate::Plan::forked(&from, &ask, &*store).await?;
-            Box::new(debate::Trial::open(plan, &clerk, store, tape, false).await?)
+            let ask = DebateAsk { document: body.document, rounds, ..DebateAsk::default() };
+            let plan = DebatePlan::forked(run, &from, &ask, &*app.store).await?;
+            Box::new(runner.start::<DebateJob>(services.consult(plan), origin).await?)
         }
         RunKind::Consult => {
             if body.document.is_some() || body.rounds.is_some() {
                 let detail = "`document` and `rounds` can be changed in a debate alone";
                 return Err(Problem::unusable(detail));
             }
-            let plan = consult::Plan::forked(&from, body.models, &*store).await?;
-            let ready = consult::Ready::make(plan, &clerk, store, tape, None).await?;
-            refuse_dear(&ready, &clerk, body.yes)?;
-            Box::new(ready.open(&clerk, false).await?)
+            let plan = ConsultPlan::forked(run, &from, body.models, &*app.store).await?;
+            let planned = runner.plan::<ConsultJob>(services.consult(plan), origin).await?;
+            refuse_dear(&planned.job, body.yes)?;
+            Box::new(planned.open().await?)
         }
         other => {
             let detail = format!("a run of the kind `{other}` cannot be forked");

@@ -1,11 +1,11 @@
-//! What can be sent to begin a trial, and what the clerk is asked for then.
+//! What can be sent to begin a trial, and what the jobs are planned with then.
 
 use std::collections::BTreeMap;
 
-use assize_clerk::consult::{self, SourceName};
-use assize_clerk::{code, debate, eval, work};
+use assize_code::{CodeAsk, EvalAsk};
 use assize_config::{SettingKey, Settings};
-use assize_draft::work::Mode;
+use assize_consult::{ConsultAsk, DebateAsk, SourceName};
+use assize_draft::work::{Mode, WorkAsk};
 use assize_sandbox::Language;
 use assize_types::Failure;
 use serde::de::Error as _;
@@ -273,8 +273,8 @@ pub(super) fn within(name: &str, number: u32, most: u32) -> Result<u32, Problem>
     }
 }
 
-pub(super) fn code_ask(start: RunStart) -> Result<code::Ask, Problem> {
-    Ok(code::Ask {
+pub(super) fn code_ask(start: RunStart) -> Result<CodeAsk, Problem> {
+    Ok(CodeAsk {
         language: start.language.into(),
         max_attempts: within("max_attempts", start.max_attempts, 20)?,
         candidates: within("candidates", start.candidates, 16)?,
@@ -283,11 +283,11 @@ pub(super) fn code_ask(start: RunStart) -> Result<code::Ask, Problem> {
         inputs: inputs(start.files)?,
         session: start.session,
         image: start.image,
-        ..code::Ask::new(start.task)
+        ..CodeAsk::new(start.task)
     })
 }
 
-pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<consult::Ask, Problem> {
+pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<ConsultAsk, Problem> {
     let root = start.root.map(|name| app.root(&name).map(|folder| (folder.to_owned(), name)));
     let (root, uploads) = (root.transpose()?, start.files);
     let files = tokio::task::spawn_blocking(move || match (root, uploads.is_empty()) {
@@ -301,7 +301,7 @@ pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<consul
         SourceWord::Files => SourceName::Files,
         SourceWord::Synthetic => SourceName::Synthetic,
     };
-    Ok(consult::Ask {
+    Ok(ConsultAsk {
         ticker: start.ticker,
         name: start.name,
         sources: start.sources.iter().map(source).collect(),
@@ -315,16 +315,16 @@ pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<consul
     })
 }
 
-pub(super) fn debate_ask(start: DebateStart) -> Result<debate::Ask, Problem> {
+pub(super) fn debate_ask(start: DebateStart) -> Result<DebateAsk, Problem> {
     let rounds = start.rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
     let ticker = start.ticker.map(|ticker| ticker.parse::<assize_consult::Ticker>()).transpose();
     let ticker = ticker.map_err(|error| Problem::unusable(error.to_string()))?;
     let ticker = ticker.map(|ticker| ticker.to_string());
-    Ok(debate::Ask { document: Some(start.document), ticker, rounds, image: start.image })
+    Ok(DebateAsk { document: Some(start.document), ticker, rounds, image: start.image })
 }
 
-pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<work::Ask, Problem> {
-    Ok(work::Ask {
+pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<WorkAsk, Problem> {
+    Ok(WorkAsk {
         workspace: app.root(&start.workspace)?.to_owned(),
         task: start.task,
         task_id: start.task_id,
@@ -339,10 +339,10 @@ pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<work::Ask, Problem
     })
 }
 
-pub(super) fn eval_ask(start: EvalStart) -> Result<eval::Ask, Problem> {
-    Ok(eval::Ask {
+pub(super) fn eval_ask(start: EvalStart) -> Result<EvalAsk, Problem> {
+    Ok(EvalAsk {
         name: start.name,
-        problems: eval::read(&start.problems)?,
+        problems: assize_code::read_problems(&start.problems)?,
         samples: within("samples", start.samples, 100)?,
         max_attempts: within("max_attempts", start.max_attempts, 20)?,
         image: start.image,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use assize_clerk::Clerk;
-use assize_clerk::drafts::audit::Whole;
-use assize_clerk::drafts::{self, SubmissionView};
+use assize_draft::audit::{self, Whole};
 use assize_draft::{
     Cleared, DraftError, DraftService, Force, OpenDraft, Options, Stage, Step, Submission,
+    SubmissionView, desk, keep, policy, verifier,
 };
 use assize_gate::Diff;
 use assize_run::{AuditEntry, AuditQuery, Store};
+use assize_service::Services;
 use assize_types::Failure;
 use axum::Json;
 use axum::extract::State;
@@ -42,17 +42,17 @@ pub(crate) struct Desks {
 impl Desks {
     pub(crate) fn open(
         folders: BTreeMap<String, PathBuf>,
-        clerk: &Clerk,
+        services: &Services,
         store: &Arc<dyn Store>,
     ) -> Result<Desks, Failure> {
         let mut desks = BTreeMap::new();
         for (name, folder) in &folders {
             let options = Options {
-                policy: drafts::policy(&clerk.config)?,
-                verifier: Some(drafts::verifier(&clerk.config, &clerk.around)?),
+                policy: policy(&services.settings)?,
+                verifier: Some(verifier(&services.sandboxes())),
                 ..Options::default()
             };
-            let desk = drafts::desk(folder, &clerk.around, store.clone(), options)?;
+            let desk = desk(folder, &services.environment, store.clone(), options)?;
             desks.insert(name.clone(), desk);
         }
         Ok(Desks { folders, desks })
@@ -434,7 +434,7 @@ pub(crate) async fn audit(
             app.store.audit_log(AuditQuery { subject, after, limit: limit + 1 }).await?
         }
         (task, refused) => {
-            let mut entries = drafts::audit::about(desk.entries().await?, task.as_deref(), refused);
+            let mut entries = audit::about(desk.entries().await?, task.as_deref(), refused);
             entries.retain(|entry| entry.id > after);
             entries
         }
@@ -463,7 +463,7 @@ pub(crate) async fn verify(
     Query(query): Query<Since>,
 ) -> Result<Json<Whole>, Problem> {
     let desk = app.desk(&name)?;
-    Ok(Json(drafts::audit::look(&*app.store, desk, query.since.as_deref()).await?))
+    Ok(Json(audit::look(&*app.store, desk, query.since.as_deref()).await?))
 }
 
 /// Follow what happens to drafts
@@ -523,7 +523,7 @@ pub(crate) async fn clean(
             return Err(Problem::unusable("`older_than_days` is at most 36500"));
         }
         Some(days) => day * days,
-        None => drafts::keep(&app.clerk.config),
+        None => keep(&app.services.settings),
     };
     let own = desk.clone();
     let cleared = to_the_end(&app, async move { own.sweep(PERSON, now(), keep).await }).await??;

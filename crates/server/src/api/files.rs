@@ -1,9 +1,9 @@
 //! Documents and files of a run. Models and programs wrote them: a browser may keep them, and show nothing but pictures.
 
-use assize_clerk::code::INPUTS;
-use assize_clerk::consult::DOCUMENTS;
-use assize_clerk::reading;
+use assize_code::{INPUTS, left};
+use assize_consult::{DOCUMENTS, consulted};
 use assize_run::{ArtifactId, ArtifactUse, Run, RunKind};
+use assize_service::reading;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -101,10 +101,10 @@ async fn documents_of(app: &App, run: &Run) -> Result<Vec<(String, Vec<u8>)>, Pr
         return Err(Problem::not_found(format!("`{}` writes no documents", run.id)));
     }
     let records = app.store.records(&run.id).await?;
-    match reading::consulted(run, &records)? {
+    match consulted(run, &records)? {
         Some(report) => {
             let told = reading::status_updates(&*app.store, run).await?;
-            Ok(reading::documents(&report, &told))
+            Ok(assize_consult::documents(&report, &told))
         }
         None => {
             // What was written so far.
@@ -186,7 +186,7 @@ pub(crate) async fn artifacts(
         }
     }
     let history = assize_code::history(&app.store.records(&run.id).await?);
-    let left = if run.kind == RunKind::Code { reading::left(&history) } else { Vec::new() };
+    let left = if run.kind == RunKind::Code { left(&history) } else { Vec::new() };
     let left = left.into_iter().map(|file| FileInfo { name: file.name, bytes: file.bytes });
     Ok(Json(Artifacts { given, left: left.collect(), kept }))
 }
@@ -205,7 +205,7 @@ pub(crate) async fn artifact(
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
     let history = assize_code::history(&app.store.records(&run.id).await?);
-    let left = if run.kind == RunKind::Code { reading::left(&history) } else { Vec::new() };
+    let left = if run.kind == RunKind::Code { left(&history) } else { Vec::new() };
     let left = left.into_iter().find(|file| file.name == name);
     let id = match left.map(|file| ArtifactId::from(file.sha256)) {
         Some(id) => id,

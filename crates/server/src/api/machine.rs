@@ -1,13 +1,13 @@
 //! The machine that this runs on, and the server itself.
 
-use assize_clerk::cluster::status::Status;
-use assize_clerk::doctor::{self, DoctorReport, InUse};
-use assize_clerk::scorecards::{self, Scorecard};
-use assize_clerk::{code, kept};
-use assize_code::Session;
+use assize_attack::scorecards::{self, Scorecard};
+use assize_code::{Session, sessions as sessions_folder};
 use assize_config::Isolation;
 use assize_sandbox::PoolMetrics;
+use assize_service::doctor::{self, DoctorReport, InUse};
+use assize_service::stores;
 use assize_types::{Failure, FailureKind};
+use assize_worker::status::Status;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{REFRESH, SET_COOKIE};
@@ -125,21 +125,21 @@ impl From<(Isolation, PoolMetrics)> for WarmPoolInfo {
     responses((status = 200, description = "Who answers, behind which walls code runs, and where runs are kept", body = About)),
 )]
 pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem> {
-    let (config, around) = (&app.clerk.config, &app.clerk.around);
+    let (config, around) = (&app.services.settings, &app.services.environment);
     let InUse { provider, model, why } = doctor::in_use(config).await?;
-    let member = app.clerk.member.as_ref();
+    let member = app.services.member.as_ref();
     let (isolation, isolation_why) = match member {
         Some(_) => {
             (None, "programs are run by workers, behind the walls that each of them has".to_owned())
         }
-        None => match app.backends.get(config, around).await {
+        None => match app.backends.get(&app.services.sandboxes()).await {
             Ok(chosen) => (Some(chosen.manager.isolation()), chosen.why.clone()),
             Err(failure) => (None, failure.message().to_owned()),
         },
     };
     let store = match member {
         Some(member) => member.cluster.address(),
-        None => kept::path(config, around).display().to_string(),
+        None => stores::path(config, around).display().to_string(),
     };
     let figures = app.docket.figures();
     let (rehearsed, rehearsed_changes) = match model {
@@ -170,7 +170,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
     responses((status = 200, description = "As `assize cluster status` says it", body = ref("#/components/schemas/ClusterStatus"))),
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<Status>, Problem> {
-    let Some(member) = &app.clerk.member else {
+    let Some(member) = &app.services.member else {
         let detail = "the server takes part in no cluster; start it with `--cluster` to have workers do its work";
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     };
@@ -190,7 +190,7 @@ pub(crate) struct Attacks {
     responses((status = 200, description = "By isolation; none, if nobody attacked yet", body = Attacks)),
 )]
 pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<Attacks>, Problem> {
-    Ok(Json(Attacks { attacks: scorecards::kept(&app.clerk.around)? }))
+    Ok(Json(Attacks { attacks: scorecards::kept(&app.services.environment)? }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -216,7 +216,7 @@ pub(crate) async fn examine(
         let detail = "it is being looked for somebody else";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     };
-    let (config, around) = (&app.clerk.config, &app.clerk.around);
+    let (config, around) = (&app.services.settings, &app.services.environment);
     let found = doctor::examine(config, around, query.offline == Some(true)).await?;
     Ok(Json(found.report(config)))
 }
@@ -238,7 +238,7 @@ pub(crate) struct Sessions {
     responses((status = 200, description = "By name", body = Sessions)),
 )]
 pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<Sessions>, Problem> {
-    let root = code::sessions(&app.clerk.around);
+    let root = sessions_folder(&app.services.environment);
     let mut sessions = Vec::new();
     for name in Session::names(&root).map_err(Failure::from)? {
         let Some(files) = Session::look(&root, &name).map_err(Failure::from)? else { continue };
@@ -267,7 +267,7 @@ pub(crate) async fn session_file(
     Path(name): Path<String>,
     Query(file): Query<FileName>,
 ) -> Result<axum::http::Response<axum::body::Body>, Problem> {
-    let root = code::sessions(&app.clerk.around);
+    let root = sessions_folder(&app.services.environment);
     let missing = || Problem::not_found("there is no such session, or no such file in it");
     let path = file.path.clone();
     let read = tokio::task::spawn_blocking(move || Session::read(&root, &name, &path)).await?;
@@ -299,7 +299,7 @@ pub(crate) async fn remove_session(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let root = code::sessions(&app.clerk.around);
+    let root = sessions_folder(&app.services.environment);
     let missing = || Problem::not_found("there is no such session");
     Session::look(&root, &name).ok().flatten().ok_or_else(missing)?;
     let session = Session::open(&root, &name).map_err(|error| {

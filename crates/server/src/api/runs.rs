@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-use assize_clerk::kept::{self, Holder, Standing};
-use assize_clerk::reading::{self, Conversations, RecordView};
-use assize_clerk::{code, consult, debate, ended, eval, work};
-use assize_code::Attempt;
+use assize_code::{Attempt, CodeInput, EvalInput};
+use assize_consult::{ConsultInput, Conversations, DebateInput, DebateReport, moves_logs};
 use assize_debate::{JudgeScore, conversation_logs};
-use assize_gateway::{REHEARSAL_LABEL, Totals};
-use assize_run::{Lease, Run, RunEvent, RunFilter, RunId, RunKind, RunStatus};
+use assize_gateway::REHEARSAL_LABEL;
+use assize_llm::Totals;
+use assize_run::{
+    EventQuery, Lease, LeaseHolder, Run, RunEvent, RunFilter, RunId, RunKind, RunState, RunStatus,
+    answered, cancel as cancel_run, inherited,
+};
+use assize_service::reading::{self, RecordView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -47,13 +50,13 @@ pub(crate) enum Status {
 
 impl Status {
     fn of(run: &Run) -> Status {
-        match Standing::of(run) {
-            Standing::Waiting => Status::Waiting,
-            Standing::Running => Status::Running,
-            Standing::Stopped => Status::Stopped,
-            Standing::Done => Status::Done,
-            Standing::Failed => Status::Failed,
-            Standing::Cancelled => Status::Cancelled,
+        match RunState::of(run) {
+            RunState::Waiting => Status::Waiting,
+            RunState::Running => Status::Running,
+            RunState::Stopped => Status::Stopped,
+            RunState::Done => Status::Done,
+            RunState::Failed => Status::Failed,
+            RunState::Cancelled => Status::Cancelled,
         }
     }
 
@@ -159,11 +162,11 @@ struct Content {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[expect(dead_code, reason = "describes `Content`, which is answered as the store has it")]
 enum ContentByKind {
-    Run { input: code::Input, result: Option<assize_code::Verdict> },
-    Consult { input: Box<consult::Input>, result: Option<Box<assize_consult::Report>> },
-    Debate { input: debate::Input, result: Option<debate::DebateReport> },
-    Work { input: Box<work::Input>, result: Option<assize_draft::work::Worked> },
-    Eval { input: eval::Input, result: Option<assize_code::eval::Report> },
+    Run { input: CodeInput, result: Option<assize_code::Verdict> },
+    Consult { input: Box<ConsultInput>, result: Option<Box<assize_consult::Report>> },
+    Debate { input: DebateInput, result: Option<DebateReport> },
+    Work { input: Box<assize_draft::work::WorkInput>, result: Option<assize_draft::work::Worked> },
+    Eval { input: EvalInput, result: Option<assize_code::eval::Report> },
 }
 
 impl Shown {
@@ -212,8 +215,8 @@ impl App {
     /// What the answers took that a run got itself.
     pub(crate) async fn spent(&self, run: &Run) -> Result<Spent, Problem> {
         let own = self.store.records(&run.id).await?;
-        let inherited = kept::inherited(&*self.store, run).await?;
-        Ok(kept::answered(&own, &inherited).into())
+        let inherited = inherited(&*self.store, run).await?;
+        Ok(answered(&own, &inherited).into())
     }
 
     /// Refuses to touch a run that somebody works on.
@@ -222,7 +225,7 @@ impl App {
             let problem = Problem::conflict(format!("`{}` is under way here", run.id));
             return Err(problem.hint("cancel it first"));
         }
-        match Holder::of(run) {
+        match LeaseHolder::of(run) {
             Some(holder) if !all_the_same => {
                 let problem = Problem::conflict(format!("{holder} is working on `{}`", run.id));
                 Err(problem
@@ -343,11 +346,11 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     if run.status != RunStatus::Running {
-        let detail = format!("nobody works on `{}`: it is {}", run.id, kept::status(&run));
+        let detail = format!("nobody works on `{}`: it is {}", run.id, RunState::of(&run).name());
         return Err(Problem::conflict(detail));
     }
     if !app.docket.cancel(&run.id) {
-        ended::cancel(&*app.store, &run).await?;
+        cancel_run(&*app.store, &run).await?;
     }
     let view = RunView::new(&app, &app.run(&id).await?).await?;
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
@@ -420,7 +423,7 @@ pub(crate) async fn transcripts(
     Ok(Json(match run.kind {
         RunKind::Debate => Transcripts::Debate { conversation_logs: conversation_logs(&records) },
         RunKind::Consult => {
-            let mut moves = reading::moves_logs(&records);
+            let mut moves = moves_logs(&records);
             if let Some(wanted) = of.r#move {
                 moves.retain(|name, _| *name == wanted);
             }
@@ -484,7 +487,7 @@ pub(crate) async fn scores(
         return Ok(Json(Scores { scores, so_far: Vec::new() }));
     }
     // Those that are there so far, as they were told.
-    let told = app.store.events(kept::of(&run)).await?.into_iter();
+    let told = app.store.events(EventQuery::of_run(&run)).await?.into_iter();
     let scored =
         told.filter(|event| event.name == RunEvent::SANDBOX_SCORED).map(|event| event.payload);
     Ok(Json(Scores { scores: Vec::new(), so_far: scored.collect() }))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_clerk::{Clerk, exec, walls};
+use assize_code::exec;
 use assize_config::Limits;
 use assize_sandbox::{
     Command, EntryKind, Finished, Key, Manager, Outcome, Record, Sandbox, SandboxError, Spec,
@@ -129,7 +129,8 @@ pub(crate) async fn run_once(
     app.pace()?;
     // As many at once as there may be trials.
     let _place = app.docket.place(None)?;
-    let clerk = Clerk { config: body.settings.applied(&app.clerk.config)?, ..app.clerk.clone() };
+    let settings = body.settings.applied(&app.services.settings)?;
+    let sandboxes = app.services.with_settings(settings).sandboxes();
     let ask = exec::Ask {
         code: body.code,
         language: body.language.into(),
@@ -140,7 +141,7 @@ pub(crate) async fn run_once(
         keep_files: body.keep_files,
         image: body.image,
     };
-    let exec::Ran { finished, isolation, files, not_taken } = exec::run(ask, &clerk).await?;
+    let exec::Ran { finished, isolation, files, not_taken } = exec::run(ask, &sandboxes).await?;
     let left = |(name, bytes)| Left { name, base64: BASE64_STANDARD.encode::<Vec<u8>>(bytes) };
     let files = files.into_iter().map(left).collect();
     Ok(Json(Ran { files, not_taken, ..Ran::new(&finished, isolation) }))
@@ -190,7 +191,7 @@ pub(crate) struct Sandboxes {
 impl App {
     /// Whoever makes sandboxes for themselves here, and reaches those of others.
     async fn sandboxes(&self) -> Result<Arc<Manager>, Problem> {
-        let backend = self.backends.get(&self.clerk.config, &self.clerk.around).await?;
+        let backend = self.backends.get(&self.services.sandboxes()).await?;
         Ok(backend.manager.clone())
     }
 }
@@ -273,7 +274,7 @@ pub(crate) async fn create(
     Sent { body, .. }: Sent<Create>,
 ) -> Result<Response<Body>, Problem> {
     app.pace()?;
-    let config = body.settings.applied(&app.clerk.config)?;
+    let config = body.settings.applied(&app.services.settings)?;
     if config.sandbox.isolation.requested().is_some() {
         let detail = "the walls of sandboxes that stay are those of the server";
         return Err(Problem::unusable(detail).hint("leave `isolation` out"));
@@ -286,7 +287,7 @@ pub(crate) async fn create(
         labels: body.labels,
         region: body.region,
         time_to_live: Some(Duration::from_secs(ttl)),
-        ..walls::spec(body.image, &config)?
+        ..app.services.with_settings(config).sandboxes().spec(body.image)?
     };
     let key = Key::new(None, &body.name)?;
     let manager = app.sandboxes().await?;

@@ -1,10 +1,12 @@
 //! Trials are begun, and what they would take is said.
 
-use assize_clerk::choose::Tape;
-use assize_clerk::trial::Trial;
-use assize_clerk::{Clerk, code, consult, debate, eval, work};
+use assize_code::{CodeJob, CodePlan, EvalJob, EvalPlan};
+use assize_consult::{ConsultJob, ConsultPlan, DebateJob, DebatePlan};
+use assize_draft::work::{WorkJob, WorkPlan};
 use assize_gateway::Estimate;
-use assize_run::{IdempotencyKey, Run, RunId};
+use assize_run::{AnyTrial, IdempotencyKey, Origin, Run, RunId};
+use assize_service::Services;
+use assize_worker::PARALLEL;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::LOCATION;
@@ -13,7 +15,9 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::asks::{Start, code_ask, consult_ask, debate_ask, eval_ask, within, work_ask};
+use super::asks::{
+    ConsultStart, Start, code_ask, consult_ask, debate_ask, eval_ask, within, work_ask,
+};
 use super::runs::RunView;
 use crate::App;
 use crate::extract::Sent;
@@ -37,7 +41,7 @@ pub(crate) async fn start(
 ) -> Result<Response, Problem> {
     let once = once(&headers, fingerprint)?;
     let own = app.clone();
-    app.begin(once, None, move |clerk| async move { open(&own, body, clerk).await }).await
+    app.begin(once, None, move |services| async move { open(&own, body, services).await }).await
 }
 
 /// What a request was asked for under.
@@ -58,18 +62,19 @@ impl App {
         &self,
         once: Option<IdempotencyKey>,
         again: Option<&RunId>,
-        open: impl FnOnce(Clerk) -> F,
+        open: impl FnOnce(Services) -> F,
     ) -> Result<Response, Problem>
     where
-        F: Future<Output = Result<Box<dyn Trial>, Problem>> + Send + 'static,
+        F: Future<Output = Result<Box<dyn AnyTrial>, Problem>> + Send + 'static,
     {
         if let Some(run) = self.asked_before(once.as_ref()).await? {
             return self.begun(StatusCode::OK, &run).await;
         }
         self.pace()?;
         let place = self.docket.place(again)?;
-        let clerk = Clerk { once: once.clone(), ..self.clerk.clone() };
-        let (docket, opening) = (self.docket.clone(), open(clerk));
+        let mut services = self.services.clone();
+        services.idempotency_key.clone_from(&once);
+        let (docket, opening) = (self.docket.clone(), open(services));
         // Whoever asked may hang up: what was begun is held all the same.
         let begun = self.docket.spawn(async move {
             let trial = opening.await?;
@@ -108,43 +113,58 @@ impl App {
     }
 }
 
-async fn open(app: &App, start: Start, mut clerk: Clerk) -> Result<Box<dyn Trial>, Problem> {
-    clerk.config = start.applied(&clerk.config)?;
-    let store = app.store.clone();
-    let tape = &Tape::None;
+async fn open(
+    app: &App,
+    start: Start,
+    mut services: Services,
+) -> Result<Box<dyn AnyTrial>, Problem> {
+    services.settings = start.applied(&services.settings)?;
+    let runner = services.runner(&app.store)?;
     Ok(match start {
         Start::Run(start) => {
-            let plan = code::Plan::fresh(code_ask(start)?, &clerk.config)?;
-            Box::new(code::Trial::open(plan, &clerk, store, tape).await?)
+            let plan = CodePlan::fresh(code_ask(start)?, &services.sandboxes())?;
+            Box::new(runner.start::<CodeJob>(services.code(plan), Origin::New).await?)
         }
         Start::Consult(start) => {
-            let (yes, parallel) = (start.yes, start.parallel_moves);
-            let parallel = parallel.map(|n| within("parallel_moves", n, 100)).transpose()?;
-            let plan = consult::Plan::fresh(consult_ask(app, start).await?, &clerk).await?;
-            let ready = consult::Ready::make(plan, &clerk, store, tape, parallel).await?;
-            refuse_dear(&ready, &clerk, yes)?;
-            Box::new(ready.open(&clerk, false).await?)
+            let yes = start.yes;
+            let plan = consult_plan(app, start, &services).await?;
+            let planned = runner.plan::<ConsultJob>(services.consult(plan), Origin::New).await?;
+            refuse_dear(&planned.job, yes)?;
+            Box::new(planned.open().await?)
         }
         Start::Debate(start) => {
-            let plan = debate::Plan::fresh(&debate_ask(start)?)?;
-            Box::new(debate::Trial::open(plan, &clerk, store, tape, false).await?)
+            let plan = DebatePlan::fresh(&debate_ask(start)?)?;
+            Box::new(runner.start::<DebateJob>(services.consult(plan), Origin::New).await?)
         }
         Start::Work(start) => {
-            let plan = work::Plan::fresh(work_ask(app, start)?)?;
-            Box::new(work::Trial::open(plan, &clerk, store, tape).await?)
+            let plan = WorkPlan::fresh(work_ask(app, start)?)?;
+            Box::new(runner.start::<WorkJob>(services.work(plan, &app.store), Origin::New).await?)
         }
         Start::Eval(start) => {
-            let parallel = start.parallel.unwrap_or(assize_clerk::trial::PARALLEL);
-            let parallel = within("parallel", parallel, 64)?;
-            let plan = eval::Plan::fresh(eval_ask(start)?);
-            Box::new(eval::Trial::open(plan, &clerk, store, tape, parallel).await?)
+            let parallel = within("parallel", start.parallel.unwrap_or(PARALLEL), 64)?;
+            let plan = EvalPlan::fresh(eval_ask(start)?, parallel);
+            Box::new(runner.start::<EvalJob>(services.code(plan), Origin::New).await?)
         }
     })
 }
 
-/// Refuses what costs more than may be spent unasked.
-pub(super) fn refuse_dear(ready: &consult::Ready, clerk: &Clerk, yes: bool) -> Result<(), Problem> {
-    let Some(estimate) = ready.to_be_asked_about(clerk).filter(|_| !yes) else { return Ok(()) };
+async fn consult_plan(
+    app: &App,
+    start: ConsultStart,
+    services: &Services,
+) -> Result<ConsultPlan, Problem> {
+    let parallel = start.parallel_moves;
+    let parallel = parallel.map(|n| within("parallel_moves", n, 100)).transpose()?;
+    let (settings, environment) = (&services.settings, &services.environment);
+    let ask = consult_ask(app, start).await?;
+    let mut plan = ConsultPlan::fresh(ask, settings, environment).await?;
+    plan.parallel_moves = parallel;
+    Ok(plan)
+}
+
+/// Refuses what costs more than may be spent without confirmation.
+pub(super) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
+    let Some(estimate) = job.to_be_confirmed().filter(|_| !yes) else { return Ok(()) };
     let (calls, cost) = (estimate.calls, estimate.cost_phrase());
     let detail =
         format!("this would take {calls} calls, {cost}, which is more than may be spent unasked");
@@ -172,14 +192,13 @@ pub(crate) struct Likely {
 
 impl Likely {
     fn new(estimate: &Estimate, calls_in_a_row: u64, rehearsal: bool) -> Likely {
-        let dollars = |cost: assize_types::Cost| cost.known().map(|money| money.dollars());
         Likely {
             calls: estimate.calls,
             calls_in_a_row,
             input_tokens: estimate.input_tokens,
             output_tokens: estimate.output_tokens,
-            cost_usd: dollars(estimate.cost),
-            cost_cached_usd: dollars(estimate.cached),
+            cost_usd: estimate.cost.dollars(),
+            cost_cached_usd: estimate.cached.dollars(),
             cost_note: estimate.cost.note(),
             rehearsal,
         }
@@ -198,26 +217,24 @@ pub(crate) async fn estimate(
     Sent { body, .. }: Sent<Start>,
 ) -> Result<Json<Likely>, Problem> {
     app.pace()?;
-    let mut clerk = app.clerk.clone();
-    clerk.estimate_only = true;
-    clerk.config = body.applied(&clerk.config)?;
+    let mut services = app.services.clone();
+    services.estimate_only = true;
+    services.settings = body.applied(&services.settings)?;
     let nothing = || Problem::conflict("nothing is known of who would be asked");
     let likely = match body {
         Start::Consult(start) => {
-            let parallel = start.parallel_moves;
-            parallel.map(|n| within("parallel_moves", n, 100)).transpose()?;
-            let plan = consult::Plan::fresh(consult_ask(&app, start).await?, &clerk).await?;
-            let ready =
-                consult::Ready::make(plan, &clerk, app.store.clone(), &Tape::None, None).await?;
-            let estimate = ready.estimate.as_ref().ok_or_else(nothing)?;
-            Likely::new(estimate, ready.in_a_row, ready.gateway.is_rehearsal())
+            let plan = consult_plan(&app, start, &services).await?;
+            let runner = services.runner(&app.store)?;
+            let planned = runner.plan::<ConsultJob>(services.consult(plan), Origin::New).await?;
+            let job = &planned.job;
+            let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
+            Likely::new(estimate, job.in_a_row, job.gateway.is_rehearsal())
         }
         Start::Debate(start) => {
             let ask = debate_ask(start)?;
-            let plan = debate::Plan::fresh(&ask)?;
-            let already = assize_clerk::choose::Already::default();
-            let gateway = assize_clerk::choose::gateway(&clerk, &Tape::None, already).await?;
-            let likely = debate::estimate(&gateway, &plan.content, ask.rounds);
+            let plan = DebatePlan::fresh(&ask)?;
+            let gateway = services.providers().gateway_of_no_run().await?;
+            let likely = assize_consult::estimate(&gateway, &plan.content, ask.rounds);
             let (estimate, in_a_row) = likely.ok_or_else(nothing)?;
             Likely::new(&estimate, in_a_row, gateway.is_rehearsal())
         }

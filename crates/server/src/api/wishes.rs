@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use assize_clerk::code::check_names;
 use assize_code::InputFile;
+use assize_code::check_names;
 use assize_config::{SettingKey, Settings};
 use assize_consult::sources::{Gathered, files};
 use assize_types::Failure;

@@ -3,7 +3,10 @@
 
 use std::borrow::Cow;
 
-use assize_clerk::{cluster, doctor, drafts};
+use assize_draft::SubmissionView;
+use assize_draft::audit::Whole;
+use assize_service::doctor::DoctorReport;
+use assize_worker::status::Status;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -54,5 +57,5 @@ answers! {
     About, Artifacts, Attacks, AuditLog, CreatedToken, DraftView, Files, Fine, Folder, Likely, Link, OpenDrafts, Page,
     Problem, Ran, RunView, SandboxInfo, Sandboxes, Scores, Sessions, Submissions, TokenList, Transcripts, Version,
     Workspaces;
-    assize_draft::Cleared, cluster::status::Status, doctor::DoctorReport, drafts::SubmissionView, drafts::audit::Whole
+    assize_draft::Cleared, Status, DoctorReport, SubmissionView, Whole
 }

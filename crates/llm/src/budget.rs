@@ -1,0 +1,411 @@
+//! The purse: what may be spent, what is promised to calls under way, what is gone.
+//!
+//! The worst case of a call is reserved before it is sent and settled to what it really cost
+//! afterwards, so the caps hold however many calls are in flight. A reservation that does not fit
+//! beside those in flight waits for them to settle; it is refused only when it would not fit even if
+//! they all turned out to cost nothing more.
+
+use std::ops::AddAssign;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use assize_types::{Cost, Money, Usage};
+use async_trait::async_trait;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+/// The most that may be spent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caps {
+    pub cost: Option<Money>,
+    /// Input and output tokens together.
+    pub tokens: Option<u64>,
+}
+
+/// The most that one call can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worst {
+    pub tokens: u64,
+    pub cost: Cost,
+}
+
+/// How a reservation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// The call was answered.
+    Spent { usage: Usage, cost: Cost },
+    /// The call was turned down before anything was charged.
+    Free,
+    /// The answer was lost on its way: it may have been charged, so its worst case counts.
+    Lost,
+}
+
+/// What has been spent so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Calls that were answered and paid for.
+    pub calls: u64,
+    pub usage: Usage,
+    /// The cost of all calls whose price is known.
+    pub cost: Money,
+    /// Calls whose price is not known.
+    pub unpriced_calls: u64,
+    /// Calls that the user's own server answered for nothing.
+    pub local_calls: u64,
+    /// Calls whose answer was lost.
+    pub lost_calls: u64,
+    /// The most that the lost calls can have cost.
+    pub lost_cost: Money,
+    /// The most tokens that the lost calls can have taken.
+    pub lost_tokens: u64,
+    /// Calls that were answered from a cassette, for nothing.
+    pub replayed_calls: u64,
+}
+
+impl AddAssign<&Totals> for Totals {
+    fn add_assign(&mut self, other: &Totals) {
+        self.calls += other.calls;
+        self.usage += other.usage;
+        self.cost += other.cost;
+        self.unpriced_calls += other.unpriced_calls;
+        self.local_calls += other.local_calls;
+        self.lost_calls += other.lost_calls;
+        self.lost_cost += other.lost_cost;
+        self.lost_tokens += other.lost_tokens;
+        self.replayed_calls += other.replayed_calls;
+    }
+}
+
+impl Totals {
+    /// The cost of all calls, if all their prices are known.
+    pub fn known_cost(&self) -> Cost {
+        match (self.unpriced_calls, self.local_calls) {
+            (0, 0) => Cost::Known(self.cost),
+            (0, _) => Cost::Local + Cost::Known(self.cost),
+            _ => Cost::Unknown,
+        }
+    }
+}
+
+/// Why nothing was reserved.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    #[error("the budget of {cap} does not allow another call of up to {worst}; {spent} is spent")]
+    Cost { cap: Money, spent: Money, worst: Money },
+    #[error(
+        "the budget of {cap} tokens does not allow another call of up to {worst}; {spent} are spent"
+    )]
+    Tokens { cap: u64, spent: u64, worst: u64 },
+    #[error("a cost limit cannot be kept with a model whose price is unknown")]
+    NoPrice,
+    #[error("no call is made that cannot be noted before: {why}")]
+    NotNoted { why: String, hint: Option<String> },
+}
+
+/// Keeps the account. A cluster shares one; a single process has a [`MemoryLedger`].
+#[async_trait]
+pub trait Ledger: Send + Sync + std::fmt::Debug {
+    /// Sets the worst case of a call aside, waiting for calls in flight if need be.
+    async fn reserve(&self, worst: Worst) -> Result<(), BudgetError>;
+
+    /// A call is about to be sent, and may be charged for from here on. Under which number, if it is noted.
+    async fn send(&self, _worst: Worst) -> Result<u64, BudgetError> {
+        Ok(0)
+    }
+
+    /// How long nothing could be noted, in all. No call is late by that.
+    fn held_up(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Ends a reservation: of a call that was sent under a number, if it was noted.
+    fn settle(&self, worst: Worst, sent: u64, settlement: Settlement);
+
+    /// Counts a call that was answered from a cassette.
+    fn count_replayed(&self);
+
+    fn totals(&self) -> Totals;
+}
+
+/// The account of one process.
+#[derive(Debug, Default)]
+pub struct MemoryLedger {
+    caps: Caps,
+    account: Mutex<Account>,
+    settled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    totals: Totals,
+    reserved_cost: Money,
+    reserved_tokens: u64,
+    /// What was allowed since.
+    more_cost: Money,
+    more_tokens: u64,
+}
+
+enum Room {
+    Yes,
+    AfterOthers,
+    No(BudgetError),
+}
+
+impl MemoryLedger {
+    pub fn new(caps: Caps) -> MemoryLedger {
+        MemoryLedger { caps, ..MemoryLedger::default() }
+    }
+
+    /// Allows that more is spent, where it is limited.
+    pub fn allow_more(&self, cost: Money, tokens: u64) {
+        let mut account = self.account();
+        account.more_cost += cost;
+        account.more_tokens = account.more_tokens.saturating_add(tokens);
+        drop(account);
+        self.settled.notify_waiters();
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves if there is room now; whether it did.
+    fn try_reserve(&self, worst: Worst) -> Result<bool, BudgetError> {
+        let mut account = self.account();
+        match self.room(&account, worst) {
+            Room::Yes => {
+                account.reserved_cost += worst.cost.known().unwrap_or_default();
+                account.reserved_tokens = account.reserved_tokens.saturating_add(worst.tokens);
+                Ok(true)
+            }
+            Room::AfterOthers => Ok(false),
+            Room::No(error) => Err(error),
+        }
+    }
+
+    fn room(&self, account: &Account, worst: Worst) -> Room {
+        let mut room = Room::Yes;
+        if let Some(cap) = self.caps.cost.map(|cap| cap + account.more_cost) {
+            let Some(cost) = worst.cost.known() else {
+                return Room::No(BudgetError::NoPrice);
+            };
+            let spent = account.totals.cost + account.totals.lost_cost;
+            if spent + cost > cap {
+                return Room::No(BudgetError::Cost { cap, spent, worst: cost });
+            }
+            if spent + account.reserved_cost + cost > cap {
+                room = Room::AfterOthers;
+            }
+        }
+        let most = self.caps.tokens.map(|cap| cap.saturating_add(account.more_tokens));
+        if let Some(cap) = most {
+            let spent = account.totals.usage.total().saturating_add(account.totals.lost_tokens);
+            if spent.saturating_add(worst.tokens) > cap {
+                return Room::No(BudgetError::Tokens { cap, spent, worst: worst.tokens });
+            }
+            if spent.saturating_add(account.reserved_tokens).saturating_add(worst.tokens) > cap {
+                room = Room::AfterOthers;
+            }
+        }
+        room
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryLedger {
+    async fn reserve(&self, worst: Worst) -> Result<(), BudgetError> {
+        loop {
+            if self.try_reserve(worst)? {
+                return Ok(());
+            }
+            // Between the look and the wait something may settle: enlist first, then look again.
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if self.try_reserve(worst)? {
+                return Ok(());
+            }
+            settled.await;
+        }
+    }
+
+    fn settle(&self, worst: Worst, _: u64, settlement: Settlement) {
+        let mut account = self.account();
+        let worst_cost = worst.cost.known().unwrap_or_default();
+        account.reserved_cost = account.reserved_cost.saturating_sub(worst_cost);
+        account.reserved_tokens = account.reserved_tokens.saturating_sub(worst.tokens);
+        let totals = &mut account.totals;
+        match settlement {
+            Settlement::Spent { usage, cost } => {
+                totals.calls += 1;
+                totals.usage += usage;
+                match cost {
+                    Cost::Known(cost) => totals.cost += cost,
+                    Cost::Local => totals.local_calls += 1,
+                    Cost::Unknown => totals.unpriced_calls += 1,
+                }
+            }
+            Settlement::Lost => {
+                totals.lost_calls += 1;
+                totals.unpriced_calls += u64::from(worst.cost == Cost::Unknown);
+                totals.lost_cost += worst_cost;
+                totals.lost_tokens = totals.lost_tokens.saturating_add(worst.tokens);
+            }
+            Settlement::Free => {}
+        }
+        drop(account);
+        self.settled.notify_waiters();
+    }
+
+    fn count_replayed(&self) {
+        self.account().totals.replayed_calls += 1;
+    }
+
+    fn totals(&self) -> Totals {
+        self.account().totals
+    }
+}
+
+/// A reservation that is settled in any case: when it is dropped, as lost if the call was sent and
+/// as free if it was not.
+#[derive(Debug)]
+pub struct Reservation {
+    ledger: Arc<dyn Ledger>,
+    worst: Worst,
+    /// The number under which it was sent.
+    sent: u64,
+    at_drop: Option<Settlement>,
+}
+
+impl Reservation {
+    pub async fn make(ledger: &Arc<dyn Ledger>, worst: Worst) -> Result<Reservation, BudgetError> {
+        ledger.reserve(worst).await?;
+        let at_drop = Some(Settlement::Free);
+        Ok(Reservation { ledger: Arc::clone(ledger), worst, sent: 0, at_drop })
+    }
+
+    /// From here on the call may be charged for.
+    pub async fn send(&mut self) -> Result<(), BudgetError> {
+        self.sent = self.ledger.send(self.worst).await?;
+        self.at_drop = Some(Settlement::Lost);
+        Ok(())
+    }
+
+    pub fn settle(mut self, settlement: Settlement) {
+        self.at_drop = Some(settlement);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(settlement) = self.at_drop.take() {
+            self.ledger.settle(self.worst, self.sent, settlement);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn dollars(cents: u64) -> Money {
+        Money::from_nanos(cents * 10_000_000)
+    }
+
+    fn worst(cents: u64) -> Worst {
+        Worst { tokens: 100, cost: Cost::Known(dollars(cents)) }
+    }
+
+    fn spent(cents: u64) -> Settlement {
+        Settlement::Spent { usage: Usage::default(), cost: Cost::Known(dollars(cents)) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reservation_waits_for_those_in_flight_and_is_refused_only_when_hopeless() {
+        let ledger = Arc::new(MemoryLedger::new(Caps { cost: Some(dollars(100)), tokens: None }));
+        ledger.reserve(worst(80)).await.unwrap();
+        let second = tokio::spawn({
+            let ledger = Arc::clone(&ledger);
+            async move { ledger.reserve(worst(50)).await }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!second.is_finished(), "80 + 50 does not fit while the 80 are promised");
+        ledger.settle(worst(80), 0, spent(10));
+        assert_eq!(second.await.unwrap(), Ok(()));
+        ledger.settle(worst(50), 0, spent(45));
+        let refused = ledger.reserve(worst(50)).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the budget of $1.00 does not allow another call of up to $0.5000; $0.5500 is spent"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_lost_answer_counts_at_its_worst() {
+        let ledger: Arc<dyn Ledger> =
+            Arc::new(MemoryLedger::new(Caps { cost: Some(dollars(100)), tokens: None }));
+        drop(Reservation::make(&ledger, worst(60)).await.unwrap());
+        assert_eq!(ledger.totals(), Totals::default(), "what was not sent costs nothing");
+        let mut reservation = Reservation::make(&ledger, worst(60)).await.unwrap();
+        reservation.send().await.unwrap();
+        drop(reservation);
+        let totals = ledger.totals();
+        assert_eq!((totals.lost_calls, totals.lost_cost), (1, dollars(60)));
+        assert!(Reservation::make(&ledger, worst(60)).await.is_err());
+        Reservation::make(&ledger, worst(40)).await.unwrap().settle(Settlement::Free);
+        assert_eq!(ledger.totals().cost, Money::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_cost_cap_needs_a_price_and_a_token_cap_does_not() {
+        let unpriced = Worst { tokens: 100, cost: Cost::Unknown };
+        let by_cost = MemoryLedger::new(Caps { cost: Some(dollars(1)), tokens: None });
+        assert_eq!(by_cost.reserve(unpriced).await, Err(BudgetError::NoPrice));
+        let by_tokens = MemoryLedger::new(Caps { cost: None, tokens: Some(150) });
+        by_tokens.reserve(unpriced).await.unwrap();
+        let usage = Usage { input: 60, output: 20, ..Usage::default() };
+        by_tokens.settle(unpriced, 0, Settlement::Spent { usage, cost: Cost::Unknown });
+        assert_eq!(by_tokens.totals().known_cost(), Cost::Unknown);
+        assert!(matches!(by_tokens.reserve(unpriced).await, Err(BudgetError::Tokens { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Dozens of calls at once, each costing anything up to its worst case: never over the cap.
+        #[test]
+        fn the_cap_holds_however_many_are_in_flight(
+            cap in 1u64..2000,
+            calls in prop::collection::vec((1u64..200, 0u64..=100, 0u64..50, any::<bool>()), 1..80),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let ledger: Arc<dyn Ledger> =
+                    Arc::new(MemoryLedger::new(Caps { cost: Some(dollars(cap)), tokens: None }));
+                let really = Arc::new(AtomicU64::new(0));
+                let mut tasks = tokio::task::JoinSet::new();
+                for (most, percent, delay, lost) in calls {
+                    let (ledger, really) = (Arc::clone(&ledger), Arc::clone(&really));
+                    tasks.spawn(async move {
+                        let Ok(mut reservation) = Reservation::make(&ledger, worst(most)).await else { return };
+                        reservation.send().await.unwrap();
+                        tokio::time::sleep(Duration::from_millis(delay)).await;
+                        let cost = most * percent / 100;
+                        really.fetch_add(cost, Ordering::Relaxed);
+                        if lost { drop(reservation) } else { reservation.settle(spent(cost)) }
+                    });
+                }
+                while tasks.join_next().await.is_some() {}
+                let totals = ledger.totals();
+                assert!(really.load(Ordering::Relaxed) <= cap);
+                assert!(totals.cost + totals.lost_cost <= dollars(cap));
+            });
+        }
+    }
+}
