@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use assize_consult::{Chamber, Company, ConsultState, Manner, Personas, graph};
+use assize_consult::{InSandboxes, Models, install};
 use assize_gateway::{Gateway, Limits, Pacer, Rehearsal};
 use assize_graph::RunOptions;
 use assize_llm::Model;
-use assize_negotiation::{InSandboxes, Models, install};
 use assize_run::{Ending, NewRun, RunJournal, RunKind, Store};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{Manager, Spec};

@@ -20,7 +20,6 @@ mod judge;
 mod marked;
 mod place;
 mod score;
-pub mod scorecards;
 
 pub use attack::{Attack, AttackError, Options};
 pub use catalog::Group;

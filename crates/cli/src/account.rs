@@ -1,7 +1,9 @@
 //! What was spent, in words and figures.
 
-use assize_gateway::{Estimate, Gateway, REHEARSAL_LABEL};
-use assize_llm::Totals;
+use assize_config::REHEARSAL_LABEL;
+use assize_consult::Estimate;
+use assize_gateway::Gateway;
+use assize_run::Totals;
 use assize_types::{Cost, Failure, FailureKind, Money, Usage};
 use serde_json::json;
 

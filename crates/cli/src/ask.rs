@@ -5,13 +5,14 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use assize_config::{Environment, Settings};
-use assize_gateway::{Gateway, REHEARSAL_LABEL};
+use assize_config::{Environment, REHEARSAL_LABEL, Settings};
+use assize_gateway::Gateway;
 use assize_llm::answer::generate_value;
 use assize_llm::{
     AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
-    Stop, Totals,
+    Stop,
 };
+use assize_run::Totals;
 use assize_types::{Cancel, Cost, Failure, FailureKind, trail};
 use serde_json::{Value, json};
 

@@ -5,10 +5,11 @@ mod gate;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use assize_attack::scorecards::{self, Counted, Escaped};
 use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
+use assize_code::Language;
 use assize_config::{Environment, Isolation, Settings, Wanted};
-use assize_sandbox::{Language, Manager, SandboxError, Sandboxes, Spec};
+use assize_sandbox::{Manager, SandboxError, Sandboxes, Spec};
+use assize_service::scorecards::{self, Counted, Escaped};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use assize_cluster::{DeadLetter, Member, Node, NodeRole, VERSION, patience};
 use assize_config::{Environment, Settings};
+use assize_service::status::{Status, needs};
 use assize_types::{Failure, FailureKind};
-use assize_worker::status::{Status, needs};
 use serde_json::json;
 
 use crate::args::ClusterCommand;

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_llm::Ledger;
-
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, paint};
+use assize_run::Ledger;
 
 /// Says what is being done, for how long already, and what it has taken.
 pub(crate) struct Doing {

@@ -2,9 +2,8 @@
 
 use assize_config::{Environment, Settings};
 use assize_run::{Run, RunKind, find, no_such_run};
-use assize_service::{settings_of_run, stores};
+use assize_service::{PARALLEL, settings_of_run, stores};
 use assize_types::{Cancel, Failure, FailureKind};
-use assize_worker::PARALLEL;
 
 use crate::args::{
     Again, ConsultArgs, DebateArgs, EvalArgs, ForkArgs, ForkRunArgs, ResumeArgs, RunArgs, WorkArgs,

@@ -1,19 +1,14 @@
 //! `assize eval`: how good a model is at problems whose answers are known.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use assize_code::eval::{self, Problem, Report, Shares};
-use assize_code::{Court, EvalAsk, EvalJob, EvalPlan, Options, read_problems};
-use assize_config::{Environment, Settings};
-use assize_gateway::{Gateway, REHEARSAL_LABEL};
-use assize_graph::Signal;
-use assize_llm::{Call, Model, ModelError, Request, Response};
-use assize_run::{Origin, Run, RunKind};
-use assize_sandbox::{Language, Sandboxes};
+use assize_code::eval::{Problem, Report, Shares};
+use assize_code::{EvalAsk, EvalJob, EvalPlan, read_problems, run_reference};
+use assize_config::{Environment, REHEARSAL_LABEL, Settings};
+use assize_run::{Origin, Run, RunKind, Signal, Totals};
+use assize_sandbox::Sandboxes;
 use assize_types::{Cancel, Failure, FailureKind};
-use async_trait::async_trait;
 use serde_json::json;
 
 use crate::account::account;
@@ -75,9 +70,8 @@ pub(crate) async fn run(
     let begun = Instant::now();
     let see = move |signal: &Signal<'_>| progress.see(signal);
     let finished = follow(&mut trial, see, std::future::pending(), cancel).await;
-    let gateway = &trial.job.gateway;
-    let finished = finished.map_err(|failed| tell_failure(failed, gateway, args.quiet))?;
-    show(&args, &trial.run, &finished.report, gateway, begun.elapsed().as_secs_f64())?;
+    let finished = finished.map_err(|failed| tell_failure(failed, &trial, args.quiet))?;
+    show(&args, &trial.run, &finished.report, &trial.totals(), begun.elapsed().as_secs_f64())?;
     finished.stored?;
     Ok(0)
 }
@@ -89,18 +83,8 @@ async fn reference(
     sandboxes: &Sandboxes,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let spec = sandboxes.spec(args.sandbox.image.clone())?;
-    let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), args.parallel).await?;
-    let options = Options { spec, ..Options::default() };
-    let court = Court::new(Arc::new(Nobody), "nobody", pool.clone(), options);
-    let failures = tokio::select! {
-        failures = eval::reference(&court, problems, args.parallel as usize) => {
-            failures.map_err(Failure::from)
-        }
-        reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
-    };
-    pool.close().await;
-    let failures = failures?;
+    let image = args.sandbox.image.clone();
+    let failures = run_reference(problems, sandboxes, image, args.parallel, cancel).await?;
     let failed: Vec<(&str, String)> = problems
         .iter()
         .zip(&failures)
@@ -120,16 +104,6 @@ async fn reference(
         out_line(&paint(style, line))?;
     }
     Ok(if failed.is_empty() { 0 } else { exit_code(FailureKind::Verdict) })
-}
-
-/// A model for where none is asked.
-struct Nobody;
-
-#[async_trait]
-impl Model for Nobody {
-    async fn generate(&self, _: &Request, _: Call<'_>) -> Result<Response, ModelError> {
-        Err(ModelError::new(assize_llm::ErrorKind::Internal, "no model is asked here"))
-    }
 }
 
 /// Counts what is solved.
@@ -156,10 +130,9 @@ fn show(
     args: &EvalArgs,
     run: &Run,
     report: &Report,
-    gateway: &Gateway,
+    totals: &Totals,
     seconds: f64,
 ) -> Result<(), Failure> {
-    let totals = gateway.ledger().totals();
     if args.json {
         let mut shown = json!(report);
         shown["run"] = json!(run.id);
@@ -172,7 +145,7 @@ fn show(
     }
     lines(report).iter().try_for_each(|line| out_line(line))?;
     if !args.quiet {
-        note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, account(&totals))));
+        note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, account(totals))));
         let how = hints::runs(&format!("show {}", run.id));
         note(&paint(DIM, format!("problem by problem: {how}")));
     }

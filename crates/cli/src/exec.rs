@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use assize_code::package_layers;
+use assize_code::{Language, package_layers};
 use assize_config::{Environment, Limits, Settings, show_size};
-use assize_sandbox::{Command, Language, Outcome, Sandbox, Sandboxes, WORKSPACE};
+use assize_sandbox::{Command, Outcome, Sandbox, Sandboxes, WORKSPACE};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use serde_json::{Value, json};

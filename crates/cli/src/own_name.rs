@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use assize_sandbox::Language;
+use assize_code::Language;
 use assize_types::text::harmless;
 
 /// The longest name that is shown, in bytes.

@@ -9,11 +9,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_code::Language;
 use assize_config::{Environment, Settings};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Cause, Command, Key, Language, Manager, Record, Sandbox, SandboxError, Sandboxes, Spec,
-    WORKSPACE,
+    Cause, Command, Key, Manager, Record, Sandbox, SandboxError, Sandboxes, Spec, WORKSPACE,
 };
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
-use assize_gateway::Gateway;
-use assize_graph::Signal;
-use assize_run::{Finished, Job, RunFailure, Trial};
+use assize_run::{Finished, Job, RunFailure, Signal, Trial};
 use assize_service::Services;
 use assize_types::{Cancel, Failure, Reporter};
 
@@ -35,9 +33,9 @@ pub(crate) fn services(config: &Settings, around: &Environment, quiet: bool) -> 
 }
 
 /// The line above the progress of a run.
-pub(crate) fn heading<J: Job>(trial: &Trial<J>, gateway: &Gateway) -> String {
+pub(crate) fn heading<J: Job>(trial: &Trial<J>, model: &str) -> String {
     let run = &trial.run;
-    terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()))
+    terminal::harmless(&format!("{} · {} · {}", run.id, run.title, model))
 }
 
 /// Executes a run to its end, and shows its progress: `see` is told what happens, `tick` keeps the seconds going.
@@ -56,8 +54,8 @@ pub(crate) async fn follow<J: Job>(
 }
 
 /// Shows what a run took that ended early, and how to resume it.
-pub(crate) fn tell_failure(failed: RunFailure, gateway: &Gateway, quiet: bool) -> Failure {
-    let totals = gateway.ledger().totals();
+pub(crate) fn tell_failure<J: Job>(failed: RunFailure, trial: &Trial<J>, quiet: bool) -> Failure {
+    let totals = trial.totals();
     if !quiet && totals.calls > 0 {
         note(&paint(DIM, format!("spent: {}", account(&totals))));
     }

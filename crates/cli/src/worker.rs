@@ -2,8 +2,8 @@
 
 use assize_cluster::labels;
 use assize_config::{Environment, Settings};
+use assize_service::Offer;
 use assize_types::{Cancel, Failure};
-use assize_worker::Offer;
 use serde_json::json;
 
 use crate::args::WorkerArgs;

@@ -34,12 +34,14 @@ use std::sync::Arc;
 
 use assize_graph::{END, Graph, InvalidGraph};
 
+pub use assize_sandbox::Language;
+
 pub use answer::{Critique, GeneratedCode};
 pub use court::{CannotKeep, Court, Facts, Keep, Options, Trouble};
 pub use execution::{CodeFailure, Execution, FailedTest, LeftFile, TestReport, telling_line};
 pub use job::{
     CodeAsk, CodeInput, CodeJob, CodePlan, EvalAsk, EvalInput, EvalJob, EvalPlan, INPUTS, Request,
-    check_inputs, check_names, package_layers, read_problems, sessions,
+    check_inputs, check_names, package_layers, read_problems, run_reference, sessions,
 };
 pub use record::{history, left};
 pub use session::{Session, SessionError};

@@ -27,7 +27,7 @@ pub use kind::{ALLOWED_PACKAGES, Kind, PRICE_FIELDS, looks_like_a_key, nearest, 
 pub use limits::{LEAST_MEMORY, Limits};
 pub use load::{Origin, Withheld, Written};
 pub use price::{Price, Rates};
-pub use provider::{Provider, ProviderName, REHEARSAL, Secret, UnknownProvider};
+pub use provider::{Provider, ProviderName, REHEARSAL, REHEARSAL_LABEL, Secret, UnknownProvider};
 pub use servers::{Address, BadAddress};
 pub use setting::{Guard, Setting};
 pub use table::*;

@@ -124,6 +124,9 @@ impl FromStr for Provider {
 /// The name of the rehearsal model where a provider is named.
 pub const REHEARSAL: &str = "rehearsal";
 
+/// The label of everything that the rehearsal model answered.
+pub const REHEARSAL_LABEL: &str = "rehearsal, no model was asked";
+
 /// What can be named as the provider: one of the six, or the rehearsal model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderName {

@@ -19,6 +19,22 @@ pub struct ForkRequest {
     pub told: BTreeMap<String, String>,
 }
 
+impl ForkRequest {
+    /// Refuses a place in one move of several, for debates of one move.
+    ///
+    /// # Errors
+    /// When it names a move.
+    pub fn refuse_move(&self) -> Result<(), Failure> {
+        match self.at.as_ref().is_some_and(|at| at.move_id.is_some()) {
+            true => {
+                let message = "a debate is about one move: name a round, such as `round-4`";
+                Err(Failure::new(FailureKind::Usage, message))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 /// Refuses personas that no debate has, and empty texts.
 pub(crate) fn check_told(
     told: &BTreeMap<String, String>,

@@ -14,7 +14,9 @@ mod figures;
 mod fork;
 mod html;
 mod job;
+mod mermaid;
 mod name;
+mod negotiation;
 mod nodes;
 mod personas;
 mod prompt;
@@ -30,8 +32,14 @@ mod ticker;
 use std::sync::Arc;
 
 use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
-use assize_negotiation::{AffectedMoves, Debates, Models};
 use async_trait::async_trait;
+use negotiation::AffectedMoves;
+
+pub use assize_debate::{
+    ConversationEntry, JudgeScore, LogName, METRICS, Part, Personas as DebatePersonas, Place,
+    ROUNDS, Verdict, calls, conversation_logs,
+};
+pub use assize_gateway::Estimate;
 
 pub use answer::{Finding, Inference, Move, Proposal};
 pub use documents::{Cited, SYNTHETIC, Suggestion};
@@ -40,7 +48,12 @@ pub use figures::Grounded;
 pub use fork::{At, ForkRequest, NoPlace, Turning};
 pub use job::ground::{Prepared, RemoteDebateError, RemoteDebates};
 pub use job::{ConsultAsk, ConsultInput, ConsultJob, ConsultPlan, DOCUMENTS, Request, SourceName};
+pub use mermaid::{debate_mermaid, mermaid};
 pub use name::{CompanyName, InvalidName};
+pub use negotiation::{
+    DebateError, DebateOutcome, Debates, InProcess, InSandboxes, ModelProxy, ModelSource, Models,
+    MostMovesAffected, install,
+};
 pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
 pub use prompt::Manner;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::negotiation::{
+    AffectedLimit, AffectedMoves, DebateOutcome, MostMovesAffected, Negotiated, negotiate,
+};
 use assize_debate::{Job, JudgeScore, MoveDocument, Verdict};
 use assize_graph::{Context, Event, NodeError};
 use assize_llm::{AnswerError, JsonAsk, Provenance, Spent};
-use assize_negotiation::{
-    AffectedLimit, AffectedMoves, DebateOutcome, MostMovesAffected, Negotiated, negotiate,
-};
 use assize_run::{Asking, Layer, LayerStatus, RunEvent};
 use futures_util::future::try_join;
 use serde_json::json;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use assize_config::REHEARSAL_LABEL;
 use assize_debate::{ConversationEntry, LogName, conversation_logs};
-use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::Record;
 use assize_run::{Run, read_result};
 use assize_types::Failure;

@@ -26,6 +26,9 @@ mod view;
 mod visible;
 pub mod work;
 
+pub use assize_gate::{Diff, Effect, Reason, Verified};
+pub use assize_workspace::{DRAFTS, HANDOFF};
+
 pub use answers::{Answer, Read, Requested, Submit, Submitted, Written};
 pub use ledger::{Mirror, TRANSITIONS};
 pub use propose::{NewContent, Proposal, Seen};

@@ -130,7 +130,7 @@ pub fn caps(config: &Settings) -> Caps {
 /// The models of a process: chosen by the settings, and reached through gateways.
 #[derive(Clone)]
 pub struct Providers {
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     pub tape: Tape,
     pub reporter: Arc<dyn Reporter>,
     pub pacers: Pacers,

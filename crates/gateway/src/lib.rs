@@ -49,5 +49,5 @@ pub use http::{HttpClient, probe};
 pub use local::{ServerFacts, discover, is_local_address};
 pub use pace::{Admitted, Left, Limits, Pace, Pacer};
 pub use provider::Endpoint;
-pub use rehearsal::{REHEARSAL_LABEL, Recital, Rehearsal, Script};
+pub use rehearsal::{Recital, Rehearsal, Script};
 pub use retry::RetryPolicy;

@@ -24,6 +24,9 @@ mod runner;
 mod state;
 mod store;
 
+pub use assize_graph::{EffectStage, Event, Key, Observer, Outcome, Record, Signal};
+pub use assize_llm::{Caps, Ledger, Totals};
+
 pub use artifact::{ArtifactId, ArtifactUse};
 pub use audit::{AuditEntry, AuditQuery, AuditVerdict, NewAuditEntry};
 pub use call::{CallState, Noted};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use assize_graph::{Fork, Journal, Observer, Record, RunOptions};
-use assize_llm::{Caps, Ledger};
+use assize_llm::{Caps, Ledger, Totals};
 use assize_types::{Cancel, Failure, FailureKind, Reporter};
 use async_trait::async_trait;
 
@@ -329,6 +329,11 @@ impl<J: Job> Trial<J> {
     /// Whether a worker of the cluster executes it.
     pub fn is_remote(&self) -> bool {
         matches!(self.seat, Seat::Remote(_))
+    }
+
+    /// What is spent on it in this epoch.
+    pub fn totals(&self) -> Totals {
+        self.ledger.totals()
     }
 
     /// What was spent on it before it was resumed.

@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assize_llm::{Ledger, Totals};
 use assize_run::{
-    AnyTrial, LeaseHolder, LiveOutput, ResumeRequest, Role, Run, RunFilter, RunId, RunInput,
-    RunKind, RunStatus, Store, StoreError, record_panic, release,
+    AnyTrial, LeaseHolder, Ledger, LiveOutput, ResumeRequest, Role, Run, RunFilter, RunId,
+    RunInput, RunKind, RunStatus, Store, StoreError, Totals, record_panic, release,
 };
-use assize_service::Services;
+use assize_service::{PARALLEL, Services};
 use assize_types::{Cancel, CancelReason, FailureKind};
-use assize_worker::PARALLEL;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 

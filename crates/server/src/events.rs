@@ -268,7 +268,7 @@ impl App {
     fn watch(&self, run: &Run) -> Option<Watched> {
         match &self.services.member {
             Some(member) if run.kind == RunKind::Code && run.status == RunStatus::Running => {
-                let (live, asking) = assize_worker::live::watch(member, &run.id);
+                let (live, asking) = assize_service::live::watch(member, &run.id);
                 Some(Watched { _asking: Some(asking), ..Watched::new(live) })
             }
             _ => self.docket.live(&run.id).map(Watched::new),

@@ -296,8 +296,7 @@ pub(crate) fn joined(told: &[Told]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use assize_graph::{Event, Key, Outcome, Record};
-    use assize_run::{Lease, NewRun, RunKind};
+    use assize_run::{Event, Key, Lease, NewRun, Outcome, Record, RunKind};
     use assize_store::{Access, Durability, SqliteStore};
     use assize_types::Fingerprint;
 

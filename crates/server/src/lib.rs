@@ -22,6 +22,7 @@ mod pages;
 mod problem;
 mod routes;
 mod tokens;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,12 +31,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::{Abilities, Member, NodeRole};
 use assize_run::{Log, Role, Store};
 use assize_sandbox::SharedBackends;
 use assize_service::{Services, stores};
 use assize_types::{Cancel, Failure, FailureKind};
-use assize_worker::node;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +49,7 @@ use crate::problem::Problem;
 pub use auth::Token;
 pub use listen::{Certificate, Exposure};
 pub use tokens::{TokenInfo, Tokens, TokensError};
+pub use tools::{CodeServer, DraftServer, Ended, serve_stdio};
 
 /// How long it is waited for verdicts when the server stops.
 const LAST_VERDICTS: Duration = Duration::from_secs(5);
@@ -147,12 +147,6 @@ async fn warm_up(app: App) {
     }
 }
 
-/// Lets others of the cluster know that there is a server.
-async fn announce(member: &Member) -> Result<tokio_util::task::AbortOnDropHandle<()>, Failure> {
-    let node = node(member, NodeRole::Server, 0, Abilities::default());
-    Ok(member.cluster.announce(tokio::sync::watch::Sender::new(node).subscribe()).await?)
-}
-
 /// What all servers of a store share, and whether there is no other; none, if it cannot be had.
 fn lock(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
@@ -241,10 +235,7 @@ impl Server {
     /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, .. } = self;
-        let _here = match &app.services.member {
-            Some(member) => Some(announce(member).await?),
-            None => None,
-        };
+        let _here = app.services.announce_server().await?;
         let roots: Vec<&Path> = app.desks.folders().collect();
         let went_on = app.docket.go_on(&app.services, &roots, app.alone).await?;
         if went_on > 0 {

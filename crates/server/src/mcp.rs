@@ -1,8 +1,7 @@
 //! Our tools over streamable HTTP: the draft tools of each workspace on one address, the tool that runs code on another.
 
-use assize_draft::GATE;
-use assize_mcp::{CodeServer, DraftServer, Refusal, Sessions, over_http};
-use assize_workspace::HANDOFF;
+use crate::tools::{CodeServer, DraftServer, Refusal, Sessions, over_http};
+use assize_draft::{GATE, HANDOFF};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;

@@ -6,12 +6,13 @@
 pub mod doctor;
 pub mod reading;
 mod runs;
+pub mod scorecards;
 pub mod stores;
 
 use std::fmt;
 use std::sync::Arc;
 
-use assize_cluster::{Member, needed_labels};
+use assize_cluster::{Abilities, Member, NodeRole, needed_labels};
 use assize_config::{Environment, SettingKey, Settings};
 use assize_draft::work::WorkRequest;
 use assize_draft::work::rehearsal::Line;
@@ -21,15 +22,18 @@ use assize_llm::ModelError;
 use assize_run::{IdempotencyKey, Placement, Role, Runner, Store};
 use assize_sandbox::{Sandboxes, SharedBackends};
 use assize_types::{Failure, FailureKind, Reporter};
-use assize_worker::{ClusterDebates, FarPacer, Offer, Worker};
+use assize_worker::{ClusterDebates, FarPacer, node};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
+pub use assize_worker::{Offer, PARALLEL, Worker, live, status};
 pub use runs::settings_of_run;
 
 /// What a process starts runs with: the settings, what is shared between its runs, and the cluster it is a member of.
 #[derive(Clone)]
 pub struct Services {
-    pub settings: Settings,
-    pub environment: Environment,
+    pub settings: Arc<Settings>,
+    pub environment: Arc<Environment>,
     pub reporter: Arc<dyn Reporter>,
     pub role: Role,
     /// The cluster that this process is a member of.
@@ -64,8 +68,8 @@ impl Services {
         reporter: Arc<dyn Reporter>,
     ) -> Services {
         Services {
-            settings: settings.clone(),
-            environment: environment.clone(),
+            settings: Arc::new(settings.clone()),
+            environment: Arc::new(environment.clone()),
             reporter,
             role: Role::Command,
             member: None,
@@ -80,7 +84,7 @@ impl Services {
     /// The same, with other settings.
     #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Services {
-        Services { settings, ..self.clone() }
+        Services { settings: Arc::new(settings), ..self.clone() }
     }
 
     /// Makes this process a member of a cluster: its workers execute runs, and all keep the limits of providers
@@ -191,6 +195,19 @@ impl Services {
         self.share_backends(offer.slots as usize)?;
         let (sandboxes, reporter) = (self.sandboxes(), self.reporter.clone());
         Ok(Worker::new(member, sandboxes, &isolations, reporter, Arc::new(self), offer))
+    }
+}
+
+impl Services {
+    /// Tells the other members of the cluster that this process is a server, until the handle is dropped.
+    ///
+    /// # Errors
+    /// When the cluster does not answer.
+    pub async fn announce_server(&self) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
+        let Some(member) = &self.member else { return Ok(None) };
+        let node = node(member, NodeRole::Server, 0, Abilities::default());
+        let announced = member.cluster.announce(watch::Sender::new(node).subscribe()).await?;
+        Ok(Some(announced))
     }
 }
 

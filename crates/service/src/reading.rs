@@ -1,8 +1,7 @@
 //! Runs as they are shown: descriptions, records, events and whole exports.
 
-use assize_config::REHEARSAL;
+use assize_config::{REHEARSAL, REHEARSAL_LABEL};
 use assize_debate::conversation_logs;
-use assize_gateway::REHEARSAL_LABEL;
 use assize_graph::{Key, Outcome, Record};
 use assize_run::{EventQuery, LeaseHolder, Run, RunInput, RunKind, RunState, Store};
 use assize_types::{Failure, Fingerprint};

@@ -13,13 +13,11 @@ use assize_cluster::{
     isolation_of, needs_of,
 };
 use assize_config::Limits;
+use assize_consult::{DebateError, DebateOutcome, Debates, InSandboxes, ModelProxy, ModelSource};
 use assize_consult::{RemoteDebateError, RemoteDebates};
 use assize_debate::Job;
 use assize_graph::{JournalError, NodeError, RunError};
 use assize_llm::{ErrorKind, ModelError, Request, Response};
-use assize_negotiation::{
-    DebateError, DebateOutcome, Debates, InSandboxes, ModelProxy, ModelSource,
-};
 use assize_run::{Run, RunId, RunStatus, Store, StoreError};
 use assize_sandbox::Spec;
 use assize_types::{Cancel, CancelReason};

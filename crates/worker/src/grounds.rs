@@ -43,7 +43,7 @@ impl Grounds {
         }
         let wanted =
             isolation.map(|isolation| (SettingKey::SandboxIsolation, isolation.to_owned()));
-        let settings = sandboxes.settings.with_request(wanted.as_slice())?;
+        let settings = Arc::new(sandboxes.settings.with_request(wanted.as_slice())?);
         let sandboxes = Sandboxes { settings, ..sandboxes.clone() };
         let chosen = sandboxes.choose_for_debates(spec).await?;
         let same = |one: &&Arc<Prepared>| one.manager.isolation() == chosen.backend.isolation();

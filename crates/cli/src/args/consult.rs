@@ -44,7 +44,7 @@ pub(crate) struct ConsultArgs {
     pub(crate) export_personas: bool,
 
     /// Rounds of each debate
-    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_debate::ROUNDS, value_parser = whole(1..=50))]
+    #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::ROUNDS, value_parser = whole(1..=50))]
     pub(crate) rounds: u32,
 
     /// Moves that each analyst proposes

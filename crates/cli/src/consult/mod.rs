@@ -9,13 +9,9 @@ use std::sync::Arc;
 use assize_config::{Environment, Settings};
 use assize_consult::sources::files;
 use assize_consult::{
-    Chamber, ConsultAsk, ConsultJob, ConsultPlan, Manner, Personas, Report, SourceName, graph,
+    ConsultAsk, ConsultJob, ConsultPlan, Estimate, Personas, Report, SourceName, mermaid,
 };
-use assize_gateway::choice::caps;
-use assize_gateway::{Estimate, Gateway, Rehearsal};
-use assize_graph::Signal;
-use assize_negotiation::{InProcess, Models};
-use assize_run::{Finished, Origin, Planned, RunKind, Trial};
+use assize_run::{Finished, Origin, Planned, RunKind, Signal, Trial};
 use assize_service::reading;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::Value;
@@ -42,7 +38,7 @@ pub(crate) async fn run(
         return out(&Personas::default().to_file());
     }
     if args.graph {
-        return show_graph();
+        return out(&mermaid()?);
     }
     if let Some(folder) = &args.out {
         show::check_empty(folder)?;
@@ -80,7 +76,7 @@ pub(crate) async fn run(
     let mut trial = planned.open().await?;
     let job = &trial.job;
     let (calls, rounds, ledger) = (job.calls(), job.input.rounds, trial.ledger.clone());
-    let heading = heading(&trial, &job.gateway);
+    let heading = heading(&trial, &job.gateway.called());
     let progress = Arc::new(Progress::new(heading, calls, rounds, ledger, args.quiet));
     let seen = progress.clone();
     let see = move |signal: &Signal<'_>| seen.see(signal);
@@ -88,7 +84,7 @@ pub(crate) async fn run(
     let sitting = Sitting { args: &args, trial };
     match finished {
         Ok(finished) => sitting.finish(finished).await,
-        Err(failed) => Err(tell_failure(failed, &sitting.trial.job.gateway, args.quiet)),
+        Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
     }
 }
 
@@ -119,26 +115,6 @@ fn ask(args: &ConsultArgs) -> Result<ConsultAsk, Failure> {
     })
 }
 
-fn show_graph() -> Result<(), Failure> {
-    let nobody = Gateway::to_rehearsal(Rehearsal::default(), assize_gateway::Options::default());
-    let chamber = Chamber {
-        models: Models::new(Arc::new(nobody)),
-        manner: Manner { temperature: 0.0, max_tokens: 1 },
-        personas: Personas::default(),
-        moves: assize_consult::MOVES,
-        rounds: assize_debate::ROUNDS,
-        at_once: 1,
-        debate_options: assize_debate::Options::default(),
-        gathered: Arc::default(),
-        synthetic: false,
-        debates: Arc::new(InProcess::default()),
-        turnings: Vec::new(),
-        shelf: None,
-    };
-    let graph = graph(Arc::new(chamber));
-    out(&graph.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?.mermaid())
-}
-
 /// Asks before more is spent than may be spent unasked.
 fn ask_before(
     args: &ConsultArgs,
@@ -152,7 +128,7 @@ fn ask_before(
     let Estimate { calls, cost, .. } = estimate;
     let time = how_long(job.in_a_row, false);
     let what = format!("{calls} calls and {time}, {}{}", estimate.cost_phrase(), less(estimate));
-    if let (Some(cap), Some(least)) = (caps(config).cost, estimate.cached.known())
+    if let (Some(cap), Some(least)) = (*config.budget.max_cost, estimate.cached.known())
         && cap < least
     {
         terminal::warn(&format!("`--max-cost` of {cap} is less than it is likely to take: {what}"));
@@ -211,7 +187,7 @@ impl Sitting<'_> {
             note(&format!("{count} files are in `{}`; begin with report.html", folder.display()));
         }
         if !self.args.quiet && !self.args.json {
-            let totals = self.trial.job.gateway.ledger().totals();
+            let totals = self.trial.totals();
             note(&paint(
                 DIM,
                 format!(

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_debate::{Part, Place};
-use assize_graph::{EffectStage, Event, Key, Signal};
-use assize_llm::Ledger;
-use assize_run::{Layer, RunEvent};
+use assize_consult::{Part, Place};
+use assize_run::{EffectStage, Event, Key, Layer, Ledger, RunEvent, Signal};
 
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, paint};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use assize_config::REHEARSAL_LABEL;
 use assize_consult::{Placed, Report, short};
-use assize_gateway::REHEARSAL_LABEL;
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::Value;

@@ -7,11 +7,10 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
-use assize_consult::{DebateAsk, DebateJob, DebatePlan, DebateReport, estimate, short};
-use assize_debate::{Options, Personas, graph};
-use assize_gateway::{Gateway, Rehearsal};
-use assize_graph::Signal;
-use assize_run::{Finished, Origin, RunFailure, RunKind, Trial};
+use assize_consult::{
+    DebateAsk, DebateJob, DebatePersonas, DebatePlan, DebateReport, debate_mermaid, estimate, short,
+};
+use assize_run::{Finished, Origin, RunFailure, RunKind, Signal, Trial};
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
 
@@ -33,8 +32,9 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     refuse_idle_flags(&args)?;
     let fork = args.fork.fork_of()?;
+    fork.iter().try_for_each(|(_, request)| request.refuse_move())?;
     if args.graph {
-        return show_graph();
+        return out(&debate_mermaid()?);
     }
     let mut services = services(config, around, args.quiet);
     (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
@@ -71,9 +71,9 @@ pub(crate) async fn run(
     };
     plan.allow_in_process = args.allow_in_process;
     let mut trial = runner.start::<DebateJob>(services.consult(plan), origin).await?;
-    let (heading, ledger) = (heading(&trial, &trial.job.gateway), trial.ledger.clone());
+    let (heading, ledger) = (heading(&trial, &trial.job.gateway.called()), trial.ledger.clone());
     let manner = Manner::begin(args.quiet, &heading);
-    let personas = Arc::new(Personas::default());
+    let personas = Arc::new(DebatePersonas::default());
     let rounds = trial.job.input.rounds;
     let progress = Arc::new(Progress::new(heading, rounds, personas, ledger, manner));
     let seen = progress.clone();
@@ -119,12 +119,6 @@ async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, 
     }
 }
 
-fn show_graph() -> Result<(), Failure> {
-    let nobody = Gateway::to_rehearsal(Rehearsal::default(), assize_gateway::Options::default());
-    let graph = graph(Arc::new(nobody), Options::default());
-    out(&graph.map_err(|error| Failure::from_error(FailureKind::Internal, &error))?.mermaid())
-}
-
 /// One debate that is over.
 struct Sitting<'a> {
     args: &'a DebateArgs,
@@ -147,12 +141,12 @@ impl Sitting<'_> {
             let (cost, tokens) = (already.cost, grouped(already.tokens));
             note(&paint(DIM, format!("spent on it before: {tokens} tokens, {cost}")));
         }
-        tell_failure(failed, &self.trial.job.gateway, self.args.quiet)
+        tell_failure(failed, &self.trial, self.args.quiet)
     }
 
     fn show(&self, report: &DebateReport) -> Result<(), Failure> {
         let verdict = &report.verdict;
-        let totals = self.trial.job.gateway.ledger().totals();
+        let totals = self.trial.totals();
         let (run, args) = (&self.trial.run, self.args);
         if args.json {
             let mut shown = json!(report);
@@ -161,7 +155,7 @@ impl Sitting<'_> {
             shown["cost_usd"] = json!(verdict.spent.cost.dollars());
             shown["spent_now_usd"] = json!(totals.known_cost().dollars());
             if verdict.spent.rehearsal {
-                shown["label"] = json!(assize_gateway::REHEARSAL_LABEL);
+                shown["label"] = json!(assize_config::REHEARSAL_LABEL);
             }
             return out_json(&shown);
         }

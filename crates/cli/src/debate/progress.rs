@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_debate::{LogName, Part, Personas, Place, calls};
-use assize_graph::{EffectStage, Signal};
-use assize_llm::Ledger;
+use assize_consult::{DebatePersonas, LogName, Part, Place, calls};
+use assize_run::{EffectStage, Ledger, Signal};
 
 use crate::account::account;
 use crate::terminal::{self, DIM, Manner, paint};
@@ -35,7 +34,7 @@ struct Shown {
 pub(crate) struct Progress {
     title: String,
     rounds: u32,
-    personas: Arc<Personas>,
+    personas: Arc<DebatePersonas>,
     ledger: Arc<dyn Ledger>,
     begun: Instant,
     manner: Manner,
@@ -46,7 +45,7 @@ impl Progress {
     pub(crate) fn new(
         title: String,
         rounds: u32,
-        personas: Arc<Personas>,
+        personas: Arc<DebatePersonas>,
         ledger: Arc<dyn Ledger>,
         manner: Manner,
     ) -> Progress {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use assize_debate::{ConversationEntry, LogName, METRICS, Verdict};
-use assize_gateway::REHEARSAL_LABEL;
+use assize_config::REHEARSAL_LABEL;
+use assize_consult::{ConversationEntry, LogName, METRICS, Verdict};
 use assize_types::text::one_line;
 
 /// The metrics, short enough for a table of 80 columns.

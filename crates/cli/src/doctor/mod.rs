@@ -2,9 +2,9 @@
 
 mod sandboxes;
 
-use assize_config::{Environment, Price, Settings};
+use assize_config::{Environment, Price, REHEARSAL_LABEL, Settings};
 use assize_gateway::choice::{self, Choice, ORDER};
-use assize_gateway::{ModelFacts, PRICES_AS_OF, REHEARSAL_LABEL};
+use assize_gateway::{ModelFacts, PRICES_AS_OF};
 use assize_service::doctor::{ClusterFound, ClusterState, Examined, Finding, State, examine};
 use assize_types::Failure;
 use serde_json::json;

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use assize_config::{Environment, Settings};
 use assize_draft::audit::{self, Completed, Whole};
-use assize_draft::{Mirror, Step, TRANSITIONS};
+use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_service::stores;
 use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
-use assize_workspace::HANDOFF;
 use jiff::Timestamp;
 use serde_json::json;
 

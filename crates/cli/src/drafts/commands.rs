@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
-use assize_draft::{DraftService, DraftState, OpenDraft, Stage};
-use assize_gate::Diff;
+use assize_draft::{DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, Stage};
 use assize_types::{Failure, FailureKind};
-use assize_workspace::{DRAFTS, FileError, Folder, HANDOFF, Workspace};
+use assize_workspace::{FileError, Folder, Workspace};
 use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};

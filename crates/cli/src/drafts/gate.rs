@@ -1,9 +1,10 @@
 //! `assize gate`: what waits for a person, and what was decided.
 
 use assize_config::{Environment, Settings};
-use assize_draft::{DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission};
+use assize_draft::{
+    Diff, DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission,
+};
 use assize_draft::{SubmissionView, meanwhile, sides};
-use assize_gate::Diff;
 use assize_types::text::one_line;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;

@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 
 use assize_config::{Environment, Settings};
 use assize_draft::{GATE, Options};
-use assize_mcp::{CodeServer, DraftServer, Ended, serve_stdio};
 use assize_sandbox::Sandboxes;
+use assize_server::{CodeServer, DraftServer, Ended, serve_stdio};
 use assize_service::stores;
 use assize_types::{Cancel, Failure, FailureKind};
 

@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
-use assize_draft::{DraftService, DraftState, Options};
+use assize_draft::{DraftService, DraftState, HANDOFF, Options};
 use assize_run::Store;
 use assize_service::stores;
 use assize_types::Failure;
-use assize_workspace::HANDOFF;
 
 use crate::args::WorkspaceArgs;
 use crate::terminal;

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use assize_gate::{Effect, Reason, Verified};
+use assize_draft::{Effect, Reason, Verified};
 use assize_types::text::{is_invisible, is_obeyed, shorten};
 
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};

@@ -1,8 +1,7 @@
 //! Code in colours: enough of each language to tell words, texts and remarks apart at a glance.
 
-use assize_sandbox::Language;
-
 use crate::terminal::{DIM, GOOD, KEYWORD, NUMBER, harmless, paint};
+use assize_code::Language;
 
 const PYTHON: &str = "False None True and as assert async await break case class continue def del elif \
     else except finally for from global if import in is lambda match nonlocal not or pass raise return \

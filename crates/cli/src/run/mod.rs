@@ -9,10 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_code::{CodeAsk, CodeJob, CodePlan, InputFile, LeftFile, Verdict};
-use assize_config::{Environment, Settings};
-use assize_gateway::REHEARSAL_LABEL;
-use assize_graph::Signal;
-use assize_run::{ArtifactId, Finished, Origin, RunKind, Store, Trial};
+use assize_config::{Environment, REHEARSAL_LABEL, Settings};
+use assize_run::{ArtifactId, Finished, Origin, RunKind, Signal, Store, Trial};
 use assize_sandbox::{Harvest, Sandboxes};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind};
@@ -67,9 +65,9 @@ pub(crate) async fn run(
     let input = &mut trial.job.input;
     input.out = args.out.as_ref().map(named).or(input.out.take());
     input.save = args.save.as_ref().map(named).or(input.save.take());
-    let (gateway, attempts) = (trial.job.gateway.clone(), trial.job.max_attempts());
-    let doing =
-        Arc::new(Doing::begin(heading(&trial, &gateway), gateway.ledger().clone(), args.quiet));
+    let attempts = trial.job.max_attempts();
+    let heading = heading(&trial, &trial.job.gateway.called());
+    let doing = Arc::new(Doing::begin(heading, trial.ledger.clone(), args.quiet));
     let seen = doing.clone();
     let see = move |signal: &Signal<'_>| {
         if let Some(told) = progress::doing(signal, attempts) {
@@ -80,7 +78,7 @@ pub(crate) async fn run(
     let sitting = Sitting { args: &args, trial, store };
     match finished {
         Ok(finished) => sitting.finish(finished).await,
-        Err(failed) => Err(tell_failure(failed, &gateway, args.quiet)),
+        Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
     }
 }
 
@@ -195,7 +193,7 @@ impl Sitting<'_> {
             }
         }
         if !args.quiet {
-            let totals = self.trial.job.gateway.ledger().totals();
+            let totals = self.trial.totals();
             note(&paint(
                 DIM,
                 format!("{} · {} · {}", self.trial.run.id, self.trial.job.why, account(&totals)),

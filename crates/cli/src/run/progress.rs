@@ -1,6 +1,6 @@
 //! How far a trial of code is.
 
-use assize_graph::{EffectStage, Signal};
+use assize_run::{EffectStage, Signal};
 
 /// What a signal says is being done now, of so many attempts; `None` if it says nothing about that.
 pub(super) fn doing(signal: &Signal<'_>, attempts: u32) -> Option<String> {

@@ -6,15 +6,12 @@ use std::time::Duration;
 use assize_code::Attempt;
 use assize_code::eval::Report;
 use assize_code::left;
-use assize_config::Limits;
+use assize_config::{Limits, REHEARSAL_LABEL};
 use assize_consult::Turning;
-use assize_consult::{consulted, logs};
-use assize_debate::{Personas, Verdict, conversation_logs};
+use assize_consult::{DebatePersonas, Verdict, consulted, conversation_logs, logs};
 use assize_draft::work::Worked;
-use assize_gateway::REHEARSAL_LABEL;
-use assize_graph::Record;
 use assize_run::read_result;
-use assize_run::{EventQuery, LeaseHolder, Run, RunKind, RunState, Store};
+use assize_run::{EventQuery, LeaseHolder, Record, Run, RunKind, RunState, Store};
 use assize_service::reading::{described, is_rehearsal};
 use assize_types::Failure;
 use serde_json::{Value, json};
@@ -167,7 +164,7 @@ fn show_debate(run: &Run, records: &[Record], transcripts: bool) -> Result<(), F
         out_line(&format!("[{REHEARSAL_LABEL}]"))?;
     }
     if transcripts {
-        terminal::out_untrusted(&show::transcripts(&logs, &Personas::default().agents()))?;
+        terminal::out_untrusted(&show::transcripts(&logs, &DebatePersonas::default().agents()))?;
     }
     Ok(())
 }

@@ -5,11 +5,9 @@ pub(crate) mod show;
 
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
+use assize_config::{Environment, REHEARSAL_LABEL, Settings};
 use assize_draft::work::{WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
-use assize_gateway::REHEARSAL_LABEL;
-use assize_graph::Signal;
-use assize_run::{Finished, Origin, RunKind, Trial};
+use assize_run::{Finished, Origin, RunKind, Signal, Trial};
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -47,16 +45,15 @@ pub(crate) async fn run(
         }
     };
     let mut trial = runner.start::<WorkJob>(services.work(plan, &store), origin).await?;
-    let gateway = trial.job.gateway.clone();
-    let heading = heading(&trial, &gateway);
-    let doing = Arc::new(Doing::begin(heading, gateway.ledger().clone(), args.quiet));
+    let heading = heading(&trial, &trial.job.gateway.called());
+    let doing = Arc::new(Doing::begin(heading, trial.ledger.clone(), args.quiet));
     let seen = doing.clone();
     let see = move |signal: &Signal<'_>| progress::see(&seen, signal);
     let finished = follow(&mut trial, see, doing.tick(), cancel).await;
     let sitting = Sitting { args: &args, trial };
     match finished {
         Ok(finished) => sitting.finish(finished),
-        Err(failed) => Err(tell_failure(failed, &gateway, args.quiet)),
+        Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
     }
 }
 
@@ -110,7 +107,7 @@ impl Sitting<'_> {
             show::how_to_go_on(worked, &self.trial.job.input.work)
                 .iter()
                 .for_each(|line| note(line));
-            let totals = self.trial.job.gateway.ledger().totals();
+            let totals = self.trial.totals();
             let steps = if worked.steps == 1 { "step" } else { "steps" };
             note(&paint(
                 DIM,

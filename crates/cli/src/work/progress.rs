@@ -1,8 +1,7 @@
 //! What a worker is doing.
 
 use assize_draft::tools;
-use assize_graph::{EffectStage, Signal};
-use assize_run::RunEvent;
+use assize_run::{EffectStage, RunEvent, Signal};
 use assize_types::text::one_line;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use assize_draft::work::{Work, WorkOutcome, Worked};
-use assize_graph::{Outcome, Record};
 use assize_llm::Response;
+use assize_run::{Outcome, Record};
 use serde_json::Value;
 
 use crate::drafts::show;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use assize_config::Limits;
 use assize_gateway::{Gateway, Providers};
 use assize_graph::Record;
+use assize_llm::{Call, ErrorKind, Model, ModelError, Response};
 use assize_run::{
     ExecuteError, Execution, Job, NewRun, NodeFailure, NodeSource, REMOTE, Run, RunKind, Store,
 };
 use assize_sandbox::{Language, RunPool, Sandboxes, Spec};
 use assize_types::text::harmless;
-use assize_types::{Failure, FailureKind};
+use assize_types::{Cancel, Failure, FailureKind};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::Request;
 use crate::eval::{self, EvalState, Problem, Report};
-use crate::{Court, Options};
+use crate::{CodeFailure, Court, Options};
 
 /// The name of the problems among a run's artifacts.
 const PROBLEMS: &str = "problems.jsonl";
@@ -226,4 +227,39 @@ fn settings(ask: &EvalAsk, sandboxes: &Sandboxes, gateway: &Gateway) -> Result<E
         provider: provider.to_owned(),
         model: model.to_owned(),
     })
+}
+
+/// A model that is never called.
+struct NoModel;
+
+#[async_trait]
+impl Model for NoModel {
+    async fn generate(&self, _: &assize_llm::Request, _: Call<'_>) -> Result<Response, ModelError> {
+        Err(ModelError::new(ErrorKind::Internal, "no model is asked here"))
+    }
+}
+
+/// Runs the problems' own solutions, without a model. Gives why each failed, if it did, in the order of the problems.
+///
+/// # Errors
+/// When no sandbox can be made, or it is cancelled.
+pub async fn run_reference(
+    problems: &[Problem],
+    sandboxes: &Sandboxes,
+    image: Option<String>,
+    parallel: u32,
+    cancel: Cancel,
+) -> Result<Vec<Option<CodeFailure>>, Failure> {
+    let spec = sandboxes.spec(image)?;
+    let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), parallel).await?;
+    let options = Options { spec, ..Options::default() };
+    let court = Court::new(Arc::new(NoModel), "none", pool.clone(), options);
+    let failures = tokio::select! {
+        failures = eval::reference(&court, problems, parallel as usize) => {
+            failures.map_err(Failure::from)
+        }
+        reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),
+    };
+    pool.close().await;
+    failures
 }

@@ -25,7 +25,7 @@ use crate::{
     CannotKeep, CodeState, Court, Keep, Options, Session, Task, Trouble, Verdict, graph, rehearsal,
 };
 
-pub use eval::{EvalAsk, EvalInput, EvalJob, EvalPlan, read_problems};
+pub use eval::{EvalAsk, EvalInput, EvalJob, EvalPlan, read_problems, run_reference};
 pub use plan::{CodeAsk, CodeInput, CodePlan, INPUTS, check_inputs, check_names};
 
 /// A plan, with the services that its job needs.

@@ -124,8 +124,8 @@ fn loads(chamber: &Chamber) -> Vec<(String, Load)> {
 
 #[cfg(test)]
 mod tests {
+    use crate::negotiation::{InProcess, Models};
     use assize_gateway::Rehearsal;
-    use assize_negotiation::{InProcess, Models};
 
     use super::*;
     use crate::{Manner, Personas};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::negotiation::{Debates, InProcess, InSandboxes, LONGEST, install};
 use assize_config::{Limits, Wanted};
 use assize_gateway::Gateway;
-use assize_negotiation::{Debates, InProcess, InSandboxes, LONGEST, install};
 use assize_run::{Run, StoreError};
 use assize_sandbox::choice::Chosen;
 use assize_sandbox::memory::meminfo;

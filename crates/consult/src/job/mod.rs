@@ -7,10 +7,10 @@ mod plan;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::negotiation::{DebateError, InProcess, Models, MostMovesAffected};
 use assize_gateway::choice::caps;
 use assize_gateway::{Estimate, Gateway, Providers};
 use assize_graph::{Key, Record};
-use assize_negotiation::{DebateError, InProcess, Models, MostMovesAffected};
 use assize_run::{
     ExecuteError, Execution, Job, NewRun, NodeFailure, NodeSource, Origin, REMOTE, Run, RunId,
     RunKind, Store,

@@ -5,10 +5,10 @@ mod plan;
 
 use std::sync::Arc;
 
+use crate::negotiation::{DebateOutcome, Models, SingleDebate, single_debate};
 use assize_debate::{Company, MoveDocument, Options, Personas, Place, Verdict, conversation_logs};
 use assize_gateway::Gateway;
 use assize_graph::{Key, Record};
-use assize_negotiation::{DebateOutcome, Models, SingleDebate, single_debate};
 use assize_run::{
     ExecuteError, Execution, Job, NewRun, NodeFailure, NodeSource, Origin, REMOTE, Run, RunKind,
     read_result,

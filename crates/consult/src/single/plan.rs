@@ -141,10 +141,7 @@ impl DebatePlan {
         ask: &DebateAsk,
         store: &dyn Store,
     ) -> Result<DebatePlan, Failure> {
-        if from.at.as_ref().is_some_and(|at| at.move_id.is_some()) {
-            let message = "a debate is about one move: name a round, such as `round-4`";
-            return Err(usage(message));
-        }
+        from.refuse_move()?;
         let before = read_input(old)?;
         let content = match &ask.document {
             Some(text) => document(text)?,

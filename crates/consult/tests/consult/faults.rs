@@ -96,7 +96,7 @@ async fn run_fails_when_more_than_half_of_its_moves_are_affected_and_resume_retr
         });
         let error = consult(chamber(&failing, 3, 15), Some(journal.clone())).await.unwrap_err();
         let RunError::Node { source, .. } = error else { panic!("{error}") };
-        let most = source.downcast_ref::<assize_negotiation::MostMovesAffected>().unwrap();
+        let most = source.downcast_ref::<assize_consult::MostMovesAffected>().unwrap();
         assert_eq!((most.affected, most.total, most.error.as_str()), (8, 15, "HTTP 429"), "{part}");
         let healthy = Script::usual();
         let state = consult(chamber(&healthy, 3, 15), Some(journal)).await.unwrap();

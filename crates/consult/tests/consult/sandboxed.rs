@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use assize_config::{Isolation, Limits};
 use assize_consult::{Chamber, Company, ConsultState, FlagKind, graph};
+use assize_consult::{Debates, InSandboxes, ModelProxy, ModelSource, install};
 use assize_debate::{Job, MoveDocument};
 use assize_graph::{NodeError, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError, Request, Response};
-use assize_negotiation::{Debates, InSandboxes, ModelProxy, ModelSource, install};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
     Backend, Command, Enforcement, Event, Identity, Key, Language, Manager, Sandbox, SandboxError,

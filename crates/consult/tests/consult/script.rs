@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use assize_consult::sources::Gathered;
 use assize_consult::{Chamber, MOVES, Manner, Personas};
+use assize_consult::{InProcess, Models};
 use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
-use assize_negotiation::{InProcess, Models};
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -21,9 +21,6 @@ use crate::dialect::{Encoded, Manner, Reply};
 use crate::estimate;
 use crate::wire::{Sending, Wire};
 
-/// The words that stand on everything that a rehearsal produced.
-pub const REHEARSAL_LABEL: &str = "rehearsal, no model was asked";
-
 /// How the rehearsal model behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rehearsal {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_config::Price;
-use assize_gateway::{Gateway, Limits, Options, Pacer, REHEARSAL_LABEL, Rehearsal, RetryPolicy};
+use assize_config::{Price, REHEARSAL_LABEL};
+use assize_gateway::{Gateway, Limits, Options, Pacer, Rehearsal, RetryPolicy};
 use assize_llm::{
     BudgetError, Call, Caps, Delta, ErrorKind, JsonAsk, Ledger, MemoryLedger, Model, ModelExt,
     Provenance, Request, Settlement, Totals, Worst,

@@ -42,8 +42,8 @@ const DEBATES: [Isolation; 3] = [Isolation::Microvm, Isolation::Jail, Isolation:
 /// Where a process gets its sandboxes from: backends and limits, by the settings.
 #[derive(Debug, Clone)]
 pub struct Sandboxes {
-    pub settings: Settings,
-    pub environment: Environment,
+    pub settings: Arc<Settings>,
+    pub environment: Arc<Environment>,
     /// Backends and warm pools that all runs of a server or a worker share.
     pub shared: Option<Arc<SharedBackends>>,
 }
@@ -51,7 +51,8 @@ pub struct Sandboxes {
 impl Sandboxes {
     /// Sandboxes of one command.
     pub fn new(settings: &Settings, environment: &Environment) -> Sandboxes {
-        Sandboxes { settings: settings.clone(), environment: environment.clone(), shared: None }
+        let (settings, environment) = (Arc::new(settings.clone()), Arc::new(environment.clone()));
+        Sandboxes { settings, environment, shared: None }
     }
 
     /// Takes the backend that the settings ask for, or says why it is not to be had.

@@ -1,11 +1,11 @@
 //! Earlier runs: taken up again, or started from.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use assize_consult::{At, ConsultJob, ConsultPlan, DebateAsk, DebateJob, DebatePlan, ForkRequest};
 use assize_run::{AnyTrial, Origin, ResumeRequest, Run, RunKind, RunStatus};
-use assize_service::{Services, settings_of_run};
-use assize_worker::PARALLEL;
+use assize_service::{PARALLEL, Services, settings_of_run};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -52,7 +52,7 @@ pub(crate) async fn resume(
     }
     let (store, id) = (app.store.clone(), run.id.clone());
     app.begin(None, Some(&id), move |mut services| async move {
-        services.settings = body.settings.applied(&services.settings)?;
+        services.settings = Arc::new(body.settings.applied(&services.settings)?);
         let again = ResumeRequest { run: run.id.to_string(), take_over: body.take_over };
         Ok(services.resume(&again, &store, PARALLEL).await?)
     })
@@ -119,7 +119,8 @@ async fn open_fork(
     if at.is_none() && !body.told.is_empty() {
         return Err(Problem::unusable("`told` goes with `at`"));
     }
-    services.settings = settings_of_run(&body.settings.applied(&services.settings)?, run)?;
+    let settings = body.settings.applied(&services.settings)?;
+    services.settings = Arc::new(settings_of_run(&settings, run)?);
     let runner = services.runner(&app.store)?;
     let from = ForkRequest { at, told: body.told };
     let origin = Origin::Fork { parent: Box::new(run.clone()) };

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use assize_code::{CodeAsk, EvalAsk};
+use assize_code::{CodeAsk, EvalAsk, Language};
 use assize_config::{SettingKey, Settings};
 use assize_consult::{ConsultAsk, DebateAsk, SourceName};
 use assize_draft::work::{Mode, WorkAsk};
-use assize_sandbox::Language;
 use assize_types::Failure;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -127,7 +126,7 @@ fn one() -> u32 {
 }
 
 fn rounds() -> u32 {
-    assize_debate::ROUNDS
+    assize_consult::ROUNDS
 }
 
 fn moves() -> u32 {

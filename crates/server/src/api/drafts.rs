@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use assize_draft::audit::{self, Whole};
 use assize_draft::{
-    Cleared, DraftError, DraftService, Force, OpenDraft, Options, Stage, Step, Submission,
+    Cleared, Diff, DraftError, DraftService, Force, OpenDraft, Options, Stage, Step, Submission,
     SubmissionView, desk, keep, policy, verifier,
 };
-use assize_gate::Diff;
 use assize_run::{AuditEntry, AuditQuery, Store};
 use assize_service::Services;
 use assize_types::Failure;

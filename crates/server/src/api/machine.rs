@@ -1,13 +1,13 @@
 //! The machine that this runs on, and the server itself.
 
-use assize_attack::scorecards::{self, Scorecard};
 use assize_code::{Session, sessions as sessions_folder};
 use assize_config::Isolation;
 use assize_sandbox::PoolMetrics;
 use assize_service::doctor::{self, DoctorReport, InUse};
+use assize_service::scorecards::{self, Scorecard};
+use assize_service::status::Status;
 use assize_service::stores;
 use assize_types::{Failure, FailureKind};
-use assize_worker::status::Status;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{REFRESH, SET_COOKIE};

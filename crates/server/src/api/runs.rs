@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 use assize_code::{Attempt, CodeInput, EvalInput};
-use assize_consult::{ConsultInput, Conversations, DebateInput, DebateReport, moves_logs};
-use assize_debate::{JudgeScore, conversation_logs};
-use assize_gateway::REHEARSAL_LABEL;
-use assize_llm::Totals;
+use assize_config::REHEARSAL_LABEL;
+use assize_consult::{
+    ConsultInput, Conversations, DebateInput, DebateReport, JudgeScore, conversation_logs,
+    moves_logs,
+};
 use assize_run::{
     EventQuery, Lease, LeaseHolder, Run, RunEvent, RunFilter, RunId, RunKind, RunState, RunStatus,
-    answered, cancel as cancel_run, inherited,
+    Totals, answered, cancel as cancel_run, inherited,
 };
 use assize_service::reading::{self, RecordView};
 use axum::Json;

@@ -1,12 +1,12 @@
 //! Trials are begun, and what they would take is said.
 
+use std::sync::Arc;
+
 use assize_code::{CodeJob, CodePlan, EvalJob, EvalPlan};
-use assize_consult::{ConsultJob, ConsultPlan, DebateJob, DebatePlan};
+use assize_consult::{ConsultJob, ConsultPlan, DebateJob, DebatePlan, Estimate};
 use assize_draft::work::{WorkJob, WorkPlan};
-use assize_gateway::Estimate;
 use assize_run::{AnyTrial, IdempotencyKey, Origin, Run, RunId};
-use assize_service::Services;
-use assize_worker::PARALLEL;
+use assize_service::{PARALLEL, Services};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::LOCATION;
@@ -118,7 +118,7 @@ async fn open(
     start: Start,
     mut services: Services,
 ) -> Result<Box<dyn AnyTrial>, Problem> {
-    services.settings = start.applied(&services.settings)?;
+    services.settings = Arc::new(start.applied(&services.settings)?);
     let runner = services.runner(&app.store)?;
     Ok(match start {
         Start::Run(start) => {
@@ -219,7 +219,7 @@ pub(crate) async fn estimate(
     app.pace()?;
     let mut services = app.services.clone();
     services.estimate_only = true;
-    services.settings = body.applied(&services.settings)?;
+    services.settings = Arc::new(body.applied(&services.settings)?);
     let nothing = || Problem::conflict("nothing is known of who would be asked");
     let likely = match body {
         Start::Consult(start) => {

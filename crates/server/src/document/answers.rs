@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use assize_draft::SubmissionView;
 use assize_draft::audit::Whole;
 use assize_service::doctor::DoctorReport;
-use assize_worker::status::Status;
+use assize_service::status::Status;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};

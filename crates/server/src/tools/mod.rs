@@ -11,7 +11,7 @@ mod server;
 mod stdio;
 mod unique_ids;
 
-pub use code::{CodeServer, RUN_CODE};
+pub use code::CodeServer;
 pub use drafts::DraftServer;
-pub use http::{HttpService, Refusal, Sessions, over_http};
+pub(crate) use http::{Refusal, Sessions, over_http};
 pub use stdio::{Ended, serve_stdio};

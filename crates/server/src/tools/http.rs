@@ -19,21 +19,21 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::unique_ids::InFlight;
+use crate::tools::unique_ids::InFlight;
 
 /// Tools that are served over HTTP.
-pub type HttpService<S> = StreamableHttpService<S, SessionTable>;
+pub(crate) type HttpService<S> = StreamableHttpService<S, SessionTable>;
 
 /// The most requests of one session in flight, cancelled ones included.
 const MAX_IN_FLIGHT: usize = 1024;
 
 /// Sessions of one endpoint.
 #[derive(Debug, Clone, Default)]
-pub struct Sessions(Arc<SessionTable>);
+pub(crate) struct Sessions(Arc<SessionTable>);
 
 /// Sessions with their owners and the ids of their requests in flight.
 #[derive(Debug, Default)]
-pub struct SessionTable {
+pub(crate) struct SessionTable {
     manager: LocalSessionManager,
     state: Mutex<State>,
 }
@@ -54,7 +54,7 @@ struct Session {
 
 /// Why a request of a session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// No session of this caller has that id.
     UnknownSession,
     /// A request with the same id is in flight.
@@ -64,14 +64,14 @@ pub enum Refusal {
 
 /// Room for one more session of a caller, until it is opened or refused.
 #[derive(Debug)]
-pub struct Room {
+pub(crate) struct Room {
     table: Arc<SessionTable>,
     caller: String,
 }
 
 /// Id of a request, which is in flight from now on unless it is dropped.
 #[derive(Debug)]
-pub struct Reserved {
+pub(crate) struct Reserved {
     in_flight: InFlight,
     id: Fingerprint,
     kept: bool,
@@ -85,7 +85,7 @@ impl SessionTable {
 
 impl Sessions {
     /// Room for a new session, unless the caller has as many as allowed.
-    pub async fn room(&self, caller: &str, most: usize) -> Option<Room> {
+    pub(crate) async fn room(&self, caller: &str, most: usize) -> Option<Room> {
         let open: HashSet<SessionId> =
             self.0.manager.sessions.read().await.keys().cloned().collect();
         let mut state = self.0.state();
@@ -101,14 +101,14 @@ impl Sessions {
     }
 
     /// Checks that a session is the caller's.
-    pub fn check(&self, session: &str, caller: &str) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, session: &str, caller: &str) -> Result<(), Refusal> {
         let state = self.0.state();
         let owner = state.sessions.get(session).and_then(|one| one.owner.as_deref());
         if owner == Some(caller) { Ok(()) } else { Err(Refusal::UnknownSession) }
     }
 
     /// Reserves the id of a request in a session.
-    pub fn reserve(&self, session: &str, id: &Value) -> Result<Reserved, Refusal> {
+    pub(crate) fn reserve(&self, session: &str, id: &Value) -> Result<Reserved, Refusal> {
         let state = self.0.state();
         let session = state.sessions.get(session).ok_or(Refusal::UnknownSession)?;
         let (in_flight, id) = (session.in_flight.clone(), Fingerprint::of(id.to_string()));
@@ -127,7 +127,7 @@ impl Sessions {
 
 impl Room {
     /// Notes whose session was opened.
-    pub fn opened(self, session: &str) {
+    pub(crate) fn opened(self, session: &str) {
         if let Some(session) = self.table.state().sessions.get_mut(session) {
             session.owner = Some(self.caller.clone());
         }
@@ -148,7 +148,7 @@ impl Drop for Room {
 
 impl Reserved {
     /// The request was accepted: its id is released with its response.
-    pub fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.kept = true;
     }
 }
@@ -163,7 +163,7 @@ impl Drop for Reserved {
 
 /// Transport of a session that releases the id of each request with its response.
 #[derive(Debug)]
-pub struct Tracked<T> {
+pub(crate) struct Tracked<T> {
     inner: T,
     in_flight: InFlight,
 }
@@ -250,7 +250,7 @@ impl SessionManager for SessionTable {
 
 /// Serves tools over HTTP until the server stops. Who may call, under which host name, and how many sessions a caller
 /// may have, is for the server to decide.
-pub fn over_http<S>(
+pub(crate) fn over_http<S>(
     tools: S,
     longest_message: usize,
     closing: CancellationToken,

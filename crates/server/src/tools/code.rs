@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use assize_code::{InputFile, exec};
+use assize_code::{InputFile, Language, exec};
 use assize_config::SettingKey;
 use assize_llm::Schema;
-use assize_sandbox::Language;
 use assize_service::Services;
 use assize_types::text::{one_line, shorten};
 use rmcp::ErrorData;
@@ -16,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::left::{LeftFile, Returned};
-use crate::server::{CallError, ToolServer, Tools, object};
+use crate::tools::left::{LeftFile, Returned};
+use crate::tools::server::{CallError, ToolServer, Tools, object};
 
-pub const RUN_CODE: &str = "run_code";
+pub(crate) const RUN_CODE: &str = "run_code";
 
 /// Bytes of each output that are returned at most: models read it.
 const LONGEST_OUTPUT: usize = 64 << 10;

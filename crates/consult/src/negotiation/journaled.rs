@@ -8,9 +8,9 @@ use assize_llm::{ErrorKind, ModelError, Request, Response, Stop};
 use assize_run::{Asking, RoundStatus};
 use async_trait::async_trait;
 
-use crate::affected::AffectedMoves;
-use crate::models::Models;
-use crate::proxy::ModelSource;
+use crate::negotiation::affected::AffectedMoves;
+use crate::negotiation::models::Models;
+use crate::negotiation::proxy::ModelSource;
 
 /// The longest answer that is passed on, in bytes.
 const LONGEST: usize = 32 << 10;
@@ -20,7 +20,7 @@ const LONGEST: usize = 32 << 10;
 /// A call that failed for good is not journalled: whether the run comes to its end without it is not known yet, and a
 /// run that is resumed makes it again. The two failures that the rest of a conversation is built on are: that a
 /// summary could not be had, and that a prompt was too long.
-pub struct JournaledSource<S: State> {
+pub(crate) struct JournaledSource<S: State> {
     context: Context<S>,
     models: Models,
     move_id: String,
@@ -35,7 +35,7 @@ pub struct JournaledSource<S: State> {
 
 /// The moves that failed calls have affected, with how many were never proposed and how many there are.
 #[derive(Debug, Clone)]
-pub struct AffectedLimit {
+pub(crate) struct AffectedLimit {
     pub affected: Arc<AffectedMoves>,
     pub lost: usize,
     pub total: usize,
@@ -48,7 +48,7 @@ impl<S: State> std::fmt::Debug for JournaledSource<S> {
 }
 
 impl<S: State> JournaledSource<S> {
-    pub fn new(
+    pub(crate) fn new(
         context: Context<S>,
         models: Models,
         job: &Job,
@@ -60,12 +60,12 @@ impl<S: State> JournaledSource<S> {
     }
 
     /// Why the critic could not open the debate, if so.
-    pub fn unopened(&self) -> Option<ModelError> {
+    pub(crate) fn unopened(&self) -> Option<ModelError> {
         self.unopened.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Why the run is over, if it is.
-    pub fn stopped(&self) -> Option<NodeError> {
+    pub(crate) fn stopped(&self) -> Option<NodeError> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

@@ -22,13 +22,16 @@ use assize_types::Cancel;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-pub use affected::{AffectedMoves, MostMovesAffected};
-pub use journaled::{AffectedLimit, JournaledSource};
+pub use affected::MostMovesAffected;
 pub use models::Models;
-pub use negotiate::{Negotiated, negotiate};
 pub use proxy::{ModelProxy, ModelSource};
-pub use sandboxes::{DebateError, InSandboxes, LONGEST, install};
-pub use single::{SingleDebate, single_debate};
+pub use sandboxes::{DebateError, InSandboxes, install};
+
+pub(crate) use affected::AffectedMoves;
+pub(crate) use journaled::AffectedLimit;
+pub(crate) use negotiate::{Negotiated, negotiate};
+pub(crate) use sandboxes::LONGEST;
+pub(crate) use single::{SingleDebate, single_debate};
 
 /// A debate that came to a verdict.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use rmcp::handler::server::ServerHandler;
 use rmcp::service::{RoleServer, ServerInitializeError, serve_server};
 use rmcp::transport::async_rw::AsyncRwTransport;
 
-use crate::unique_ids::UniqueIds;
+use crate::tools::unique_ids::UniqueIds;
 
 /// The longest message that is read: a draft is far shorter.
 const LONGEST_MESSAGE: usize = 64 << 20;

@@ -8,7 +8,7 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
 use serde_json::Value;
 
-use crate::server::{CallError, ToolServer, Tools, object};
+use crate::tools::server::{CallError, ToolServer, Tools, object};
 
 /// Draft tools of one workspace.
 #[derive(Debug, Clone)]

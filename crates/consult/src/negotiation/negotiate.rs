@@ -9,14 +9,14 @@ use assize_run::{RoundStatus, RunEvent};
 use assize_types::Fingerprint;
 use serde_json::{Value, json};
 
-use crate::journaled::{AffectedLimit, JournaledSource};
-use crate::models::Models;
-use crate::proxy::ModelProxy;
-use crate::{DebateOutcome, Debates};
+use crate::negotiation::journaled::{AffectedLimit, JournaledSource};
+use crate::negotiation::models::Models;
+use crate::negotiation::proxy::ModelProxy;
+use crate::negotiation::{DebateOutcome, Debates};
 
 /// What a debate came to.
 #[derive(Debug)]
-pub enum Negotiated {
+pub(crate) enum Negotiated {
     /// To a verdict, partial or not.
     Outcome(Box<DebateOutcome>),
     /// To nothing: the critic's opening failed for good. Other debates can be held all the same.
@@ -27,7 +27,7 @@ pub enum Negotiated {
 ///
 /// # Errors
 /// When the run is over, or the debate broke where it was held.
-pub async fn negotiate<S: State>(
+pub(crate) async fn negotiate<S: State>(
     context: &Context<S>,
     debates: &dyn Debates,
     models: &Models,

@@ -16,8 +16,8 @@ use assize_types::{Cancel, Fingerprint};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::proxy::{ModelProxy, ReplayedAnswers};
-use crate::{DebateOutcome, Debates, InProcess};
+use crate::negotiation::proxy::{ModelProxy, ReplayedAnswers};
+use crate::negotiation::{DebateOutcome, Debates, InProcess};
 
 /// The program that debates, as it is put into sandboxes.
 static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator"));
@@ -28,7 +28,7 @@ const NAME: &str = "negotiator";
 const TRIES: u32 = 3;
 
 /// The longest that one debate may take: models are slow, and wait for each other.
-pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a debate may do nothing but think by itself, which takes no time to speak of.
 const SILENCE: Duration = Duration::from_secs(60);

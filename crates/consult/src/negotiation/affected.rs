@@ -32,7 +32,7 @@ impl MostMovesAffected {
 ///
 /// Failures are not journalled, so the count starts at zero when the run is resumed.
 #[derive(Debug, Default)]
-pub struct AffectedMoves(Mutex<BTreeSet<String>>);
+pub(crate) struct AffectedMoves(Mutex<BTreeSet<String>>);
 
 impl AffectedMoves {
     /// Counts a move; `lost` moves of the `total` were never proposed, because calls failed before.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use assize_debate::Job;
 use assize_graph::{Context, END, Graph, InvalidGraph, NodeError, State};
 
-use crate::models::Models;
-use crate::negotiate::{Negotiated, negotiate};
-use crate::{DebateOutcome, Debates};
+use crate::negotiation::models::Models;
+use crate::negotiation::negotiate::{Negotiated, negotiate};
+use crate::negotiation::{DebateOutcome, Debates};
 
 /// State of a run that is one debate.
 #[derive(Debug, Clone, Default)]
-pub struct SingleDebate {
+pub(crate) struct SingleDebate {
     pub outcome: Option<Arc<DebateOutcome>>,
 }
 
@@ -28,7 +28,7 @@ impl State for SingleDebate {
 ///
 /// # Errors
 /// Never, except for a mistake in it.
-pub fn single_debate(
+pub(crate) fn single_debate(
     job: Job,
     models: Models,
     debates: Arc<dyn Debates>,
