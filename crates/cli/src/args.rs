@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use assize_config::SettingKey;
 use assize_consult::{At, ForkRequest};
-use assize_gateway::Tape;
+use assize_service::Tape;
 use assize_run::ResumeRequest;
 use assize_types::{Failure, FailureKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -36,7 +36,7 @@ pub(crate) use self::serve::{ServeArgs, TokensCommand};
 
 /// The version, and whether something is missing in this program.
 fn version() -> &'static str {
-    match assize_page::missing() {
+    match assize_server::page_missing() {
         None => env!("CARGO_PKG_VERSION"),
         Some(_) => {
             concat!(env!("CARGO_PKG_VERSION"), " (built without the page of `assize serve`)")

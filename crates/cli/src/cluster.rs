@@ -1,8 +1,8 @@
 //! `assize cluster`: who takes part, what waits, what is stuck.
 
-use assize_cluster::{DeadLetter, Member, Node, NodeRole, VERSION, patience};
 use assize_config::{Environment, Settings};
-use assize_service::status::{Status, needs};
+use assize_service::cluster_status;
+use assize_service::status::{DeadLetter, Node, NodeRole, Status, VERSION, needs};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -21,8 +21,7 @@ pub(crate) async fn run(
         return Err(Failure::new(FailureKind::Usage, message)
             .hint("name its servers: `--cluster nats://a,b,c`, or the setting `cluster.servers`"));
     }
-    let (member, store) = Member::join(config, around, Some(patience(config))).await?;
-    let status = Status::of(&member, &*store).await?;
+    let status = cluster_status(config, around).await?;
     if json { out_json(&json!(status)) } else { show(&status) }
 }
 

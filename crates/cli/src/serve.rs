@@ -5,10 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use assize_cluster::Member;
 use assize_config::{Environment, Settings};
 use assize_server::{Certificate, Exposure, Options, Server, Token, Tokens};
-use assize_service::stores;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
@@ -35,15 +33,7 @@ pub(crate) async fn run(
         );
     }
     let mut services = services(config, around, false);
-    let store = match config.cluster.servers.is_some() {
-        true => {
-            let joining = Member::join(config, around, None);
-            let (member, store) = until_cancelled(&cancel, joining).await?;
-            services.join(member);
-            store
-        }
-        false => stores::open_safe(config, around).await?,
-    };
+    let store = until_cancelled(&cancel, services.open_server_store()).await?;
     let options = Options {
         listen: args.listen,
         tokens,

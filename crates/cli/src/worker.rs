@@ -1,8 +1,7 @@
 //! `assize worker`: does what others put on the queue of a cluster.
 
-use assize_cluster::labels;
 use assize_config::{Environment, Settings};
-use assize_service::Offer;
+use assize_service::{Offer, labels};
 use assize_types::{Cancel, Failure};
 use serde_json::json;
 

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use crate::{DraftService, DraftState, Mirror, Step};
 
+pub use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
+
 /// What a look at the whole log came to.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "LogCheck")]

@@ -11,6 +11,7 @@ pub mod audit;
 mod decide;
 mod execute;
 mod handlers;
+pub mod handoff;
 mod ledger;
 mod names;
 mod propose;

@@ -18,6 +18,7 @@ mod listen;
 mod mcp;
 mod metrics;
 mod pace;
+mod page;
 mod pages;
 mod problem;
 mod routes;
@@ -48,6 +49,7 @@ use crate::problem::Problem;
 
 pub use auth::Token;
 pub use listen::{Certificate, Exposure};
+pub use page::page_missing;
 pub use tokens::{TokenInfo, Tokens, TokensError};
 pub use tools::{CodeServer, DraftServer, Ended, serve_stdio};
 

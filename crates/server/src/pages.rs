@@ -42,10 +42,10 @@ pub(crate) fn page(title: &str, body: &str) -> Html<String> {
 
 /// The page; or where it is not part of this program, why, and what is there instead.
 pub(crate) async fn index(headers: HeaderMap) -> Response {
-    if let Some(file) = assize_page::file("index.html") {
+    if let Some(file) = crate::page::file("index.html") {
         return sent(file, &headers);
     }
-    let why = escaped(assize_page::missing().unwrap_or_default());
+    let why = escaped(crate::page::page_missing().unwrap_or_default());
     let note = format!(
         "<p>This program was built without its page: {why}. Build it where npm is (Node.js 20.19 or newer), and \
          it has one.</p>"
@@ -61,7 +61,7 @@ pub(crate) async fn index(headers: HeaderMap) -> Response {
 /// A file of the page, by its name; what has a hash in its name never changes.
 pub(crate) async fn asset(uri: Uri, headers: HeaderMap) -> Response {
     let name = uri.path().trim_start_matches('/');
-    let Some(file) = assize_page::file(name) else {
+    let Some(file) = crate::page::file(name) else {
         return Problem::not_found("there is nothing at this address").into_response();
     };
     let mut response = sent(file, &headers);
@@ -75,7 +75,7 @@ pub(crate) async fn asset(uri: Uri, headers: HeaderMap) -> Response {
 }
 
 /// A file of the page, packed for those who can unpack it.
-fn sent(file: assize_page::File, headers: &HeaderMap) -> Response {
+fn sent(file: crate::page::File, headers: &HeaderMap) -> Response {
     let takes =
         headers.get(ACCEPT_ENCODING).and_then(|takes| takes.to_str().ok()).unwrap_or_default();
     let packs = takes.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
@@ -102,7 +102,7 @@ pub(crate) fn is_for_people(path: &str, headers: &HeaderMap) -> bool {
 
 /// There is nothing at this address: a browser is told so by the page, which shows the way back.
 pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
-    match assize_page::file("index.html") {
+    match crate::page::file("index.html") {
         Some(file) if is_for_people(uri.path(), &headers) => {
             (StatusCode::NOT_FOUND, sent(file, &headers)).into_response()
         }

@@ -17,7 +17,7 @@ use assize_config::{Environment, SettingKey, Settings};
 use assize_draft::work::WorkRequest;
 use assize_draft::work::rehearsal::Line;
 use assize_gateway::choice::caps;
-use assize_gateway::{Pacers, Providers, Recital, Script, Tape};
+use assize_gateway::{Pacers, Providers, Recital, Script};
 use assize_llm::ModelError;
 use assize_run::{IdempotencyKey, Placement, Role, Runner, Store};
 use assize_sandbox::{Sandboxes, SharedBackends};
@@ -27,7 +27,10 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use assize_worker::{Offer, PARALLEL, Worker, live, status};
+pub use assize_cluster::labels;
+pub use assize_gateway::Tape;
 pub use runs::settings_of_run;
+pub use stores::cluster_status;
 
 /// What a process starts runs with: the settings, what is shared between its runs, and the cluster it is a member of.
 #[derive(Clone)]

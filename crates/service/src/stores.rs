@@ -8,6 +8,7 @@ use assize_config::{Environment, Settings};
 use assize_run::{Store, StoreError};
 use assize_store::{Access, Durability, SqliteStore};
 use assize_types::Failure;
+use assize_worker::status::Status;
 
 use crate::Services;
 
@@ -69,6 +70,20 @@ pub async fn open_to_read(
 }
 
 impl Services {
+    /// Opens the store of a server, which waits for the servers of its cluster however long it takes.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub async fn open_server_store(&mut self) -> Result<Arc<dyn Store>, Failure> {
+        let Services { settings, environment, .. } = &*self;
+        if settings.cluster.servers.is_none() {
+            return open_safe(settings, environment).await;
+        }
+        let (member, store) = Member::join(settings, environment, None).await?;
+        self.join(member);
+        Ok(store)
+    }
+
     /// Opens the store to start runs in; in a cluster, workers execute them. `safe` says that what is written must
     /// outlive a power cut.
     ///
@@ -89,4 +104,16 @@ impl Services {
             open(settings, environment).await
         }
     }
+}
+
+/// How the cluster of the settings is.
+///
+/// # Errors
+/// When it does not answer.
+pub async fn cluster_status(
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<Status, Failure> {
+    let (member, store) = Member::join(settings, environment, Some(patience(settings))).await?;
+    Status::of(&member, &*store).await
 }

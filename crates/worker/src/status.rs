@@ -1,10 +1,12 @@
 //! How a cluster is: who takes part, what waits, what is stuck.
 
-use assize_cluster::{DeadLetter, Line, Member, Node, NodeRole, Place, RUN, Stream, VERSION};
+use assize_cluster::{Line, Member, Place, RUN, Stream};
 use assize_run::{LeaseHolder, Run, RunFilter, RunId, RunKind, RunStatus, Store};
 use assize_types::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+pub use assize_cluster::{DeadLetter, Node, NodeRole, VERSION};
 
 /// How a cluster is.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use assize_config::{Environment, Settings};
-use assize_draft::audit::{self, Completed, Whole};
+use assize_draft::audit::{
+    self, Completed, HeadKey, HeadKeyError, InvalidHead, SignedHead, Whole,
+};
 use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_service::stores;
-use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
 use jiff::Timestamp;

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
-use assize_draft::{DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, Stage};
+use assize_draft::{
+    DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, Stage, handoff,
+};
 use assize_types::{Failure, FailureKind};
-use assize_workspace::{FileError, Folder, Workspace};
 use serde_json::json;
 
 use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
@@ -200,49 +201,20 @@ fn list(book: &DraftState, json: bool) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| out_line(line))
 }
 
-const IGNORE: &str = ".gitignore";
-
-/// The lines that keep drafts out of a repository, and the contract in it.
-const IGNORED: &str = "/_handoff/*\n!/_handoff/TASK_CONTRACT.json";
-
 fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        let message = format!("cannot use `{}`: {error}", folder.join(what).display());
-        Failure::new(FailureKind::Environment, terminal::harmless(&message))
-    };
-    let workspace = Workspace::open(folder).map_err(|error| failed("", &error))?;
-    let made = Folder::handoff(&workspace).and_then(|handoff| handoff.folder(DRAFTS));
-    made.map_err(|error| failed(HANDOFF, &error))?;
+    let ignore_file = handoff::prepare(folder)?;
     let drafts = folder.join(HANDOFF).join(DRAFTS);
     say(&format!("drafts will be in `{}`", drafts.display()))?;
-    // Through no link: it may lead anywhere.
-    let root = Folder::root(&workspace).map_err(|error| failed("", &error))?;
-    let text = match root.read(IGNORE, 16 << 20) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(FileError::Missing) => String::new(),
-        Err(error) => return Err(failed(IGNORE, &error)),
-    };
-    let known = [
-        "/_handoff/*",
-        "_handoff/*",
-        "/_handoff/",
-        "_handoff/",
-        "/_handoff",
-        "_handoff",
-        "**/_handoff/",
-    ];
-    if text.lines().any(|line| known.contains(&line.trim())) {
+    if ignore_file.leaves_drafts_out() {
         return out_line("`.gitignore` leaves them out already");
     }
-    let ignore = folder.join(IGNORE);
-    let question = format!("Add `{IGNORED}` to `{}`? [Y/n]", ignore.display());
+    let ignore = folder.join(".gitignore");
+    let question = format!("Add `{}` to `{}`? [Y/n]", handoff::IGNORED, ignore.display());
     if !yes && !confirmed(&terminal::harmless(&question), Default::Yes) {
         note("hint: `assize drafts init --yes` adds `/_handoff/*` to `.gitignore`");
         return Ok(());
     }
-    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    let added = root.append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());
-    added.map_err(|error| failed(IGNORE, &error))?;
+    ignore_file.leave_drafts_out(folder)?;
     say(&format!("added `/_handoff/*`, but for the contract, to `{}`", ignore.display()))
 }
 

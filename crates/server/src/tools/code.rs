@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use assize_code::{InputFile, Language, exec};
 use assize_config::SettingKey;
-use assize_llm::Schema;
 use assize_service::Services;
 use assize_types::text::{one_line, shorten};
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -184,8 +184,8 @@ impl Tools for CodeTools {
         let hints =
             ToolAnnotations::from_raw(None, Some(true), Some(false), Some(false), Some(false));
         let tool =
-            Tool::new(RUN_CODE, Cow::Borrowed(description), object(Schema::of::<RunCode>().value))
-                .with_raw_output_schema(object(Schema::of::<Ran>().value))
+            Tool::new(RUN_CODE, Cow::Borrowed(description), schema::<RunCode>())
+                .with_raw_output_schema(schema::<Ran>())
                 .with_annotations(hints);
         Ok(vec![tool])
     }
@@ -205,4 +205,13 @@ impl Tools for CodeTools {
             }
         }
     }
+}
+
+/// The schema of a type, with nothing left to look up by reference.
+fn schema<T: JsonSchema>() -> Arc<JsonObject> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    object(settings.into_generator().into_root_schema_for::<T>().to_value())
 }

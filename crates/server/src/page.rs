@@ -4,16 +4,16 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// A file of the page.
 #[derive(Debug, Clone, Copy)]
-pub struct File {
+pub(crate) struct File {
     /// Its media type.
-    pub kind: &'static str,
-    pub bytes: &'static [u8],
+    pub(crate) kind: &'static str,
+    pub(crate) bytes: &'static [u8],
     /// The same, packed by gzip.
-    pub packed: &'static [u8],
+    pub(crate) packed: &'static [u8],
 }
 
 /// The file of that name, such as `index.html`.
-pub fn file(name: &str) -> Option<File> {
+pub(crate) fn file(name: &str) -> Option<File> {
     let (name, bytes, packed) = FILES.iter().find(|(known, ..)| *known == name)?;
     let kind = match name.rsplit('.').next().unwrap_or_default() {
         "html" => "text/html; charset=utf-8",
@@ -27,7 +27,7 @@ pub fn file(name: &str) -> Option<File> {
 }
 
 /// Why the page is not part of this program, if it is not.
-pub fn missing() -> Option<&'static str> {
+pub fn page_missing() -> Option<&'static str> {
     MISSING
 }
 
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn what_the_page_asks_for_first_is_there() {
         let Some(index) = file("index.html") else {
-            assert!(missing().is_some());
+            assert!(page_missing().is_some());
             return;
         };
         let text = String::from_utf8(index.bytes.to_vec()).unwrap();
