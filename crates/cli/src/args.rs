@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use assize_config::SettingKey;
 use assize_consult::{At, ForkRequest};
-use assize_service::Tape;
 use assize_run::ResumeRequest;
+use assize_service::Tape;
 use assize_types::{Failure, FailureKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 

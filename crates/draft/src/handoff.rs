@@ -32,7 +32,7 @@ pub struct IgnoreFile {
     text: String,
 }
 
-fn failed(folder: &Path, what: &str, error: &FileError) -> Failure {
+fn failed(folder: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
     let message = format!("cannot use `{}`: {error}", folder.join(what).display());
     Failure::new(FailureKind::Environment, message)
 }

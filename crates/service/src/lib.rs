@@ -26,9 +26,9 @@ use assize_worker::{ClusterDebates, FarPacer, node};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use assize_worker::{Offer, PARALLEL, Worker, live, status};
 pub use assize_cluster::labels;
 pub use assize_gateway::Tape;
+pub use assize_worker::{Offer, PARALLEL, Worker, live, status};
 pub use runs::settings_of_run;
 pub use stores::cluster_status;
 

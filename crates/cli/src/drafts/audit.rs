@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use assize_config::{Environment, Settings};
-use assize_draft::audit::{
-    self, Completed, HeadKey, HeadKeyError, InvalidHead, SignedHead, Whole,
-};
+use assize_draft::audit::{self, Completed, HeadKey, HeadKeyError, InvalidHead, SignedHead, Whole};
 use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_service::stores;

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
-use assize_draft::{
-    DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, Stage, handoff,
-};
+use assize_draft::{DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, Stage, handoff};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 

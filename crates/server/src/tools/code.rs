@@ -183,10 +183,9 @@ impl Tools for CodeTools {
         // It changes nothing that outlives it.
         let hints =
             ToolAnnotations::from_raw(None, Some(true), Some(false), Some(false), Some(false));
-        let tool =
-            Tool::new(RUN_CODE, Cow::Borrowed(description), schema::<RunCode>())
-                .with_raw_output_schema(schema::<Ran>())
-                .with_annotations(hints);
+        let tool = Tool::new(RUN_CODE, Cow::Borrowed(description), schema::<RunCode>())
+            .with_raw_output_schema(schema::<Ran>())
+            .with_annotations(hints);
         Ok(vec![tool])
     }
 
