@@ -20,7 +20,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::file_kind::FileKind;
-use crate::pattern::{BadPattern, compile};
+use crate::pattern::{BadPattern, among, compile};
 
 /// What a line must say to keep a path in it; that it does is itself told.
 pub const ALLOWED: &str = "assize: allow-path";
@@ -119,17 +119,8 @@ const RULES: &[(&str, &str, &str)] = &[
 ];
 
 /// Folders below these that a package manager keeps on every machine that has it.
-const EVERY_MACHINE: [&str; 9] = [
-    "/home/linuxbrew/",
-    "/opt/homebrew/",
-    "/opt/local/",
-    "/var/lib/apt/",
-    "/var/lib/dbus/",
-    "/var/lib/dpkg/",
-    "/var/lib/pacman/",
-    "/var/lib/rpm/",
-    "/var/lib/systemd/",
-];
+const EVERY_MACHINE: &str = "/home/linuxbrew/ /opt/homebrew/ /opt/local/ /var/lib/apt/ \
+    /var/lib/dbus/ /var/lib/dpkg/ /var/lib/pacman/ /var/lib/rpm/ /var/lib/systemd/";
 
 static SCANNER: LazyLock<Result<PathScanner, BadPattern>> =
     LazyLock::new(|| PathScanner::compile(RULES));
@@ -251,15 +242,11 @@ impl PathScanner {
 
     /// Whether a path is fine where it stands: an example in a comment, a web address, or on every machine.
     fn is_fine(&self, before: &str, path: &str, name: Option<&str>, comment: bool) -> bool {
-        #[rustfmt::skip]
-        const PLACEHOLDERS: [&str; 23] = [
-            "user", "username", "you", "me", "name", "yourname", "your-name", "your_name", "youruser", "someone",
-            "server", "host", "hostname", "computer", "disk", "drive", "volume", "usb", "data", "storage", "backup",
-            "app", "myapp",
-        ];
+        const PLACEHOLDERS: &str = "user username you me name yourname your-name your_name \
+            youruser someone server host hostname computer disk drive volume usb data storage \
+            backup app myapp";
         const SYSTEM: [&str; 8] = ["etc", "usr", "dev", "proc", "sys", "bin", "run", "path"];
-        let placeholder =
-            name.is_some_and(|name| PLACEHOLDERS.contains(&name.to_lowercase().as_str()));
+        let placeholder = name.is_some_and(|name| among(&name.to_lowercase(), PLACEHOLDERS));
         // No web address begins like these.
         let disk = ["/mnt/", "/Volumes/", "/run/media/"].iter().any(|disk| path.starts_with(disk));
         let opened = self.opened.is_match(before);
@@ -268,7 +255,7 @@ impl PathScanner {
             .strip_prefix("file:///")
             .and_then(|path| path.split('/').next())
             .is_some_and(|first| SYSTEM.contains(&first));
-        let everywhere = EVERY_MACHINE.iter().any(|folder| path.starts_with(folder));
+        let everywhere = EVERY_MACHINE.split(' ').any(|folder| path.starts_with(folder));
         let served = !opened && (path.starts_with("/media/") || path.starts_with("/data/"));
         let page = served && (self.page.is_match(before) || self.asset.is_match(path));
         comment && placeholder || web || system || everywhere || page

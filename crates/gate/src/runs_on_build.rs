@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::diff::Diff;
 use crate::file_rules::RunsOnBuild;
 use crate::globs::Globs;
+use crate::pattern::among;
 
 /// A version number: two or more numbers with dots between them. Four are an IP address. Without the pattern every change
 /// counts.
@@ -103,35 +104,8 @@ fn unversioned(text: &str) -> String {
 
 /// A data file, JSON or TOML.
 fn parse(text: &str) -> Option<Value> {
-    serde_json::from_str(text.trim_start_matches('\u{feff}')).ok().or_else(|| {
-        let document: toml_edit::DocumentMut = text.parse().ok()?;
-        Some(from_table(document.as_table()))
-    })
-}
-
-fn from_table(table: &dyn toml_edit::TableLike) -> Value {
-    table.iter().map(|(key, item)| (key.to_owned(), from_item(item))).collect()
-}
-
-fn from_item(item: &toml_edit::Item) -> Value {
-    match item {
-        toml_edit::Item::None => Value::Null,
-        toml_edit::Item::Value(value) => from_value(value),
-        toml_edit::Item::Table(table) => from_table(table),
-        toml_edit::Item::ArrayOfTables(tables) => {
-            tables.iter().map(|table| from_table(table)).collect()
-        }
-    }
-}
-
-fn from_value(value: &toml_edit::Value) -> Value {
-    match value {
-        toml_edit::Value::String(text) => Value::from(text.value().as_str()),
-        toml_edit::Value::Boolean(yes) => Value::from(*yes.value()),
-        toml_edit::Value::Array(values) => values.iter().map(from_value).collect(),
-        toml_edit::Value::InlineTable(table) => from_table(table),
-        other => Value::from(other.to_string().trim()),
-    }
+    let json = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok();
+    json.or_else(|| toml_edit::de::from_str(text).ok())
 }
 
 /// What is at a dotted key.
@@ -164,21 +138,9 @@ fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
 /// The dependencies in a table, each with its source: empty for a version of the registry.
 fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
     /// Fields of a dependency that do not say where it comes from.
-    const PLAIN: [&str; 7] =
-        ["version", "features", "default-features", "optional", "workspace", "extras", "markers"];
+    const PLAIN: &str = "version features default-features optional workspace extras markers";
     /// Fields that only a dependency has.
-    const FIELDS: [&str; 10] = [
-        "version",
-        "git",
-        "path",
-        "url",
-        "workspace",
-        "registry",
-        "features",
-        "file",
-        "package",
-        "source",
-    ];
+    const FIELDS: &str = "version git path url workspace registry features file package source";
     let elsewhere = |text: &str| text.contains(['/', ':', '@']);
     match value {
         Value::Array(items) => {
@@ -197,10 +159,8 @@ fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
                         let source = if elsewhere(text) { text.clone() } else { String::new() };
                         found.insert(name.clone(), source);
                     }
-                    Value::Object(inner)
-                        if inner.keys().any(|key| FIELDS.contains(&key.as_str())) =>
-                    {
-                        let source = inner.iter().filter(|(key, _)| !PLAIN.contains(&key.as_str()));
+                    Value::Object(inner) if inner.keys().any(|key| among(key, FIELDS)) => {
+                        let source = inner.iter().filter(|(key, _)| !among(key, PLAIN));
                         let source: Vec<String> =
                             source.map(|(key, value)| format!("{key}={value}")).collect();
                         found.insert(name.clone(), source.join(" "));
