@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use assize_llm::{Message, ModelError, Request, Stop, Tool, ToolCall, ToolResult};
+use assize_llm::{Message, ModelError, Request, Stop, ToolCall, ToolResult};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
     Decoder, Encoded, Growth, MOST_CALLS, Manner, Reply, arguments_from_text, arguments_object,
-    broken_off, is_false, native_schema, parse, prompted, schema, too_many_calls,
+    breakpoint, broken_off, described, is_false, native_schema, parse, prompted, schema,
+    too_many_calls,
 };
 use crate::catalog::ModelFacts;
 use crate::failure;
@@ -29,26 +30,12 @@ struct Wanted<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Part<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<ToolSpec<'a>>,
+    tools: Vec<Value>,
     messages: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<Value>,
     #[serde(skip_serializing_if = "is_false")]
     stream: bool,
-}
-
-#[derive(Serialize)]
-struct ToolSpec<'a> {
-    name: &'a str,
-    description: &'a str,
-    input_schema: &'a Value,
-}
-
-impl<'a> From<&'a Tool> for ToolSpec<'a> {
-    fn from(tool: &'a Tool) -> ToolSpec<'a> {
-        let Tool { name, description, parameters } = tool;
-        ToolSpec { name, description, input_schema: parameters }
-    }
 }
 
 #[derive(Serialize)]
@@ -62,7 +49,7 @@ struct Part<'a> {
     #[serde(flatten)]
     said: Said<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Breakpoint>,
+    cache_control: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -72,13 +59,6 @@ enum Said<'a> {
     ToolUse { id: &'a str, name: &'a str, input: Cow<'a, Value> },
     ToolResult { tool_use_id: &'a str, content: &'a str, is_error: bool },
 }
-
-#[derive(Serialize)]
-struct Breakpoint {
-    r#type: &'static str,
-}
-
-const BREAKPOINT: Option<Breakpoint> = Some(Breakpoint { r#type: "ephemeral" });
 
 impl<'a> From<Said<'a>> for Part<'a> {
     fn from(said: Said<'a>) -> Part<'a> {
@@ -104,7 +84,7 @@ pub(super) fn encode(
         // The provider's scale ends at 1.
         temperature: manner.temperature.then_some(request.temperature.min(1.0)),
         system: system(&request),
-        tools: request.tools.iter().map(ToolSpec::from).collect(),
+        tools: request.tools.iter().map(|tool| described(tool, "input_schema")).collect(),
         messages: turns(&messages),
         output_config: format
             .map(|schema| json!({"format": {"type": "json_schema", "schema": schema}})),
@@ -116,7 +96,7 @@ pub(super) fn encode(
 fn system(request: &Request) -> Vec<Part<'_>> {
     let mut parts = texts(request.prompt.blocks.iter().map(|block| &*block.text));
     for part in parts.iter_mut().rev().take(BLOCK_BREAKPOINTS) {
-        part.cache_control = BREAKPOINT;
+        part.cache_control = Some(breakpoint());
     }
     parts
 }
@@ -161,7 +141,7 @@ fn turns<'a>(messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
         turns.push(Turn { role, content });
     }
     if let Some((turn, part)) = end_of_transcript {
-        turns[turn].content[part].cache_control = BREAKPOINT;
+        turns[turn].content[part].cache_control = Some(breakpoint());
     }
     turns
 }

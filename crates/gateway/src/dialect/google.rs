@@ -1,12 +1,12 @@
 //! Google's Gemini API.
 
-use assize_llm::{Message, ModelError, Request, Stop, Tool, ToolCall};
+use assize_llm::{Message, ModelError, Request, Stop, ToolCall};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, Manner, Reply, arguments_object, broken_off, malformed,
+    Decoder, Encoded, Growth, Manner, Reply, arguments_object, broken_off, described, malformed,
     native_schema, parse, prompted, schema,
 };
 use crate::catalog::ModelFacts;
@@ -20,7 +20,7 @@ struct Wanted<'a> {
     system_instruction: Option<Instruction<'a>>,
     contents: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tools<'a>>,
+    tools: Vec<Value>,
     generation_config: Config,
 }
 
@@ -39,27 +39,6 @@ struct Config {
 #[derive(Serialize)]
 struct Instruction<'a> {
     parts: Vec<Said<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters_json_schema: &'a Value,
-}
-
-impl<'a> From<&'a Tool> for Declaration<'a> {
-    fn from(tool: &'a Tool) -> Declaration<'a> {
-        let Tool { name, description, parameters } = tool;
-        Declaration { name, description, parameters_json_schema: parameters }
-    }
 }
 
 #[derive(Serialize)]
@@ -98,14 +77,14 @@ pub(super) fn encode(
     let messages = request.prompt.messages();
     let blocks = request.prompt.blocks.iter().filter(|block| !block.text.is_empty());
     let system: Vec<Said<'_>> = blocks.map(|block| Said::Text { text: &block.text }).collect();
-    let declarations: Vec<Declaration<'_>> = request.tools.iter().map(Declaration::from).collect();
+    let declarations = request.tools.iter().map(|tool| described(tool, "parametersJsonSchema"));
+    let declarations: Vec<Value> = declarations.collect();
     let body = Wanted {
         system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
         contents: messages.iter().map(turn).collect(),
-        tools: if declarations.is_empty() {
-            vec![]
-        } else {
-            vec![Tools { function_declarations: declarations }]
+        tools: match declarations.is_empty() {
+            true => vec![],
+            false => vec![json!({"functionDeclarations": declarations})],
         },
         generation_config: Config {
             max_output_tokens: request.max_tokens,

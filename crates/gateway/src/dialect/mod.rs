@@ -206,32 +206,17 @@ pub(crate) fn auth_headers(endpoint: &Endpoint) -> Vec<(&'static str, String)> {
     }
 }
 
-/// A tool as OpenAI's dialect and Ollama's describe it.
-#[derive(Serialize)]
-struct FunctionTool<'a> {
-    r#type: &'static str,
-    function: FunctionSpec<'a>,
+/// The tools as OpenAI's dialect and Ollama's describe them.
+fn function_tools(request: &Request) -> Vec<Value> {
+    let tools = request.tools.iter();
+    tools
+        .map(|tool| json!({"type": "function", "function": described(tool, "parameters")}))
+        .collect()
 }
 
-#[derive(Serialize)]
-struct FunctionSpec<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
-}
-
-impl<'a> From<&'a Tool> for FunctionTool<'a> {
-    fn from(tool: &'a Tool) -> FunctionTool<'a> {
-        let Tool { name, description, parameters } = tool;
-        FunctionTool {
-            r#type: "function",
-            function: FunctionSpec { name, description, parameters },
-        }
-    }
-}
-
-fn function_tools(request: &Request) -> Vec<FunctionTool<'_>> {
-    request.tools.iter().map(FunctionTool::from).collect()
+/// A tool whose schema stands under a name of the provider's own.
+fn described(tool: &Tool, schema: &str) -> Value {
+    json!({"name": tool.name, "description": tool.description, schema: tool.parameters})
 }
 
 /// What a failed tool said, told apart from what one that worked said.
@@ -250,6 +235,11 @@ fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
         Value::Null => Cow::Owned(json!({})),
         other => Cow::Owned(json!({"not_an_object": other})),
     }
+}
+
+/// The mark behind what Anthropic's models are to cache.
+fn breakpoint() -> Value {
+    json!({"type": "ephemeral"})
 }
 
 fn is_false(flag: &bool) -> bool {

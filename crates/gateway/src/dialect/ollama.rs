@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, Growth, Manner, Reply, arguments_object, broken_off,
-    function_tools, native_schema, overflow, parse, prompted, tool_content,
+    Decoder, Encoded, Growth, Manner, Reply, arguments_object, broken_off, function_tools,
+    native_schema, overflow, parse, prompted, tool_content,
 };
 use crate::catalog::ModelFacts;
 use crate::estimate::{self, Overflow};
@@ -29,7 +29,7 @@ struct Wanted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<FunctionTool<'a>>,
+    tools: Vec<Value>,
 }
 
 #[derive(Serialize)]
