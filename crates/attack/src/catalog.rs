@@ -44,35 +44,27 @@ impl Group {
     ];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Group::Files => "files",
-            Group::Secrets => "secrets",
-            Group::Network => "network",
-            Group::Privileges => "privileges",
-            Group::Exhaustion => "exhaustion",
-            Group::Left => "left",
-            Group::Kernel => "kernel",
-            Group::Clock => "clock",
-            Group::Terminal => "terminal",
-            Group::Channel => "channel",
-            Group::Machine => "machine",
-        }
+        self.words().0
     }
 
     /// In words for people.
     pub fn title(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Group::Files => "files outside",
-            Group::Secrets => "secrets of the host",
-            Group::Network => "network and sockets",
-            Group::Privileges => "privileges",
-            Group::Exhaustion => "exhaustion",
-            Group::Left => "what is left for the next run",
-            Group::Kernel => "the kernel's surface",
-            Group::Clock => "the clock",
-            Group::Terminal => "the terminal",
-            Group::Channel => "the guest's channel",
-            Group::Machine => "the machine itself",
+            Group::Files => ("files", "files outside"),
+            Group::Secrets => ("secrets", "secrets of the host"),
+            Group::Network => ("network", "network and sockets"),
+            Group::Privileges => ("privileges", "privileges"),
+            Group::Exhaustion => ("exhaustion", "exhaustion"),
+            Group::Left => ("left", "what is left for the next run"),
+            Group::Kernel => ("kernel", "the kernel's surface"),
+            Group::Clock => ("clock", "the clock"),
+            Group::Terminal => ("terminal", "the terminal"),
+            Group::Channel => ("channel", "the guest's channel"),
+            Group::Machine => ("machine", "the machine itself"),
         }
     }
 
