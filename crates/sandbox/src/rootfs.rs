@@ -278,11 +278,7 @@ pub(crate) fn short(hash: Sha256) -> String {
 
 impl From<RootfsError> for Failure {
     fn from(error: RootfsError) -> Failure {
-        let failure = Failure::from_error(FailureKind::Environment, &error);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::from_error(FailureKind::Environment, &error).maybe_hint(error.hint())
     }
 }
 
