@@ -177,13 +177,7 @@ impl ClusterStore {
 
     /// Removes one message, if it is there.
     pub(super) async fn remove_message(&self, place: u64) -> Result<(), StoreError> {
-        let mut patience = self.link.patience();
-        loop {
-            let removed = self.try_to_remove(place).await;
-            if patience.heed(removed).await?.is_some() {
-                return Ok(());
-            }
-        }
+        self.link.retry(|| self.try_to_remove(place)).await
     }
 
     async fn try_to_remove(&self, place: u64) -> Result<(), Trouble> {
@@ -197,16 +191,10 @@ impl ClusterStore {
 
     pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<(), StoreError> {
         let filter = self.link.subject(filter);
-        let mut patience = self.link.patience();
-        loop {
-            let purged = self.try_to_purge(stream, &filter).await;
-            if patience.heed(purged).await?.is_some() {
-                return Ok(());
-            }
-        }
+        self.link.retry(|| self.try_to_purge(stream, &filter)).await
     }
 
-    pub(super) async fn try_to_purge(&self, stream: &str, filter: &str) -> Result<(), Trouble> {
+    async fn try_to_purge(&self, stream: &str, filter: &str) -> Result<(), Trouble> {
         let purged = self.link.stream(stream).await?.purge().filter(filter).await;
         purged.map(drop).map_err(|error| trouble(&error))
     }
