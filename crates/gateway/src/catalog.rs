@@ -149,6 +149,7 @@ struct Row {
     price: Price,
     window: u64,
     temperature: bool,
+    retired: Option<Retirement>,
 }
 
 impl Row {
@@ -157,16 +158,22 @@ impl Row {
         let number = |at: usize| words.get(at)?.parse().ok();
         let rates =
             |at| Some(Rates::usd(number(at)?, number(at + 1)?, number(at + 2)?, number(at + 3)?));
-        let long = match words.get(9) {
-            Some(threshold) => Some((threshold.parse().ok()?, rates(10)?)),
-            None => None,
-        };
+        let (mut long, mut retired) = (None, None);
+        match words.get(8) {
+            Some(&"over") => long = Some((words.get(9)?.parse().ok()?, rates(10)?)),
+            Some(&"retired") => {
+                retired = Some(Retirement { on: words.get(9)?, replacement: words.get(10)? });
+            }
+            Some(_) => return None,
+            None => {}
+        }
         Some(Row {
             provider: words.first()?.parse().ok()?,
             name: words.get(1)?,
             window: words.get(2)?.parse().ok()?,
             temperature: *words.get(3)? == "taken",
             price: Price { rates: rates(4)?, long },
+            retired,
         })
     }
 }
@@ -180,25 +187,11 @@ pub struct Retirement {
     pub replacement: &'static str,
 }
 
-/// Retired models. Source: console.groq.com/docs/deprecations, announced on 2026-07-14 with the shutdown
-/// on 2026-08-16; accounts with an enterprise contract keep access, so the prices stay in the table above.
-const RETIRED: &[(Provider, &str, Retirement)] = &[
-    (Provider::Groq, "llama-3.3-70b-versatile", GROQ_LLAMA_RETIREMENT),
-    (
-        Provider::Groq,
-        "llama-3.1-8b-instant",
-        Retirement { replacement: "openai/gpt-oss-20b", ..GROQ_LLAMA_RETIREMENT },
-    ),
-];
-
-const GROQ_LLAMA_RETIREMENT: Retirement =
-    Retirement { on: "2026-08-16", replacement: "openai/gpt-oss-120b" };
-
 impl Retirement {
     /// When and by what the provider replaced the model, if it retired it.
     pub fn of(provider: Provider, model: &str) -> Option<Retirement> {
-        let row = RETIRED.iter().find(|(by, name, _)| *by == provider && *name == model);
-        row.map(|(_, _, retirement)| *retirement)
+        let row = ROWS.iter().find(|row| row.provider == provider && row.name == model);
+        row.and_then(|row| row.retired)
     }
 }
 

@@ -8,13 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, MOST_CALLS, Manner, Reply, arguments_from_text, arguments_object,
+    Decoder, Encoded, Growth, MOST_CALLS, Outgoing, Reply, arguments_from_text, arguments_object,
     breakpoint, broken_off, described, is_false, native_schema, parse, prompted, schema,
     too_many_calls,
 };
-use crate::catalog::ModelFacts;
 use crate::failure;
-use crate::provider::Endpoint;
 
 pub(super) const VERSION: &str = "2023-06-01";
 
@@ -66,12 +64,8 @@ impl<'a> From<Said<'a>> for Part<'a> {
     }
 }
 
-pub(super) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
+pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::fit(&schema.value, &schema::ANTHROPIC));
@@ -221,14 +215,8 @@ fn stop(reason: Option<&str>) -> Stop {
 
 pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
     let body: Body = parse(body)?;
-    let mut reply = Reply {
-        text: String::new(),
-        tool_calls: Vec::new(),
-        stop: stop(body.stop_reason.as_deref()),
-        usage: body.usage.usage(),
-        model: body.model,
-        cost: None,
-    };
+    let (stop, usage) = (stop(body.stop_reason.as_deref()), body.usage.usage());
+    let mut reply = Reply { stop, usage, model: body.model, ..Reply::default() };
     for content in body.content {
         match content {
             Content::Text { text } => reply.text.push_str(&text),
@@ -296,12 +284,11 @@ enum Piece {
 
 #[derive(Default)]
 pub(super) struct Stream {
-    text: String,
+    reply: Reply,
     /// Index of the content block, the call, and its arguments as they come.
     calls: Vec<(u64, ToolCall, String)>,
     tokens: Tokens,
     stop_reason: Option<String>,
-    model: Option<String>,
     ended: bool,
 }
 
@@ -309,7 +296,7 @@ impl Decoder for Stream {
     fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
         match parse(data.as_bytes())? {
             Event::MessageStart { message } => {
-                self.model = message.model;
+                self.reply.model = message.model;
                 self.tokens.update(message.usage);
             }
             Event::ContentBlockStart {
@@ -323,7 +310,7 @@ impl Decoder for Stream {
                 }
             }
             Event::ContentBlockDelta { delta: Piece::TextDelta { text }, .. } => {
-                self.text.push_str(&text);
+                self.reply.text.push_str(&text);
                 return Ok(Growth::of(text, false));
             }
             Event::ContentBlockDelta { index, delta: Piece::InputJsonDelta { partial_json } } => {
@@ -356,13 +343,8 @@ impl Decoder for Stream {
             }
             call
         });
-        Ok(Reply {
-            text: self.text,
-            tool_calls: tool_calls.collect(),
-            stop: stop(self.stop_reason.as_deref()),
-            usage: self.tokens.usage(),
-            model: self.model,
-            cost: None,
-        })
+        let stop = stop(self.stop_reason.as_deref());
+        let usage = self.tokens.usage();
+        Ok(Reply { tool_calls: tool_calls.collect(), stop, usage, ..self.reply })
     }
 }

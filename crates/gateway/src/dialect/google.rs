@@ -1,17 +1,15 @@
 //! Google's Gemini API.
 
-use assize_llm::{Message, ModelError, Request, Stop, ToolCall};
+use assize_llm::{Message, ModelError, Stop, ToolCall};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, Manner, Reply, arguments_object, broken_off, described, malformed,
+    Decoder, Encoded, Growth, Outgoing, Reply, arguments_object, broken_off, described, malformed,
     native_schema, parse, prompted, schema,
 };
-use crate::catalog::ModelFacts;
 use crate::failure;
-use crate::provider::Endpoint;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,12 +61,8 @@ enum Said<'a> {
     },
 }
 
-pub(super) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
+pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::fit(&schema.value, &schema::GOOGLE));
@@ -213,12 +207,10 @@ pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
 
 #[derive(Default)]
 pub(super) struct Stream {
-    text: String,
-    calls: Vec<ToolCall>,
+    reply: Reply,
     tokens: Option<Tokens>,
     finish_reason: Option<String>,
     blocked: bool,
-    model: Option<String>,
 }
 
 impl Stream {
@@ -228,7 +220,7 @@ impl Stream {
         }
         self.blocked |=
             body.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some());
-        self.model = body.model_version.or(self.model.take());
+        self.reply.model = body.model_version.or(self.reply.model.take());
         self.tokens = body.usage_metadata.or(self.tokens);
         let Some(candidate) = body.candidates.into_iter().next() else {
             return Ok(Growth::Nothing);
@@ -238,14 +230,15 @@ impl Stream {
         for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
             hidden |= part.thought || part.function_call.is_some();
             if let Some(call) = part.function_call {
-                let id = call.id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
+                let calls = &mut self.reply.tool_calls;
+                let id = call.id.unwrap_or_else(|| format!("call_{}", calls.len()));
                 let signature = part.thought_signature;
-                self.calls.push(ToolCall { id, name: call.name, arguments: call.args, signature });
+                calls.push(ToolCall { id, name: call.name, arguments: call.args, signature });
             } else if let (Some(text), false) = (part.text, part.thought) {
                 added.push_str(&text);
             }
         }
-        self.text.push_str(&added);
+        self.reply.text.push_str(&added);
         Ok(Growth::of(added, hidden))
     }
 }
@@ -259,7 +252,7 @@ impl Decoder for Stream {
         let stop = match self.finish_reason.as_deref() {
             _ if self.blocked => Stop::Refused,
             None => return Err(broken_off()),
-            Some("STOP") if !self.calls.is_empty() => Stop::ToolUse,
+            Some("STOP") if !self.reply.tool_calls.is_empty() => Stop::ToolUse,
             Some("STOP") => Stop::End,
             Some("MAX_TOKENS") => Stop::MaxTokens,
             Some(
@@ -268,14 +261,7 @@ impl Decoder for Stream {
             ) => Stop::Refused,
             Some(_) => return Err(malformed("the model stopped without an answer")),
         };
-        Ok(Reply {
-            text: self.text,
-            tool_calls: self.calls,
-            stop,
-            usage: self.tokens.and_then(Tokens::usage),
-            model: self.model,
-            cost: None,
-        })
+        Ok(Reply { stop, usage: self.tokens.and_then(Tokens::usage), ..self.reply })
     }
 }
 

@@ -64,8 +64,17 @@ pub(crate) struct Manner {
     pub(crate) native_schema: bool,
 }
 
+/// A request on its way to a model.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) facts: &'a ModelFacts,
+    pub(crate) request: &'a Request,
+    pub(crate) manner: Manner,
+}
+
 /// What a provider answered.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) text: String,
     pub(crate) tool_calls: Vec<ToolCall>,
@@ -139,26 +148,13 @@ pub(crate) trait Decoder: Send {
     fn finish(self: Box<Self>) -> Result<Reply, ModelError>;
 }
 
-pub(crate) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
-    match endpoint.provider {
-        Provider::Anthropic => anthropic::encode(endpoint, facts, request, manner),
-        Provider::OpenAi | Provider::Groq | Provider::OpenRouter => {
-            openai::encode(endpoint, facts, request, manner)
-        }
-        Provider::Google => google::encode(endpoint, facts, request, manner),
-        Provider::Ollama => ollama::encode(endpoint, facts, request, manner),
+pub(crate) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    match outgoing.endpoint.provider {
+        Provider::Anthropic => anthropic::encode(outgoing),
+        Provider::OpenAi | Provider::Groq | Provider::OpenRouter => openai::encode(outgoing),
+        Provider::Google => google::encode(outgoing),
+        Provider::Ollama => ollama::encode(outgoing),
     }
-}
-
-/// Only this provider's word on its prices is taken; a server that merely speaks the dialect could
-/// say anything.
-pub(crate) fn states_cost(provider: Provider) -> bool {
-    provider == Provider::OpenRouter
 }
 
 pub(crate) fn decode(provider: Provider, body: &[u8]) -> Result<Reply, ModelError> {

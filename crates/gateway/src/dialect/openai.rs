@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, MOST_CALLS, Manner, Reply, arguments_from_text, arguments_object,
+    Decoder, Encoded, Growth, MOST_CALLS, Outgoing, Reply, arguments_from_text, arguments_object,
     breakpoint, broken_off, function_tools, is_false, malformed, native_schema, overflow, parse,
     prompted, schema, too_many_calls, tool_content,
 };
-use crate::catalog::ModelFacts;
 use crate::estimate::{self, Overflow};
 use crate::failure;
 use crate::provider::Endpoint;
@@ -76,12 +75,8 @@ struct Part<'a> {
     cache_control: Option<Value>,
 }
 
-pub(super) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
+pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner).and_then(|schema| match endpoint.provider {
         // Best effort there: asked for in the prompt as well, and not relied on.
         Provider::Groq if !facts.native_schema => Some(json!({"type": "json_object"})),
@@ -286,12 +281,11 @@ struct GroqPart {
 
 #[derive(Default)]
 pub(super) struct Stream {
-    text: String,
+    reply: Reply,
     refused: bool,
     calls: Vec<CallPart>,
     tokens: Option<Tokens>,
     finish_reason: Option<String>,
-    model: Option<String>,
     done: bool,
 }
 
@@ -316,7 +310,7 @@ impl Stream {
         if let Some(error) = chunk.error.as_ref().or(groq_error) {
             return Err(failure::in_stream(error));
         }
-        self.model = chunk.model.or(self.model.take());
+        self.reply.model = chunk.model.or(self.reply.model.take());
         self.tokens = chunk.usage.or(chunk.x_groq.and_then(|part| part.usage)).or(self.tokens);
         let Some(choice) = chunk.choices.into_iter().next() else {
             return Ok(Growth::Nothing);
@@ -335,7 +329,7 @@ impl Stream {
         let refusal = said.refusal.filter(|words| !words.is_empty());
         self.refused |= refusal.is_some();
         let text = refusal.or(said.content).unwrap_or_default();
-        self.text.push_str(&text);
+        self.reply.text.push_str(&text);
         Ok(Growth::of(text, hidden))
     }
 }
@@ -353,18 +347,13 @@ impl Decoder for Stream {
         if !self.done && self.finish_reason.is_none() {
             return Err(broken_off());
         }
+        let calls = self.calls.into_iter().enumerate();
         Ok(Reply {
-            text: self.text,
             stop: stop(self.finish_reason.as_deref(), self.refused),
-            tool_calls: self
-                .calls
-                .into_iter()
-                .enumerate()
-                .map(|(i, part)| tool_call(i, part))
-                .collect(),
+            tool_calls: calls.map(|(index, part)| tool_call(index, part)).collect(),
             usage: self.tokens.and_then(Tokens::usage),
-            model: self.model,
             cost: self.tokens.and_then(Tokens::price),
+            ..self.reply
         })
     }
 }
