@@ -86,44 +86,15 @@ const BEFORE: &str = r#"(?:^|[\s"'`=(\[,:;<>|@!]|-[ILo]|:-|:///)"#;
 
 const SERVER_FOLDER: &str = "server-folder";
 
-const TEMPORARY: &str = "a temporary folder";
-const HOME: &str = "a personal home path";
-const MOUNT: &str = "a mounted disk of one machine";
-const DRIVE: &str = "a drive of Windows";
-const SHARE: &str = "a network share";
-
-/// Rule, description and pattern. Of two that match at one place, the first one counts.
-#[rustfmt::skip]
-const RULES: &[(&str, &str, &str)] = &[
-    ("temp-folder", TEMPORARY, r"(?i)[a-z]:[\\/]{1,2}(?:windows[\\/]{1,2})?te?mp\b"),
-    ("home-folder", HOME, r"(?i)[a-z]:[\\/]{1,2}Users[\\/]{1,2}([a-z0-9_][\w.-]*)"),
-    ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/(?:var/)?tmp/[\w.$%{*-]"),
-    ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/var/folders/\w"),
-    ("file-url", "an address of a file on one machine", r"file:///(?:[A-Za-z]:|[\w.-]+/)[\w./-]"),
-    ("home-folder", HOME, r"(?:/export|/usr|/var|/System/Volumes/Data)?/(?:home|Users)/([A-Za-z0-9_][\w.-]*)"),
-    ("home-folder", "the home folder of root", r"/root/[\w.]"),
-    ("home-folder", HOME, r"(?:/mnt|/cygdrive)?/[a-z]/Users/([A-Za-z0-9_][\w.-]*)"),
-    ("home-folder", "the runtime folder of one user", r"(?:/var)?/run/user/\d"),
-    ("home-folder", "the mailbox or crontab of one user", r"/var/(?:mail|spool/(?:mail|cron/crontabs))/([A-Za-z0-9_][\w.-]*)"),
-    ("windows-drive", DRIVE, r"(?:/mnt|/cygdrive)/[a-z]/\w"),
-    ("windows-drive", DRIVE, r"[A-Zc-e]:/\w"),
-    ("windows-drive", DRIVE, r"[A-Zc-e]:\\\\[\w.-]{2}"),
-    // After one backslash, some letters may mean a new line, a tab and so on.
-    ("windows-drive", DRIVE, r"[A-Zc-e]:\\[A-Zc-eg-moqyz1-9_][\w.-]"),
-    ("windows-drive", DRIVE, r"[C-Ec-e]:\\[\w-]{2,}[\\.]\w"),
-    ("network-share", SHARE, r"\\\\([A-Za-z0-9][\w.$-]+)\\[\w$][\w$.-]+"),
-    ("network-share", SHARE, r"\\{4}([A-Za-z0-9][\w.$-]+)\\{2}[\w$][\w$.-]+"),
-    ("mount-point", MOUNT, r"/(?:mnt|media|Volumes|run/media)/+(\.?[A-Za-z0-9_][\w.-]*)"),
-    (SERVER_FOLDER, "a folder that not every machine has", r"/(?:srv|data|var/lib|nix/store)/([A-Za-z0-9_][\w.-]*)"),
-    (SERVER_FOLDER, "a folder that not every machine has", r"/opt/([A-Za-z0-9_][\w.-]*)/\w"),
-];
+/// The rules as they are written.
+const DATA: &str = include_str!("../data/machine_paths.txt");
 
 /// Folders below these that a package manager keeps on every machine that has it.
 const EVERY_MACHINE: &str = "/home/linuxbrew/ /opt/homebrew/ /opt/local/ /var/lib/apt/ \
     /var/lib/dbus/ /var/lib/dpkg/ /var/lib/pacman/ /var/lib/rpm/ /var/lib/systemd/";
 
 static SCANNER: LazyLock<Result<PathScanner, BadPattern>> =
-    LazyLock::new(|| PathScanner::compile(RULES));
+    LazyLock::new(|| PathScanner::compile(DATA));
 
 /// Whether files of a kind may have what a rule finds.
 fn may_have(kind: FileKind, rule: &str) -> bool {
@@ -145,13 +116,17 @@ impl PathScanner {
         SCANNER.as_ref().map_err(Clone::clone)
     }
 
-    fn compile(rules: &[(&'static str, &'static str, &str)]) -> Result<PathScanner, BadPattern> {
-        let rule = |(id, what, pattern): &(&'static str, &'static str, &str)| {
+    fn compile(rules: &'static str) -> Result<PathScanner, BadPattern> {
+        let rule = |line: &'static str| {
+            let [id, what, pattern] = line.splitn(3, "  ").collect::<Vec<_>>()[..] else {
+                return Err(BadPattern::new(line, &"invalid rule"));
+            };
             let pattern = compile(id, &format!("{BEFORE}({pattern})"))?;
             Ok(Rule { id, what, pattern })
         };
+        let rules = rules.lines().filter(|line| !line.starts_with('#'));
         Ok(PathScanner {
-            rules: rules.iter().map(rule).collect::<Result<_, _>>()?,
+            rules: rules.map(rule).collect::<Result<_, _>>()?,
             address: compile("web address", r#"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>`]*"#)?,
             elsewhere: compile(
                 "web route",
@@ -276,7 +251,9 @@ mod tests {
 
     #[test]
     fn scanner_with_a_broken_rule_is_an_error() {
-        let error = PathScanner::compile(&[("mount-point", MOUNT, "/mnt/(")]).unwrap_err();
-        assert_eq!(error.name, "mount-point");
+        for rule in ["mount-point  a mounted disk  /mnt/(", "mount-point"] {
+            let error = PathScanner::compile(rule).unwrap_err();
+            assert_eq!(error.name, "mount-point");
+        }
     }
 }

@@ -194,11 +194,6 @@ impl Runner {
             Runner::Jest | Runner::Vitest | Runner::Cargo | Runner::Go => None,
         }
     }
-
-    /// Whether the report is what the command prints, not a file.
-    pub(super) fn prints_report(self) -> bool {
-        self == Runner::Cargo
-    }
 }
 
 /// Whether `cargo test` with these arguments names no test: any word that is no option selects tests by their names.
