@@ -91,9 +91,7 @@ impl Words<'_> {
             ..Request::new(prompt)
         }
     }
-}
 
-impl Words<'_> {
     /// Some of the packages that are there; those first that programs are likely to want.
     fn installed(self, extent: &Extent) -> String {
         let wanted = |installed: &&String| {
