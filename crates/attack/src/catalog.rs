@@ -12,9 +12,12 @@ const HEAD: &str = include_str!("../probes/head.py");
 const FOOT: &str = include_str!("../probes/foot.py");
 
 /// What a probe is after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
+    #[default]
     Files,
     Secrets,
     Network,
@@ -177,7 +180,7 @@ pub(crate) struct Probe {
     #[serde(default)]
     pub(crate) exit: i32,
     #[serde(skip)]
-    pub(crate) group: Option<Group>,
+    pub(crate) group: Group,
 }
 
 fn one() -> u8 {
@@ -200,7 +203,7 @@ pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> 
             let last = words.trim_end().lines().last().unwrap_or_default();
             AttackError::Interpreter(format!("the probes on {}: {error} {last}", group.title()))
         })?;
-        probes.extend(listed.into_iter().map(|probe| Probe { group: Some(group), ..probe }));
+        probes.extend(listed.into_iter().map(|probe| Probe { group, ..probe }));
     }
     Ok(probes)
 }
