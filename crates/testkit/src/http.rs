@@ -66,7 +66,9 @@ pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action
             }
             Action::Stream { headers, pieces, pause, by, end } => {
                 let proper = matches!(end, StreamEnd::Proper);
-                let sent = send_head(&mut stream, &headers)
+                let head = head(200, &headers, "transfer-encoding: chunked");
+                let sent = stream
+                    .write_all(head.as_bytes())
                     .and_then(|()| send_pieces(&mut stream, &pieces, pause, by, end));
                 if sent.is_err() || !proper {
                     return;
@@ -133,10 +135,6 @@ fn respond(
     let mut bytes = head(status, headers, &format!("content-length: {}", body.len())).into_bytes();
     bytes.extend_from_slice(body);
     stream.write_all(&bytes)
-}
-
-fn send_head(stream: &mut TcpStream, headers: &[(String, String)]) -> io::Result<()> {
-    stream.write_all(head(200, headers, "transfer-encoding: chunked").as_bytes())
 }
 
 fn send_pieces(

@@ -91,17 +91,13 @@ impl ClusterStore {
         if life.removed { Err(missing()) } else { Ok((life, born, end)) }
     }
 
-    pub(super) fn knows(&self, id: &RunId) -> bool {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
-    }
-
     pub(super) fn know(&self, id: &RunId) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
     }
 
     /// Refuses what is about a run that never was.
     pub(super) async fn expect(&self, id: &RunId) -> Result<(), StoreError> {
-        if !self.knows(id) {
+        if !self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
             let born = self.get(wire::born(id)).await?;
             born.ok_or_else(|| StoreError::NoSuchRun(id.clone()))?;
             self.know(id);
