@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::catalog::{self, Group, Judge, Probe, Room};
+use crate::catalog::{self, Judge, Probe, Room};
 use crate::fixtures::Fixtures;
 use crate::host::{Host, NONCE};
 use crate::inside::{Inside, TIGHT_WALL};
@@ -132,7 +132,7 @@ impl Attack {
         };
         Finding {
             name: probe.name.clone(),
-            group: group(probe),
+            group: probe.group,
             what: probe.what.clone(),
             backend: place.name(),
             outcome,
@@ -167,7 +167,7 @@ impl Attack {
             let given = self.given(place, &mark, &tag, step).to_string();
             let run = Run {
                 probe,
-                code: group(probe).code(),
+                code: probe.group.code(),
                 given,
                 mark: mark.clone(),
                 tag: tag.clone(),
@@ -236,10 +236,6 @@ impl Attack {
 /// Whether a probe has anything to say about such a place.
 fn fits(probe: &Probe, machine: bool) -> bool {
     machine || !probe.machine
-}
-
-fn group(probe: &Probe) -> Group {
-    probe.group.unwrap_or(Group::Files)
 }
 
 /// Removes what a probe left outside, should its last step not have done so.

@@ -12,9 +12,12 @@ const HEAD: &str = include_str!("../probes/head.py");
 const FOOT: &str = include_str!("../probes/foot.py");
 
 /// What a probe is after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
+    #[default]
     Files,
     Secrets,
     Network,
@@ -44,35 +47,27 @@ impl Group {
     ];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Group::Files => "files",
-            Group::Secrets => "secrets",
-            Group::Network => "network",
-            Group::Privileges => "privileges",
-            Group::Exhaustion => "exhaustion",
-            Group::Left => "left",
-            Group::Kernel => "kernel",
-            Group::Clock => "clock",
-            Group::Terminal => "terminal",
-            Group::Channel => "channel",
-            Group::Machine => "machine",
-        }
+        self.words().0
     }
 
     /// In words for people.
     pub fn title(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Group::Files => "files outside",
-            Group::Secrets => "secrets of the host",
-            Group::Network => "network and sockets",
-            Group::Privileges => "privileges",
-            Group::Exhaustion => "exhaustion",
-            Group::Left => "what is left for the next run",
-            Group::Kernel => "the kernel's surface",
-            Group::Clock => "the clock",
-            Group::Terminal => "the terminal",
-            Group::Channel => "the guest's channel",
-            Group::Machine => "the machine itself",
+            Group::Files => ("files", "files outside"),
+            Group::Secrets => ("secrets", "secrets of the host"),
+            Group::Network => ("network", "network and sockets"),
+            Group::Privileges => ("privileges", "privileges"),
+            Group::Exhaustion => ("exhaustion", "exhaustion"),
+            Group::Left => ("left", "what is left for the next run"),
+            Group::Kernel => ("kernel", "the kernel's surface"),
+            Group::Clock => ("clock", "the clock"),
+            Group::Terminal => ("terminal", "the terminal"),
+            Group::Channel => ("channel", "the guest's channel"),
+            Group::Machine => ("machine", "the machine itself"),
         }
     }
 
@@ -185,7 +180,7 @@ pub(crate) struct Probe {
     #[serde(default)]
     pub(crate) exit: i32,
     #[serde(skip)]
-    pub(crate) group: Option<Group>,
+    pub(crate) group: Group,
 }
 
 fn one() -> u8 {
@@ -208,7 +203,7 @@ pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> 
             let last = words.trim_end().lines().last().unwrap_or_default();
             AttackError::Interpreter(format!("the probes on {}: {error} {last}", group.title()))
         })?;
-        probes.extend(listed.into_iter().map(|probe| Probe { group: Some(group), ..probe }));
+        probes.extend(listed.into_iter().map(|probe| Probe { group, ..probe }));
     }
     Ok(probes)
 }

@@ -90,12 +90,9 @@ impl Scorecard {
     }
 
     pub fn count(&self) -> Count {
-        self.by_group().into_values().fold(Count::default(), |sum, count| Count {
-            blocked: sum.blocked + count.blocked,
-            escaped: sum.escaped + count.escaped,
-            not_applicable: sum.not_applicable + count.not_applicable,
-            broke: sum.broke + count.broke,
-        })
+        let mut count = Count::default();
+        self.findings.iter().for_each(|finding| count.add(finding.outcome));
+        count
     }
 
     pub fn by_group(&self) -> BTreeMap<Group, Count> {

@@ -13,7 +13,7 @@ use assize_config::Address;
 use assize_run::StoreError;
 use async_nats::header::{self, HeaderMap};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
-use async_nats::jetstream::stream::{Config, Stream};
+use async_nats::jetstream::stream::{Config, Info, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, Event};
 use bytes::Bytes;
@@ -233,14 +233,11 @@ impl Link {
     pub(crate) async fn set_up(&self, config: Config) -> Result<Config, StoreError> {
         let description = Some(made_by(config.description.as_deref()));
         let config = Config { description, ..config };
-        let mut patience = self.patience();
-        let there = loop {
+        let made = async || {
             let made = self.context.get_or_create_stream(config.clone()).await;
-            let made = made.map_err(|error| trouble(&error));
-            if let Some(stream) = patience.heed(made).await? {
-                break stream.cached_info().config.clone();
-            }
+            made.map_err(|error| trouble(&error))
         };
+        let there = self.retry(made).await?.cached_info().config.clone();
         self.refuse_newer(&there)?;
         let speaks = there.description.as_deref().and_then(version_of);
         if speaks.is_some_and(|version| version < crate::VERSION) {
@@ -248,13 +245,11 @@ impl Link {
             let description = there.description.as_deref().and_then(about);
             let description = Some(made_by(description.and_then(|(_, more)| more)));
             let taken_over = Config { description, ..there.clone() };
-            loop {
+            let update = async || {
                 let update = self.context.update_stream(taken_over.clone()).await;
-                let update = update.map_err(|error| trouble(&error));
-                if patience.heed(update).await?.is_some() {
-                    break;
-                }
-            }
+                update.map_err(|error| trouble(&error))
+            };
+            self.retry(update).await?;
         }
         let (kept, wanted) = (there.num_replicas, config.num_replicas);
         if kept != wanted {
@@ -279,6 +274,19 @@ impl Link {
     /// To try something until the servers answer.
     pub(crate) fn patience(&self) -> Patience<'_> {
         Patience { link: self, begun: Instant::now(), pause: PAUSE[0] }
+    }
+
+    /// Repeats a request until the servers answer it.
+    pub(crate) async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Trouble>>,
+    {
+        let mut patience = self.patience();
+        loop {
+            if let Some(answer) = patience.heed(attempt().await).await? {
+                return Ok(answer);
+            }
+        }
     }
 
     /// Writes what must be there once. Whoever comes second is told what is there.
@@ -349,13 +357,7 @@ impl Link {
         // The servers know it by this when it is sent again.
         headers.insert(header::NATS_MESSAGE_ID, name);
         let payload = Bytes::from(payload);
-        let mut patience = self.patience();
-        loop {
-            let place = self.publish(subject, headers.clone(), payload.clone()).await;
-            if let Some(place) = patience.heed(place).await? {
-                return Ok(place);
-            }
-        }
+        self.retry(|| self.publish(subject, headers.clone(), payload.clone())).await
     }
 
     async fn publish(
@@ -374,13 +376,7 @@ impl Link {
         stream: &str,
         subject: &str,
     ) -> Result<Option<Found>, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            let found = self.ask_for_last(stream, subject).await;
-            if let Some(found) = patience.heed(found).await? {
-                return Ok(found);
-            }
-        }
+        self.retry(|| self.ask_for_last(stream, subject)).await
     }
 
     async fn ask_for_last(&self, stream: &str, subject: &str) -> Result<Option<Found>, Trouble> {
@@ -398,18 +394,13 @@ impl Link {
 
     /// The last place that was ever given out in a stream.
     pub(crate) async fn last_place(&self, stream: &str) -> Result<u64, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            let place = self.ask_for_last_place(stream).await;
-            if let Some(place) = patience.heed(place).await? {
-                return Ok(place);
-            }
-        }
+        Ok(self.retry(|| self.info(stream)).await?.state.last_sequence)
     }
 
-    async fn ask_for_last_place(&self, stream: &str) -> Result<u64, Trouble> {
+    /// How a stream is set up, and how it stands.
+    pub(crate) async fn info(&self, stream: &str) -> Result<Info, Trouble> {
         let info = self.stream(stream).await?.get_info().await;
-        Ok(info.map_err(|error| trouble(&error))?.state.last_sequence)
+        info.map_err(|error| trouble(&error))
     }
 
     /// Reads all that is there, in order. What was acknowledged before is part of it, whichever server is asked.

@@ -103,14 +103,9 @@ impl Cluster {
     /// # Errors
     /// When the servers do not answer for longer than they are to be waited for.
     pub async fn who(&self) -> Result<Vec<Node>, StoreError> {
-        let mut patience = self.link.patience();
-        loop {
-            let found = ask_all(&self.link).await;
-            if let Some(mut nodes) = patience.heed(found).await? {
-                nodes.sort_by(|a, b| (a.role, &a.host, a.pid).cmp(&(b.role, &b.host, b.pid)));
-                return Ok(nodes);
-            }
-        }
+        let mut nodes = self.link.retry(|| ask_all(&self.link)).await?;
+        nodes.sort_by(|a, b| (a.role, &a.host, a.pid).cmp(&(b.role, &b.host, b.pid)));
+        Ok(nodes)
     }
 
     /// Whether a process still answers.
@@ -128,23 +123,20 @@ impl Cluster {
     pub async fn node(&self, id: &str) -> Result<Option<Node>, StoreError> {
         use async_nats::RequestErrorKind::{NoResponders, TimedOut};
         use async_nats::connection::State;
-        let mut patience = self.link.patience();
-        let client = self.link.context.client();
-        loop {
+        let client = &self.link.context.client();
+        let ask = async || {
             let subject = self.link.subject(&format!("who.{id}"));
             let question = async_nats::Request::new().timeout(Some(self.times().node_reply()));
-            let answer = match client.send_request(subject, question).await {
+            match client.send_request(subject, question).await {
                 Ok(answer) => Ok(serde_json::from_slice(&answer.payload).ok()),
                 Err(error) => match error.kind() {
                     NoResponders => Ok(None),
                     TimedOut if client.connection_state() == State::Connected => Ok(None),
                     _ => Err(trouble(&error)),
                 },
-            };
-            if let Some(node) = patience.heed(answer).await? {
-                return Ok(node);
             }
-        }
+        };
+        self.link.retry(ask).await
     }
 }
 

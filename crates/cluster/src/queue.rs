@@ -242,17 +242,7 @@ impl Queue {
     /// # Errors
     /// [`StoreError::Newer`] then; or when the servers refuse to say.
     pub async fn check_version(&self) -> Result<(), StoreError> {
-        let mut patience = self.link.patience();
-        loop {
-            let asked = self.link.stream(WORK).await;
-            let info = match asked {
-                Ok(stream) => stream.get_info().await.map_err(|error| trouble(&error)),
-                Err(trouble) => Err(trouble),
-            };
-            if let Some(info) = patience.heed(info).await? {
-                return self.link.refuse_newer(&info.config);
-            }
-        }
+        self.link.refuse_newer(&self.link.retry(|| self.link.info(WORK)).await?.config)
     }
 
     /// Whether something is to be done with this, and waits or is under way.
@@ -278,13 +268,7 @@ impl Queue {
     /// Makes the line that it waits in; where it goes, and what.
     async fn prepare(&self, needs: &Needs, work: &Work) -> Result<(String, Vec<u8>), StoreError> {
         let line = needs.line();
-        let mut patience = self.link.patience();
-        loop {
-            let made = self.make_line(&line, needs).await;
-            if patience.heed(made).await?.is_some() {
-                break;
-            }
-        }
+        self.link.retry(|| self.make_line(&line, needs)).await?;
         let payload = serde_json::to_vec(work).map_err(|error| self.link.failed(error))?;
         Ok((self.link.subject(&format!("work.{line}.{}.{}", work.kind, work.about)), payload))
     }
@@ -315,13 +299,8 @@ impl Queue {
     /// # Errors
     /// When the servers refuse to say.
     pub async fn lines(&self) -> Result<Vec<Line>, StoreError> {
-        let mut patience = self.link.patience();
-        loop {
-            let lines = self.ask_for_lines().await;
-            if let Some(lines) = patience.heed(lines).await? {
-                return Ok(lines.into_iter().map(|(_, line)| line).collect());
-            }
-        }
+        let lines = self.link.retry(|| self.ask_for_lines()).await?;
+        Ok(lines.into_iter().map(|(_, line)| line).collect())
     }
 
     /// By their names.

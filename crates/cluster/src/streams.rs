@@ -1,12 +1,11 @@
 //! How the servers keep what is written to them.
 
 use assize_run::StoreError;
+use async_nats::jetstream::stream::Info;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Cluster;
-use crate::error::{Trouble, trouble};
-use crate::link::Link;
 use crate::queue::WORK;
 use crate::store::STREAMS;
 
@@ -44,19 +43,13 @@ impl Cluster {
     pub async fn streams(&self) -> Result<Vec<Stream>, StoreError> {
         let mut all = Vec::new();
         for name in STREAMS.into_iter().chain([WORK]) {
-            let mut patience = self.link.patience();
-            all.push(loop {
-                if let Some(stream) = patience.heed(stream(&self.link, name).await).await? {
-                    break stream;
-                }
-            });
+            all.push(stream(name, self.link.retry(|| self.link.info(name)).await?));
         }
         Ok(all)
     }
 }
 
-async fn stream(link: &Link, name: &str) -> Result<Stream, Trouble> {
-    let info = link.stream(name).await?.get_info().await.map_err(|error| trouble(&error))?;
+fn stream(name: &str, info: Info) -> Stream {
     let copy = |peer: &async_nats::jetstream::stream::PeerInfo| Copy {
         server: peer.name.clone(),
         current: peer.current,
@@ -68,7 +61,7 @@ async fn stream(link: &Link, name: &str) -> Result<Stream, Trouble> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = i64::try_from(now.unwrap_or_default().as_secs()).unwrap_or(i64::MAX);
     let old = u64::try_from(now.saturating_sub(first)).unwrap_or_default();
-    Ok(Stream {
+    Stream {
         name: name.to_owned(),
         messages: info.state.messages,
         bytes: info.state.bytes,
@@ -77,5 +70,5 @@ async fn stream(link: &Link, name: &str) -> Result<Stream, Trouble> {
             .map(|cluster| cluster.replicas.iter().map(copy).collect())
             .unwrap_or_default(),
         oldest: (info.state.messages > 0).then_some(old),
-    })
+    }
 }

@@ -20,7 +20,7 @@ static SCENES: [Scene; 5] = [
     Scene {
         task: "Calculate fibonacci(10)",
         programs: &[(
-            "def fibonacci(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a\n\n\nprint(fibonacci(10))\n",
+            include_str!("../rehearsal/fibonacci.py"),
             "A loop needs no recursion and stays exact for any n.",
             0.98,
         )],
@@ -29,13 +29,9 @@ static SCENES: [Scene; 5] = [
     Scene {
         task: "Read data from users.json and print usernames",
         programs: &[
+            (include_str!("../rehearsal/users_1.py"), "The file is read as the task says.", 0.7),
             (
-                "import json\n\nwith open(\"users.json\") as file:\n    users = json.load(file)\nfor user in users:\n    print(user[\"username\"])\n",
-                "The file is read as the task says.",
-                0.7,
-            ),
-            (
-                "import json\nimport os\nimport sys\n\nSAMPLE = [{\"username\": \"ada\"}, {\"username\": \"grace\"}, {\"username\": \"linus\"}]\nKEYS = (\"username\", \"user_name\", \"login\", \"name\")\n\nif os.path.exists(\"users.json\"):\n    with open(\"users.json\") as file:\n        users = json.load(file)\nelse:\n    print(\"users.json is not there; these are sample data:\")\n    users = SAMPLE\nif isinstance(users, dict):\n    users = next((value for value in users.values() if isinstance(value, list)), [users])\nfor user in users:\n    if not isinstance(user, dict):\n        print(user)\n        continue\n    key = next((key for key in KEYS if key in user), None)\n    if key is None:\n        sys.exit(f\"no username in a record with the keys {sorted(user)}\")\n    print(user[key])\n",
+                include_str!("../rehearsal/users_2.py"),
                 "A file that is missing is replaced by sample data, and the output says so; a record may name the user by another key.",
                 0.9,
             ),
@@ -46,12 +42,12 @@ static SCENES: [Scene; 5] = [
         task: "Find the ten most common words in words.txt",
         programs: &[
             (
-                "from collections import Counter\n\ntext = open(\"words.txt\").read()\ncounts = Counter(text.lower().split())\nfor word, count in counts.most_common(10):\n    print(f\"{word} {count}\")\n",
+                include_str!("../rehearsal/words_1.py"),
                 "Counting words is what Counter is for.",
                 0.8,
             ),
             (
-                "from collections import Counter\nimport os\nimport re\n\nSAMPLE = \"the quick brown fox jumps over the lazy dog and the dog sleeps\"\n\nif os.path.exists(\"words.txt\"):\n    with open(\"words.txt\", encoding=\"utf-8\", errors=\"replace\") as file:\n        text = file.read()\nelse:\n    print(\"words.txt is not there; this is a sample sentence:\")\n    text = SAMPLE\nfor word, count in Counter(re.findall(r\"\\w+\", text.lower())).most_common(10):\n    print(f\"{word} {count}\")\n",
+                include_str!("../rehearsal/words_2.py"),
                 "Where the file is not given, a sample stands in for it; punctuation is not counted.",
                 0.9,
             ),
@@ -61,7 +57,7 @@ static SCENES: [Scene; 5] = [
     Scene {
         task: "Draw a sine wave as an SVG file",
         programs: &[(
-            "import math\n\npoints = \" \".join(f\"{x},{60 - 50 * math.sin(x / 20):.1f}\" for x in range(0, 400, 4))\nsvg = (\n    '<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 400 120\">'\n    f'<polyline points=\"{points}\" fill=\"none\" stroke=\"black\"/></svg>'\n)\nwith open(\"sine.svg\", \"w\") as file:\n    file.write(svg)\nprint(f\"sine.svg, {len(svg)} bytes\")\n",
+            include_str!("../rehearsal/sine.py"),
             "An SVG is text, so no drawing library is needed.",
             0.95,
         )],
@@ -70,7 +66,7 @@ static SCENES: [Scene; 5] = [
     Scene {
         task: "Count down from ten",
         programs: &[(
-            "import time\n\nfor number in range(10, 0, -1):\n    print(number, flush=True)\n    time.sleep(0.2)\nprint(\"done\")\n",
+            include_str!("../rehearsal/countdown.py"),
             "Each number is written at once, so that whoever watches sees it.",
             0.97,
         )],

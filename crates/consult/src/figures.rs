@@ -308,40 +308,13 @@ fn cells(line: &str) -> Vec<&str> {
 /// The words of a text that say what a number counts.
 fn words(text: &str) -> HashSet<String> {
     // What counts, and what is in every sentence.
-    const UNITS: [&str; 30] = [
-        "billion",
-        "million",
-        "thousand",
-        "trillion",
-        "percent",
-        "percentage",
-        "points",
-        "dollars",
-        "computed",
-        "that",
-        "this",
-        "with",
-        "from",
-        "into",
-        "over",
-        "than",
-        "then",
-        "have",
-        "been",
-        "were",
-        "will",
-        "would",
-        "their",
-        "year",
-        "years",
-        "quarter",
-        "company",
-        "about",
-        "more",
-        "less",
-    ];
+    const UNITS: &str = "billion million thousand trillion percent percentage points dollars \
+        computed that this with from into over than then have been were will would their year \
+        years quarter company about more less";
     let words = text.split(|c: char| !c.is_alphabetic()).map(str::to_lowercase);
-    words.filter(|word| word.chars().count() >= 4 && !UNITS.contains(&word.as_str())).collect()
+    words
+        .filter(|word| word.chars().count() >= 4 && !UNITS.split(' ').any(|unit| unit == word))
+        .collect()
 }
 
 /// Equal, or one is the other rounded to fewer digits.

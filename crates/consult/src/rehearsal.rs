@@ -6,40 +6,8 @@ use serde_json::{Value, json};
 
 use crate::answer::{INFERENCE, PROPOSAL};
 
-/// Moves that any company could think about, one row for each analyst.
-const MOVES: [[(&str, &str); 3]; 5] = [
-    [
-        (
-            "Open one neighbouring market properly",
-            "a market whose customers already ask for the product",
-        ),
-        (
-            "Sell to those who repair and resell",
-            "buyers who know the product and are not called on today",
-        ),
-        ("Offer a smaller first step", "customers who hesitate at the size of the usual contract"),
-    ],
-    [
-        ("Stop the two weakest lines", "capital and attention that earn less there than elsewhere"),
-        ("Pay down what falls due first", "room to act when others have to borrow"),
-        ("Fund projects in stages", "money that is only spent while the case holds"),
-    ],
-    [
-        ("Make the service part of the product", "revenue that does not end with the sale"),
-        ("Retire options that few use", "a product that is easier to make and to explain"),
-        ("Let partners build on it", "uses that the company would never build itself"),
-    ],
-    [
-        ("Qualify a second source", "the part that stops everything if it is late"),
-        ("Write down who knows what", "knowledge that leaves with three people"),
-        ("Rehearse the worst week", "the days in which trust is lost"),
-    ],
-    [
-        ("Grow more slowly for a year", "problems that growth hides"),
-        ("Sell the division that everyone likes", "a price that will not be offered again"),
-        ("Leave the race for scale", "customers who want care rather than size"),
-    ],
-];
+/// Moves that any company could think about and what each goes for, three for each analyst.
+const STAND_INS: &str = include_str!("../data/rehearsal_moves.txt");
 
 /// What is answered to a request of a consultation; `None` if it is about something else.
 pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
@@ -72,8 +40,10 @@ fn proposal(tail: &str) -> Value {
     let analyst = personas.analysts.iter().position(|one| named(&one.name)).unwrap_or_default();
     let count = tail.split_once("propose exactly ").and_then(|(_, rest)| rest.split(' ').next());
     let count: usize = count.and_then(|count| count.parse().ok()).unwrap_or(crate::MOVES);
+    let stand_ins: Vec<(&str, &str)> =
+        STAND_INS.lines().filter_map(|line| line.split_once(" | ")).collect();
     let one = |index: usize| {
-        let (title, what) = MOVES[analyst % MOVES.len()][index % 3];
+        let (title, what) = stand_ins[(3 * analyst + index % 3) % stand_ins.len()];
         json!({
             "title": title,
             "thesis": format!("The move goes for {what}. A rehearsal makes no claim about how much that is."),

@@ -184,10 +184,7 @@ impl Transaction {
         let (found, verified) = tested.unwrap_or_default();
         reasons.extend(found);
         // While the tools are off a reviewer decides, even where none is asked otherwise.
-        let review = match self.state().off {
-            true => Review::Escalated,
-            false => policy.review,
-        };
+        let review = if self.state().off { Review::Escalated } else { policy.review };
         let told = !gone.is_cancelled();
         let by = (review, policy.fingerprint());
         self.execute(id, decision(&submission, by, reasons, verified, told)).await?;

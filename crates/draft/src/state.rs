@@ -337,8 +337,7 @@ impl DraftState {
                     Verdict::Rejected => Stage::Rejected,
                     Verdict::Escalated => Stage::Escalated,
                 };
-                self.moved(*submission, entry, stage);
-                if let Some(submission) = self.submissions.get_mut(submission) {
+                if let Some(submission) = self.moved(*submission, entry, stage) {
                     submission.by = Some(entry.actor.clone());
                     submission.reasons.clone_from(reasons);
                     submission.verified.clone_from(verified);
@@ -353,14 +352,12 @@ impl DraftState {
                 self.close_drafts(*submission);
             }
             Step::NotApplied { submission, .. } => {
-                let before = self.submissions.get(submission).map(|submission| submission.stage);
-                let stage = match before {
-                    Some(Stage::Undoing) => Stage::Accepted,
-                    _ => Stage::Escalated,
-                };
                 // Nothing came of it: it stands as long as before.
                 if let Some(submission) = self.submissions.get_mut(submission) {
-                    submission.stage = stage;
+                    submission.stage = match submission.stage {
+                        Stage::Undoing => Stage::Accepted,
+                        _ => Stage::Escalated,
+                    };
                 }
             }
             Step::Undoing { submission, .. } => {
@@ -369,8 +366,7 @@ impl DraftState {
                 }
             }
             Step::Undone { submission } => {
-                self.moved(*submission, entry, Stage::Undone);
-                if let Some(submission) = self.submissions.get_mut(submission) {
+                if let Some(submission) = self.moved(*submission, entry, Stage::Undone) {
                     submission.by = Some(entry.actor.clone());
                 }
             }
@@ -392,11 +388,10 @@ impl DraftState {
         self.keep_message(entry, &step);
     }
 
-    fn moved(&mut self, id: u64, entry: &AuditEntry, stage: Stage) {
-        if let Some(submission) = self.submissions.get_mut(&id) {
-            submission.stage = stage;
-            submission.settled = entry.at;
-        }
+    fn moved(&mut self, id: u64, entry: &AuditEntry, stage: Stage) -> Option<&mut Submission> {
+        let submission = self.submissions.get_mut(&id)?;
+        (submission.stage, submission.settled) = (stage, entry.at);
+        Some(submission)
     }
 
     fn close_drafts(&mut self, id: u64) {
@@ -417,17 +412,14 @@ impl DraftState {
         else {
             return;
         };
+        let undone = kind == MessageKind::DraftUndone;
         let message = Message {
             message_id: message_id(entry.id),
             kind,
             task_id: submission.task.clone(),
             submission: *id,
-            reasons: if kind == MessageKind::DraftUndone {
-                Vec::new()
-            } else {
-                submission.reasons.clone()
-            },
-            verified: submission.verified.clone().filter(|_| kind != MessageKind::DraftUndone),
+            reasons: if undone { Vec::new() } else { submission.reasons.clone() },
+            verified: submission.verified.clone().filter(|_| !undone),
         };
         self.pending.insert(entry.id, message);
     }

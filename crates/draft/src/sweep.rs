@@ -45,10 +45,7 @@ impl DraftService {
         let submissions: Vec<u64> =
             transaction.state().submissions.values().filter(settled).map(|s| s.id).collect();
         for (draft, task) in &abandoned {
-            transaction
-                .record(by, Step::Expired { draft: draft.clone(), task: task.clone() })
-                .await?;
-            transaction.drafts.remove(draft).map_err(file(draft))?;
+            transaction.expire(by, draft, task).await?;
         }
         let copies =
             self.copies.sweep(&transaction.wanted(&submissions)).map_err(file("copies"))?;
@@ -100,10 +97,7 @@ impl DraftService {
         }
         let open: Vec<OpenDraft> = transaction.state().drafts.values().cloned().collect();
         for OpenDraft { name, task, .. } in &open {
-            transaction
-                .record(by, Step::Expired { draft: name.clone(), task: task.clone() })
-                .await?;
-            transaction.drafts.remove(name).map_err(file(name))?;
+            transaction.expire(by, name, task).await?;
         }
         transaction.drafts.discard_unfinished().map_err(file(DRAFTS))?;
         let (mut files, mut left) = (0, Vec::new());
@@ -118,6 +112,13 @@ impl DraftService {
 }
 
 impl Transaction {
+    /// Deletes a draft that was never submitted.
+    async fn expire(&mut self, by: &str, draft: &str, task: &TaskId) -> Result<(), DraftError> {
+        let step = Step::Expired { draft: draft.to_owned(), task: task.clone() };
+        self.record(by, step).await?;
+        self.drafts.remove(draft).map_err(file(draft))
+    }
+
     /// Open drafts that nobody has written to for long.
     fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Result<Vec<(String, TaskId)>, DraftError> {
         let mut abandoned = Vec::new();

@@ -71,45 +71,37 @@ pub const SUBMIT: &str = "ollama_submit_draft";
 
 /// The four tools.
 pub fn all() -> Vec<Tool> {
-    let schema = |schema: Schema| schema.value;
     vec![
-        Tool {
-            name: REQUEST,
-            description: "Step 1 of changing a file. Gives you a draft, a copy of the file that you may \
+        tool::<RequestDraft, Requested>(
+            REQUEST,
+            "Step 1 of changing a file. Gives you a draft, a copy of the file that you may \
                 edit; the file itself is never touched by you. Returns `draft_path` for the other tools. \
                 To propose a new file, name a path where none is.",
-            input: schema(Schema::of::<RequestDraft>()),
-            output: schema(Schema::of::<Requested>()),
-            only_reads: false,
-        },
-        Tool {
-            name: WRITE,
-            description: "Step 2. Replaces the whole content of a draft with `content`. Write the complete \
+        ),
+        tool::<WriteDraft, Written>(
+            WRITE,
+            "Step 2. Replaces the whole content of a draft with `content`. Write the complete \
                 file, with the lines that you do not change. You can write as often as you like before you \
                 submit.",
-            input: schema(Schema::of::<WriteDraft>()),
-            output: schema(Schema::of::<Written>()),
-            only_reads: false,
-        },
-        Tool {
-            name: READ,
-            description: "Returns the content of a draft as it is now. Right after \
+        ),
+        tool::<ReadDraft, Read>(
+            READ,
+            "Returns the content of a draft as it is now. Right after \
                 `ollama_request_draft` that is the content of the file.",
-            input: schema(Schema::of::<ReadDraft>()),
-            output: schema(Schema::of::<Read>()),
-            only_reads: true,
-        },
-        Tool {
-            name: SUBMIT,
-            description: "Step 3, when the draft is finished. A gate checks the change and answers with a \
+        ),
+        tool::<SubmitDraft, Submitted>(
+            SUBMIT,
+            "Step 3, when the draft is finished. A gate checks the change and answers with a \
                 verdict. `accepted`: the file is changed. `rejected`: nothing is changed and the draft is \
                 gone; read the reasons, ask for the draft again and mend them. `escalated`: a person will \
                 decide, leave the file alone. `pending`: the verdict comes with a later answer.",
-            input: schema(Schema::of::<SubmitDraft>()),
-            output: schema(Schema::of::<Submitted>()),
-            only_reads: false,
-        },
+        ),
     ]
+}
+
+fn tool<I: JsonSchema, O: JsonSchema>(name: &'static str, description: &'static str) -> Tool {
+    let (input, output) = (Schema::of::<I>().value, Schema::of::<O>().value);
+    Tool { name, description, input, output, only_reads: name == READ }
 }
 
 /// A call that came to nothing. The words are for the model.

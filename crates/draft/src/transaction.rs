@@ -117,10 +117,7 @@ impl Transaction {
     }
 
     pub(crate) fn refuse_if_off(&self) -> Result<(), DraftError> {
-        match self.state().off {
-            false => Ok(()),
-            true => Err(wrong(OFF)),
-        }
+        if self.state().off { Err(wrong(OFF)) } else { Ok(()) }
     }
 
     /// Refuses a path: logs it as a security event and records it in the audit log.

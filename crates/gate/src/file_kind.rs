@@ -1,5 +1,7 @@
 //! What a file is, by its path. Some findings are mistakes in a program and normal in a test or a document.
 
+use crate::pattern::among;
+
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -42,14 +44,12 @@ impl FileKind {
 
 /// Whether a file describes an image: `Dockerfile`, `Dockerfile.prod`, `api.Dockerfile`, but not `dockerfile.py`.
 fn is_dockerfile(name: &str) -> bool {
-    const OTHER: [&str; 22] = [
-        "py", "pyi", "rs", "go", "js", "mjs", "cjs", "ts", "tsx", "jsx", "rb", "java", "kt", "php",
-        "c", "h", "cc", "cpp", "cs", "sh", "md", "txt",
-    ];
+    const OTHER: &str = "py pyi rs go js mjs cjs ts tsx jsx rb java kt php c h cc cpp cs sh md \
+        txt";
     ["dockerfile", "containerfile"].iter().any(|kind| {
         let suffix = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('.'));
         let named = suffix
-            .is_some_and(|suffix| !OTHER.contains(&suffix.rsplit('.').next().unwrap_or_default()));
+            .is_some_and(|suffix| !among(suffix.rsplit('.').next().unwrap_or_default(), OTHER));
         name == *kind || named || name.strip_suffix(kind).is_some_and(|stem| stem.ends_with('.'))
     })
 }
@@ -67,17 +67,7 @@ fn is_compose(name: &str) -> bool {
 
 /// Whether a file holds translations, by its folder or its ending.
 fn is_translation(path: &str, name: &str) -> bool {
-    const FOLDERS: [&str; 9] = [
-        "locale",
-        "locales",
-        "i18n",
-        "l10n",
-        "lang",
-        "langs",
-        "languages",
-        "translations",
-        "translation",
-    ];
+    const FOLDERS: &str = "locale locales i18n l10n lang langs languages translations translation";
     let folders = path.rsplit(['/', '\\']).skip(1).map(str::to_lowercase);
     let is_data = [".json", ".yml", ".yaml", ".properties", ".xml", ".js", ".ts", ".php", ".toml"]
         .iter()
@@ -86,31 +76,18 @@ fn is_translation(path: &str, name: &str) -> bool {
     ends.iter().any(|end| name.ends_with(end))
         || name.starts_with("messages_") && name.ends_with(".properties")
         || name == "strings.xml"
-        || is_data && folders.into_iter().any(|folder| FOLDERS.contains(&folder.as_str()))
+        || is_data && folders.into_iter().any(|folder| among(&folder, FOLDERS))
 }
 
 /// Whether a file is a test, by where it lies and what it is called.
 fn is_test_path(path: &str) -> bool {
-    const FOLDERS: [&str; 13] = [
-        "test",
-        "tests",
-        "__tests__",
-        "spec",
-        "specs",
-        "testdata",
-        "test_data",
-        "test-data",
-        "fixtures",
-        "__fixtures__",
-        "__mocks__",
-        "e2e",
-        "testing",
-    ];
+    const FOLDERS: &str = "test tests __tests__ spec specs testdata test_data test-data fixtures \
+        __fixtures__ __mocks__ e2e testing";
     let mut parts = path.split(['/', '\\']).rev();
     let file = parts.next().unwrap_or_default();
     let stem = file.split('.').next().unwrap_or_default();
     let middle = file.split('.').skip(1).any(|part| matches!(part, "test" | "spec" | "tests"));
-    parts.any(|folder| FOLDERS.contains(&folder.to_lowercase().as_str()))
+    parts.any(|folder| among(&folder.to_lowercase(), FOLDERS))
         || (middle && file.matches('.').count() > 1)
         || matches!(stem, "conftest" | "test" | "tests")
         || stem.starts_with("test_")
@@ -125,80 +102,54 @@ mod tests {
 
     #[test]
     fn test_files_are_recognised_by_path() {
-        for path in [
-            "tests/a.rs",
-            "crates/x/tests/draft/main.rs",
-            "src/__tests__/a.ts",
-            "spec/models/user_spec.rb",
-            "testdata/x.json",
-            "a/fixtures/b.yml",
-            "test_main.py",
-            "app/test_main.py",
-            "pkg/main_test.go",
-            "src/a.test.ts",
-            "src/a.spec.js",
-            "src/a.test.tsx",
-            "conftest.py",
-            "src/FooTest.java",
-            "Acme.Tests\\FooTests.cs",
-            "src/secrets/tests.rs",
-            "e2e/login.ts",
-        ] {
+        let tests = "tests/a.rs crates/x/tests/draft/main.rs src/__tests__/a.ts \
+            spec/models/user_spec.rb testdata/x.json a/fixtures/b.yml test_main.py \
+            app/test_main.py pkg/main_test.go src/a.test.ts src/a.spec.js src/a.test.tsx \
+            conftest.py src/FooTest.java Acme.Tests\\FooTests.cs src/secrets/tests.rs \
+            e2e/login.ts";
+        for path in tests.split(' ') {
             assert!(is_test_path(path), "{path}");
         }
-        for path in [
-            "src/main.rs",
-            "src/latest.py",
-            "src/contest/a.py",
-            "attest.go",
-            "src/testimony.ts",
-            "spec.md",
-            "docs/testing.md",
-            "src/inspect.js",
-            "Latest.java",
-            "a.b.ts",
-            "",
-        ] {
+        let others = "src/main.rs src/latest.py src/contest/a.py attest.go src/testimony.ts \
+            spec.md docs/testing.md src/inspect.js Latest.java a.b.ts";
+        for path in others.split(' ').chain([""]) {
             assert!(!is_test_path(path), "{path}");
         }
     }
 
     #[test]
     fn kind_follows_from_the_path() {
-        for (path, kind) in [
-            ("README.md", FileKind::Prose),
-            ("docs/guide.rst", FileKind::Prose),
-            ("deploy/Dockerfile.prod", FileKind::Container),
-            ("Dockerfile", FileKind::Container),
-            ("deploy/api.Dockerfile", FileKind::Container),
-            ("Containerfile", FileKind::Container),
-            ("docker-compose.yml", FileKind::Compose),
-            ("deploy/docker-compose.prod.yaml", FileKind::Compose),
-            ("docker-compose-dev.yml", FileKind::Compose),
-            ("compose.yaml", FileKind::Compose),
-            ("compose.override.yml", FileKind::Compose),
-            ("src/compose.py", FileKind::Code),
-            ("src/compose.ts", FileKind::Code),
-            ("src/dockerfile_parser.py", FileKind::Code),
-            ("src/dockerfile.rs", FileKind::Code),
-            ("src/docker-compose.go", FileKind::Code),
-            ("composer.yml", FileKind::Config),
-            ("Dockerfile.md", FileKind::Prose),
-            ("tests/test_a.py", FileKind::Test),
-            ("src/a.py", FileKind::Code),
-            ("config/app.yaml", FileKind::Config),
-            (".env.local", FileKind::Config),
-            ("scripts/deploy.sh", FileKind::Config),
-            ("tests/data/app.yaml", FileKind::Test),
-            ("config/locales/fr.yml", FileKind::Translation),
-            ("src/i18n/de.json", FileKind::Translation),
-            ("po/sv.po", FileKind::Translation),
-            ("res/messages_nl.properties", FileKind::Translation),
-            ("app/res/values-fi/strings.xml", FileKind::Translation),
-            ("src/lang/parser.rs", FileKind::Code),
-            ("src/messages.properties", FileKind::Config),
+        for (kind, paths) in [
+            (FileKind::Prose, "README.md docs/guide.rst Dockerfile.md"),
+            (
+                FileKind::Container,
+                "deploy/Dockerfile.prod Dockerfile deploy/api.Dockerfile Containerfile",
+            ),
+            (
+                FileKind::Compose,
+                "docker-compose.yml deploy/docker-compose.prod.yaml docker-compose-dev.yml \
+                compose.yaml compose.override.yml",
+            ),
+            (
+                FileKind::Code,
+                "src/compose.py src/compose.ts src/dockerfile_parser.py src/dockerfile.rs \
+                src/docker-compose.go src/a.py src/lang/parser.rs",
+            ),
+            (
+                FileKind::Config,
+                "composer.yml config/app.yaml .env.local scripts/deploy.sh \
+                src/messages.properties",
+            ),
+            (FileKind::Test, "tests/test_a.py tests/data/app.yaml"),
+            (
+                FileKind::Translation,
+                "config/locales/fr.yml src/i18n/de.json po/sv.po res/messages_nl.properties \
+                app/res/values-fi/strings.xml",
+            ),
         ] {
-            assert_eq!(FileKind::of(path), kind, "{path}");
+            for path in paths.split(' ') {
+                assert_eq!(FileKind::of(path), kind, "{path}");
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::file_kind::FileKind;
-use crate::pattern::{BadPattern, compile};
+use crate::pattern::{BadPattern, among, compile};
 
 /// What a line must say to keep a path in it; that it does is itself told.
 pub const ALLOWED: &str = "assize: allow-path";
@@ -86,53 +86,15 @@ const BEFORE: &str = r#"(?:^|[\s"'`=(\[,:;<>|@!]|-[ILo]|:-|:///)"#;
 
 const SERVER_FOLDER: &str = "server-folder";
 
-const TEMPORARY: &str = "a temporary folder";
-const HOME: &str = "a personal home path";
-const MOUNT: &str = "a mounted disk of one machine";
-const DRIVE: &str = "a drive of Windows";
-const SHARE: &str = "a network share";
-
-/// Rule, description and pattern. Of two that match at one place, the first one counts.
-#[rustfmt::skip]
-const RULES: &[(&str, &str, &str)] = &[
-    ("temp-folder", TEMPORARY, r"(?i)[a-z]:[\\/]{1,2}(?:windows[\\/]{1,2})?te?mp\b"),
-    ("home-folder", HOME, r"(?i)[a-z]:[\\/]{1,2}Users[\\/]{1,2}([a-z0-9_][\w.-]*)"),
-    ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/(?:var/)?tmp/[\w.$%{*-]"),
-    ("temp-folder", TEMPORARY, r"(?:file://)?(?:/private)?/var/folders/\w"),
-    ("file-url", "an address of a file on one machine", r"file:///(?:[A-Za-z]:|[\w.-]+/)[\w./-]"),
-    ("home-folder", HOME, r"(?:/export|/usr|/var|/System/Volumes/Data)?/(?:home|Users)/([A-Za-z0-9_][\w.-]*)"),
-    ("home-folder", "the home folder of root", r"/root/[\w.]"),
-    ("home-folder", HOME, r"(?:/mnt|/cygdrive)?/[a-z]/Users/([A-Za-z0-9_][\w.-]*)"),
-    ("home-folder", "the runtime folder of one user", r"(?:/var)?/run/user/\d"),
-    ("home-folder", "the mailbox or crontab of one user", r"/var/(?:mail|spool/(?:mail|cron/crontabs))/([A-Za-z0-9_][\w.-]*)"),
-    ("windows-drive", DRIVE, r"(?:/mnt|/cygdrive)/[a-z]/\w"),
-    ("windows-drive", DRIVE, r"[A-Zc-e]:/\w"),
-    ("windows-drive", DRIVE, r"[A-Zc-e]:\\\\[\w.-]{2}"),
-    // After one backslash, some letters may mean a new line, a tab and so on.
-    ("windows-drive", DRIVE, r"[A-Zc-e]:\\[A-Zc-eg-moqyz1-9_][\w.-]"),
-    ("windows-drive", DRIVE, r"[C-Ec-e]:\\[\w-]{2,}[\\.]\w"),
-    ("network-share", SHARE, r"\\\\([A-Za-z0-9][\w.$-]+)\\[\w$][\w$.-]+"),
-    ("network-share", SHARE, r"\\{4}([A-Za-z0-9][\w.$-]+)\\{2}[\w$][\w$.-]+"),
-    ("mount-point", MOUNT, r"/(?:mnt|media|Volumes|run/media)/+(\.?[A-Za-z0-9_][\w.-]*)"),
-    (SERVER_FOLDER, "a folder that not every machine has", r"/(?:srv|data|var/lib|nix/store)/([A-Za-z0-9_][\w.-]*)"),
-    (SERVER_FOLDER, "a folder that not every machine has", r"/opt/([A-Za-z0-9_][\w.-]*)/\w"),
-];
+/// The rules as they are written.
+const DATA: &str = include_str!("../data/machine_paths.txt");
 
 /// Folders below these that a package manager keeps on every machine that has it.
-const EVERY_MACHINE: [&str; 9] = [
-    "/home/linuxbrew/",
-    "/opt/homebrew/",
-    "/opt/local/",
-    "/var/lib/apt/",
-    "/var/lib/dbus/",
-    "/var/lib/dpkg/",
-    "/var/lib/pacman/",
-    "/var/lib/rpm/",
-    "/var/lib/systemd/",
-];
+const EVERY_MACHINE: &str = "/home/linuxbrew/ /opt/homebrew/ /opt/local/ /var/lib/apt/ \
+    /var/lib/dbus/ /var/lib/dpkg/ /var/lib/pacman/ /var/lib/rpm/ /var/lib/systemd/";
 
 static SCANNER: LazyLock<Result<PathScanner, BadPattern>> =
-    LazyLock::new(|| PathScanner::compile(RULES));
+    LazyLock::new(|| PathScanner::compile(DATA));
 
 /// Whether files of a kind may have what a rule finds.
 fn may_have(kind: FileKind, rule: &str) -> bool {
@@ -154,13 +116,17 @@ impl PathScanner {
         SCANNER.as_ref().map_err(Clone::clone)
     }
 
-    fn compile(rules: &[(&'static str, &'static str, &str)]) -> Result<PathScanner, BadPattern> {
-        let rule = |(id, what, pattern): &(&'static str, &'static str, &str)| {
+    fn compile(rules: &'static str) -> Result<PathScanner, BadPattern> {
+        let rule = |line: &'static str| {
+            let [id, what, pattern] = line.splitn(3, "  ").collect::<Vec<_>>()[..] else {
+                return Err(BadPattern::new(line, &"invalid rule"));
+            };
             let pattern = compile(id, &format!("{BEFORE}({pattern})"))?;
             Ok(Rule { id, what, pattern })
         };
+        let rules = rules.lines().filter(|line| !line.starts_with('#'));
         Ok(PathScanner {
-            rules: rules.iter().map(rule).collect::<Result<_, _>>()?,
+            rules: rules.map(rule).collect::<Result<_, _>>()?,
             address: compile("web address", r#"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>`]*"#)?,
             elsewhere: compile(
                 "web route",
@@ -251,15 +217,11 @@ impl PathScanner {
 
     /// Whether a path is fine where it stands: an example in a comment, a web address, or on every machine.
     fn is_fine(&self, before: &str, path: &str, name: Option<&str>, comment: bool) -> bool {
-        #[rustfmt::skip]
-        const PLACEHOLDERS: [&str; 23] = [
-            "user", "username", "you", "me", "name", "yourname", "your-name", "your_name", "youruser", "someone",
-            "server", "host", "hostname", "computer", "disk", "drive", "volume", "usb", "data", "storage", "backup",
-            "app", "myapp",
-        ];
+        const PLACEHOLDERS: &str = "user username you me name yourname your-name your_name \
+            youruser someone server host hostname computer disk drive volume usb data storage \
+            backup app myapp";
         const SYSTEM: [&str; 8] = ["etc", "usr", "dev", "proc", "sys", "bin", "run", "path"];
-        let placeholder =
-            name.is_some_and(|name| PLACEHOLDERS.contains(&name.to_lowercase().as_str()));
+        let placeholder = name.is_some_and(|name| among(&name.to_lowercase(), PLACEHOLDERS));
         // No web address begins like these.
         let disk = ["/mnt/", "/Volumes/", "/run/media/"].iter().any(|disk| path.starts_with(disk));
         let opened = self.opened.is_match(before);
@@ -268,7 +230,7 @@ impl PathScanner {
             .strip_prefix("file:///")
             .and_then(|path| path.split('/').next())
             .is_some_and(|first| SYSTEM.contains(&first));
-        let everywhere = EVERY_MACHINE.iter().any(|folder| path.starts_with(folder));
+        let everywhere = EVERY_MACHINE.split(' ').any(|folder| path.starts_with(folder));
         let served = !opened && (path.starts_with("/media/") || path.starts_with("/data/"));
         let page = served && (self.page.is_match(before) || self.asset.is_match(path));
         comment && placeholder || web || system || everywhere || page
@@ -289,7 +251,9 @@ mod tests {
 
     #[test]
     fn scanner_with_a_broken_rule_is_an_error() {
-        let error = PathScanner::compile(&[("mount-point", MOUNT, "/mnt/(")]).unwrap_err();
-        assert_eq!(error.name, "mount-point");
+        for rule in ["mount-point  a mounted disk  /mnt/(", "mount-point"] {
+            let error = PathScanner::compile(rule).unwrap_err();
+            assert_eq!(error.name, "mount-point");
+        }
     }
 }

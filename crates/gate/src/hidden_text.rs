@@ -89,16 +89,16 @@ fn hides(chars: &[char], index: usize, first: bool) -> bool {
         }
         // A flag of a region: six tags at most after a black flag.
         '\u{e0020}'..='\u{e007f}' => {
-            let tags = chars[..index].iter().rev().take_while(|c| is_tag(**c)).count();
+            let tags = chars[..index]
+                .iter()
+                .rev()
+                .take_while(|c| matches!(c, '\u{e0020}'..='\u{e007f}'))
+                .count();
             let flag = index.checked_sub(tags + 1).map(|index| chars[index]);
             flag != Some('\u{1f3f4}') || tags >= 6
         }
         c => is_invisible(c),
     }
-}
-
-fn is_tag(c: char) -> bool {
-    ('\u{e0020}'..='\u{e007f}').contains(&c)
 }
 
 fn is_selector(c: char) -> bool {

@@ -21,6 +21,11 @@ pub(crate) fn compile(name: &str, pattern: &str) -> Result<Regex, BadPattern> {
     Regex::new(pattern).map_err(|error| BadPattern::new(name, &error))
 }
 
+/// Whether a word is one of a list, which has spaces between its words.
+pub(crate) fn among(word: &str, words: &str) -> bool {
+    words.split_whitespace().any(|other| other == word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,25 +42,14 @@ impl Reason {
             Effect::Escalate => WAIT,
             Effect::Reject => "",
         };
-        Reason {
-            effect,
-            rule: rule.to_owned(),
-            file: file.to_owned(),
-            line: None,
-            message: message.into(),
-            what_to_do: what_to_do.to_owned(),
-        }
+        let (rule, file, message) = (rule.to_owned(), file.to_owned(), message.into());
+        Reason { effect, rule, file, line: None, message, what_to_do: what_to_do.to_owned() }
     }
 
     pub(crate) fn about(path: &Inside, effect: Effect, rule: impl Into<String>) -> Reason {
-        Reason {
-            effect,
-            rule: rule.into(),
-            file: path.to_string(),
-            line: None,
-            message: String::new(),
-            what_to_do: String::new(),
-        }
+        let (message, what_to_do) = Default::default();
+        let (rule, file) = (rule.into(), path.to_string());
+        Reason { effect, rule, file, line: None, message, what_to_do }
     }
 
     pub(crate) fn at(self, line: usize) -> Reason {

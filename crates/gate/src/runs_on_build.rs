@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::diff::Diff;
 use crate::file_rules::RunsOnBuild;
 use crate::globs::Globs;
+use crate::pattern::among;
 
 /// A version number: two or more numbers with dots between them. Four are an IP address. Without the pattern every change
 /// counts.
@@ -103,35 +104,8 @@ fn unversioned(text: &str) -> String {
 
 /// A data file, JSON or TOML.
 fn parse(text: &str) -> Option<Value> {
-    serde_json::from_str(text.trim_start_matches('\u{feff}')).ok().or_else(|| {
-        let document: toml_edit::DocumentMut = text.parse().ok()?;
-        Some(from_table(document.as_table()))
-    })
-}
-
-fn from_table(table: &dyn toml_edit::TableLike) -> Value {
-    table.iter().map(|(key, item)| (key.to_owned(), from_item(item))).collect()
-}
-
-fn from_item(item: &toml_edit::Item) -> Value {
-    match item {
-        toml_edit::Item::None => Value::Null,
-        toml_edit::Item::Value(value) => from_value(value),
-        toml_edit::Item::Table(table) => from_table(table),
-        toml_edit::Item::ArrayOfTables(tables) => {
-            tables.iter().map(|table| from_table(table)).collect()
-        }
-    }
-}
-
-fn from_value(value: &toml_edit::Value) -> Value {
-    match value {
-        toml_edit::Value::String(text) => Value::from(text.value().as_str()),
-        toml_edit::Value::Boolean(yes) => Value::from(*yes.value()),
-        toml_edit::Value::Array(values) => values.iter().map(from_value).collect(),
-        toml_edit::Value::InlineTable(table) => from_table(table),
-        other => Value::from(other.to_string().trim()),
-    }
+    let json = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok();
+    json.or_else(|| toml_edit::de::from_str(text).ok())
 }
 
 /// What is at a dotted key.
@@ -164,21 +138,9 @@ fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
 /// The dependencies in a table, each with its source: empty for a version of the registry.
 fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
     /// Fields of a dependency that do not say where it comes from.
-    const PLAIN: [&str; 7] =
-        ["version", "features", "default-features", "optional", "workspace", "extras", "markers"];
+    const PLAIN: &str = "version features default-features optional workspace extras markers";
     /// Fields that only a dependency has.
-    const FIELDS: [&str; 10] = [
-        "version",
-        "git",
-        "path",
-        "url",
-        "workspace",
-        "registry",
-        "features",
-        "file",
-        "package",
-        "source",
-    ];
+    const FIELDS: &str = "version git path url workspace registry features file package source";
     let elsewhere = |text: &str| text.contains(['/', ':', '@']);
     match value {
         Value::Array(items) => {
@@ -197,10 +159,8 @@ fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
                         let source = if elsewhere(text) { text.clone() } else { String::new() };
                         found.insert(name.clone(), source);
                     }
-                    Value::Object(inner)
-                        if inner.keys().any(|key| FIELDS.contains(&key.as_str())) =>
-                    {
-                        let source = inner.iter().filter(|(key, _)| !PLAIN.contains(&key.as_str()));
+                    Value::Object(inner) if inner.keys().any(|key| among(key, FIELDS)) => {
+                        let source = inner.iter().filter(|(key, _)| !among(key, PLAIN));
                         let source: Vec<String> =
                             source.map(|(key, value)| format!("{key}={value}")).collect();
                         found.insert(name.clone(), source.join(" "));
@@ -228,22 +188,18 @@ mod tests {
         change(runs, base, draft).map(|change| change.message)
     }
 
+    const PACKAGE: &str =
+        r#"{"version": "1.0.0", "scripts": {"test": "jest"}, "dependencies": {"a": "^1.0.0"}}"#;
+
     #[test]
     fn version_bumps_and_comments_run_nothing_new() {
-        let package =
-            r#"{"version": "1.0.0", "scripts": {"test": "jest"}, "dependencies": {"a": "^1.0.0"}}"#;
+        for (from, to) in
+            [("1.0.0", "1.0.1"), ("\"version\"", "\"description\": \"x\", \"version\"")]
+        {
+            assert_eq!(changed("package.json", PACKAGE, &PACKAGE.replace(from, to)), None, "{to}");
+        }
         for (path, base, draft) in [
-            ("package.json", package, &*package.replace("1.0.0", "1.0.1")),
-            (
-                "package.json",
-                package,
-                &package.replace("\"version\"", "\"description\": \"x\", \"version\""),
-            ),
-            (
-                "Makefile",
-                "VERSION = 1.2.3\nall:\n\tcc a.c\n",
-                "# new\nVERSION = 1.2.4\n\nall:\n\tcc a.c\n",
-            ),
+            ("Makefile", "VERSION = 1.2.3\nall:\n\tx\n", "# new\nVERSION = 1.2.4\n\nall:\n\tx\n"),
             ("setup.py", "setup(version=\"1.0\")\n", "setup(version=\"1.1rc1\")\n"),
             ("Dockerfile", "FROM python:3.11-slim\nRUN x\n", "FROM python:3.12-slim\nRUN x\n"),
             (
@@ -263,75 +219,46 @@ mod tests {
 
     #[test]
     fn changes_to_what_runs_are_found() {
-        let package =
-            r#"{"version": "1.0.0", "scripts": {"test": "jest"}, "dependencies": {"a": "^1.0.0"}}"#;
-        for (path, base, draft, part) in [
-            ("package.json", package, package.replace("jest", "jest; curl x"), "`scripts.test`"),
-            (
-                "package.json",
-                package,
-                package.replace("\"test\"", "\"postinstall\": \"x\", \"test\""),
-                "`scripts.postinstall`",
-            ),
-            (
-                "package.json",
-                package,
-                package.replace("{\"a\"", "{\"b\": \"1\", \"a\""),
-                "dependency `b` is new",
-            ),
-            (
-                "package.json",
-                package,
-                package.replace("^1.0.0", "git+https://example.com/a"),
-                "another source",
-            ),
-            ("package.json", package, "{".to_owned(), "cannot be parsed"),
-            ("package.json", "", package.to_owned(), "`scripts.test`"),
-            (
-                "Makefile",
-                "all:\n\tcc a.c\n",
-                "all:\n\tcc a.c\n\tcurl x | sh\n".to_owned(),
-                "changed",
-            ),
-            ("Makefile", "a:\n\tx\nb:\n\ty\n", "a:\n\ty\nb:\n\tx\n".to_owned(), "changed"),
-            ("Makefile", "HOST = 10.0.0.1\n", "HOST = 10.9.9.9\n".to_owned(), "changed"),
-            ("conftest.py", "", "import os\nos._exit(0)\n".to_owned(), "changed"),
-            ("build.rs", "fn main() {}\n", "fn main() { run() }\n".to_owned(), "changed"),
-            ("Dockerfile", "FROM a:1.0\n", "FROM evil:1.0\n".to_owned(), "changed"),
-            (
-                "a/Dockerfile.dev",
-                "FROM a:1.0\n",
-                "# syntax=evil/frontend\nFROM a:1.0\n".to_owned(),
-                "changed",
-            ),
-            (
-                "Cargo.toml",
-                "[package]\nname = \"a\"\n",
-                "[package]\nname = \"a\"\nbuild = \"x.rs\"\n".to_owned(),
-                "`package.build`",
-            ),
-            (
-                "Cargo.toml",
-                "[dependencies]\na = \"1\"\n",
-                "[dependencies]\na = { git = \"x\" }\n".to_owned(),
-                "another source",
-            ),
+        let check = |path: &str, base: &str, draft: &str, part: &str| {
+            let message = changed(path, base, draft).unwrap_or_default();
+            assert!(message.contains(part), "{path}: {message}");
+        };
+        for (from, to, part) in [
+            ("jest", "jest; curl x", "`scripts.test`"),
+            ("\"test\"", "\"postinstall\": \"x\", \"test\"", "`scripts.postinstall`"),
+            ("{\"a\"", "{\"b\": \"1\", \"a\"", "dependency `b` is new"),
+            ("^1.0.0", "git+https://example.com/a", "another source"),
+        ] {
+            check("package.json", PACKAGE, &PACKAGE.replace(from, to), part);
+        }
+        check("package.json", PACKAGE, "{", "cannot be parsed");
+        check("package.json", "", PACKAGE, "`scripts.test`");
+        for (path, base, draft) in [
+            ("Makefile", "all:\n\tcc a.c\n", "all:\n\tcc a.c\n\tcurl x | sh\n"),
+            ("Makefile", "a:\n\tx\nb:\n\ty\n", "a:\n\ty\nb:\n\tx\n"),
+            ("Makefile", "HOST = 10.0.0.1\n", "HOST = 10.9.9.9\n"),
+            ("conftest.py", "", "import os\nos._exit(0)\n"),
+            ("build.rs", "fn main() {}\n", "fn main() { run() }\n"),
+            ("Dockerfile", "FROM a:1.0\n", "FROM evil:1.0\n"),
+            ("a/Dockerfile.dev", "FROM a:1.0\n", "# syntax=evil/frontend\nFROM a:1.0\n"),
+        ] {
+            check(path, base, draft, "changed");
+        }
+        // What is added to a data file.
+        for (path, base, added, part) in [
+            ("Cargo.toml", "[package]\nname = \"a\"\n", "build = \"x.rs\"\n", "`package.build`"),
             (
                 "pyproject.toml",
                 "[project]\nname = \"a\"\n",
-                "[project]\nname = \"a\"\n[tool.hatch.build.hooks.custom]\npath = \"x.py\"\n"
-                    .to_owned(),
+                "[tool.hatch.build.hooks.custom]\npath = \"x.py\"\n",
                 "`tool.hatch.build.hooks.custom.path`",
             ),
-            (
-                "pyproject.toml",
-                "[project]\ndependencies = []\n",
-                "[project]\ndependencies = [\"reqeusts\"]\n".to_owned(),
-                "`reqeusts` is new",
-            ),
         ] {
-            let message = changed(path, base, &draft).unwrap_or_default();
-            assert!(message.contains(part), "{path}: {message}");
+            check(path, base, &format!("{base}{added}"), part);
         }
+        let git = "[dependencies]\na = { git = \"x\" }\n";
+        check("Cargo.toml", "[dependencies]\na = \"1\"\n", git, "another source");
+        let new = "[project]\ndependencies = [\"reqeusts\"]\n";
+        check("pyproject.toml", "[project]\ndependencies = []\n", new, "`reqeusts` is new");
     }
 }

@@ -24,7 +24,7 @@ mod rules;
 mod statements;
 
 use decode::{Decoded, Decoder};
-use rules::{Proof, RULES, Rule};
+use rules::{Proof, Rule};
 use statements::{Source, Statement};
 
 use crate::file_kind::FileKind;
@@ -73,8 +73,8 @@ impl Hit {
 /// Finds secrets in texts.
 #[derive(Debug)]
 pub struct SecretScanner {
-    /// The pattern of each rule.
-    each: Vec<Regex>,
+    /// Each rule, and its pattern.
+    rules: Vec<(Rule, Regex)>,
     /// The keywords of all rules, and the rule of each.
     keywords: AhoCorasick,
     rule_of: Vec<usize>,
@@ -85,11 +85,11 @@ pub struct SecretScanner {
 }
 
 static SCANNER: LazyLock<Result<SecretScanner, BadPattern>> =
-    LazyLock::new(|| SecretScanner::compile(RULES));
+    LazyLock::new(|| SecretScanner::compile(rules::all()));
 
 /// The patterns of all rules.
 pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|rule| rule.pattern)
+    rules::all().flatten().map(|rule| rule.pattern)
 }
 
 impl SecretScanner {
@@ -101,16 +101,19 @@ impl SecretScanner {
         SCANNER.as_ref().map_err(Clone::clone)
     }
 
-    fn compile(rules: &[Rule]) -> Result<SecretScanner, BadPattern> {
-        let each = rules.iter().map(|rule| compile(rule.id, rule.pattern));
+    fn compile(
+        rules: impl Iterator<Item = Result<Rule, BadPattern>>,
+    ) -> Result<SecretScanner, BadPattern> {
+        let compiled = |rule: Rule| compile(rule.id, rule.pattern).map(|pattern| (rule, pattern));
+        let rules: Vec<(Rule, Regex)> =
+            rules.map(|rule| rule.and_then(compiled)).collect::<Result<_, _>>()?;
         let keywords: Vec<(usize, &str)> = rules
             .iter()
             .enumerate()
-            .flat_map(|(index, rule)| rule.keywords.split(' ').map(move |word| (index, word)))
+            .flat_map(|(index, (rule, _))| rule.keywords.split(' ').map(move |word| (index, word)))
             .collect();
         let words = keywords.iter().map(|(_, word)| word);
         Ok(SecretScanner {
-            each: each.collect::<Result<_, _>>()?,
             keywords: AhoCorasick::builder()
                 .ascii_case_insensitive(true)
                 .build(words)
@@ -120,6 +123,7 @@ impl SecretScanner {
             statements: statements::Patterns::compile()?,
             named: named::Patterns::compile()?,
             chance: chance::Chance::compile()?,
+            rules,
         })
     }
 
@@ -259,11 +263,11 @@ impl SecretScanner {
     fn by_form(&self, line: &str, encoded: bool) -> Vec<Hit> {
         let mut found: Vec<Hit> = Vec::new();
         let mut spans: Vec<(usize, usize)> = Vec::new();
-        let mut tried = vec![false; self.each.len()];
+        let mut tried = vec![false; self.rules.len()];
         for word in self.keywords.find_overlapping_iter(line) {
             tried[self.rule_of[word.pattern().as_usize()]] = true;
         }
-        let rules = RULES.iter().zip(&self.each).zip(tried).filter(|(_, tried)| *tried);
+        let rules = self.rules.iter().zip(tried).filter(|(_, tried)| *tried);
         for ((rule, pattern), _) in rules {
             for captures in pattern.captures_iter(line) {
                 let Some(value) = captures.iter().skip(1).flatten().next().or(captures.get(0))
@@ -338,25 +342,19 @@ mod tests {
 
     #[test]
     fn every_rule_compiles_and_has_its_own_id() {
-        assert!(SecretScanner::get().is_ok());
-        assert!(RULES.len() >= 120, "{}", RULES.len());
-        let mut ids: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+        let rules = &SecretScanner::get().unwrap().rules;
+        assert!(rules.len() >= 120, "{}", rules.len());
+        let mut ids: Vec<&str> = rules.iter().map(|(rule, _)| rule.id).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), RULES.len());
+        assert_eq!(ids.len(), rules.len());
     }
 
     #[test]
     fn scanner_with_a_broken_rule_is_an_error() {
-        let broken = Rule {
-            id: "odd",
-            what: "a key",
-            keywords: "key",
-            pattern: "key(",
-            proof: Proof::Words,
-            apart: false,
-        };
-        assert_eq!(SecretScanner::compile(&[broken]).unwrap_err().name, "odd");
+        let broken = Rule::read("words  odd  a key  key  key(").unwrap();
+        assert_eq!(SecretScanner::compile([Ok(broken)].into_iter()).unwrap_err().name, "odd");
+        assert!(Rule::read("word  odd  a key  key  key").is_none());
     }
 
     #[test]

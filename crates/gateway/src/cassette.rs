@@ -312,8 +312,9 @@ fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
             break;
         }
         let whole = bytes.last() == Some(&b'\n');
+        let no_cassette = || CassetteError::NotACassette { path: path.to_owned() };
         if length as u64 == most && !whole {
-            return Err(CassetteError::NotACassette { path: path.to_owned() });
+            return Err(no_cassette());
         }
         if line == 1 {
             match serde_json::from_slice::<Header>(&bytes) {
@@ -322,9 +323,7 @@ fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
                     let found = header.assize_cassette;
                     return Err(CassetteError::Version { path: path.to_owned(), found });
                 }
-                _ => {
-                    return Err(CassetteError::NotACassette { path: path.to_owned() });
-                }
+                _ => return Err(no_cassette()),
             }
         } else {
             match serde_json::from_slice::<Recorded>(&bytes) {

@@ -39,11 +39,6 @@ pub(crate) fn generous_input_tokens(request: &Request) -> u64 {
 /// The shortest answer that is worth a call, in tokens.
 const SMALLEST_ANSWER: u64 = 128;
 
-/// Fewer tokens than a request's input is at all likely to have: eight bytes for a token.
-fn least_input_tokens(request: &Request) -> u64 {
-    text_bytes(request) / 8
-}
-
 /// What a server does with a prompt that is longer than its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overflow {
@@ -76,7 +71,8 @@ pub(crate) fn answer_room(
         Overflow::Cuts => (generous, window.saturating_sub(generous)),
         Overflow::Refuses => {
             let likely = window.saturating_sub(likely_input_tokens(request));
-            let least = least_input_tokens(request);
+            // No input is at all likely to have fewer: eight bytes for a token.
+            let least = text_bytes(request) / 8;
             // Rather a short answer than a request that the server turns down for its length.
             (least, window.saturating_sub(generous).max(likely.min(window / 4)))
         }

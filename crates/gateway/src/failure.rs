@@ -93,42 +93,29 @@ impl Said {
 
     /// What the words say, where they say more than the status does.
     fn kind(&self) -> Option<ErrorKind> {
-        let label = |word: &str| self.labels.contains(word);
-        let words = self.message.to_lowercase();
-        let says = |part: &str| words.contains(part);
-        if self.passing_budget {
-            return Some(ErrorKind::RateLimited);
-        }
-        if label("insufficient_quota")
-            || label("spend_limit")
-            || label("billing")
-            || label("blocked_api_access")
-            || says("credit balance is too low")
-            || says("reached your specified api usage limits")
-            || self.daily_quota
-        {
-            return Some(ErrorKind::SpendLimit);
-        }
-        if label("context_length_exceeded")
-            || says("prompt is too long")
-            || says("maximum context length")
-            || says("context window")
-            // llama.cpp, and vLLM of some versions.
-            || label("exceed_context_size")
-            || says("available context size")
-            || says("maximum model length")
-            || says("input token count")
-        {
-            return Some(ErrorKind::ContextOverflow);
-        }
-        if label("overloaded") {
-            return Some(ErrorKind::Overloaded);
-        }
-        if label("rate_limit") {
-            return Some(ErrorKind::RateLimited);
-        }
-        // Google answers 400 to a wrong key.
-        says("api key not valid").then_some(ErrorKind::Unauthorized)
+        let label = |words: &[&str]| words.iter().any(|word| self.labels.contains(word));
+        let message = self.message.to_lowercase();
+        let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+        let spent = ["insufficient_quota", "spend_limit", "billing", "blocked_api_access"];
+        let no_credit = ["credit balance is too low", "reached your specified api usage limits"];
+        let too_long = ["prompt is too long", "maximum context length", "context window"];
+        // As llama.cpp says it, and vLLM of some versions.
+        let local = ["available context size", "maximum model length", "input token count"];
+        Some(match () {
+            () if self.passing_budget => ErrorKind::RateLimited,
+            () if label(&spent) || says(&no_credit) || self.daily_quota => ErrorKind::SpendLimit,
+            () if label(&["context_length_exceeded", "exceed_context_size"])
+                || says(&too_long)
+                || says(&local) =>
+            {
+                ErrorKind::ContextOverflow
+            }
+            () if label(&["overloaded"]) => ErrorKind::Overloaded,
+            () if label(&["rate_limit"]) => ErrorKind::RateLimited,
+            // Google answers 400 to a wrong key.
+            () if says(&["api key not valid"]) => ErrorKind::Unauthorized,
+            () => return None,
+        })
     }
 }
 

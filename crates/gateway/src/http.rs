@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use assize_config::Provider;
 use assize_llm::{ErrorKind, ModelError, Request};
+use assize_types::Failure;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::catalog::ModelFacts;
-use crate::dialect::{self, Encoded, Growth, Manner, Reply};
+use crate::dialect::{self, Encoded, Growth, Manner, Outgoing, Reply};
 use crate::failure::{self, one_line, presentable};
 use crate::frames::{BadFrame, Frames};
 use crate::local::is_loopback;
@@ -68,7 +69,7 @@ impl HttpClient {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| {
-            let cause = innermost(&error);
+            let cause = one_line(&Failure::innermost(&error));
             let message = format!("the HTTP client could not be set up: {cause}");
             ModelError::new(ErrorKind::Internal, message)
                 .with_hint("install your system's certificates (Debian: `ca-certificates`)")
@@ -111,21 +112,13 @@ impl HttpWire {
             return Err(self.refused(response).await);
         }
         // From here on the provider is at work, and may charge for it whatever becomes of the answer.
-        self.read_answer(response, sending).await.map_err(ModelError::possibly_charged)
-    }
-
-    async fn read_answer(
-        &self,
-        response: reqwest::Response,
-        sending: Sending<'_>,
-    ) -> Result<Reply, ModelError> {
-        match sending.on_text {
+        let answer = match sending.on_text {
             Some(on_text) => self.read_stream(response, on_text, sending).await,
-            None => {
-                let body = read(response, LARGEST_ANSWER, Excess::Refuse).await?;
-                dialect::decode(self.endpoint.provider, &body)
-            }
-        }
+            None => read(response, LARGEST_ANSWER, Excess::Refuse)
+                .await
+                .and_then(|body| dialect::decode(self.endpoint.provider, &body)),
+        };
+        answer.map_err(ModelError::possibly_charged)
     }
 
     async fn read_stream(
@@ -168,7 +161,7 @@ impl HttpWire {
     }
 
     fn unreachable(&self, error: reqwest::Error) -> ModelError {
-        let cause = innermost(&error);
+        let cause = one_line(&Failure::innermost(&error));
         if error.is_builder() {
             let message =
                 format!("the address `{}` cannot be used: {cause}", self.endpoint.base_url);
@@ -181,16 +174,13 @@ impl HttpWire {
         }
         let message = format!("cannot be reached: {cause}");
         let error = ModelError::new(ErrorKind::Unreachable, message);
-        match self.endpoint.provider {
-            Provider::Ollama => error.with_hint(format!(
-                "start it with `ollama serve`, or set `OLLAMA_HOST` if it is not at `{}`",
-                self.endpoint.base_url
-            )),
-            _ => error.with_hint(format!(
-                "check the network and the address `{}`",
-                self.endpoint.base_url
-            )),
-        }
+        let address = &self.endpoint.base_url;
+        error.with_hint(match self.endpoint.provider {
+            Provider::Ollama => format!(
+                "start it with `ollama serve`, or set `OLLAMA_HOST` if it is not at `{address}`"
+            ),
+            _ => format!("check the network and the address `{address}`"),
+        })
     }
 
     /// The error for an answer that is none.
@@ -237,7 +227,8 @@ impl Wire for HttpWire {
     }
 
     fn encode(&self, request: &Request, manner: Manner) -> Result<Encoded, ModelError> {
-        dialect::encode(&self.endpoint, &self.facts, request, manner)
+        let (endpoint, facts) = (&self.endpoint, &self.facts);
+        dialect::encode(Outgoing { endpoint, facts, request, manner })
     }
 
     async fn send(
@@ -247,8 +238,9 @@ impl Wire for HttpWire {
         sending: Sending<'_>,
     ) -> Result<Reply, ModelError> {
         let mut outcome = self.exchange(encoded, sending).await;
+        // Only this provider's word on its prices is taken; a server that merely speaks the dialect could say anything.
         if let Ok(reply) = &mut outcome
-            && !dialect::states_cost(self.endpoint.provider)
+            && self.endpoint.provider != Provider::OpenRouter
         {
             reply.cost = None;
         }
@@ -362,7 +354,7 @@ async fn next_chunk(
     chunks: &mut (impl futures_util::Stream<Item = reqwest::Result<Bytes>> + Unpin),
 ) -> Result<Option<Bytes>, ModelError> {
     chunks.next().await.transpose().map_err(|error| {
-        let cause = innermost(&error);
+        let cause = one_line(&Failure::innermost(&error));
         let message = format!("the connection broke in the middle of the answer: {cause}");
         ModelError::new(ErrorKind::Connection, message)
     })
@@ -384,13 +376,4 @@ async fn patiently<T>(
 fn too_large() -> ModelError {
     let mib = LARGEST_ANSWER / 1024 / 1024;
     ModelError::new(ErrorKind::Malformed, format!("the answer is larger than {mib} MiB"))
-}
-
-/// The words of the deepest cause, which is where HTTP libraries keep the reason.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    one_line(&deepest.to_string())
 }

@@ -182,40 +182,20 @@ mod tests {
 
     #[test]
     fn local_addresses_are_told_from_public_ones() {
-        for local in [
-            "http://127.0.0.1:8080/v1",
-            "http://localhost:8080/v1",
-            "http://[::1]:8080/v1",
-            "http://10.1.2.3/v1",
-            "http://172.16.0.9:8000",
-            "http://192.168.1.20:1234/v1",
-            "http://169.254.3.4",
-            "http://100.100.1.1:8000",
-            "http://[fd12:3456::1]:8000/v1",
-            "http://[fe80::1]:8000/v1",
-            "http://[::ffff:192.168.0.1]/v1",
-            "http://0.0.0.0:8080",
-            "http://vllm:8000/v1",
-            "http://gpu.local/v1",
-            "http://host.docker.internal:11434",
-            "http://box.home.arpa",
-        ] {
+        let addresses = "http://127.0.0.1:8080/v1 http://localhost:8080/v1 http://[::1]:8080/v1 \
+            http://10.1.2.3/v1 http://172.16.0.9:8000 http://192.168.1.20:1234/v1 \
+            http://169.254.3.4 http://100.100.1.1:8000 http://[fd12:3456::1]:8000/v1 \
+            http://[fe80::1]:8000/v1 http://[::ffff:192.168.0.1]/v1 http://0.0.0.0:8080 \
+            http://vllm:8000/v1 http://gpu.local/v1 http://host.docker.internal:11434 \
+            http://box.home.arpa";
+        for local in addresses.split(' ') {
             assert!(is_local_address(local), "{local}");
         }
-        for public in [
-            "https://api.openai.com/v1",
-            "http://8.8.8.8/v1",
-            "http://172.32.0.1",
-            "http://100.128.0.1",
-            "http://192.169.0.1",
-            "http://[2001:4860::1]/v1",
-            "http://[::ffff:8.8.8.8]/v1",
-            "http://10.0.0.1.example.com",
-            "http://local.example",
-            "http://notlocal.localdomain.com",
-            "nonsense",
-            "",
-        ] {
+        let addresses = "https://api.openai.com/v1 http://8.8.8.8/v1 http://172.32.0.1 \
+            http://100.128.0.1 http://192.169.0.1 http://[2001:4860::1]/v1 \
+            http://[::ffff:8.8.8.8]/v1 http://10.0.0.1.example.com http://local.example \
+            http://notlocal.localdomain.com nonsense";
+        for public in addresses.split(' ').chain([""]) {
             assert!(!is_local_address(public), "{public}");
         }
     }

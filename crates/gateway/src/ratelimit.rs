@@ -21,15 +21,15 @@ pub(crate) fn read(headers: &HeaderMap) -> Left {
         let wait = until(header(reset)?.trim(), now)?.min(LONGEST_WAIT);
         Some((left, Instant::now() + wait))
     };
-    let requests = pair("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
-        .or_else(|| {
-            pair("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset")
-        })
-        .or_else(|| pair("x-ratelimit-remaining", "x-ratelimit-reset"));
-    let tokens = pair("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens").or_else(|| {
-        pair("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset")
-    });
-    Left { requests, tokens }
+    let of = |what: &str| {
+        pair(&format!("x-ratelimit-remaining-{what}"), &format!("x-ratelimit-reset-{what}"))
+            .or_else(|| {
+                let own = format!("anthropic-ratelimit-{what}");
+                pair(&format!("{own}-remaining"), &format!("{own}-reset"))
+            })
+    };
+    let any = || pair("x-ratelimit-remaining", "x-ratelimit-reset");
+    Left { requests: of("requests").or_else(any), tokens: of("tokens") }
 }
 
 /// How long until a moment given as a duration (`6m0s`, `12ms`), an RFC 3339 date, or milliseconds
@@ -39,7 +39,10 @@ fn until(text: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(ms) = text.parse::<u64>() {
         return Some(Duration::from_millis(ms).saturating_sub(since_epoch));
     }
-    duration(text).or_else(|| Some(date(text)?.saturating_sub(since_epoch)))
+    duration(text).or_else(|| {
+        let seconds = text.parse::<jiff::Timestamp>().ok()?.as_second();
+        Some(Duration::from_secs(u64::try_from(seconds).ok()?).saturating_sub(since_epoch))
+    })
 }
 
 /// Durations as Go writes them: numbers with units, largest first.
@@ -64,34 +67,6 @@ fn duration(text: &str) -> Option<Duration> {
         rest = &rest[unit_end..];
     }
     if text.is_empty() { None } else { Duration::try_from_secs_f64(total).ok() }
-}
-
-/// An RFC 3339 date as the time since 1970; fractions of seconds are dropped.
-fn date(text: &str) -> Option<Duration> {
-    let field = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
-    let (year, month, day) = (field(0..4)?, field(5..7)?, field(8..10)?);
-    let (hour, minute, second) = (field(11..13)?, field(14..16)?, field(17..19)?);
-    let zone = text.get(19..)?.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
-    let offset = match zone.as_bytes() {
-        [b'Z' | b'z'] => 0,
-        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
-            let minutes =
-                zone.get(1..3)?.parse::<i64>().ok()? * 60 + zone.get(4..6)?.parse::<i64>().ok()?;
-            if *sign == b'+' { minutes * 60 } else { -minutes * 60 }
-        }
-        _ => return None,
-    };
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Days since 1970, counting years from March so that leap days come last.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days =
-        365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day
-            - 1
-            - 719_468;
-    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
-    u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]

@@ -20,10 +20,6 @@ use crate::link::Link;
 /// The most entries that are listed of one folder.
 const MOST_ENTRIES: usize = 4000;
 
-fn failure(cause: Cause, message: String) -> Failure {
-    Failure { cause, message }
-}
-
 fn explain(path: &str, error: &std::io::Error) -> Failure {
     use std::io::ErrorKind as Kind;
     let cause = match error.kind() {
@@ -35,7 +31,7 @@ fn explain(path: &str, error: &std::io::Error) -> Failure {
         Kind::InvalidInput => Cause::Invalid,
         _ => Cause::Other,
     };
-    failure(cause, format!("`{path}`: {error}"))
+    Failure::new(cause, format!("`{path}`: {error}"))
 }
 
 fn whole_path(path: &str) -> Result<&Path, Failure> {
@@ -46,7 +42,7 @@ fn whole_path(path: &str) -> Result<&Path, Failure> {
     if plain {
         Ok(inside)
     } else {
-        Err(failure(Cause::Invalid, format!("`{path}` is not a whole path without `..`")))
+        Err(Failure::new(Cause::Invalid, format!("`{path}` is not a whole path without `..`")))
     }
 }
 
@@ -64,7 +60,7 @@ fn open(path: &str, flags: OFlags, mode: u32) -> Result<File, Failure> {
     .map_err(|error| match error {
         // A pipe that nobody reads.
         rustix::io::Errno::NXIO => {
-            failure(Cause::WrongKind, format!("`{path}` is not a plain file"))
+            Failure::new(Cause::WrongKind, format!("`{path}` is not a plain file"))
         }
         error => explain(path, &error.into()),
     })?;
@@ -73,7 +69,7 @@ fn open(path: &str, flags: OFlags, mode: u32) -> Result<File, Failure> {
     let in_proc =
         rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC);
     if !metadata.is_file() || in_proc {
-        return Err(failure(Cause::WrongKind, format!("`{path}` is not a plain file")));
+        return Err(Failure::new(Cause::WrongKind, format!("`{path}` is not a plain file")));
     }
     Ok(file)
 }
@@ -171,7 +167,7 @@ impl Reading {
         let size = file.metadata().map_err(|error| explain(path, &error))?.len();
         if size > limit {
             let message = format!("`{path}` has {size} bytes, and {limit} are allowed");
-            return Err(failure(Cause::TooLarge, message));
+            return Err(Failure::new(Cause::TooLarge, message));
         }
         Ok(Reading { path: path.to_owned(), file, left: size, credit: WINDOW })
     }
@@ -217,7 +213,7 @@ pub(crate) fn list(path: &str) -> Result<Reply, Failure> {
         let Ok(metadata) = entry.metadata() else { continue };
         if entries.len() == MOST_ENTRIES {
             let message = format!("`{path}` has more than {MOST_ENTRIES} entries");
-            return Err(failure(Cause::TooLarge, message));
+            return Err(Failure::new(Cause::TooLarge, message));
         }
         let kind = match metadata.file_type() {
             kind if kind.is_symlink() => EntryKind::Link,

@@ -12,7 +12,7 @@ use crate::link::Link;
 pub(crate) struct Input {
     /// Closed once the program wants no more, or no more comes.
     pipe: Option<OwnedFd>,
-    port: u8,
+    pub(crate) port: u8,
     pending: VecDeque<u8>,
     ends: bool,
 }
@@ -20,10 +20,6 @@ pub(crate) struct Input {
 impl Input {
     pub(crate) fn new(pipe: Option<OwnedFd>, port: u8) -> Input {
         Input { pipe, port, pending: VecDeque::new(), ends: false }
-    }
-
-    pub(crate) fn port(&self) -> u8 {
-        self.port
     }
 
     /// Where to wait for room.
@@ -84,12 +80,12 @@ impl Input {
 /// Bytes that come out of a program.
 pub(crate) struct Output {
     pipe: Option<OwnedFd>,
-    port: u8,
+    pub(crate) port: u8,
     /// How much the host still has room for.
     credit: u32,
     /// How much may still be sent before the rest is thrown away.
     allowed: u64,
-    cut: bool,
+    pub(crate) cut: bool,
     /// What was in the pipe when the program ended and was not sent yet. What its children that live
     /// on write after it is not waited for.
     owed: Option<u64>,
@@ -98,14 +94,6 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(pipe: OwnedFd, port: u8, allowed: u64) -> Output {
         Output { pipe: Some(pipe), port, credit: WINDOW, allowed, cut: false, owed: None }
-    }
-
-    pub(crate) fn port(&self) -> u8 {
-        self.port
-    }
-
-    pub(crate) fn was_cut(&self) -> bool {
-        self.cut
     }
 
     pub(crate) fn add_credit(&mut self, bytes: u32) {

@@ -20,6 +20,10 @@ use crate::machine::Group;
 use crate::prepared::Prepared;
 use crate::sys::{self, Pid, Reaped};
 
+/// The modes of pipes.
+const WRITTEN: u32 = 0o222;
+const READ: u32 = 0o444;
+
 /// Starts programs: under which user, and confined how.
 pub(crate) struct Starter {
     pub(crate) confinement: Rc<Confinement>,
@@ -80,16 +84,13 @@ impl Starter {
         door: Option<OwnedFd>,
     ) -> Result<Started, Failure> {
         let Some((name, arguments)) = argv.split_first() else {
-            return Err(Failure {
-                cause: Cause::Invalid,
-                message: "no program is named".to_owned(),
-            });
+            return Err(Failure::new(Cause::Invalid, "no program is named"));
         };
         let mut command = Command::new(name);
         command.args(arguments).env_clear().envs(env).current_dir(cwd);
-        let (stdout, their_stdout) = pipe_from_program()?;
-        let (stderr, their_stderr) = pipe_from_program()?;
-        let (their_stdin, stdin) = stdin.then(pipe_to_program).transpose()?.unzip();
+        let (stdout, their_stdout) = pipe_with_mode(WRITTEN)?;
+        let (stderr, their_stderr) = pipe_with_mode(WRITTEN)?;
+        let (their_stdin, stdin) = stdin.then(|| pipe_with_mode(READ)).transpose()?.unzip();
         command.stdin(match (their_stdin, &door) {
             (Some(pipe), _) => Stdio::from(pipe),
             // Not every language opens a descriptor by its number.
@@ -134,17 +135,8 @@ impl Starter {
     }
 }
 
-/// A pipe that a program writes to: our end and its own, which it may open again by its name, to
-/// write and not to take back what it wrote.
-fn pipe_from_program() -> Result<(OwnedFd, OwnedFd), Failure> {
-    pipe_with_mode(0o222)
-}
-
-/// A pipe that a program reads from: its own end, and ours.
-fn pipe_to_program() -> Result<(OwnedFd, OwnedFd), Failure> {
-    pipe_with_mode(0o444)
-}
-
+/// A pipe. The program may open its own end again by its name: what it writes to as [`WRITTEN`], and not to take back
+/// what it wrote; what it reads as [`READ`].
 fn pipe_with_mode(mode: u32) -> Result<(OwnedFd, OwnedFd), Failure> {
     let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reading, writing)| {
         rustix::fs::fchmod(&reading, rustix::fs::Mode::from_raw_mode(mode))?;
@@ -291,11 +283,11 @@ impl Program {
     }
 
     pub(crate) fn input(&mut self, port: u8) -> Option<&mut Input> {
-        self.inputs.iter_mut().find(|input| input.port() == port)
+        self.inputs.iter_mut().find(|input| input.port == port)
     }
 
     pub(crate) fn add_credit(&mut self, port: u8, bytes: u32) {
-        if let Some(output) = self.outputs.iter_mut().find(|output| output.port() == port) {
+        if let Some(output) = self.outputs.iter_mut().find(|output| output.port == port) {
             output.add_credit(bytes);
         }
     }
@@ -333,7 +325,7 @@ impl Program {
             while !output.is_done() && output.pull(self.stream, buffer, link) {}
         }
         let done = self.outputs.iter().all(Output::is_done);
-        let cut = self.outputs.iter().any(Output::was_cut);
+        let cut = self.outputs.iter().any(|output| output.cut);
         self.ended.take_if(|_| done).map(|ended| Ended { output_cut: cut, ..ended })
     }
 }

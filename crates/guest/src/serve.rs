@@ -215,8 +215,7 @@ impl Server {
                 Some(Stream::Program(program)) => self.kill_tree(program.pid),
                 Some(_) => {
                     self.streams.remove(&id);
-                    let failure =
-                        Failure { cause: Cause::Cancelled, message: "cancelled".to_owned() };
+                    let failure = Failure::new(Cause::Cancelled, "cancelled");
                     self.link.reply(id, &Reply::Failed(failure));
                 }
                 None => {}
@@ -276,10 +275,8 @@ impl Server {
                 env.entry(name.clone()).or_insert_with(|| value.clone());
             }
         }
-        let invalid =
-            |message: &str| Failure { cause: Cause::Invalid, message: message.to_owned() };
-        let starter =
-            self.starter.as_ref().ok_or_else(|| invalid("the host has not said hello"))?;
+        let unknown = || Failure::new(Cause::Invalid, "the host has not said hello");
+        let starter = self.starter.as_ref().ok_or_else(unknown)?;
         let outcome = match request {
             Request::Exec(exec) => {
                 let program = match self.prepared.take_if(|waiting| waiting.is_meant(&exec)) {
@@ -317,10 +314,7 @@ impl Server {
                     self.link.reply(id, &Reply::Done);
                     Ok(None)
                 }
-                _ => Err(Failure {
-                    cause: Cause::NotFound,
-                    message: "no such program runs, or no such signal".to_owned(),
-                }),
+                _ => Err(Failure::new(Cause::NotFound, "no such program runs, or no such signal")),
             },
         };
         if let Some(stream) = outcome? {
@@ -386,10 +380,10 @@ impl Server {
         let reply = match &self.prepared {
             Some(waiting) if waiting.ready => Reply::Done,
             Some(_) => return,
-            None => Reply::Failed(Failure {
-                cause: Cause::Other,
-                message: "the program ended before it was ready".to_owned(),
-            }),
+            None => {
+                let message = "the program ended before it was ready";
+                Reply::Failed(Failure::new(Cause::Other, message))
+            }
         };
         if let Some(stream) = self.preparing.take() {
             self.link.reply(stream, &reply);

@@ -76,17 +76,8 @@ impl ErrorKind {
     /// Whether the same request may well succeed a little later.
     pub fn is_retryable(self) -> bool {
         use ErrorKind::*;
-        matches!(
-            self,
-            Unreachable
-                | Connection
-                | Timeout
-                | RateLimited
-                | Overloaded
-                | Server
-                | Malformed
-                | Empty
-        )
+        [Unreachable, Connection, Timeout, RateLimited, Overloaded, Server, Malformed, Empty]
+            .contains(&self)
     }
 
     /// Whether the end of the whole piece of work was decided elsewhere, so that no other rung,
@@ -227,17 +218,15 @@ impl From<ModelError> for Failure {
             | E::SpendLimit
             | E::Deadline => FailureKind::Environment,
         };
-        let hint = error.hint().map(str::to_owned);
-        let mut failure = match kind {
+        let failure = match error.kind() {
             // Only here does the cause say more than the message: which file, which disk.
-            _ if matches!(error.kind(), E::Internal | E::NotNoted) => {
-                Failure::from_error(kind, &error)
-            }
+            E::Internal | E::NotNoted => Failure::from_error(kind, &error),
             _ => Failure::new(kind, error.message()),
         };
-        if let Some(detail) = error.detail() {
-            failure = failure.with_detail(detail);
+        let failure = failure.maybe_hint(error.hint());
+        match error.detail() {
+            Some(detail) => failure.with_detail(detail),
+            None => failure,
         }
-        failure.maybe_hint(hint.as_deref())
     }
 }

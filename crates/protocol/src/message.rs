@@ -201,6 +201,12 @@ pub struct Failure {
     pub message: String,
 }
 
+impl Failure {
+    pub fn new(cause: Cause, message: impl Into<String>) -> Failure {
+        Failure { cause, message: message.into() }
+    }
+}
+
 /// Why, as far as a caller would act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

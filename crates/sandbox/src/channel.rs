@@ -188,21 +188,12 @@ impl Channel {
 
     /// Waits for the guest's answer to our hello.
     pub(crate) async fn welcome(&self) -> Result<Welcome, Gone> {
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let state = self.shared.lock();
-                if let Some(welcome) = &state.welcome {
-                    return Ok(welcome.clone());
-                }
-                if let Some(gone) = &state.gone {
-                    return Err(gone.clone());
-                }
-            }
-            changed.await;
-        }
+        let answer = || {
+            let state = self.shared.lock();
+            let gone = || state.gone.clone().map(Err);
+            state.welcome.clone().map(Ok).or_else(gone)
+        };
+        until(&self.shared.changed, answer).await
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -212,17 +203,7 @@ impl Channel {
     /// Waits until the connection ended, and says why. The future does not keep the connection open.
     pub(crate) fn closed(&self) -> impl Future<Output = Gone> + Send + use<> {
         let shared = Arc::clone(&self.shared);
-        async move {
-            loop {
-                let changed = shared.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                if let Some(gone) = shared.lock().gone.clone() {
-                    return gone;
-                }
-                changed.await;
-            }
-        }
+        async move { until(&shared.changed, || shared.lock().gone.clone()).await }
     }
 
     pub(crate) fn open(&self, request: &Request) -> Result<Stream, Gone> {
@@ -250,6 +231,20 @@ impl Channel {
         }
         let _ = self.outgoing.send(bytes);
         Ok(Stream { end: Arc::new(End { channel: self.clone(), id, told }) })
+    }
+}
+
+/// Waits until a check gives something. It is made now and after each change.
+pub(crate) async fn until<T>(changed: &Notify, mut check: impl FnMut() -> Option<T>) -> T {
+    loop {
+        let next = changed.notified();
+        tokio::pin!(next);
+        // Before the check, so that no change falls between.
+        next.as_mut().enable();
+        if let Some(found) = check() {
+            return found;
+        }
+        next.await;
     }
 }
 

@@ -277,12 +277,11 @@ impl Manager {
     pub async fn get(&self, key: &Key) -> Result<Option<Sandbox>, SandboxError> {
         let Some((record, door)) = self.find(key)? else { return Ok(None) };
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
-        match own {
-            Some(own) => own.sandbox().await.map(Some),
-            None => Sandbox::visit(&door, &record, Arc::clone(&self.shared.maker.backend))
-                .await
-                .map(Some),
-        }
+        let sandbox = match own {
+            Some(own) => own.sandbox().await,
+            None => Sandbox::visit(&door, &record, Arc::clone(self.backend())).await,
+        };
+        sandbox.map(Some)
     }
 
     /// The named sandboxes that have all these labels.

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::channel::until;
 use crate::error::SandboxError;
 use crate::manager::Maker;
 use crate::memory;
@@ -237,30 +238,22 @@ impl Pool {
             lane.used = Instant::now();
         }
         self.shared.changed.notify_waiters();
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let lane = self.shared.lane();
-                let wants_interpreter = lane.first_without(self.shared.interpreters()).is_some();
-                if lane.alive() >= self.shared.options.size && !wants_interpreter {
-                    return Ok(());
-                }
-                if let Some(trouble) = &lane.trouble {
-                    return Err(trouble.clone());
-                }
-                if lane.low_memory {
-                    let reason = "too little free memory for idle sandboxes";
-                    return Err(SandboxError::failed("filling the warm pool", reason));
-                }
+        let filled = || {
+            let lane = self.shared.lane();
+            let wants_interpreter = lane.first_without(self.shared.interpreters()).is_some();
+            if lane.alive() >= self.shared.options.size && !wants_interpreter {
+                return Some(Ok(()));
             }
-            tokio::select! {
-                () = changed => {}
-                () = self.stop.cancelled() => {
-                    return Err(SandboxError::Broke("the pool is closed".to_owned()));
-                }
-            }
+            let low_memory = || {
+                let reason = "too little free memory for idle sandboxes";
+                SandboxError::failed("filling the warm pool", reason)
+            };
+            lane.trouble.clone().or_else(|| lane.low_memory.then(low_memory)).map(Err)
+        };
+        tokio::select! {
+            biased;
+            filled = until(&self.shared.changed, filled) => filled,
+            () = self.stop.cancelled() => Err(SandboxError::Broke("the pool is closed".to_owned())),
         }
     }
 

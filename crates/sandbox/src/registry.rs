@@ -69,7 +69,10 @@ pub struct Record {
 impl Record {
     /// Whether it is what is asked for; labels and the like are only said about it.
     pub fn is(&self, spec: &Spec, isolation: Isolation) -> bool {
-        self.spec.build() == spec.build() && self.isolation == isolation
+        let Spec { image, layers, limits, .. } = spec;
+        let same =
+            (&self.spec.image, &self.spec.layers, &self.spec.limits) == (image, layers, limits);
+        same && self.isolation == isolation
     }
 
     pub fn has_labels(&self, labels: &BTreeMap<String, String>) -> bool {

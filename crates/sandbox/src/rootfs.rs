@@ -29,14 +29,7 @@ const LAYOUT: u32 = 1;
 /// What is done to the new root before it is packed: compiled files that need not be compared with
 /// their source, the user that programs run as, and nothing that only people read, or only the tool
 /// that installed it (of Perl, its base stays).
-const FINISH: &str = r#"set -eu
-chroot "$1" python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3 /usr/lib/python3.* || :
-grep -q ':1000:' "$1/etc/passwd" || echo 'sandbox:x:1000:1000::/workspace:/bin/sh' >> "$1/etc/passwd"
-grep -q ':1000:' "$1/etc/group" || echo 'sandbox:x:1000:' >> "$1/etc/group"
-rm -rf "$1"/usr/share/doc/* "$1"/usr/share/man/* "$1"/usr/share/info/* "$1"/usr/share/locale/* \
-  "$1"/usr/share/lintian "$1"/usr/share/perl* "$1"/usr/lib/*/perl "$1"/usr/lib/*/libperl.so* "$1"/var/lib/apt/lists/* "$1"/var/cache/* "$1"/var/log/*
-rm -f "$1"/etc/resolv.conf "$1"/etc/hostname
-"#;
+const FINISH: &str = include_str!("finish_rootfs.sh");
 
 /// When everything in an image was made, as far as it can be seen: so that the same packages come to the
 /// same image.
@@ -278,11 +271,7 @@ pub(crate) fn short(hash: Sha256) -> String {
 
 impl From<RootfsError> for Failure {
     fn from(error: RootfsError) -> Failure {
-        let failure = Failure::from_error(FailureKind::Environment, &error);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::from_error(FailureKind::Environment, &error).maybe_hint(error.hint())
     }
 }
 

@@ -83,16 +83,19 @@ impl Sandbox {
         }
         let started = backend.start(identity, &spec).await?;
         let id = started.cell.external_id().map_or_else(|| identity.to_string(), str::to_owned);
-        let inner = Inner {
-            id,
-            started,
-            isolation: backend.isolation(),
-            backend,
-            spec,
-            made: Instant::now(),
-            prepared: AtomicBool::new(false),
-        };
-        Ok(Sandbox { inner: Arc::new(inner) })
+        Ok(Sandbox::of(id, started, backend.isolation(), backend, spec))
+    }
+
+    fn of(
+        id: String,
+        started: Started,
+        isolation: Isolation,
+        backend: Arc<dyn Backend>,
+        spec: Spec,
+    ) -> Sandbox {
+        let (made, prepared) = (Instant::now(), AtomicBool::new(false));
+        let inner = Inner { id, started, isolation, backend, spec, made, prepared };
+        Sandbox { inner: Arc::new(inner) }
     }
 
     /// One that another process made, reached through it.
@@ -109,16 +112,8 @@ impl Sandbox {
             machine: None,
         };
         let started = visit::visit(door, &record.id, &hello).await?;
-        let inner = Inner {
-            id: record.id.clone(),
-            started,
-            isolation: record.isolation,
-            backend,
-            spec: record.spec.clone(),
-            made: Instant::now(),
-            prepared: AtomicBool::new(false),
-        };
-        Ok(Sandbox { inner: Arc::new(inner) })
+        let (id, spec) = (record.id.clone(), record.spec.clone());
+        Ok(Sandbox::of(id, started, record.isolation, backend, spec))
     }
 
     pub(crate) fn channel(&self) -> &Channel {
@@ -180,7 +175,7 @@ impl Sandbox {
     /// told by [`Running`].
     pub async fn exec(&self, command: Command) -> Result<Running, SandboxError> {
         let exec = self.exec_request(&command)?;
-        let before = self.inner.started.cell.account().await;
+        let before = self.account().await;
         let wall = Duration::from_millis(exec.limits.wall_millis);
         let stream = self.open(&Request::Exec(exec)).await?;
         let deadline = tokio::time::Instant::now() + wall + GRACE;
@@ -203,7 +198,7 @@ impl Sandbox {
     ) -> Result<Running, SandboxError> {
         let writing = self.begin_write(language.code_path(), code, 0o644).await?;
         let running = self.exec(Command { run: Run::Code(language), ..command }).await?;
-        self.finish(writing).await?;
+        self.reply(writing).await?;
         Ok(running)
     }
 
@@ -288,7 +283,7 @@ impl Sandbox {
         mode: u32,
     ) -> Result<(), SandboxError> {
         let writing = self.begin_write(path, bytes, mode).await?;
-        self.finish(writing).await
+        self.reply(writing).await.map(drop)
     }
 
     async fn begin_write(
@@ -308,9 +303,9 @@ impl Sandbox {
         Ok(stream)
     }
 
-    async fn finish(&self, mut stream: Stream) -> Result<(), SandboxError> {
+    async fn reply(&self, mut stream: Stream) -> Result<Reply, SandboxError> {
         match stream.reply().await {
-            Ok(reply) => read_reply(reply).map(drop),
+            Ok(reply) => read_reply(reply),
             Err(gone) => Err(self.why_gone(gone.0).await),
         }
     }
@@ -388,11 +383,7 @@ impl Sandbox {
     }
 
     async fn ask(&self, request: &Request) -> Result<Reply, SandboxError> {
-        let mut stream = self.open(request).await?;
-        match stream.reply().await {
-            Ok(reply) => read_reply(reply),
-            Err(gone) => Err(self.why_gone(gone.0).await),
-        }
+        self.reply(self.open(request).await?).await
     }
 
     /// What the guest said at last tells more than that it is gone.
@@ -473,9 +464,7 @@ impl Running {
             }
             Ok(Err(gone)) => {
                 // When memory runs out and nothing else is left to end, the guest itself goes.
-                if self.sandbox.inner.started.cell.account().await.out_of_memory
-                    > self.before.out_of_memory
-                {
+                if self.sandbox.account().await.out_of_memory > self.before.out_of_memory {
                     let ended = Ended { signal: Some(9), ..Ended::default() };
                     return Ok(Event::Ended(self.outcome(ended).await));
                 }
@@ -492,7 +481,7 @@ impl Running {
     }
 
     async fn outcome(&self, ended: Ended) -> Outcome {
-        let account = self.sandbox.inner.started.cell.account().await;
+        let account = self.sandbox.account().await;
         Outcome {
             exit_code: ended.exit_code,
             signal: ended.signal,

@@ -87,15 +87,6 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// What decides how the sandbox is built; the rest is said about it.
-    pub(crate) fn build(&self) -> Build {
-        Build {
-            image: self.image.clone(),
-            layers: self.layers.clone(),
-            limits: self.limits.clone(),
-        }
-    }
-
     /// The part that cannot be changed once the sandbox is there. Time and output are limits of each
     /// execution, which the host sends along with it.
     pub(crate) fn shape(&self) -> Shape {
@@ -103,14 +94,6 @@ impl Spec {
         let (image, layers) = (self.image.clone(), self.layers.clone());
         Shape { image, layers, memory, cpu_millis, processes, disk }
     }
-}
-
-/// What was asked for when a sandbox was made: a name stands for one of these.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Build {
-    pub(crate) image: Option<String>,
-    pub(crate) layers: Vec<Layer>,
-    pub(crate) limits: Limits,
 }
 
 /// The part of a spec that an idle sandbox must share with a request to serve it.

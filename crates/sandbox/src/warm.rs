@@ -79,17 +79,13 @@ impl WarmPools {
 
     /// Opens the pool of the default shape, which keeps its idle sandboxes however long no request comes.
     pub fn start(&self, manager: &Arc<Manager>) -> Arc<Pool> {
-        let pool = self.open(manager, &self.options.spec);
+        let pool = self.for_run(manager, &self.options.spec);
         pool.stay();
         pool
     }
 
     /// The pool for a run that takes sandboxes of this spec.
     pub fn for_run(&self, manager: &Arc<Manager>, spec: &Spec) -> Arc<Pool> {
-        self.open(manager, spec)
-    }
-
-    fn open(&self, manager: &Arc<Manager>, spec: &Spec) -> Arc<Pool> {
         let mut state = self.state();
         if let Some(entry) = state.entries.iter_mut().find(|entry| entry.is_of(manager, spec)) {
             entry.used = Instant::now();
@@ -134,7 +130,7 @@ impl WarmPools {
     /// The pool that serves requests of this spec, if there is one.
     pub fn for_request(&self, manager: &Arc<Manager>, spec: &Spec) -> Option<Arc<Pool>> {
         if spec.shape() == self.options.spec.shape() {
-            return Some(self.open(manager, &self.options.spec));
+            return Some(self.for_run(manager, &self.options.spec));
         }
         let mut state = self.state();
         let entry = state.entries.iter_mut().find(|entry| entry.is_of(manager, spec))?;

@@ -2,26 +2,6 @@
 
 use std::sync::{Condvar, Mutex};
 
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    open: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Gate {
-    pub(crate) fn open(&self) {
-        *self.open.lock().unwrap() = true;
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn wait_until_open(&self) {
-        let mut open = self.open.lock().unwrap();
-        while !*open {
-            open = self.changed.wait(open).unwrap();
-        }
-    }
-}
-
 /// Lets threads through one by one, as often as another says.
 #[derive(Debug, Default)]
 pub(crate) struct Turnstile {
@@ -34,6 +14,11 @@ impl Turnstile {
         let mut admitted = self.admitted.lock().unwrap();
         *admitted = admitted.saturating_add(count);
         self.changed.notify_all();
+    }
+
+    /// Lets everyone through from now on.
+    pub(crate) fn open(&self) {
+        self.admit(usize::MAX / 2);
     }
 
     pub(crate) fn pass(&self) {

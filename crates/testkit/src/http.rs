@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::gate::{Gate, Turnstile};
+use crate::gate::Turnstile;
 
 /// A request as it came over the wire.
 #[derive(Debug, Clone)]
@@ -30,10 +30,10 @@ pub(crate) enum Action {
         pieces: Vec<Vec<u8>>,
         /// Before the last of them.
         pause: Duration,
+        /// Lets each of them through.
+        by: Option<Arc<Turnstile>>,
         end: StreamEnd,
     },
-    /// Pieces of a body of unknown length, each when the turnstile lets it through.
-    Drip { headers: Vec<(String, String)>, pieces: Vec<Vec<u8>>, by: Arc<Turnstile> },
     /// Accepts the request and never answers.
     Hang,
     /// Closes the connection without an answer.
@@ -45,8 +45,8 @@ pub(crate) enum Action {
 pub(crate) enum StreamEnd {
     /// As it should.
     Proper,
-    /// The connection is reset, once the gate is open.
-    Reset(Arc<Gate>),
+    /// The connection is reset, once the turnstile lets it through.
+    Reset(Arc<Turnstile>),
     /// It never does: the last piece is sent again and again.
     Never,
     /// Nothing more comes, and the connection stays open.
@@ -64,14 +64,13 @@ pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action
                     return;
                 }
             }
-            Action::Stream { headers, pieces, pause, end } => {
+            Action::Stream { headers, pieces, pause, by, end } => {
                 let proper = matches!(end, StreamEnd::Proper);
-                if send_pieces(&mut stream, &headers, &pieces, pause, end).is_err() || !proper {
-                    return;
-                }
-            }
-            Action::Drip { headers, pieces, by } => {
-                if send_slowly(&mut stream, &headers, &pieces, &by).is_err() {
+                let head = head(200, &headers, "transfer-encoding: chunked");
+                let sent = stream
+                    .write_all(head.as_bytes())
+                    .and_then(|()| send_pieces(&mut stream, &pieces, pause, by, end));
+                if sent.is_err() || !proper {
                     return;
                 }
             }
@@ -140,13 +139,13 @@ fn respond(
 
 fn send_pieces(
     stream: &mut TcpStream,
-    headers: &[(String, String)],
     pieces: &[Vec<u8>],
     pause: Duration,
+    by: Option<Arc<Turnstile>>,
     end: StreamEnd,
 ) -> io::Result<()> {
-    stream.write_all(head(200, headers, "transfer-encoding: chunked").as_bytes())?;
     for (index, piece) in pieces.iter().enumerate() {
+        by.iter().for_each(|by| by.pass());
         if index + 1 == pieces.len() {
             thread::sleep(pause);
         }
@@ -163,24 +162,10 @@ fn send_pieces(
         },
         StreamEnd::Reset(gate) => {
             // A reset throws away what was sent and not yet read.
-            gate.wait_until_open();
+            gate.pass();
             SockRef::from(&*stream).set_linger(Some(Duration::ZERO))
         }
     }
-}
-
-fn send_slowly(
-    stream: &mut TcpStream,
-    headers: &[(String, String)],
-    pieces: &[Vec<u8>],
-    by: &Turnstile,
-) -> io::Result<()> {
-    stream.write_all(head(200, headers, "transfer-encoding: chunked").as_bytes())?;
-    for piece in pieces {
-        by.pass();
-        send_chunk(stream, piece)?;
-    }
-    stream.write_all(b"0\r\n\r\n")
 }
 
 fn send_chunk(stream: &mut TcpStream, piece: &[u8]) -> io::Result<()> {

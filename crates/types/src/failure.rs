@@ -90,6 +90,15 @@ impl Failure {
         Failure::new(kind, message)
     }
 
+    /// The words of the deepest cause of an error, which is where HTTP libraries keep the reason.
+    pub fn innermost(error: &dyn Error) -> String {
+        let mut deepest = error;
+        while let Some(source) = deepest.source() {
+            deepest = source;
+        }
+        deepest.to_string()
+    }
+
     /// As the user reads it: the message, and after a blank line what to do.
     pub fn render(&self) -> String {
         match &self.hint {

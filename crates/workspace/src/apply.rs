@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use assize_types::Fingerprint;
 use rustix::fs::{
     AtFlags, Mode, OFlags, RenameFlags, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fsync,
-    linkat, openat, renameat, renameat_with, unlinkat,
+    linkat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -21,9 +21,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copies::Copies;
-use crate::folder::{Folder, folder_in};
+use crate::folder::{Folder, folder_in, open_in};
 use crate::inside::Inside;
-use crate::workspace::{FOLDER, FileError, Workspace, beneath};
+use crate::workspace::{FileError, Workspace, beneath};
 
 /// The permissions of a new file, before the umask.
 const NEW_FILE: u32 = 0o644;
@@ -253,12 +253,7 @@ impl Applier<'_> {
         for folder in folders {
             at = match item.change.before {
                 None => folder_in(at.as_fd(), folder)?,
-                Some(_) => {
-                    openat(&at, folder, FOLDER, Mode::empty()).map_err(|error| match error {
-                        Errno::NOTDIR => FileError::Link,
-                        other => other.into(),
-                    })?
-                }
+                Some(_) => open_in(at.as_fd(), folder)?,
             };
         }
         Ok(at)

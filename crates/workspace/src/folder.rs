@@ -306,7 +306,7 @@ pub(crate) fn folder_in(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, F
     open_in(parent, name)
 }
 
-fn open_in(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, FileError> {
+pub(crate) fn open_in(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, FileError> {
     openat(parent, name, FOLDER, Mode::empty()).map_err(|error| match error {
         // A link, or something else that is no folder.
         Errno::NOTDIR | Errno::LOOP => FileError::Link,

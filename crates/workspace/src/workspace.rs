@@ -13,6 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::folder::open_in;
 use crate::inside::{Inside, Outside};
 
 /// The folder that a worker may read.
@@ -164,10 +165,7 @@ impl Workspace {
     /// # Errors
     /// When it is none.
     pub fn list(&self, folder: Option<&Inside>) -> Result<Vec<(String, Kind)>, FileError> {
-        let folder = match folder {
-            None => openat(&self.root, ".", FOLDER, Mode::empty())?,
-            Some(folder) => beneath(self.root.as_fd(), folder.parts(), FOLDER)?,
-        };
+        let folder = self.folder(folder.map_or(&[], Inside::parts))?;
         let mut found = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
@@ -252,12 +250,16 @@ impl Workspace {
     /// What a link says.
     pub fn link(&self, path: &Inside) -> Result<PathBuf, FileError> {
         let (name, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        let folder = match folders {
-            [] => openat(&self.root, ".", FOLDER, Mode::empty())?,
-            folders => beneath(self.root.as_fd(), folders, FOLDER)?,
-        };
+        let folder = self.folder(folders)?;
         let target = readlinkat(&folder, name, Vec::new())?;
         Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+    }
+
+    fn folder(&self, parts: &[String]) -> Result<OwnedFd, FileError> {
+        match parts {
+            [] => Ok(openat(&self.root, ".", FOLDER, Mode::empty())?),
+            parts => beneath(self.root.as_fd(), parts, FOLDER),
+        }
     }
 
     pub(crate) fn root(&self) -> &OwnedFd {
@@ -293,11 +295,7 @@ fn step_by_step(root: impl AsFd, parts: &[String], flags: OFlags) -> Result<Owne
     let Some((last, folders)) = parts.split_last() else { return Err(FileError::Folder) };
     let mut at = root.as_fd().try_clone_to_owned()?;
     for folder in folders {
-        at = openat(&at, folder, FOLDER, Mode::empty()).map_err(|error| match error {
-            // A link where a folder should be.
-            Errno::NOTDIR => FileError::Link,
-            other => other.into(),
-        })?;
+        at = open_in(at.as_fd(), folder)?;
     }
     Ok(openat(&at, last, flags, Mode::empty())?)
 }

@@ -129,22 +129,14 @@ pub struct GateScorecard {
 impl GateScorecard {
     /// The counts of all classes together.
     pub fn count(&self) -> GateCount {
-        self.classes.iter().fold(GateCount::default(), |sum, class| GateCount {
-            hostile: sum.hostile + class.count.hostile,
-            stopped: sum.stopped + class.count.stopped,
-            got_through: sum.got_through + class.count.got_through,
-            controls: sum.controls + class.count.controls,
-            passed: sum.passed + class.count.passed,
-            held_up: sum.held_up + class.count.held_up,
-            known_gaps: sum.known_gaps + class.count.known_gaps,
-        })
+        GateCount::of(self.classes.iter().flat_map(|class| &class.cases))
     }
 }
 
 impl GateCount {
-    fn of(cases: &[GateCase]) -> GateCount {
+    fn of<'a>(cases: impl Iterator<Item = &'a GateCase> + Clone) -> GateCount {
         let count = |kind, test: fn(&GateCase) -> bool| {
-            cases.iter().filter(|case| case.kind == kind && test(case)).count()
+            cases.clone().filter(|case| case.kind == kind && test(case)).count()
         };
         let (hostile, control) = (CaseKind::Hostile, CaseKind::Control);
         let is_new = |case: &GateCase| !case.is_right() && !case.known;
@@ -155,7 +147,7 @@ impl GateCount {
             controls: count(control, |_| true),
             passed: count(control, GateCase::is_right),
             held_up: count(control, is_new),
-            known_gaps: cases.iter().filter(|case| !case.is_right() && case.known).count(),
+            known_gaps: cases.clone().filter(|case| !case.is_right() && case.known).count(),
         }
     }
 }
@@ -208,7 +200,7 @@ impl GateAttack {
                 name: class.name.clone(),
                 title: class.title.clone(),
                 not_applicable,
-                count: GateCount::of(&cases),
+                count: GateCount::of(cases.iter()),
                 cases,
             });
         }

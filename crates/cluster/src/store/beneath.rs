@@ -91,17 +91,13 @@ impl ClusterStore {
         if life.removed { Err(missing()) } else { Ok((life, born, end)) }
     }
 
-    pub(super) fn knows(&self, id: &RunId) -> bool {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
-    }
-
     pub(super) fn know(&self, id: &RunId) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
     }
 
     /// Refuses what is about a run that never was.
     pub(super) async fn expect(&self, id: &RunId) -> Result<(), StoreError> {
-        if !self.knows(id) {
+        if !self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
             let born = self.get(wire::born(id)).await?;
             born.ok_or_else(|| StoreError::NoSuchRun(id.clone()))?;
             self.know(id);
@@ -177,13 +173,7 @@ impl ClusterStore {
 
     /// Removes one message, if it is there.
     pub(super) async fn remove_message(&self, place: u64) -> Result<(), StoreError> {
-        let mut patience = self.link.patience();
-        loop {
-            let removed = self.try_to_remove(place).await;
-            if patience.heed(removed).await?.is_some() {
-                return Ok(());
-            }
-        }
+        self.link.retry(|| self.try_to_remove(place)).await
     }
 
     async fn try_to_remove(&self, place: u64) -> Result<(), Trouble> {
@@ -197,16 +187,10 @@ impl ClusterStore {
 
     pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<(), StoreError> {
         let filter = self.link.subject(filter);
-        let mut patience = self.link.patience();
-        loop {
-            let purged = self.try_to_purge(stream, &filter).await;
-            if patience.heed(purged).await?.is_some() {
-                return Ok(());
-            }
-        }
+        self.link.retry(|| self.try_to_purge(stream, &filter)).await
     }
 
-    pub(super) async fn try_to_purge(&self, stream: &str, filter: &str) -> Result<(), Trouble> {
+    async fn try_to_purge(&self, stream: &str, filter: &str) -> Result<(), Trouble> {
         let purged = self.link.stream(stream).await?.purge().filter(filter).await;
         purged.map(drop).map_err(|error| trouble(&error))
     }

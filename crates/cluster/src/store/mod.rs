@@ -416,7 +416,7 @@ impl Store for ClusterStore {
             };
             let chained = AuditEntry::chained(id, now(), entry.clone(), previous);
             let payload = serde_json::to_vec(&chained).map_err(|error| self.link.failed(error))?;
-            let subject = self.subject(wire::audited(id));
+            let subject = self.subject(format!("audit.{id}"));
             // If somebody was faster, it follows on theirs.
             if let Created::Ours(_) =
                 self.link.create(AUDIT, &subject, HeaderMap::new(), payload).await?

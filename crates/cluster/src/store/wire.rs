@@ -182,10 +182,6 @@ pub(super) fn piece(run: &RunId, whole: Fingerprint, index: usize) -> String {
     format!("piece.{run}.{whole}.{index}")
 }
 
-pub(super) fn audited(id: u64) -> String {
-    format!("audit.{id}")
-}
-
 /// A word for what may be any text: half a fingerprint.
 fn short(text: &str) -> String {
     Fingerprint::of(text).to_string()[..32].to_owned()

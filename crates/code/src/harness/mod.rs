@@ -15,18 +15,12 @@ use crate::execution::TestReport;
 /// The largest record.
 const LARGEST: u64 = 1 << 20;
 
-struct Harness {
-    text: &'static str,
-    path: &'static str,
-}
-
-fn of(language: Language) -> Harness {
+/// The harness of a language, and where it is put.
+fn harness(language: Language) -> (&'static str, &'static str) {
     match language {
-        Language::Python => Harness { text: include_str!("python.py"), path: "/tmp/harness.py" },
-        Language::JavaScript => {
-            Harness { text: include_str!("javascript.js"), path: "/tmp/harness.js" }
-        }
-        Language::Bash => Harness { text: include_str!("bash.sh"), path: "/tmp/harness.sh" },
+        Language::Python => (include_str!("python.py"), "/tmp/harness.py"),
+        Language::JavaScript => (include_str!("javascript.js"), "/tmp/harness.js"),
+        Language::Bash => (include_str!("bash.sh"), "/tmp/harness.sh"),
     }
 }
 
@@ -50,12 +44,12 @@ pub(crate) async fn run(
     tests: &str,
     env: BTreeMap<String, String>,
 ) -> Result<(Finished, Option<TestReport>), SandboxError> {
-    let harness = of(language);
-    for (path, text) in [(language.code_path(), code), (harness.path, harness.text)] {
+    let (harness, place) = harness(language);
+    for (path, text) in [(language.code_path(), code), (place, harness)] {
         sandbox.write(path, text.as_bytes()).await?;
     }
     let record = format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..));
-    let mut command = Command::script(language, harness.path).stdin(true);
+    let mut command = Command::script(language, place).stdin(true);
     command.env = env;
     let running = sandbox.exec(command).await?;
     let stdin = running.stdin();

@@ -28,28 +28,7 @@ pub(super) const MAX_COMPILATIONS: u32 = 3;
 const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Compiles all modules of the layer but their tests; what cannot be compiled is left out.
-const PROGRAM: &str = r#"
-import importlib.util, os, py_compile, sys, zipfile
-
-root, target = sys.argv[1], sys.argv[2]
-mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-with zipfile.ZipFile(target, "w") as archive:
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in ("test", "tests", "__pycache__"))
-        for name in sorted(files):
-            if not name.endswith(".py"):
-                continue
-            source = os.path.join(folder, name)
-            shown = os.path.relpath(source, root)
-            try:
-                py_compile.compile(source, "/tmp/one.pyc", shown, doraise=True, invalidation_mode=mode)
-                with open("/tmp/one.pyc", "rb") as file:
-                    compiled = file.read()
-            except (py_compile.PyCompileError, OSError, ValueError, RecursionError):
-                continue
-            place = importlib.util.cache_from_source(shown, optimization="")
-            archive.writestr(zipfile.ZipInfo(place, (1980, 1, 1, 0, 0, 0)), compiled)
-"#;
+const PROGRAM: &str = include_str!("compile.py");
 
 /// Compiles the modules of a layer that is not in use yet, and puts the bytecode beside them.
 ///

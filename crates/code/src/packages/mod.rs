@@ -49,16 +49,8 @@ const NO_BYTECODE: &str = "packages have no bytecode, and are slower to import";
 
 /// The platforms that wheels may be made for, without the processor: all that a system of the last
 /// years can run.
-const PLATFORMS: [&str; 8] = [
-    "manylinux1",
-    "manylinux2010",
-    "manylinux2014",
-    "manylinux_2_17",
-    "manylinux_2_24",
-    "manylinux_2_27",
-    "manylinux_2_28",
-    "linux",
-];
+const PLATFORMS: &str = "manylinux1 manylinux2010 manylinux2014 manylinux_2_17 manylinux_2_24 \
+    manylinux_2_27 manylinux_2_28 linux";
 
 /// Reads a list of names that may be had: those of [`ALLOWED_PACKAGES`] as well where one has a `+` before it, and
 /// nothing for `none`.
@@ -311,7 +303,7 @@ impl Packages {
         let digits: String = minor.chars().filter(|c| *c != '.').collect();
         command.args(["--python-version", minor, "--abi", &format!("cp{digits}")]);
         command.args(["--abi", "abi3", "--abi", "none", "--platform", "any"]);
-        for platform in PLATFORMS {
+        for platform in PLATFORMS.split(' ') {
             command.args(["--platform", &format!("{platform}_{}", std::env::consts::ARCH)]);
         }
         let only_wheels;

@@ -368,6 +368,13 @@ mod tests {
         writer.finish().unwrap();
     }
 
+    /// A folder for wheels, and one for layers.
+    fn folders() -> (TempDir, TempDir) {
+        let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(folder.path().join(LAYERS)).unwrap();
+        (fetched, folder)
+    }
+
     /// Unpacks and publishes, without bytecode.
     fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, NotHad> {
         let (key, unfinished) = super::unpack_all(fetched, folder, "3.11")?;
@@ -377,8 +384,7 @@ mod tests {
 
     #[test]
     fn wheels_become_a_layer_that_is_known_by_them() {
-        let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::create_dir(folder.path().join("layers")).unwrap();
+        let (fetched, folder) = folders();
         let files = [
             ("six.py", "x = 6"),
             ("six-1.dist-info/METADATA", "Name: six"),
@@ -400,8 +406,7 @@ mod tests {
 
     #[test]
     fn what_nobody_uses_and_what_nobody_finished_goes() {
-        let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::create_dir(folder.path().join("layers")).unwrap();
+        let (fetched, folder) = folders();
         wheel(fetched.path(), "six-1-py3-none-any.whl", &[("six.py", "x = 6")]);
         let old = unpack_all(fetched.path(), folder.path()).unwrap();
         wheel(fetched.path(), "seven-1-py3-none-any.whl", &[("seven.py", "")]);
@@ -427,8 +432,7 @@ mod tests {
     #[test]
     fn names_that_lead_elsewhere_are_refused() {
         for name in ["../evil.py", "/etc/evil", "a/../../evil", "a\\..\\evil", "a/./../b"] {
-            let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-            fs::create_dir(folder.path().join("layers")).unwrap();
+            let (fetched, folder) = folders();
             wheel(fetched.path(), "evil-1-py3-none-any.whl", &[(name, "x")]);
             let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();
             assert!(error.contains("is no sound name"), "{name}: {error}");
@@ -438,8 +442,7 @@ mod tests {
 
     #[test]
     fn what_is_no_wheel_is_said_so() {
-        let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::create_dir(folder.path().join("layers")).unwrap();
+        let (fetched, folder) = folders();
         fs::write(fetched.path().join("six-1-py3-none-any.whl"), "<html>not found</html>").unwrap();
         let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();
         assert!(error.contains("`six-1-py3-none-any.whl` cannot be unpacked"), "{error}");

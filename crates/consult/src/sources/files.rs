@@ -67,7 +67,7 @@ pub fn gather(folder: &Path) -> Result<Gathered, FilesError> {
             break;
         }
         match read(path, room) {
-            Ok(Readable { text, cut }) => {
+            Ok((text, cut)) => {
                 if cut {
                     gathered.notes.push(format!("`{name}` was read in part: it is too large"));
                 }
@@ -131,12 +131,8 @@ fn find(
     Ok(())
 }
 
-struct Readable {
-    text: String,
-    cut: bool,
-}
-
-fn read(path: &Path, room: usize) -> Result<Readable, String> {
+/// The text of a file, and whether it was cut off.
+fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
     match ending.as_deref() {
         Some("md" | "markdown" | "txt" | "csv" | "tsv" | "json") => {}
@@ -164,7 +160,7 @@ fn read(path: &Path, room: usize) -> Result<Readable, String> {
     if text.trim().is_empty() {
         return Err("it is empty".to_owned());
     }
-    Ok(Readable { text, cut })
+    Ok((text, cut))
 }
 
 /// The beginning of a plain file. What is none, or leads elsewhere, is not waited for.

@@ -112,13 +112,17 @@ impl Chance {
 
     /// Whether a text was generated at random.
     pub(super) fn drawn(&self, text: &str) -> bool {
+        self.is_random(text, 4) && !is_path(text)
+    }
+
+    /// Whether a text is no word, with a change of the kind of character after at most so many.
+    fn is_random(&self, text: &str, at_most: usize) -> bool {
         let rest = self.rest(text);
         self.fills_a_form(text)
             && text.is_ascii()
             && rest.len() >= 14
             && entropy(&rest) >= 3.0
-            && breaks(&rest) * 4 >= rest.len()
-            && !is_path(text)
+            && breaks(&rest) * at_most >= rest.len()
     }
 
     /// Whether a text was generated at random although it has few digits: no word has so many consonants in a row.
@@ -126,12 +130,7 @@ impl Chance {
         let rest = self.rest(text);
         let vowel = |char: char| "aeiouyAEIOUY".contains(char);
         let mut parts = rest.split(|char: char| !char.is_ascii_alphabetic() || vowel(char));
-        self.fills_a_form(text)
-            && text.is_ascii()
-            && rest.len() >= 14
-            && entropy(&rest) >= 3.0
-            && breaks(&rest) * 8 >= rest.len()
-            && parts.any(|part| part.len() >= CONSONANTS)
+        self.is_random(text, 8) && parts.any(|part| part.len() >= CONSONANTS)
     }
 
     /// Whether a text of letters, digits and signs was generated at random, as `SECRET_KEY` of Django and the salts of
@@ -144,12 +143,6 @@ impl Chance {
         signs.sort_unstable();
         signs.dedup();
         let longest_word = text.split(|char: char| !char.is_ascii_alphabetic()).map(str::len).max();
-        let class = |byte: u8| match byte {
-            b'a'..=b'z' => 0,
-            b'A'..=b'Z' => 1,
-            b'0'..=b'9' => 2,
-            _ => 3,
-        };
         let changes =
             text.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count();
         text.is_ascii()
@@ -231,17 +224,21 @@ fn is_path(text: &str) -> bool {
     text.matches('/').count() >= 2 && text.split('/').any(is_word)
 }
 
-/// How often one kind of character follows another where no word begins: digits among letters, capitals after
-/// small ones.
-fn breaks(text: &str) -> usize {
-    let kind = |byte: u8| match byte {
+/// Small letters, capitals, digits, and all else.
+fn class(byte: u8) -> u8 {
+    match byte {
         b'a'..=b'z' => 0,
         b'A'..=b'Z' => 1,
         b'0'..=b'9' => 2,
         _ => 3,
-    };
+    }
+}
+
+/// How often one kind of character follows another where no word begins: digits among letters, capitals after
+/// small ones.
+fn breaks(text: &str) -> usize {
     let follow = |pair: &&[u8]| {
-        let (left, right) = (kind(pair[0]), kind(pair[1]));
+        let (left, right) = (class(pair[0]), class(pair[1]));
         left != right && left.max(right) < 3 && (left, right) != (1, 0)
     };
     text.as_bytes().windows(2).filter(follow).count()

@@ -154,10 +154,7 @@ fn base32(text: &str) -> Option<Vec<u8>> {
 /// Bytes as text, also those of UTF-16 as Windows encodes it; nothing for what is no text.
 fn text(bytes: Vec<u8>) -> Option<String> {
     let wide = bytes.len() >= 8 && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0);
-    let bytes = match wide {
-        true => bytes.into_iter().step_by(2).collect(),
-        false => bytes,
-    };
+    let bytes = if wide { bytes.into_iter().step_by(2).collect() } else { bytes };
     let text = String::from_utf8(bytes).ok()?;
     text.chars().all(|char| !char.is_control() || char.is_whitespace()).then_some(text)
 }

@@ -1,5 +1,7 @@
 //! What a name says about its value: a password, a secret, a key, or nothing of the kind.
 
+use crate::pattern::among;
+
 /// The longest name, in bytes.
 pub(super) const LONGEST: usize = 64;
 
@@ -83,10 +85,6 @@ pub(super) fn words(name: &str) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
-}
-
-fn among(word: &str, words: &str) -> bool {
-    words.split_whitespace().any(|other| other == word)
 }
 
 /// What is no secret, though it looks like one.

@@ -187,10 +187,6 @@ fn name(runner: Runner, tests: &[&Test], rng: &mut fastrand::Rng) -> String {
     }
     let count = rng.usize(3..=4);
     let chosen: Vec<String> = (0..count).filter_map(|_| rng.choice(&words).cloned()).collect();
-    let capital = |word: &String| {
-        let mut chars = word.chars();
-        chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect::<String>()
-    };
     match runner {
         Runner::Pytest => {
             // A project may have its functions begin with another word.
@@ -199,20 +195,23 @@ fn name(runner: Runner, tests: &[&Test], rng: &mut fastrand::Rng) -> String {
         }
         Runner::Unittest => format!("test_{}", chosen.join("_")),
         Runner::Cargo => chosen.join("_"),
-        Runner::Go => format!("Test{}", chosen.iter().map(capital).collect::<String>()),
+        Runner::Go => {
+            format!("Test{}", chosen.iter().map(|word| capital(word)).collect::<String>())
+        }
         Runner::Node | Runner::Jest | Runner::Vitest => chosen.join(" "),
     }
+}
+
+/// A word with a capital at its beginning.
+fn capital(word: &str) -> String {
+    let mut chars = word.chars();
+    chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
 /// A failing test, as it is written in the runner's language.
 fn code(runner: Runner, name: &str, text: &str, rng: &mut fastrand::Rng) -> String {
     let (a, b) = (rng.u32(2..60), rng.u32(2..60));
     let wrong = a + b + rng.u32(1..5);
-    let capital = |word: &str| {
-        let mut chars = word.chars();
-        let first = chars.next().map(|c| c.to_ascii_uppercase());
-        first.into_iter().chain(chars).collect::<String>()
-    };
     let class: String = name.trim_start_matches("test_").split('_').map(capital).collect();
     let is_module = text.lines().map(str::trim_start).any(|line| {
         line.starts_with("import ") && !line.starts_with("import type")

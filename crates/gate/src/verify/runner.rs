@@ -1,5 +1,7 @@
 //! Test runners that the gate knows: how each is started, and asked for a report of every test.
 
+use crate::pattern::among;
+
 /// A test runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runner {
@@ -30,26 +32,8 @@ const OFFLINE: &str = "npm_config_offline=true ";
 pub(super) const REPORT: &str = "report";
 
 /// Options of `cargo test` with a value in the next word.
-const CARGO_VALUES: [&str; 18] = [
-    "-p",
-    "--package",
-    "--exclude",
-    "--features",
-    "-F",
-    "--test",
-    "--bin",
-    "--example",
-    "--bench",
-    "--target",
-    "--target-dir",
-    "--manifest-path",
-    "--profile",
-    "-j",
-    "--jobs",
-    "--config",
-    "--color",
-    "-Z",
-];
+const CARGO_VALUES: &str = "-p --package --exclude --features -F --test --bin --example --bench \
+    --target --target-dir --manifest-path --profile -j --jobs --config --color -Z";
 
 /// Options of Rust's test programs that select no tests.
 const RUST_OPTIONS: [&str; 4] =
@@ -89,7 +73,7 @@ impl Runner {
         };
         let is_refused = |word: &&str| {
             let name = word.split('=').next().unwrap_or_default();
-            runner.refused().contains(&name) || word.contains("::") || runner.selects(word)
+            among(name, runner.refused()) || word.contains("::") || runner.selects(word)
         };
         (whole && !arguments.iter().any(is_refused)).then_some(runner)
     }
@@ -108,58 +92,24 @@ impl Runner {
     }
 
     /// Arguments under which a canary test would not run, or the report could not be had.
-    fn refused(self) -> &'static [&'static str] {
+    fn refused(self) -> &'static str {
         match self {
-            Runner::Pytest => &[
-                "-m",
-                "--lf",
-                "--last-failed",
-                "--ff",
-                "--sw",
-                "--stepwise",
-                "--co",
-                "--collect-only",
-            ],
-            Runner::Unittest => &[],
-            Runner::Node => &[
-                "--test-name-pattern",
-                "--test-only",
-                "--test-skip-pattern",
-                "--test-reporter",
-                "--test-reporter-destination",
-                "--watch",
-            ],
-            Runner::Jest => &[
-                "-t",
-                "--testNamePattern",
-                "-o",
-                "--onlyChanged",
-                "--changedSince",
-                "--findRelatedTests",
-                "--shard",
-                "--watch",
-                "--watchAll",
-                "--listTests",
-                "--json",
-                "--outputFile",
-            ],
-            Runner::Vitest => &[
-                "-t",
-                "--testNamePattern",
-                "--changed",
-                "--shard",
-                "--outputFile",
-                "--watch",
-                "-w",
-                "watch",
-                "dev",
-                "related",
-                "bench",
-                "list",
-                "init",
-            ],
-            Runner::Cargo => &["--no-run", "--doc", "--message-format"],
-            Runner::Go => &["-run", "-skip", "-list", "-c", "-fuzz", "-exec"],
+            Runner::Pytest => "-m --lf --last-failed --ff --sw --stepwise --co --collect-only",
+            Runner::Unittest => "",
+            Runner::Node => {
+                "--test-name-pattern --test-only --test-skip-pattern --test-reporter \
+                --test-reporter-destination --watch"
+            }
+            Runner::Jest => {
+                "-t --testNamePattern -o --onlyChanged --changedSince --findRelatedTests --shard \
+                --watch --watchAll --listTests --json --outputFile"
+            }
+            Runner::Vitest => {
+                "-t --testNamePattern --changed --shard --outputFile --watch -w watch dev \
+                related bench list init"
+            }
+            Runner::Cargo => "--no-run --doc --message-format",
+            Runner::Go => "-run -skip -list -c -fuzz -exec",
         }
     }
 
@@ -169,18 +119,10 @@ impl Runner {
         match self {
             Runner::Jest => ["-b", "--bail"].contains(&name),
             Runner::Vitest => name == "--bail",
-            Runner::Cargo => [
-                "-q",
-                "--quiet",
-                "-v",
-                "-vv",
-                "--verbose",
-                "--color",
-                "--nocapture",
-                "--no-capture",
-                "--no-fail-fast",
-            ]
-            .contains(&name),
+            Runner::Cargo => among(
+                name,
+                "-q --quiet -v -vv --verbose --color --nocapture --no-capture --no-fail-fast",
+            ),
             Runner::Go => ["-json", "-failfast"].contains(&name),
             Runner::Pytest | Runner::Unittest | Runner::Node => false,
         }
@@ -252,11 +194,6 @@ impl Runner {
             Runner::Jest | Runner::Vitest | Runner::Cargo | Runner::Go => None,
         }
     }
-
-    /// Whether the report is what the command prints, not a file.
-    pub(super) fn prints_report(self) -> bool {
-        self == Runner::Cargo
-    }
 }
 
 /// Whether `cargo test` with these arguments names no test: any word that is no option selects tests by their names.
@@ -267,7 +204,7 @@ fn runs_all_of_cargo(arguments: &[&str]) -> bool {
             return words
                 .all(|word| RUST_OPTIONS.contains(word) || word.starts_with("--test-threads="));
         }
-        if CARGO_VALUES.contains(word) {
+        if among(word, CARGO_VALUES) {
             words.next();
         } else if !word.starts_with('-') {
             return false;

@@ -12,7 +12,7 @@ use super::command::{self, TestCommand};
 use super::copy::{Copied, Copying};
 use super::missing_tool::missing_tool;
 use super::report::{self, Report, Test};
-use super::runner::REPORT;
+use super::runner::{REPORT, Runner};
 use super::verifier::{Job, NamedEnvironment, NotVerified, Ran, Verified, Verifier};
 use crate::contract::Verify;
 use crate::diff::Diff;
@@ -313,7 +313,9 @@ impl CommandRun<'_> {
         let command = tests.with_report(&folder);
         let mut ran = self.run(copy, command, Some((tests, &folder))).await?;
         let runner = tests.runner;
-        let report = if runner.prints_report() { Some(&ran.printed) } else { ran.report.as_ref() };
+        // It prints its report; the others write a file.
+        let prints = runner == Runner::Cargo;
+        let report = if prints { Some(&ran.printed) } else { ran.report.as_ref() };
         let report = report.and_then(|bytes| Report::read(runner, bytes));
         ran.printed = report::readable(runner, ran.printed, ran.report.as_deref());
         Ok((ran, report))

@@ -2,18 +2,17 @@
 
 use std::borrow::Cow;
 
-use assize_llm::{Message, ModelError, Request, Stop, Tool, ToolCall, ToolResult};
+use assize_llm::{Message, ModelError, Request, Stop, ToolCall, ToolResult};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, MOST_CALLS, Manner, Reply, arguments_from_text, arguments_object,
-    broken_off, is_false, native_schema, parse, prompted, schema, too_many_calls,
+    Decoder, Encoded, Growth, MOST_CALLS, Outgoing, Reply, arguments_from_text, arguments_object,
+    breakpoint, broken_off, described, is_false, native_schema, parse, prompted, schema,
+    too_many_calls,
 };
-use crate::catalog::ModelFacts;
 use crate::failure;
-use crate::provider::Endpoint;
 
 pub(super) const VERSION: &str = "2023-06-01";
 
@@ -29,26 +28,12 @@ struct Wanted<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Part<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<ToolSpec<'a>>,
+    tools: Vec<Value>,
     messages: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<Value>,
     #[serde(skip_serializing_if = "is_false")]
     stream: bool,
-}
-
-#[derive(Serialize)]
-struct ToolSpec<'a> {
-    name: &'a str,
-    description: &'a str,
-    input_schema: &'a Value,
-}
-
-impl<'a> From<&'a Tool> for ToolSpec<'a> {
-    fn from(tool: &'a Tool) -> ToolSpec<'a> {
-        let Tool { name, description, parameters } = tool;
-        ToolSpec { name, description, input_schema: parameters }
-    }
 }
 
 #[derive(Serialize)]
@@ -62,7 +47,7 @@ struct Part<'a> {
     #[serde(flatten)]
     said: Said<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Breakpoint>,
+    cache_control: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -73,25 +58,14 @@ enum Said<'a> {
     ToolResult { tool_use_id: &'a str, content: &'a str, is_error: bool },
 }
 
-#[derive(Serialize)]
-struct Breakpoint {
-    r#type: &'static str,
-}
-
-const BREAKPOINT: Option<Breakpoint> = Some(Breakpoint { r#type: "ephemeral" });
-
 impl<'a> From<Said<'a>> for Part<'a> {
     fn from(said: Said<'a>) -> Part<'a> {
         Part { said, cache_control: None }
     }
 }
 
-pub(super) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
+pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::fit(&schema.value, &schema::ANTHROPIC));
@@ -104,7 +78,7 @@ pub(super) fn encode(
         // The provider's scale ends at 1.
         temperature: manner.temperature.then_some(request.temperature.min(1.0)),
         system: system(&request),
-        tools: request.tools.iter().map(ToolSpec::from).collect(),
+        tools: request.tools.iter().map(|tool| described(tool, "input_schema")).collect(),
         messages: turns(&messages),
         output_config: format
             .map(|schema| json!({"format": {"type": "json_schema", "schema": schema}})),
@@ -116,7 +90,7 @@ pub(super) fn encode(
 fn system(request: &Request) -> Vec<Part<'_>> {
     let mut parts = texts(request.prompt.blocks.iter().map(|block| &*block.text));
     for part in parts.iter_mut().rev().take(BLOCK_BREAKPOINTS) {
-        part.cache_control = BREAKPOINT;
+        part.cache_control = Some(breakpoint());
     }
     parts
 }
@@ -161,7 +135,7 @@ fn turns<'a>(messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
         turns.push(Turn { role, content });
     }
     if let Some((turn, part)) = end_of_transcript {
-        turns[turn].content[part].cache_control = BREAKPOINT;
+        turns[turn].content[part].cache_control = Some(breakpoint());
     }
     turns
 }
@@ -241,14 +215,8 @@ fn stop(reason: Option<&str>) -> Stop {
 
 pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
     let body: Body = parse(body)?;
-    let mut reply = Reply {
-        text: String::new(),
-        tool_calls: Vec::new(),
-        stop: stop(body.stop_reason.as_deref()),
-        usage: body.usage.usage(),
-        model: body.model,
-        cost: None,
-    };
+    let (stop, usage) = (stop(body.stop_reason.as_deref()), body.usage.usage());
+    let mut reply = Reply { stop, usage, model: body.model, ..Reply::default() };
     for content in body.content {
         match content {
             Content::Text { text } => reply.text.push_str(&text),
@@ -316,12 +284,11 @@ enum Piece {
 
 #[derive(Default)]
 pub(super) struct Stream {
-    text: String,
+    reply: Reply,
     /// Index of the content block, the call, and its arguments as they come.
     calls: Vec<(u64, ToolCall, String)>,
     tokens: Tokens,
     stop_reason: Option<String>,
-    model: Option<String>,
     ended: bool,
 }
 
@@ -329,7 +296,7 @@ impl Decoder for Stream {
     fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
         match parse(data.as_bytes())? {
             Event::MessageStart { message } => {
-                self.model = message.model;
+                self.reply.model = message.model;
                 self.tokens.update(message.usage);
             }
             Event::ContentBlockStart {
@@ -343,7 +310,7 @@ impl Decoder for Stream {
                 }
             }
             Event::ContentBlockDelta { delta: Piece::TextDelta { text }, .. } => {
-                self.text.push_str(&text);
+                self.reply.text.push_str(&text);
                 return Ok(Growth::of(text, false));
             }
             Event::ContentBlockDelta { index, delta: Piece::InputJsonDelta { partial_json } } => {
@@ -376,13 +343,8 @@ impl Decoder for Stream {
             }
             call
         });
-        Ok(Reply {
-            text: self.text,
-            tool_calls: tool_calls.collect(),
-            stop: stop(self.stop_reason.as_deref()),
-            usage: self.tokens.usage(),
-            model: self.model,
-            cost: None,
-        })
+        let stop = stop(self.stop_reason.as_deref());
+        let usage = self.tokens.usage();
+        Ok(Reply { tool_calls: tool_calls.collect(), stop, usage, ..self.reply })
     }
 }

@@ -1,17 +1,15 @@
 //! Google's Gemini API.
 
-use assize_llm::{Message, ModelError, Request, Stop, Tool, ToolCall};
+use assize_llm::{Message, ModelError, Stop, ToolCall};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, Manner, Reply, arguments_object, broken_off, malformed,
+    Decoder, Encoded, Growth, Outgoing, Reply, arguments_object, broken_off, described, malformed,
     native_schema, parse, prompted, schema,
 };
-use crate::catalog::ModelFacts;
 use crate::failure;
-use crate::provider::Endpoint;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,7 +18,7 @@ struct Wanted<'a> {
     system_instruction: Option<Instruction<'a>>,
     contents: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tools<'a>>,
+    tools: Vec<Value>,
     generation_config: Config,
 }
 
@@ -39,27 +37,6 @@ struct Config {
 #[derive(Serialize)]
 struct Instruction<'a> {
     parts: Vec<Said<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters_json_schema: &'a Value,
-}
-
-impl<'a> From<&'a Tool> for Declaration<'a> {
-    fn from(tool: &'a Tool) -> Declaration<'a> {
-        let Tool { name, description, parameters } = tool;
-        Declaration { name, description, parameters_json_schema: parameters }
-    }
 }
 
 #[derive(Serialize)]
@@ -84,12 +61,8 @@ enum Said<'a> {
     },
 }
 
-pub(super) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
+pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::fit(&schema.value, &schema::GOOGLE));
@@ -98,14 +71,14 @@ pub(super) fn encode(
     let messages = request.prompt.messages();
     let blocks = request.prompt.blocks.iter().filter(|block| !block.text.is_empty());
     let system: Vec<Said<'_>> = blocks.map(|block| Said::Text { text: &block.text }).collect();
-    let declarations: Vec<Declaration<'_>> = request.tools.iter().map(Declaration::from).collect();
+    let declarations = request.tools.iter().map(|tool| described(tool, "parametersJsonSchema"));
+    let declarations: Vec<Value> = declarations.collect();
     let body = Wanted {
         system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
         contents: messages.iter().map(turn).collect(),
-        tools: if declarations.is_empty() {
-            vec![]
-        } else {
-            vec![Tools { function_declarations: declarations }]
+        tools: match declarations.is_empty() {
+            true => vec![],
+            false => vec![json!({"functionDeclarations": declarations})],
         },
         generation_config: Config {
             max_output_tokens: request.max_tokens,
@@ -234,12 +207,10 @@ pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
 
 #[derive(Default)]
 pub(super) struct Stream {
-    text: String,
-    calls: Vec<ToolCall>,
+    reply: Reply,
     tokens: Option<Tokens>,
     finish_reason: Option<String>,
     blocked: bool,
-    model: Option<String>,
 }
 
 impl Stream {
@@ -249,7 +220,7 @@ impl Stream {
         }
         self.blocked |=
             body.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some());
-        self.model = body.model_version.or(self.model.take());
+        self.reply.model = body.model_version.or(self.reply.model.take());
         self.tokens = body.usage_metadata.or(self.tokens);
         let Some(candidate) = body.candidates.into_iter().next() else {
             return Ok(Growth::Nothing);
@@ -259,14 +230,15 @@ impl Stream {
         for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
             hidden |= part.thought || part.function_call.is_some();
             if let Some(call) = part.function_call {
-                let id = call.id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
+                let calls = &mut self.reply.tool_calls;
+                let id = call.id.unwrap_or_else(|| format!("call_{}", calls.len()));
                 let signature = part.thought_signature;
-                self.calls.push(ToolCall { id, name: call.name, arguments: call.args, signature });
+                calls.push(ToolCall { id, name: call.name, arguments: call.args, signature });
             } else if let (Some(text), false) = (part.text, part.thought) {
                 added.push_str(&text);
             }
         }
-        self.text.push_str(&added);
+        self.reply.text.push_str(&added);
         Ok(Growth::of(added, hidden))
     }
 }
@@ -280,7 +252,7 @@ impl Decoder for Stream {
         let stop = match self.finish_reason.as_deref() {
             _ if self.blocked => Stop::Refused,
             None => return Err(broken_off()),
-            Some("STOP") if !self.calls.is_empty() => Stop::ToolUse,
+            Some("STOP") if !self.reply.tool_calls.is_empty() => Stop::ToolUse,
             Some("STOP") => Stop::End,
             Some("MAX_TOKENS") => Stop::MaxTokens,
             Some(
@@ -289,14 +261,7 @@ impl Decoder for Stream {
             ) => Stop::Refused,
             Some(_) => return Err(malformed("the model stopped without an answer")),
         };
-        Ok(Reply {
-            text: self.text,
-            tool_calls: self.calls,
-            stop,
-            usage: self.tokens.and_then(Tokens::usage),
-            model: self.model,
-            cost: None,
-        })
+        Ok(Reply { stop, usage: self.tokens.and_then(Tokens::usage), ..self.reply })
     }
 }
 

@@ -64,8 +64,17 @@ pub(crate) struct Manner {
     pub(crate) native_schema: bool,
 }
 
+/// A request on its way to a model.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) facts: &'a ModelFacts,
+    pub(crate) request: &'a Request,
+    pub(crate) manner: Manner,
+}
+
 /// What a provider answered.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) text: String,
     pub(crate) tool_calls: Vec<ToolCall>,
@@ -139,26 +148,13 @@ pub(crate) trait Decoder: Send {
     fn finish(self: Box<Self>) -> Result<Reply, ModelError>;
 }
 
-pub(crate) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
-    match endpoint.provider {
-        Provider::Anthropic => anthropic::encode(endpoint, facts, request, manner),
-        Provider::OpenAi | Provider::Groq | Provider::OpenRouter => {
-            openai::encode(endpoint, facts, request, manner)
-        }
-        Provider::Google => google::encode(endpoint, facts, request, manner),
-        Provider::Ollama => ollama::encode(endpoint, facts, request, manner),
+pub(crate) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    match outgoing.endpoint.provider {
+        Provider::Anthropic => anthropic::encode(outgoing),
+        Provider::OpenAi | Provider::Groq | Provider::OpenRouter => openai::encode(outgoing),
+        Provider::Google => google::encode(outgoing),
+        Provider::Ollama => ollama::encode(outgoing),
     }
-}
-
-/// Only this provider's word on its prices is taken; a server that merely speaks the dialect could
-/// say anything.
-pub(crate) fn states_cost(provider: Provider) -> bool {
-    provider == Provider::OpenRouter
 }
 
 pub(crate) fn decode(provider: Provider, body: &[u8]) -> Result<Reply, ModelError> {
@@ -206,32 +202,17 @@ pub(crate) fn auth_headers(endpoint: &Endpoint) -> Vec<(&'static str, String)> {
     }
 }
 
-/// A tool as OpenAI's dialect and Ollama's describe it.
-#[derive(Serialize)]
-struct FunctionTool<'a> {
-    r#type: &'static str,
-    function: FunctionSpec<'a>,
+/// The tools as OpenAI's dialect and Ollama's describe them.
+fn function_tools(request: &Request) -> Vec<Value> {
+    let tools = request.tools.iter();
+    tools
+        .map(|tool| json!({"type": "function", "function": described(tool, "parameters")}))
+        .collect()
 }
 
-#[derive(Serialize)]
-struct FunctionSpec<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
-}
-
-impl<'a> From<&'a Tool> for FunctionTool<'a> {
-    fn from(tool: &'a Tool) -> FunctionTool<'a> {
-        let Tool { name, description, parameters } = tool;
-        FunctionTool {
-            r#type: "function",
-            function: FunctionSpec { name, description, parameters },
-        }
-    }
-}
-
-fn function_tools(request: &Request) -> Vec<FunctionTool<'_>> {
-    request.tools.iter().map(FunctionTool::from).collect()
+/// A tool whose schema stands under a name of the provider's own.
+fn described(tool: &Tool, schema: &str) -> Value {
+    json!({"name": tool.name, "description": tool.description, schema: tool.parameters})
 }
 
 /// What a failed tool said, told apart from what one that worked said.
@@ -250,6 +231,11 @@ fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
         Value::Null => Cow::Owned(json!({})),
         other => Cow::Owned(json!({"not_an_object": other})),
     }
+}
+
+/// The mark behind what Anthropic's models are to cache.
+fn breakpoint() -> Value {
+    json!({"type": "ephemeral"})
 }
 
 fn is_false(flag: &bool) -> bool {

@@ -9,13 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, Growth, Manner, Reply, arguments_object, broken_off,
-    function_tools, native_schema, overflow, parse, prompted, tool_content,
+    Decoder, Encoded, Growth, Outgoing, Reply, arguments_object, broken_off, function_tools,
+    native_schema, overflow, parse, prompted, tool_content,
 };
-use crate::catalog::ModelFacts;
 use crate::estimate::{self, Overflow};
 use crate::failure;
-use crate::provider::Endpoint;
 
 /// Windows grow by doubling from here: each new size makes Ollama load the model anew.
 const SMALLEST_WINDOW: u64 = 4096;
@@ -29,7 +27,7 @@ struct Wanted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<FunctionTool<'a>>,
+    tools: Vec<Value>,
 }
 
 #[derive(Serialize)]
@@ -60,12 +58,8 @@ enum Turn<'a> {
     },
 }
 
-pub(super) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
+pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner).map(|schema| schema.value.clone());
     let schema_enforced = format.is_some();
     let request = prompted(request, schema_enforced);
@@ -167,12 +161,9 @@ pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
 
 #[derive(Default)]
 pub(super) struct Stream {
-    text: String,
-    calls: Vec<ToolCall>,
-    usage: Usage,
+    reply: Reply,
     done_reason: Option<String>,
     done: bool,
-    model: Option<String>,
 }
 
 impl Stream {
@@ -180,26 +171,25 @@ impl Stream {
         if let Some(error) = body.error {
             return Err(failure::in_stream(&error));
         }
-        self.model = body.model.or(self.model.take());
+        self.reply.model = body.model.or(self.reply.model.take());
         if body.done {
             self.done = true;
             self.done_reason = body.done_reason;
-            self.usage = Usage {
-                input: body.prompt_eval_count,
-                output: body.eval_count,
-                ..Usage::default()
-            };
+            // A prompt that was still in memory is not counted again.
+            let (input, output) = (body.prompt_eval_count, body.eval_count);
+            self.reply.usage = Some(Usage { input, output, ..Usage::default() });
         }
         let Some(said) = body.message else {
             return Ok(Growth::Nothing);
         };
         let hidden = !said.thinking.is_empty() || !said.tool_calls.is_empty();
         for call in said.tool_calls {
-            let id = call.id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
+            let calls = &mut self.reply.tool_calls;
+            let id = call.id.unwrap_or_else(|| format!("call_{}", calls.len()));
             let Function { name, arguments } = call.function;
-            self.calls.push(ToolCall { id, name, arguments, signature: None });
+            calls.push(ToolCall { id, name, arguments, signature: None });
         }
-        self.text.push_str(&said.content);
+        self.reply.text.push_str(&said.content);
         Ok(Growth::of(said.content, hidden))
     }
 }
@@ -215,17 +205,9 @@ impl Decoder for Stream {
         }
         let stop = match self.done_reason.as_deref() {
             Some("length") => Stop::MaxTokens,
-            _ if !self.calls.is_empty() => Stop::ToolUse,
+            _ if !self.reply.tool_calls.is_empty() => Stop::ToolUse,
             _ => Stop::End,
         };
-        Ok(Reply {
-            text: self.text,
-            tool_calls: self.calls,
-            stop,
-            // A prompt that was still in memory is not counted again.
-            usage: Some(self.usage),
-            model: self.model,
-            cost: None,
-        })
+        Ok(Reply { stop, ..self.reply })
     }
 }

@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, FunctionTool, Growth, MOST_CALLS, Manner, Reply, arguments_from_text,
-    arguments_object, broken_off, function_tools, is_false, malformed, native_schema, overflow,
-    parse, prompted, schema, too_many_calls, tool_content,
+    Decoder, Encoded, Growth, MOST_CALLS, Outgoing, Reply, arguments_from_text, arguments_object,
+    breakpoint, broken_off, function_tools, is_false, malformed, native_schema, overflow, parse,
+    prompted, schema, too_many_calls, tool_content,
 };
-use crate::catalog::ModelFacts;
 use crate::estimate::{self, Overflow};
 use crate::failure;
 use crate::provider::Endpoint;
@@ -29,7 +28,7 @@ struct Wanted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<FunctionTool<'a>>,
+    tools: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,12 +36,7 @@ struct Wanted<'a> {
     #[serde(skip_serializing_if = "is_false")]
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-}
-
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
+    stream_options: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -57,7 +51,7 @@ enum Turn<'a> {
     Assistant {
         content: &'a str,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<MadeCall<'a>>,
+        tool_calls: Vec<Value>,
     },
     Tool {
         tool_call_id: &'a str,
@@ -81,26 +75,8 @@ struct Part<'a> {
     cache_control: Option<Value>,
 }
 
-#[derive(Serialize)]
-struct MadeCall<'a> {
-    id: &'a str,
-    r#type: &'static str,
-    function: MadeFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct MadeFunction<'a> {
-    name: &'a str,
-    /// JSON in a string.
-    arguments: String,
-}
-
-pub(super) fn encode(
-    endpoint: &Endpoint,
-    facts: &ModelFacts,
-    request: &Request,
-    manner: Manner,
-) -> Result<Encoded, ModelError> {
+pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+    let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner).and_then(|schema| match endpoint.provider {
         // Best effort there: asked for in the prompt as well, and not relied on.
         Provider::Groq if !facts.native_schema => Some(json!({"type": "json_object"})),
@@ -129,7 +105,7 @@ pub(super) fn encode(
         reasoning_effort: no_reasoning.then_some("none"),
         response_format: format,
         stream: manner.stream,
-        stream_options: manner.stream.then_some(StreamOptions { include_usage: true }),
+        stream_options: manner.stream.then(|| json!({"include_usage": true})),
     };
     Encoded::new(endpoint, "/chat/completions".into(), &body, schema_enforced)
 }
@@ -161,13 +137,10 @@ fn turns<'a>(
                 }
             }
             Message::Assistant { text, calls } => {
-                let call = |call: &&'a ToolCall| MadeCall {
-                    id: &call.id,
-                    r#type: "function",
-                    function: MadeFunction {
-                        name: &call.name,
-                        arguments: arguments_object(&call.arguments).to_string(),
-                    },
+                let call = |call: &&'a ToolCall| {
+                    let arguments = arguments_object(&call.arguments).to_string();
+                    json!({"id": call.id, "type": "function",
+                           "function": {"name": call.name, "arguments": arguments}})
                 };
                 let tool_calls = calls.iter().map(call).collect();
                 turns.push(Turn::Assistant { content: text, tool_calls });
@@ -185,19 +158,9 @@ fn content<'a>(parts: &[&'a str], stable: usize, marks_cache: bool) -> Content<'
     let part = |(index, text): (usize, &&'a str)| Part {
         r#type: "text",
         text,
-        cache_control: (index + 1 == stable).then(|| json!({"type": "ephemeral"})),
+        cache_control: (index + 1 == stable).then(breakpoint),
     };
     Content::Parts(parts.iter().enumerate().map(part).collect())
-}
-
-#[derive(Deserialize)]
-struct Body {
-    #[serde(default)]
-    choices: Vec<Choice>,
-    usage: Option<Tokens>,
-    model: Option<String>,
-    /// OpenRouter can answer 200 and fail all the same.
-    error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -287,37 +250,24 @@ fn tool_call(index: usize, part: CallPart) -> ToolCall {
 }
 
 pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
-    let body: Body = parse(body)?;
-    if let Some(error) = body.error {
-        return Err(failure::in_stream(&error));
-    }
-    let choice =
-        body.choices.into_iter().next().ok_or_else(|| malformed("the answer has no choices"))?;
-    let said = choice.message.unwrap_or_default();
-    let tokens = body.usage;
-    let refusal = said.refusal.filter(|words| !words.is_empty());
-    Ok(Reply {
-        stop: stop(choice.finish_reason.as_deref(), refusal.is_some()),
-        text: refusal.or(said.content).unwrap_or_default(),
-        tool_calls: said
-            .tool_calls
-            .unwrap_or_default()
-            .into_iter()
-            .enumerate()
-            .map(|(index, part)| tool_call(index, part))
-            .collect(),
-        usage: tokens.and_then(Tokens::usage),
-        model: body.model,
-        cost: tokens.and_then(Tokens::price),
-    })
+    let mut body: Chunk = parse(body)?;
+    let choice = body.choices.first_mut().and_then(|choice| choice.message.as_mut());
+    // Each call is whole, and its number says nothing.
+    let calls = choice.and_then(|said| said.tool_calls.take()).unwrap_or_default();
+    let answered = !body.choices.is_empty();
+    let mut stream = Box::new(Stream { calls, done: true, ..Stream::default() });
+    stream.take(body)?;
+    if answered { stream.finish() } else { Err(malformed("the answer has no choices")) }
 }
 
+/// A whole answer, and each piece of a streamed one.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
     usage: Option<Tokens>,
     model: Option<String>,
+    /// OpenRouter can answer 200 and fail all the same.
     error: Option<Value>,
     /// Groq's own place for usage and for errors in a stream.
     x_groq: Option<GroqPart>,
@@ -331,12 +281,11 @@ struct GroqPart {
 
 #[derive(Default)]
 pub(super) struct Stream {
-    text: String,
+    reply: Reply,
     refused: bool,
     calls: Vec<CallPart>,
     tokens: Option<Tokens>,
     finish_reason: Option<String>,
-    model: Option<String>,
     done: bool,
 }
 
@@ -355,20 +304,13 @@ impl Stream {
             None => self.calls.push(part),
         }
     }
-}
 
-impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
-        if data == "[DONE]" {
-            self.done = true;
-            return Ok(Growth::Nothing);
-        }
-        let chunk: Chunk = parse(data.as_bytes())?;
+    fn take(&mut self, chunk: Chunk) -> Result<Growth, ModelError> {
         let groq_error = chunk.x_groq.as_ref().and_then(|part| part.error.as_ref());
         if let Some(error) = chunk.error.as_ref().or(groq_error) {
             return Err(failure::in_stream(error));
         }
-        self.model = chunk.model.or(self.model.take());
+        self.reply.model = chunk.model.or(self.reply.model.take());
         self.tokens = chunk.usage.or(chunk.x_groq.and_then(|part| part.usage)).or(self.tokens);
         let Some(choice) = chunk.choices.into_iter().next() else {
             return Ok(Growth::Nothing);
@@ -387,26 +329,31 @@ impl Decoder for Stream {
         let refusal = said.refusal.filter(|words| !words.is_empty());
         self.refused |= refusal.is_some();
         let text = refusal.or(said.content).unwrap_or_default();
-        self.text.push_str(&text);
+        self.reply.text.push_str(&text);
         Ok(Growth::of(text, hidden))
+    }
+}
+
+impl Decoder for Stream {
+    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(Growth::Nothing);
+        }
+        self.take(parse(data.as_bytes())?)
     }
 
     fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
         if !self.done && self.finish_reason.is_none() {
             return Err(broken_off());
         }
+        let calls = self.calls.into_iter().enumerate();
         Ok(Reply {
-            text: self.text,
             stop: stop(self.finish_reason.as_deref(), self.refused),
-            tool_calls: self
-                .calls
-                .into_iter()
-                .enumerate()
-                .map(|(i, part)| tool_call(i, part))
-                .collect(),
+            tool_calls: calls.map(|(index, part)| tool_call(index, part)).collect(),
             usage: self.tokens.and_then(Tokens::usage),
-            model: self.model,
             cost: self.tokens.and_then(Tokens::price),
+            ..self.reply
         })
     }
 }

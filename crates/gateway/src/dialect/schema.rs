@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 /// What a provider takes.
 pub(super) struct Rules {
-    /// Keywords that it refuses; they become words in the description.
-    pub(super) refused: &'static [&'static str],
+    /// Keywords that it refuses, with spaces between them; they become words in the description.
+    pub(super) refused: &'static str,
     /// Formats that it knows.
     pub(super) formats: &'static [&'static str],
     /// Whether every object must list all its properties as required.
@@ -21,52 +21,23 @@ const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
 pub(super) const ANTHROPIC: Rules = Rules {
-    refused: &[
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minProperties",
-        "maxProperties",
-    ],
+    refused: "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength \
+        minItems maxItems uniqueItems minProperties maxProperties",
     formats: FORMATS,
     require_all: false,
     close_objects: true,
 };
 
 pub(super) const OPENAI: Rules = Rules {
-    refused: &[
-        "minLength",
-        "maxLength",
-        "uniqueItems",
-        "minProperties",
-        "maxProperties",
-        "default",
-    ],
+    refused: "minLength maxLength uniqueItems minProperties maxProperties default",
     formats: FORMATS,
     require_all: true,
     close_objects: true,
 };
 
 pub(super) const GOOGLE: Rules = Rules {
-    refused: &[
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "uniqueItems",
-        "minProperties",
-        "maxProperties",
-        "default",
-    ],
+    refused: "exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern \
+        uniqueItems minProperties maxProperties default",
     formats: &["date-time", "date", "time"],
     require_all: false,
     close_objects: false,
@@ -105,7 +76,7 @@ pub(super) fn fit(schema: &Value, rules: &Rules) -> Option<Value> {
             {
                 return None;
             }
-            _ if rules.refused.contains(&keyword.as_str()) => {
+            _ if rules.refused.split(' ').any(|refused| refused == keyword) => {
                 notes.push(format!("{keyword}: {value}"))
             }
             _ => {

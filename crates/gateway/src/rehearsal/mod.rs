@@ -140,8 +140,7 @@ impl RehearsalWire {
             text,
             tool_calls,
             usage: Some(Usage { input, output, ..Usage::default() }),
-            model: None,
-            cost: None,
+            ..Reply::default()
         })
     }
 }

@@ -21,50 +21,10 @@ const SENTENCES: &[&str] = &[
 ];
 
 /// Words that say nothing about what a question is about.
-const COMMON: &[&str] = &[
-    "about",
-    "above",
-    "after",
-    "again",
-    "against",
-    "along",
-    "answer",
-    "because",
-    "before",
-    "being",
-    "below",
-    "between",
-    "could",
-    "different",
-    "doing",
-    "every",
-    "explain",
-    "first",
-    "following",
-    "given",
-    "other",
-    "please",
-    "question",
-    "shall",
-    "should",
-    "something",
-    "their",
-    "there",
-    "these",
-    "thing",
-    "things",
-    "those",
-    "through",
-    "under",
-    "until",
-    "where",
-    "whether",
-    "which",
-    "while",
-    "would",
-    "write",
-    "yours",
-];
+const COMMON: &str = "about above after again against along answer because before being below between could \
+    different doing every explain first following given other please question shall should \
+    something their there these thing things those through under until where whether which while \
+    would write yours";
 
 pub(super) fn answer(prompt: &Prompt, dice: &mut fastrand::Rng) -> String {
     let words = topic(prompt);
@@ -106,7 +66,7 @@ fn frequent(text: &str) -> Vec<String> {
     for word in text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase) {
         let sound =
             (5..=20).contains(&word.chars().count()) && word.chars().all(char::is_alphabetic);
-        if sound && !COMMON.contains(&word.as_str()) {
+        if sound && !COMMON.split(' ').any(|common| common == word) {
             *counted.entry(word).or_default() += 1;
         }
     }

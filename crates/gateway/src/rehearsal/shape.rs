@@ -196,20 +196,18 @@ impl<'s> Filler<'s, '_> {
         if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
             return Err(format!("it cannot make up text for the pattern `{pattern}`"));
         }
-        let fixed = match schema.get("format").and_then(Value::as_str) {
-            Some("date") => Some("2026-01-15".to_owned()),
-            Some("date-time") => Some("2026-01-15T09:30:00Z".to_owned()),
-            Some("time") => Some("09:30:00Z".to_owned()),
-            Some("email") => Some("someone@example.com".to_owned()),
-            Some("uri") => Some("https://example.com/".to_owned()),
+        match schema.get("format").and_then(Value::as_str) {
+            Some("date") => return Ok(json!("2026-01-15")),
+            Some("date-time") => return Ok(json!("2026-01-15T09:30:00Z")),
+            Some("time") => return Ok(json!("09:30:00Z")),
+            Some("email") => return Ok(json!("someone@example.com")),
+            Some("uri") => return Ok(json!("https://example.com/")),
             Some("uuid") => {
-                Some(format!("00000000-0000-4000-8000-{:012x}", self.dice.u64(..1 << 48)))
+                let number = self.dice.u64(..1 << 48);
+                return Ok(json!(format!("00000000-0000-4000-8000-{number:012x}")));
             }
-            Some("ipv4") => Some("192.0.2.1".to_owned()),
-            _ => None,
-        };
-        if let Some(fixed) = fixed {
-            return Ok(Value::String(fixed));
+            Some("ipv4") => return Ok(json!("192.0.2.1")),
+            _ => {}
         }
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64).map(|n| n as usize);
         let mut text = self.words(name);

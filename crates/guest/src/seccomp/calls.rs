@@ -1,6 +1,6 @@
 //! Which system calls there are, and who needs them.
 
-use libc::c_long;
+use libc::*;
 
 use super::{Check, Verdict};
 
@@ -9,87 +9,70 @@ use super::{Check, Verdict};
 pub(super) const ALLOWED: &[&[c_long]] = &[
     // Reading, writing, waiting: every program.
     &[
-        libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64,
-        libc::SYS_pwrite64, libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2,
-        libc::SYS_pwritev2, libc::SYS_lseek, libc::SYS_close, libc::SYS_close_range, libc::SYS_dup,
-        libc::SYS_dup3, libc::SYS_flock, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6,
-        libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2,
-        libc::SYS_eventfd2, libc::SYS_signalfd4, libc::SYS_sendfile, libc::SYS_splice,
-        libc::SYS_tee, libc::SYS_copy_file_range,
+        SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_preadv,
+        SYS_pwritev, SYS_preadv2, SYS_pwritev2, SYS_lseek, SYS_close, SYS_close_range, SYS_dup,
+        SYS_dup3, SYS_flock, SYS_pipe2, SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl,
+        SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2, SYS_signalfd4, SYS_sendfile, SYS_splice,
+        SYS_tee, SYS_copy_file_range,
     ],
     // Files and folders. What can be reached was decided by the mounts, and by Landlock after them.
     &[
-        libc::SYS_openat, libc::SYS_openat2, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
-        libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_getdents64, libc::SYS_getcwd,
-        libc::SYS_chdir, libc::SYS_fchdir, libc::SYS_faccessat, libc::SYS_faccessat2,
-        libc::SYS_readlinkat, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_symlinkat,
-        libc::SYS_linkat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_mknodat,
-        libc::SYS_truncate, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fchmod,
-        libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat,
-        libc::SYS_utimensat, libc::SYS_umask,
-        libc::SYS_fadvise64, libc::SYS_readahead, libc::SYS_getxattr, libc::SYS_lgetxattr,
-        libc::SYS_fgetxattr, libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr,
-        libc::SYS_listxattr, libc::SYS_llistxattr, libc::SYS_flistxattr, libc::SYS_removexattr,
-        libc::SYS_lremovexattr, libc::SYS_fremovexattr,
+        SYS_openat, SYS_openat2, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs,
+        SYS_getdents64, SYS_getcwd, SYS_chdir, SYS_fchdir, SYS_faccessat, SYS_faccessat2,
+        SYS_readlinkat, SYS_mkdirat, SYS_unlinkat, SYS_symlinkat, SYS_linkat, SYS_renameat,
+        SYS_renameat2, SYS_mknodat, SYS_truncate, SYS_ftruncate, SYS_fallocate, SYS_fchmod,
+        SYS_fchmodat, SYS_FCHMODAT2, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_umask,
+        SYS_fadvise64, SYS_readahead, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_setxattr,
+        SYS_lsetxattr, SYS_fsetxattr, SYS_listxattr, SYS_llistxattr, SYS_flistxattr,
+        SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
     ],
     // Memory: the loader, allocators, just-in-time compilers.
     &[
-        libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
-        libc::SYS_mincore, libc::SYS_mlock, libc::SYS_mlock2, libc::SYS_munlock,
-        libc::SYS_mlockall, libc::SYS_munlockall, libc::SYS_membarrier, libc::SYS_pkey_alloc,
-        libc::SYS_pkey_free, libc::SYS_pkey_mprotect, libc::SYS_get_mempolicy,
+        SYS_brk, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_mincore, SYS_mlock,
+        SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_membarrier, SYS_pkey_alloc,
+        SYS_pkey_free, SYS_pkey_mprotect, SYS_get_mempolicy,
     ],
     // Processes and threads: `subprocess`, `multiprocessing`, shells. `clone` is below.
     &[
-        libc::SYS_execve, libc::SYS_execveat, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4,
-        libc::SYS_waitid, libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_pidfd_open,
-        libc::SYS_pidfd_send_signal, libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid,
-        libc::SYS_getpgid, libc::SYS_setpgid, libc::SYS_getsid, libc::SYS_setsid,
-        libc::SYS_set_tid_address, libc::SYS_set_robust_list, libc::SYS_get_robust_list,
-        libc::SYS_rseq, libc::SYS_futex, SYS_FUTEX_WAITV, libc::SYS_sched_yield,
-        libc::SYS_sched_getaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler,
-        libc::SYS_sched_getattr, libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min,
-        libc::SYS_sched_rr_get_interval, libc::SYS_getpriority, libc::SYS_prctl,
-        libc::SYS_getrlimit, libc::SYS_getrusage, libc::SYS_times,
-        libc::SYS_getcpu,
+        SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_kill,
+        SYS_tkill, SYS_tgkill, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_getpid, SYS_getppid,
+        SYS_gettid, SYS_getpgid, SYS_setpgid, SYS_getsid, SYS_setsid, SYS_set_tid_address,
+        SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_futex, SYS_FUTEX_WAITV,
+        SYS_sched_yield, SYS_sched_getaffinity, SYS_sched_getparam, SYS_sched_getscheduler,
+        SYS_sched_getattr, SYS_sched_get_priority_max, SYS_sched_get_priority_min,
+        SYS_sched_rr_get_interval, SYS_getpriority, SYS_prctl, SYS_getrlimit, SYS_getrusage,
+        SYS_times, SYS_getcpu,
     ],
     // Signals and timers.
     &[
-        libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn,
-        libc::SYS_rt_sigpending, libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait,
-        libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo, libc::SYS_sigaltstack,
-        libc::SYS_restart_syscall, libc::SYS_nanosleep, libc::SYS_clock_nanosleep,
-        libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday,
-        libc::SYS_getitimer, libc::SYS_setitimer, libc::SYS_timer_create, libc::SYS_timer_settime,
-        libc::SYS_timer_gettime, libc::SYS_timer_getoverrun, libc::SYS_timer_delete,
-        libc::SYS_timerfd_create, libc::SYS_timerfd_settime, libc::SYS_timerfd_gettime,
+        SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending,
+        SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
+        SYS_sigaltstack, SYS_restart_syscall, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime,
+        SYS_clock_getres, SYS_gettimeofday, SYS_getitimer, SYS_setitimer, SYS_timer_create,
+        SYS_timer_settime, SYS_timer_gettime, SYS_timer_getoverrun, SYS_timer_delete,
+        SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime,
     ],
     // Who one is. Becoming somebody else is refused by the kernel: there is nobody else.
     &[
-        libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid,
-        libc::SYS_getresuid, libc::SYS_getresgid, libc::SYS_getgroups, libc::SYS_setuid,
-        libc::SYS_setgid, libc::SYS_setreuid, libc::SYS_setregid, libc::SYS_setresuid,
-        libc::SYS_setresgid, libc::SYS_setfsuid, libc::SYS_setfsgid, libc::SYS_setgroups,
-        libc::SYS_capget, libc::SYS_capset,
+        SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid,
+        SYS_getgroups, SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid,
+        SYS_setresgid, SYS_setfsuid, SYS_setfsgid, SYS_setgroups, SYS_capget, SYS_capset,
     ],
     // Talking to other processes of the sandbox; which kinds of sockets there are is below.
     &[
-        libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect,
-        libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
-        libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvfrom,
-        libc::SYS_recvmsg, libc::SYS_recvmmsg, libc::SYS_shutdown,
-        libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl, libc::SYS_semop,
-        libc::SYS_semtimedop, libc::SYS_semctl, libc::SYS_msgsnd,
-        libc::SYS_msgrcv, libc::SYS_msgctl, libc::SYS_mq_open, libc::SYS_mq_unlink,
-        libc::SYS_mq_timedsend, libc::SYS_mq_timedreceive, libc::SYS_mq_notify,
-        libc::SYS_mq_getsetattr,
+        SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_getsockname,
+        SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_sendmmsg,
+        SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_shutdown, SYS_shmat, SYS_shmdt, SYS_shmctl,
+        SYS_semop, SYS_semtimedop, SYS_semctl, SYS_msgsnd, SYS_msgrcv, SYS_msgctl, SYS_mq_open,
+        SYS_mq_unlink, SYS_mq_timedsend, SYS_mq_timedreceive, SYS_mq_notify, SYS_mq_getsetattr,
     ],
     // What machine this is, and randomness.
-    &[libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom],
+    &[
+        SYS_uname, SYS_sysinfo, SYS_getrandom,
+    ],
     // Confining oneself further.
     &[
-        libc::SYS_seccomp, libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule,
-        libc::SYS_landlock_restrict_self,
+        SYS_seccomp, SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self,
     ],
 ];
 
@@ -97,13 +80,11 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 pub(super) const ALLOWED_OLD: &[c_long] = &[
-    libc::SYS_open, libc::SYS_creat, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access,
-    libc::SYS_readlink, libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_symlink,
-    libc::SYS_link, libc::SYS_rename, libc::SYS_mknod, libc::SYS_chmod, libc::SYS_chown,
-    libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat, libc::SYS_getdents,
-    libc::SYS_pipe, libc::SYS_dup2, libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_create,
-    libc::SYS_epoll_wait, libc::SYS_eventfd, libc::SYS_signalfd, libc::SYS_fork, libc::SYS_vfork,
-    libc::SYS_getpgrp, libc::SYS_alarm, libc::SYS_pause, libc::SYS_time, libc::SYS_arch_prctl,
+    SYS_open, SYS_creat, SYS_stat, SYS_lstat, SYS_access, SYS_readlink, SYS_mkdir, SYS_rmdir,
+    SYS_unlink, SYS_symlink, SYS_link, SYS_rename, SYS_mknod, SYS_chmod, SYS_chown, SYS_lchown,
+    SYS_utime, SYS_utimes, SYS_futimesat, SYS_getdents, SYS_pipe, SYS_dup2, SYS_poll, SYS_select,
+    SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_signalfd, SYS_fork, SYS_vfork, SYS_getpgrp,
+    SYS_alarm, SYS_pause, SYS_time, SYS_arch_prctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_OLD: &[c_long] = &[];
@@ -112,18 +93,18 @@ const SYS_FCHMODAT2: c_long = 452;
 const SYS_FUTEX_WAITV: c_long = 449;
 
 /// New namespaces, in which a program would be its own master.
-const NAMESPACES: u32 = (libc::CLONE_NEWNS
-    | libc::CLONE_NEWCGROUP
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUSER
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
+const NAMESPACES: u32 = (CLONE_NEWNS
+    | CLONE_NEWCGROUP
+    | CLONE_NEWUTS
+    | CLONE_NEWIPC
+    | CLONE_NEWUSER
+    | CLONE_NEWPID
+    | CLONE_NEWNET
     | 0x80) // CLONE_NEWTIME
     .cast_unsigned();
 
 /// Streams, datagrams, and what may be said with them: not to be waited for, to be closed.
-const KINDS: i32 = libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+const KINDS: i32 = SOCK_STREAM | SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 /// What is asked of bridges and virtual networks, for which the kernel looks for a module.
 const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983];
@@ -132,10 +113,10 @@ const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983]
 /// memory when no process shows it any more (`MADV_DONTNEED`, or all but one page unmapped).
 fn visible_mappings() -> Verdict {
     let without = |flag: i32| Check::Without(3, flag.cast_unsigned());
-    let ordinary_pages = || without(libc::MAP_HUGETLB);
+    let ordinary_pages = || without(MAP_HUGETLB);
     Verdict::If(vec![
-        vec![ordinary_pages(), without(libc::MAP_SHARED)],
-        vec![ordinary_pages(), without(libc::MAP_ANONYMOUS)],
+        vec![ordinary_pages(), without(MAP_SHARED)],
+        vec![ordinary_pages(), without(MAP_ANONYMOUS)],
     ])
 }
 
@@ -146,72 +127,64 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
     let all = |checks: Vec<Check>| Verdict::If(vec![checks]);
     // Sockets within the sandbox. The kernel's own (netlink, packets, crypto, machines) are not, nor
     // are protocols that a program would have the host load.
-    let local = vec![Is(0, number(libc::AF_UNIX))];
+    let local = vec![Is(0, number(AF_UNIX))];
     let mut sockets = vec![local.clone()];
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        for protocol in [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
+    for family in [AF_INET, AF_INET6] {
+        for protocol in [IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP] {
             let plain = Without(1, !number(KINDS));
             sockets.push(vec![Is(0, number(family)), plain, Is(2, number(protocol))]);
         }
     }
     #[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of it")]
-    let typing =
-        [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD].map(|request| IsNot(1, request as u32));
+    let typing = [TIOCSTI, TIOCLINUX, TIOCSETD].map(|request| IsNot(1, request as u32));
     let loading = LOADS_MODULES.map(|request| IsNot(1, request));
-    let core = libc::RLIMIT_CORE;
-    let ordinary_pages = Without(3, number(libc::MAP_HUGETLB));
+    let core = RLIMIT_CORE;
+    let ordinary_pages = Without(3, number(MAP_HUGETLB));
     let mut calls = vec![
         // New processes and threads, not new namespaces; of the newer call a filter cannot read the
         // flags, and libraries use this one when it is not there.
-        (libc::SYS_clone, all(vec![Without(0, NAMESPACES)])),
-        (libc::SYS_clone3, Verdict::Missing),
-        (libc::SYS_socket, Verdict::If(sockets)),
-        (libc::SYS_socketpair, Verdict::If(vec![local])),
+        (SYS_clone, all(vec![Without(0, NAMESPACES)])),
+        (SYS_clone3, Verdict::Missing),
+        (SYS_socket, Verdict::If(sockets)),
+        (SYS_socketpair, Verdict::If(vec![local])),
         // Everything about descriptors but to be told when others use a file, or to make them wait
         // for it: files are shared with the host. For the same reason there is no inotify.
-        (
-            libc::SYS_fcntl,
-            all(vec![IsNot(1, number(libc::F_SETLEASE)), IsNot(1, number(libc::F_NOTIFY))]),
-        ),
+        (SYS_fcntl, all(vec![IsNot(1, number(F_SETLEASE)), IsNot(1, number(F_NOTIFY))])),
         // Devices and terminals, but not typing into one; sockets, but not having the host load what
         // they might be about.
-        (libc::SYS_ioctl, all(typing.into_iter().chain(loading).collect())),
+        (SYS_ioctl, all(typing.into_iter().chain(loading).collect())),
         // Asking for the execution domain, or setting the plain one.
-        (libc::SYS_personality, Verdict::If(vec![vec![Is(0, 0)], vec![Is(0, u32::MAX)]])),
+        (SYS_personality, Verdict::If(vec![vec![Is(0, 0)], vec![Is(0, u32::MAX)]])),
         // Memory, but none of the pages that the host has put aside.
-        (libc::SYS_mmap, if all_in_sight { visible_mappings() } else { all(vec![ordinary_pages]) }),
-        (libc::SYS_memfd_create, all(vec![Without(1, libc::MFD_HUGETLB)])),
+        (SYS_mmap, if all_in_sight { visible_mappings() } else { all(vec![ordinary_pages]) }),
+        (SYS_memfd_create, all(vec![Without(1, MFD_HUGETLB)])),
         // What is written is in memory; waiting for the host's disks is of no use to anyone.
-        (libc::SYS_sync, Verdict::Nothing),
-        (libc::SYS_syncfs, Verdict::Nothing),
-        (libc::SYS_sync_file_range, Verdict::Nothing),
-        (libc::SYS_fsync, Verdict::Nothing),
-        (libc::SYS_fdatasync, Verdict::Nothing),
-        (libc::SYS_msync, Verdict::Nothing),
+        (SYS_sync, Verdict::Nothing),
+        (SYS_syncfs, Verdict::Nothing),
+        (SYS_sync_file_range, Verdict::Nothing),
+        (SYS_fsync, Verdict::Nothing),
+        (SYS_fdatasync, Verdict::Nothing),
+        (SYS_msync, Verdict::Nothing),
         // What becomes of a crash is not a program's to say: see where its limit is set.
-        (libc::SYS_setrlimit, all(vec![IsNot(0, core)])),
+        (SYS_setrlimit, all(vec![IsNot(0, core)])),
         (
-            libc::SYS_prlimit64,
+            SYS_prlimit64,
             Verdict::If(vec![
                 vec![IsNot(0, 1), IsNot(1, core)],
                 vec![IsNot(0, 1), Is(2, 0), UpperIs(2, 0)],
             ]),
         ),
-        (libc::SYS_setpriority, all(vec![Is(0, libc::PRIO_PROCESS), IsNot(1, 1)])),
+        (SYS_setpriority, all(vec![Is(0, PRIO_PROCESS), IsNot(1, 1)])),
     ];
     // Limits and priorities, but not the guest's, which may have the same user.
-    let of_others = [
-        libc::SYS_sched_setaffinity,
-        libc::SYS_sched_setparam,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_sched_setattr,
-    ];
+    let of_others =
+        [SYS_sched_setaffinity, SYS_sched_setparam, SYS_sched_setscheduler, SYS_sched_setattr];
     if all_in_sight {
         // Files without a place, which no watch can see.
-        calls.retain(|(call, _)| *call != libc::SYS_memfd_create);
+        calls.retain(|(call, _)| *call != SYS_memfd_create);
     }
     // Nor what belongs to no process, or to a pipe.
-    let out_of_sight = [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_vmsplice];
+    let out_of_sight = [SYS_shmget, SYS_semget, SYS_msgget, SYS_vmsplice];
     let verdict = if all_in_sight { Verdict::Missing } else { Verdict::Allowed };
     calls.extend(out_of_sight.map(|call| (call, verdict.clone())));
     calls.extend(of_others.map(|call| (call, all(vec![IsNot(0, 1)]))));

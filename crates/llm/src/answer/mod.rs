@@ -236,7 +236,38 @@ pub trait ModelExt: Model {
     where
         T: DeserializeOwned + JsonSchema + Send + Sync,
     {
-        generate_typed(self, ask, call).await
+        let JsonAsk { request, reader, extract, default } = ask;
+        let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
+        let made = match reader {
+            Some(_) => None,
+            None => Some(AnswerReader::new(schema).ok_or(AnswerError::Schema)?),
+        };
+        let reader = reader.or(made.as_ref()).ok_or(AnswerError::Schema)?;
+        let read = |response: &Response| {
+            let (value, fixes) = read_response(reader, response)?;
+            let typed = serde_json::from_value(value)
+                .map_err(|error| Unreadable::DoesNotFit(error.to_string()))?;
+            Ok((typed, fixes))
+        };
+        let error = match climb(self, &request, call, &read).await {
+            Ok(answer) => return Ok(answer),
+            Err(AnswerError::Model(error)) => return Err(error.into()),
+            Err(error) if error.model_error().is_some_and(|error| error.kind().is_final()) => {
+                return Err(error);
+            }
+            Err(error) => error,
+        };
+        let responses = error.responses().to_vec();
+        // The later answer is the better informed one.
+        if let Some(value) = extract
+            .and_then(|find| responses.iter().rev().find_map(|response| find(&response.text)))
+        {
+            return Ok(Answer { value, provenance: Provenance::Extracted, responses });
+        }
+        match default {
+            Some(value) => Ok(Answer { value, provenance: Provenance::Defaulted, responses }),
+            None => Err(error),
+        }
     }
 }
 
@@ -251,50 +282,6 @@ pub async fn generate_value<M: Model + ?Sized>(
     let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
     let reader = AnswerReader::new(schema).ok_or(AnswerError::Schema)?;
     climb(model, request, call, &|response| read_response(&reader, response)).await
-}
-
-/// Asks for a `T`; all rungs that `ask` has.
-async fn generate_typed<M, T>(
-    model: &M,
-    ask: JsonAsk<'_, T>,
-    call: Call<'_>,
-) -> Result<Answer<T>, AnswerError>
-where
-    M: Model + ?Sized,
-    T: DeserializeOwned + JsonSchema + Send + Sync,
-{
-    let JsonAsk { request, reader, extract, default } = ask;
-    let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
-    let made = match reader {
-        Some(_) => None,
-        None => Some(AnswerReader::new(schema).ok_or(AnswerError::Schema)?),
-    };
-    let reader = reader.or(made.as_ref()).ok_or(AnswerError::Schema)?;
-    let read = |response: &Response| {
-        let (value, fixes) = read_response(reader, response)?;
-        let typed = serde_json::from_value(value)
-            .map_err(|error| Unreadable::DoesNotFit(error.to_string()))?;
-        Ok((typed, fixes))
-    };
-    let error = match climb(model, &request, call, &read).await {
-        Ok(answer) => return Ok(answer),
-        Err(AnswerError::Model(error)) => return Err(error.into()),
-        Err(error) if error.model_error().is_some_and(|error| error.kind().is_final()) => {
-            return Err(error);
-        }
-        Err(error) => error,
-    };
-    let responses = error.responses().to_vec();
-    // The later answer is the better informed one.
-    if let Some(value) =
-        extract.and_then(|find| responses.iter().rev().find_map(|response| find(&response.text)))
-    {
-        return Ok(Answer { value, provenance: Provenance::Extracted, responses });
-    }
-    match default {
-        Some(value) => Ok(Answer { value, provenance: Provenance::Defaulted, responses }),
-        None => Err(error),
-    }
 }
 
 type ReadFn<'r, T> = &'r (dyn Fn(&Response) -> Result<(T, Vec<Fix>), Unreadable> + Send + Sync);
@@ -379,8 +366,6 @@ fn ask_again(request: &Request, first: &Response, reason: &Unreadable) -> Reques
     again
 }
 
-#[cfg(test)]
-mod corpus;
 impl From<AnswerError> for Failure {
     fn from(error: AnswerError) -> Failure {
         match error {
@@ -398,5 +383,7 @@ impl From<AnswerError> for Failure {
     }
 }
 
+#[cfg(test)]
+mod corpus;
 #[cfg(test)]
 mod tests;

@@ -56,8 +56,9 @@ impl Groups {
         if memory.is_some() || pids.is_some() {
             return Groups::V1 { memory, pids, cpu };
         }
-        if let Some((own, root)) = own_folder(mounts, own, None).zip(own_root(mounts)) {
-            return best(&own, &root, may)
+        let root = mounts.lines().find_map(|line| Some(mount(line, None)?.1));
+        if let Some((own, root)) = own_folder(mounts, own, None).zip(root) {
+            return best(&own, Path::new(root), may)
                 .unwrap_or_else(|| Groups::None(NOT_DELEGATED.to_owned()));
         }
         if mounts.contains(" - cgroup ") {
@@ -151,10 +152,6 @@ fn may_make_groups(folder: &Path) -> bool {
     use rustix::fs::{Access, access};
     access(folder, Access::WRITE_OK).is_ok()
         && access(folder.join("cgroup.procs"), Access::WRITE_OK).is_ok()
-}
-
-fn own_root(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| Some(mount(line, None)?.1.into()))
 }
 
 #[cfg(test)]

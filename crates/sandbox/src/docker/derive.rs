@@ -34,42 +34,36 @@ pub(super) async fn derive(
     let additions =
         rootfs::additions().map_err(|error| SandboxError::failed("adding the guest", error))?;
     let container = format!("assize-image-{:016x}", fastrand::u64(..));
-    let kept = keep(client, from, name, kind, &container, additions).await;
-    cell::remove(&client.api, &container).await;
-    kept.map_err(|error| client.explain("adding the guest to the image", &error))
-}
-
-async fn keep(
-    client: &Client,
-    from: &str,
-    name: &str,
-    kind: &str,
-    container: &str,
-    additions: Vec<u8>,
-) -> Result<(), Error> {
-    let api = client.patient();
-    let labels = HashMap::from([(KIND, kind), (FROM, from), (GUEST, rootfs::digest())]);
-    let body = ContainerCreateBody {
-        image: Some(from.to_owned()),
-        // It never runs; an image may have none of its own.
-        entrypoint: Some(vec![rootfs::GUEST.to_owned()]),
-        cmd: Some(vec!["serve".to_owned()]),
-        labels: Some(
-            labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-        ),
-        ..ContainerCreateBody::default()
+    let kept = async {
+        let api = client.patient();
+        let labels = HashMap::from([(KIND, kind), (FROM, from), (GUEST, rootfs::digest())]);
+        let body = ContainerCreateBody {
+            image: Some(from.to_owned()),
+            // It never runs; an image may have none of its own.
+            entrypoint: Some(vec![rootfs::GUEST.to_owned()]),
+            cmd: Some(vec!["serve".to_owned()]),
+            labels: Some(
+                labels
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+            ),
+            ..ContainerCreateBody::default()
+        };
+        let options = CreateContainerOptionsBuilder::new().name(&container).build();
+        api.create_container(Some(options), body).await?;
+        let root = UploadToContainerOptionsBuilder::new().path("/").build();
+        api.upload_to_container(&container, Some(root), body_full(additions.into())).await?;
+        let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
+        let options = CommitContainerOptionsBuilder::new()
+            .container(&container)
+            .repo(repository)
+            .tag(tag)
+            .pause(false)
+            .build();
+        api.commit_container(options, ContainerConfig::default()).await
     };
-    let options = CreateContainerOptionsBuilder::new().name(container).build();
-    api.create_container(Some(options), body).await?;
-    let root = UploadToContainerOptionsBuilder::new().path("/").build();
-    api.upload_to_container(container, Some(root), body_full(additions.into())).await?;
-    let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
-    let options = CommitContainerOptionsBuilder::new()
-        .container(container)
-        .repo(repository)
-        .tag(tag)
-        .pause(false)
-        .build();
-    api.commit_container(options, ContainerConfig::default()).await?;
-    Ok(())
+    let kept: Result<_, Error> = kept.await;
+    cell::remove(&client.api, &container).await;
+    kept.map(drop).map_err(|error| client.explain("adding the guest to the image", &error))
 }

@@ -257,11 +257,7 @@ fn innermost(error: &Error) -> String {
     if let Error::DockerResponseServerError { message, .. } = error {
         return message.trim().to_owned();
     }
-    let mut inner: &(dyn std::error::Error + 'static) = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
+    assize_types::Failure::innermost(error)
 }
 
 #[cfg(test)]

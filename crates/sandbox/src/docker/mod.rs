@@ -265,15 +265,14 @@ impl Backend for Docker {
         let theirs = HashMap::from([("label", vec![format!("{}={maker}", container::MAKER)])]);
         let old = SystemTime::now() - FORGOTTEN;
         let old = old.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let created = |label: &str| {
+            HashMap::from([
+                ("label", vec![label.to_owned()]),
+                ("status", vec!["created".to_owned()]),
+            ])
+        };
         // Whoever adds the guest to an image has it done long before.
-        let never_run = HashMap::from([
-            ("label", vec![derive::KIND.to_owned()]),
-            ("status", vec!["created".to_owned()]),
-        ]);
-        let never_begun = HashMap::from([
-            ("label", vec![container::MAKER.to_owned()]),
-            ("status", vec!["created".to_owned()]),
-        ]);
+        let (never_run, never_begun) = (created(derive::KIND), created(container::MAKER));
         let (all, old) = (i64::MAX, old.cast_signed());
         for (filters, latest) in [(theirs, all), (never_run, old), (never_begun, old)] {
             let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();

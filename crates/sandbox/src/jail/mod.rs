@@ -99,8 +99,7 @@ impl Jail {
         for device in DEVICES {
             // A mapping of `/dev/zero` is memory that the watch does not see. `/dev/full` reads the same and has none.
             let from = if watched && device == "zero" { "full" } else { device };
-            let (from, to) = (format!("/dev/{from}"), format!("/dev/{device}"));
-            setup.pieces.push(Piece { from, to, device: true, optional: false });
+            setup.device(&format!("/dev/{from}"), &format!("/dev/{device}"));
         }
         for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
             setup.link(&format!("/dev/{name}"), &format!("/proc/self/fd{to}"));
@@ -140,7 +139,7 @@ impl Jail {
 pub(crate) trait Furnish {
     fn piece(&mut self, from: &str, to: &str, optional: bool);
     fn link(&mut self, at: &str, to: &str);
-    fn device(&mut self, path: &str);
+    fn device(&mut self, from: &str, to: &str);
 
     /// The system's own programs, and what they look up.
     fn system(&mut self) {
@@ -160,16 +159,12 @@ pub(crate) trait Furnish {
 
 impl Furnish for Setup {
     fn piece(&mut self, from: &str, to: &str, optional: bool) {
-        self.pieces.push(Piece {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            device: false,
-            optional,
-        });
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.pieces.push(Piece { from, to, device: false, optional });
     }
 
-    fn device(&mut self, path: &str) {
-        let (from, to) = (path.to_owned(), path.to_owned());
+    fn device(&mut self, from: &str, to: &str) {
+        let (from, to) = (from.to_owned(), to.to_owned());
         self.pieces.push(Piece { from, to, device: true, optional: false });
     }
 
@@ -220,7 +215,7 @@ impl Backend for Jail {
 
     async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
         self.check(spec)?;
-        let id = format!("{}-{}", identity.maker, identity.id);
+        let id = identity.to_string();
         let group = self
             .groups()
             .make(&id, &spec.limits)
@@ -343,13 +338,7 @@ mod tests {
     async fn a_jail_is_born_into_a_group_of_the_second_version() {
         let Some(root) = unified() else { return };
         let groups = OnceLock::from(Groups::V2 { folder: root.clone(), kinds: Vec::new() });
-        let jail = Jail {
-            interpreters: Vec::new(),
-            groups,
-            users: Others::find(),
-            without_proc: AtomicBool::new(false),
-            landlock: AtomicU32::new(UNKNOWN),
-        };
+        let jail = Jail { groups, ..Jail::new(Vec::new()) };
         let maker = format!("test{}", std::process::id());
         let identity = Identity { maker: maker.clone(), id: "1".to_owned() };
         let started = jail.start(&identity, &Spec::default()).await.unwrap();

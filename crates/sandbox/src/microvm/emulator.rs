@@ -241,7 +241,7 @@ pub(super) async fn start(
     let (channel, theirs) = keeper::pair()?;
     let (monitor, their_monitor) = keeper::pair()?;
     let (console, their_console) = keeper::pair()?;
-    let id = format!("{}-{}", identity.maker, identity.id);
+    let id = identity.to_string();
     let bytes = plan.megabytes << 20;
     let limits = Limits {
         memory: bytes + OWN_MEMORY,
@@ -331,9 +331,9 @@ fn furnish(setup: &mut Setup, qemu: &Qemu, accelerator: Accelerator) {
         setup.piece(&own, &own, false);
     }
     for device in ["/dev/null", "/dev/urandom"] {
-        setup.device(device);
+        setup.device(device, device);
     }
     if accelerator == Accelerator::Kvm {
-        setup.device(super::accelerator::DEVICE);
+        setup.device(super::accelerator::DEVICE, super::accelerator::DEVICE);
     }
 }

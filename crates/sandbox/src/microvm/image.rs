@@ -322,10 +322,7 @@ fn digest(folder: &Path) -> io::Result<(String, u64)> {
 
 impl From<ImageError> for Failure {
     fn from(error: ImageError) -> Failure {
-        let failure = Failure::from_error(FailureKind::Environment, &error);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        let hint = error.hint();
+        Failure::from_error(FailureKind::Environment, &error).maybe_hint(hint.as_deref())
     }
 }

@@ -174,14 +174,14 @@ fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
     let Some((_, tool, package)) = PACKED.iter().find(|(packed, ..)| *packed == ending) else {
         return Ok(bytes.to_vec());
     };
-    let mut input = tempfile_in_memory(bytes)?;
-    io::Seek::rewind(&mut input).map_err(|error| ImageError::File(name.into(), error))?;
+    let input = tempfile_in_memory(bytes)?;
     run(Command::new(tool).arg("-dc").stdin(Stdio::from(input)), tool, package)
 }
 
 fn tempfile_in_memory(bytes: &[u8]) -> Result<fs::File, ImageError> {
     let written = super::snapshot::memory_file("module").and_then(|mut file| {
         io::Write::write_all(&mut file, bytes)?;
+        io::Seek::rewind(&mut file)?;
         Ok(file)
     });
     written.map_err(|error| ImageError::File("memory".into(), error))
@@ -234,11 +234,7 @@ mod tests {
     fn packed_modules_are_unpacked() {
         let (_, (_, plain)) = module("squashfs", "");
         let mut gzip = Command::new("gzip")
-            .stdin(Stdio::from({
-                let mut file = tempfile_in_memory(&plain).unwrap();
-                io::Seek::rewind(&mut file).unwrap();
-                file
-            }))
+            .stdin(Stdio::from(tempfile_in_memory(&plain).unwrap()))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

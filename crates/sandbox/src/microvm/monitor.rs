@@ -64,30 +64,26 @@ pub(super) async fn freeze(line: UnixStream, limit: Duration) -> Result<Vec<u8>,
 }
 
 async fn migrate(line: UnixStream) -> Result<Vec<u8>, QmpError> {
-    let mut monitor = Monitor { line: BufReader::new(line) };
-    read(&mut monitor.line).await?;
-    monitor.ask(BEGIN).await?;
-    monitor.ask(LEAVE_MEMORY).await?;
+    let mut line = BufReader::new(line);
+    read(&mut line).await?;
+    ask(&mut line, BEGIN).await?;
+    ask(&mut line, LEAVE_MEMORY).await?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let hand = r#"{"execute":"getfd","arguments":{"fdname":"state"}}"#;
-    let line = monitor.line.get_ref();
-    let send = || send_with(line, hand.as_bytes(), &[theirs.as_fd()]);
-    let sent = line.async_io(Interest::WRITABLE, send).await?;
-    monitor.ask(&hand[sent..]).await?;
+    let socket = line.get_ref();
+    let send = || send_with(socket, hand.as_bytes(), &[theirs.as_fd()]);
+    let sent = socket.async_io(Interest::WRITABLE, send).await?;
+    ask(&mut line, &hand[sent..]).await?;
     drop(theirs);
-    monitor.ask(r#"{"execute":"migrate","arguments":{"uri":"fd:state"}}"#).await?;
+    ask(&mut line, r#"{"execute":"migrate","arguments":{"uri":"fd:state"}}"#).await?;
     let mut state = Vec::new();
     UnixStream::from_std(ours)?.take(MOST_STATE).read_to_end(&mut state).await?;
-    let answer = monitor.ask(r#"{"execute":"query-migrate"}"#).await?;
+    let answer = ask(&mut line, r#"{"execute":"query-migrate"}"#).await?;
     match answer["status"].as_str() {
         Some("completed") if !state.is_empty() => Ok(state),
         _ => Err(QmpError::Incomplete(answer)),
     }
-}
-
-struct Monitor {
-    line: BufReader<UnixStream>,
 }
 
 /// Reads one message that is no error.
@@ -103,15 +99,13 @@ async fn read(line: &mut (impl AsyncBufRead + Unpin)) -> Result<Value, QmpError>
     }
 }
 
-impl Monitor {
-    /// Asks, and hears the answer; what happens meanwhile is passed over.
-    async fn ask(&mut self, command: &str) -> Result<Value, QmpError> {
-        self.line.write_all(command.as_bytes()).await?;
-        loop {
-            let mut heard = read(&mut self.line).await?;
-            if let Some(answer) = heard.get_mut("return") {
-                return Ok(answer.take());
-            }
+/// Asks, and hears the answer; what happens meanwhile is passed over.
+async fn ask(line: &mut BufReader<UnixStream>, command: &str) -> Result<Value, QmpError> {
+    line.write_all(command.as_bytes()).await?;
+    loop {
+        let mut heard = read(line).await?;
+        if let Some(answer) = heard.get_mut("return") {
+            return Ok(answer.take());
         }
     }
 }

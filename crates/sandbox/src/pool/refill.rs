@@ -8,6 +8,7 @@ use futures_util::future::select_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{Next, Shared, micros_since};
+use crate::channel::until;
 use crate::error::SandboxError;
 use crate::sandbox::Sandbox;
 
@@ -149,20 +150,9 @@ async fn shrink(shared: &Shared, stop: &CancellationToken) {
     for sandbox in idle {
         sandbox.end().await;
     }
+    let wanted_again = until(&shared.changed, || shared.lane().wanted.then_some(()));
     tokio::select! {
         () = stop.cancelled() => {}
-        () = wanted_again(shared) => {}
-    }
-}
-
-async fn wanted_again(shared: &Shared) {
-    loop {
-        let changed = shared.changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        if shared.lane().wanted {
-            return;
-        }
-        changed.await;
+        () = wanted_again => {}
     }
 }

@@ -86,18 +86,8 @@ impl Content {
     }
 }
 
-const REFUSED: &[&str] = &[
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "$schema",
-];
+const REFUSED: &str = "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength \
+    maxLength minItems maxItems $schema";
 
 pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
     ensure(captured.path == "/v1/messages", format!("path {}", captured.path))?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::gate::{Gate, Turnstile};
+use crate::gate::Turnstile;
 use crate::http::{self, Action, RawRequest, StreamEnd};
 
 pub use cache::{Billed, PromptCache, Written};
@@ -190,7 +190,7 @@ pub struct FakeProvider {
 struct Shared {
     state: Mutex<State>,
     asked: Condvar,
-    reset: Arc<Gate>,
+    reset: Arc<Turnstile>,
     drip: Arc<Turnstile>,
 }
 
@@ -311,7 +311,7 @@ impl FakeProvider {
 
     /// Lets all further pieces of [`Reply::Dripping`] be sent.
     pub fn drip_all(&self) {
-        self.shared.drip.admit(usize::MAX / 2);
+        self.shared.drip.open();
     }
 
     /// The one request that the fake was asked.
@@ -386,12 +386,12 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
                 action(kind, &captured, Reply::Answer(answer), &shared.reset)
             }
             Some(Reply::Dripping(answer)) => {
-                let whole = action(kind, &captured, Reply::Answer(answer), &shared.reset);
-                let Action::Stream { headers, pieces, .. } = whole else {
-                    state.complaints.push("a dripping answer must be asked for as a stream".into());
-                    return respond(500, vec![], String::new());
-                };
-                Action::Drip { headers, pieces, by: Arc::clone(&shared.drip) }
+                let mut action = action(kind, &captured, Reply::Answer(answer), &shared.reset);
+                match &mut action {
+                    Action::Stream { by, .. } => *by = Some(Arc::clone(&shared.drip)),
+                    _ => state.complaints.push("a dripping answer is asked for as a stream".into()),
+                }
+                action
             }
             Some(reply) => action(kind, &captured, reply, &shared.reset),
             None => {
@@ -520,7 +520,7 @@ fn shape(kind: Kind, captured: &Captured, answer: &Answer) -> Shaped {
     }
 }
 
-fn action(kind: Kind, captured: &Captured, reply: Reply, reset: &Arc<Gate>) -> Action {
+fn action(kind: Kind, captured: &Captured, reply: Reply, reset: &Arc<Turnstile>) -> Action {
     let streamed =
         |pieces: Vec<String>, most: usize, end: StreamEnd, headers: Vec<(&str, String)>| {
             let kind =
@@ -528,7 +528,7 @@ fn action(kind: Kind, captured: &Captured, reply: Reply, reset: &Arc<Gate>) -> A
             let mut all = vec![("content-type".to_owned(), kind.to_owned())];
             all.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
             let pieces = pieces.into_iter().take(most).map(String::into_bytes).collect();
-            Action::Stream { headers: all, pieces, pause: Duration::ZERO, end }
+            Action::Stream { headers: all, pieces, pause: Duration::ZERO, by: None, end }
         };
     let good = |answer: &Answer, headers: Vec<(&str, String)>| match shape(kind, captured, answer) {
         Shaped::Whole(body) => respond(200, headers, body),

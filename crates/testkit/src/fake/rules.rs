@@ -27,12 +27,12 @@ pub(super) fn ensure(holds: bool, complaint: impl Into<String>) -> Result<(), St
 /// Checks that a schema has only closed objects and none of the refused keywords.
 pub(super) fn closed_schema(
     schema: &Value,
-    refused: &[&str],
+    refused: &str,
     all_required: bool,
 ) -> Result<(), String> {
     if let Some(object) = schema.as_object() {
-        for keyword in refused {
-            ensure(!object.contains_key(*keyword), format!("schema has `{keyword}`: {schema}"))?;
+        for keyword in refused.split(' ') {
+            ensure(!object.contains_key(keyword), format!("schema has `{keyword}`: {schema}"))?;
         }
         if let Some(properties) = object.get("properties").and_then(Value::as_object) {
             ensure(

@@ -74,22 +74,7 @@ impl Submissions {
 
 fn describe(form: &str, items: &str, period: &str) -> String {
     let plain = form.trim_end_matches("/A");
-    let what = match plain {
-        "10-K" => "annual report",
-        "10-Q" => "quarterly report",
-        "20-F" | "40-F" => "annual report of a foreign company",
-        "6-K" => "report of a foreign company",
-        "8-K" => "current report",
-        "DEF 14A" | "DEFA14A" | "PRE 14A" => "proxy statement",
-        "S-1" | "S-3" | "S-3ASR" | "S-8" | "S-4" | "F-1" | "F-3" => "registration of securities",
-        "424B2" | "424B3" | "424B4" | "424B5" => "prospectus",
-        "SC 13D" | "SC 13G" | "SCHEDULE 13D" | "SCHEDULE 13G" => "large holding",
-        "11-K" => "report of an employee plan",
-        "SD" => "report on conflict minerals",
-        "CORRESP" | "UPLOAD" | "LETTER" => "letters with the regulator",
-        "ARS" => "annual report to shareholders",
-        _ => "other filing",
-    };
+    let what = named(plain).unwrap_or("other filing");
     let amended = if form.ends_with("/A") { ", amended" } else { "" };
     let period = match plain {
         "10-K" | "10-Q" | "20-F" | "40-F" if !period.is_empty() => {
@@ -97,37 +82,17 @@ fn describe(form: &str, items: &str, period: &str) -> String {
         }
         _ => String::new(),
     };
-    let items: Vec<&str> = items.split(',').filter_map(|item| item_name(item.trim())).collect();
+    let items: Vec<&str> = items.split(',').filter_map(|item| named(item.trim())).collect();
     let items = if items.is_empty() { String::new() } else { format!(": {}", items.join("; ")) };
     format!("{what}{amended}{period}{items}")
 }
 
-/// What an item of a current report is about.
-fn item_name(item: &str) -> Option<&'static str> {
-    Some(match item {
-        "1.01" => "entered a material agreement",
-        "1.02" => "ended a material agreement",
-        "1.03" => "bankruptcy or receivership",
-        "1.05" => "cybersecurity incident",
-        "2.01" => "completed an acquisition or sale of assets",
-        "2.02" => "results of operations",
-        "2.03" => "took on a financial obligation",
-        "2.04" => "an obligation became due early",
-        "2.05" => "costs of leaving or selling activities",
-        "2.06" => "impairment",
-        "3.01" => "notice of delisting",
-        "3.02" => "unregistered sale of shares",
-        "3.03" => "changed the rights of shareholders",
-        "4.01" => "changed its auditor",
-        "4.02" => "earlier statements should not be relied upon",
-        "5.01" => "change of control",
-        "5.02" => "directors or officers came or left",
-        "5.03" => "changed its articles or bylaws, or its fiscal year",
-        "5.07" => "vote of shareholders",
-        "5.08" => "nominations by shareholders",
-        "7.01" => "disclosure to the market",
-        "8.01" => "other events",
-        _ => return None,
+/// What a form is, or what an item of a current report is about.
+fn named(name: &str) -> Option<&'static str> {
+    let mut lines = include_str!("../../../data/filings.txt").lines();
+    lines.find_map(|line| {
+        let (names, words) = line.split_once(" | ")?;
+        names.split(", ").any(|one| one == name).then_some(words)
     })
 }
 

@@ -13,89 +13,25 @@ use crate::sources::figure::{Figure, Period, Source, Unit};
 const YEARS: usize = 4;
 const QUARTERS: usize = 5;
 
-/// What is read, by the names under which it may have been filed.
-const FLOWS: [(&str, &[&str]); 9] = [
-    (
-        "revenue",
-        &[
-            "us-gaap:Revenues",
-            "us-gaap:RevenueFromContractWithCustomerExcludingAssessedTax",
-            "us-gaap:RevenueFromContractWithCustomerIncludingAssessedTax",
-            "us-gaap:SalesRevenueNet",
-            "us-gaap:RevenuesNetOfInterestExpense",
-            "ifrs-full:Revenue",
-        ],
-    ),
-    ("gross profit", &["us-gaap:GrossProfit", "ifrs-full:GrossProfit"]),
-    (
-        "cost of revenue",
-        &["us-gaap:CostOfRevenue", "us-gaap:CostOfGoodsAndServicesSold", "ifrs-full:CostOfSales"],
-    ),
-    (
-        "operating income",
-        &["us-gaap:OperatingIncomeLoss", "ifrs-full:ProfitLossFromOperatingActivities"],
-    ),
-    ("net income", &["us-gaap:NetIncomeLoss", "us-gaap:ProfitLoss", "ifrs-full:ProfitLoss"]),
-    (
-        "research and development",
-        &["us-gaap:ResearchAndDevelopmentExpense", "ifrs-full:ResearchAndDevelopmentExpense"],
-    ),
-    (
-        "operating cash flow",
-        &[
-            "us-gaap:NetCashProvidedByUsedInOperatingActivities",
-            "us-gaap:NetCashProvidedByUsedInOperatingActivitiesContinuingOperations",
-            "ifrs-full:CashFlowsFromUsedInOperatingActivities",
-        ],
-    ),
-    (
-        "capital expenditure",
-        &[
-            "us-gaap:PaymentsToAcquirePropertyPlantAndEquipment",
-            "us-gaap:PaymentsToAcquireProductiveAssets",
-            "ifrs-full:PurchaseOfPropertyPlantAndEquipmentClassifiedAsInvestingActivities",
-        ],
-    ),
-    ("interest expense", &["us-gaap:InterestExpense", "us-gaap:InterestExpenseNonoperating"]),
-];
+/// What is read, by the names under which it may have been filed, and the order in which it is shown.
+const DATA: &str = include_str!("../../../data/figures.txt");
 
-const STOCKS: [(&str, &[&str]); 10] = [
-    ("assets", &["us-gaap:Assets", "ifrs-full:Assets"]),
-    ("liabilities", &["us-gaap:Liabilities", "ifrs-full:Liabilities"]),
-    (
-        "equity",
-        &[
-            "us-gaap:StockholdersEquity",
-            "us-gaap:StockholdersEquityIncludingPortionAttributableToNoncontrollingInterest",
-            "ifrs-full:Equity",
-        ],
-    ),
-    (
-        "cash",
-        &[
-            "us-gaap:CashAndCashEquivalentsAtCarryingValue",
-            "us-gaap:CashCashEquivalentsRestrictedCashAndRestrictedCashEquivalents",
-            "ifrs-full:CashAndCashEquivalents",
-        ],
-    ),
-    ("long-term debt", &["us-gaap:LongTermDebtNoncurrent", "ifrs-full:NoncurrentBorrowings"]),
-    (DEBT, &["us-gaap:LongTermDebt", "ifrs-full:Borrowings"]),
-    (
-        "debt due within a year",
-        &["us-gaap:DebtCurrent", "us-gaap:LongTermDebtCurrent", "ifrs-full:CurrentBorrowings"],
-    ),
-    ("current assets", &["us-gaap:AssetsCurrent", "ifrs-full:CurrentAssets"]),
-    ("current liabilities", &["us-gaap:LiabilitiesCurrent", "ifrs-full:CurrentLiabilities"]),
-    ("inventory", &["us-gaap:InventoryNet", "ifrs-full:Inventories"]),
-];
+/// The lines of one kind: `flow`, `stock` or `show`.
+fn lines(kind: &str) -> impl Iterator<Item = &'static str> {
+    let own = move |line: &'static str| line.split_once(" | ").filter(|(of, _)| *of == kind);
+    DATA.lines().filter_map(own).map(|(_, rest)| rest)
+}
+
+/// The figures of a kind, each with its concepts.
+fn concepts(kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
+    let named = lines(kind).filter_map(|line| line.split_once(" | "));
+    named.map(|(name, concepts)| (name, concepts.split(' ').collect())).collect()
+}
 
 /// What was borrowed for long, with or without the part of it that is due within a year.
 pub(super) const DEBT: &str = "long-term debt, with or without what is due";
 
-const EARNINGS_PER_SHARE: (&str, &[&str]) = (
-    "earnings per share",
-    &["us-gaap:EarningsPerShareDiluted", "ifrs-full:DilutedEarningsLossPerShare"],
-);
+const EARNINGS_PER_SHARE: &str = "earnings per share";
 
 /// Figures of a company, and what could not be found.
 #[derive(Debug, Clone, Default)]
@@ -107,22 +43,22 @@ pub(crate) struct Measures {
 /// All that can be said in numbers.
 pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
     let mut book = Book::default();
-    for (name, concepts) in FLOWS {
+    let (flows, stocks) = (concepts("flow"), concepts("stock"));
+    for (name, concepts) in &flows {
         if let Some(series) = facts.series(concepts) {
             book.read_flow(name, &series);
+            if *name == EARNINGS_PER_SHARE {
+                book.undo_splits(&splits(&series));
+            }
         }
     }
-    if let Some(series) = facts.series(EARNINGS_PER_SHARE.1) {
-        book.read_flow(EARNINGS_PER_SHARE.0, &series);
-        book.undo_splits(&splits(&series));
-    }
-    for (name, concepts) in STOCKS {
+    for (name, concepts) in &stocks {
         if let Some(series) = facts.series(concepts) {
             book.read_stock(name, &series);
         }
     }
     book.derive();
-    let wanted = FLOWS.into_iter().chain([EARNINGS_PER_SHARE]).chain(STOCKS).map(|(name, _)| name);
+    let wanted = flows.iter().chain(&stocks).map(|(name, _)| *name);
     let has = |name: &str| book.figures.keys().any(|(other, _)| other == name);
     let is_debt = |name: &str| name.contains("debt") && has("debt");
     let missing = wanted.filter(|name| !has(name) && !is_debt(name));
@@ -132,47 +68,11 @@ pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
     // As statements have them, with what follows from a line right below it.
     let place = |figure: &Figure| {
         let base = figure.name.strip_suffix(" growth").unwrap_or(&figure.name);
-        ORDER.iter().position(|name| *name == base).unwrap_or(ORDER.len())
+        lines("show").position(|name| name == base).unwrap_or(usize::MAX)
     };
-    figures.sort_by_key(|figure| (place(figure), figure.name.clone(), figure.period));
+    figures.sort_by_cached_key(|figure| (place(figure), figure.name.clone(), figure.period));
     Measures { figures, missing }
 }
-
-/// The order in which figures are shown.
-const ORDER: [&str; 32] = [
-    "revenue",
-    "cost of revenue",
-    "gross profit",
-    "gross margin",
-    "research and development",
-    "research and development share",
-    "operating income",
-    "operating margin",
-    "interest expense",
-    "interest coverage",
-    "net income",
-    "net margin",
-    "earnings per share",
-    "operating cash flow",
-    "capital expenditure",
-    "free cash flow",
-    "free cash flow margin",
-    "assets",
-    "liabilities",
-    "equity",
-    "current assets",
-    "inventory",
-    "current liabilities",
-    "cash",
-    "long-term debt",
-    DEBT,
-    "debt due within a year",
-    "debt",
-    "net cash",
-    "debt to equity",
-    "liabilities to equity",
-    "current ratio",
-];
 
 /// Figures by name and period.
 #[derive(Default)]
@@ -188,11 +88,10 @@ impl Book {
         for (end, fact) in series.of(Span::Quarter) {
             self.put_fact(name, Period::Quarter(end), series, fact);
         }
-        if per_share(&series.unit) {
-            // What is for each share does not add up over the year.
-            return;
+        // What is for each share does not add up over the year.
+        if !series.unit.ends_with("/shares") {
+            self.complete_quarters(name, series);
         }
-        self.complete_quarters(name, series);
     }
 
     /// Quarters that were only filed as part of a longer time: the fourth, which is in the year, and those
@@ -224,16 +123,8 @@ impl Book {
                     shorter.form,
                     shorter.accession
                 );
-                let Some(value) = minus(longer.value, shorter.value) else { continue };
-                self.put(Figure {
-                    name: name.to_owned(),
-                    period,
-                    value,
-                    unit: unit_of(&series.unit),
-                    source: Source::Computed { from },
-                    as_of: **end,
-                    restated_from: None,
-                });
+                let Some(value) = longer.value.checked_sub(shorter.value) else { continue };
+                self.put_computed(name, period, value, unit_of(&series.unit), from);
             }
         }
     }
@@ -286,10 +177,15 @@ impl Book {
         let flows = self.periods(|period| !matches!(period, Period::Day(_)));
         for period in flows {
             if self.get("gross profit", period).is_none() {
-                self.combine("gross profit", period, ("revenue", "cost of revenue"), minus);
+                self.combine(
+                    "gross profit",
+                    period,
+                    ("revenue", "cost of revenue"),
+                    Decimal::checked_sub,
+                );
             }
             let parts = ("operating cash flow", "capital expenditure");
-            self.combine("free cash flow", period, parts, minus);
+            self.combine("free cash flow", period, parts, Decimal::checked_sub);
             for (name, part) in [
                 ("gross margin", "gross profit"),
                 ("operating margin", "operating income"),
@@ -299,12 +195,8 @@ impl Book {
             ] {
                 self.ratio(name, period, (part, "revenue"), Unit::Percent);
             }
-            self.ratio(
-                "interest coverage",
-                period,
-                ("operating income", "interest expense"),
-                Unit::Times,
-            );
+            let parts = ("operating income", "interest expense");
+            self.ratio("interest coverage", period, parts, Unit::Times);
             for name in
                 ["revenue", "gross profit", "operating income", "net income", "free cash flow"]
             {
@@ -312,26 +204,30 @@ impl Book {
             }
         }
         for period in self.periods(|period| matches!(period, Period::Day(_))) {
-            self.combine("debt", period, ("long-term debt", "debt due within a year"), plus);
+            self.combine(
+                "debt",
+                period,
+                ("long-term debt", "debt due within a year"),
+                Decimal::checked_add,
+            );
             if self.get("debt", period).is_none() {
                 self.take_debt(period);
             }
-            self.combine("net cash", period, ("cash", "debt"), minus);
-            self.ratio("liabilities to equity", period, ("liabilities", "equity"), Unit::Times);
-            self.ratio("debt to equity", period, ("debt", "equity"), Unit::Times);
-            self.ratio(
-                "current ratio",
-                period,
-                ("current assets", "current liabilities"),
-                Unit::Times,
-            );
+            self.combine("net cash", period, ("cash", "debt"), Decimal::checked_sub);
+            for (name, part, whole) in [
+                ("liabilities to equity", "liabilities", "equity"),
+                ("debt to equity", "debt", "equity"),
+                ("current ratio", "current assets", "current liabilities"),
+            ] {
+                self.ratio(name, period, (part, whole), Unit::Times);
+            }
         }
     }
 
     /// Where its two parts were not both filed as such. Some file what is due within a year as part of what
     /// they call long-term debt, and some beside it: together they are the most that it can be.
     fn take_debt(&mut self, period: Period) {
-        self.combine("debt", period, (DEBT, "debt due within a year"), plus);
+        self.combine("debt", period, (DEBT, "debt due within a year"), Decimal::checked_add);
         let alone = ["long-term debt", DEBT].into_iter().find_map(|name| {
             self.figures.get(&(name.to_owned(), period)).map(|figure| (name, figure.clone()))
         });
@@ -343,8 +239,7 @@ impl Book {
 
     /// What was filed for each share before a split, as it would be after it.
     fn undo_splits(&mut self, splits: &[(u32, Date)]) {
-        let (name, _) = EARNINGS_PER_SHARE;
-        let own = self.figures.values_mut().filter(|figure| figure.name == name);
+        let own = self.figures.values_mut().filter(|figure| figure.name == EARNINGS_PER_SHARE);
         for figure in own {
             let Source::Filed { filed, form, accession, .. } = &figure.source else { continue };
             let later = splits.iter().filter(|(_, day)| filed < day);
@@ -412,7 +307,7 @@ impl Book {
             return;
         }
         // Subtracted first, so that only the division rounds.
-        let change = minus(now, then).and_then(|change| change.checked_div(then));
+        let change = now.checked_sub(then).and_then(|change| change.checked_div(then));
         let Some(change) = change else { return };
         let from = format!("{name}, {period} against {before}");
         self.put_computed(&format!("{name} growth"), period, change, Unit::Percent, from);
@@ -493,20 +388,6 @@ fn split_of(before: Decimal, after: Decimal) -> Option<u32> {
     let whole = ratio.round();
     let near = (ratio - whole).abs() <= Decimal::new(6, 3) / size * whole;
     (near && (Decimal::TWO..=Decimal::from(50)).contains(&whole)).then(|| whole.to_u32()).flatten()
-}
-
-/// The sum of two values; `None` beyond the range of decimal numbers.
-fn plus(one: Decimal, other: Decimal) -> Option<Decimal> {
-    one.checked_add(other)
-}
-
-/// The difference of two values; `None` beyond the range of decimal numbers.
-fn minus(one: Decimal, other: Decimal) -> Option<Decimal> {
-    one.checked_sub(other)
-}
-
-fn per_share(unit: &str) -> bool {
-    unit.ends_with("/shares")
 }
 
 fn unit_of(unit: &str) -> Unit {

@@ -80,6 +80,12 @@ pub enum EdgarError {
     Unknown { ticker: Ticker, near: Vec<String> },
 }
 
+impl EdgarError {
+    fn broken(what: &str, reason: impl std::fmt::Display) -> EdgarError {
+        EdgarError::Broken { what: what.to_owned(), reason: reason.to_string() }
+    }
+}
+
 fn or_near(near: &[String]) -> String {
     match near.is_empty() {
         true => String::new(),
@@ -108,10 +114,8 @@ impl Edgar {
     /// [`EdgarError::Unknown`] when there is a list and the ticker is not on it; else there is no list.
     pub async fn resolve(&self, ticker: &Ticker) -> Result<Company, EdgarError> {
         let list = self.fetch("company_tickers.json", "www", "files/company_tickers.json").await?;
-        let tickers = Tickers::read(&list.text).map_err(|error| EdgarError::Broken {
-            what: "company_tickers.json".to_owned(),
-            reason: error.to_string(),
-        })?;
+        let tickers = Tickers::read(&list.text)
+            .map_err(|error| EdgarError::broken("company_tickers.json", error))?;
         if tickers.is_empty() {
             return Err(EdgarError::Empty("company_tickers.json".to_owned()));
         }
@@ -131,12 +135,11 @@ impl Edgar {
         let name = format!("companyfacts-{cik}.json");
         let kept = self.fetch(&name, "data", &format!("api/xbrl/companyfacts/{cik}.json")).await?;
         notes.extend(kept.old);
-        let facts: CompanyFacts = serde_json::from_str(&kept.text).map_err(|error| {
-            EdgarError::Broken { what: name.clone(), reason: error.to_string() }
-        })?;
+        let facts: CompanyFacts =
+            serde_json::from_str(&kept.text).map_err(|error| EdgarError::broken(&name, error))?;
         if facts.cik != company.cik {
             let reason = format!("it is about another company, {}", facts.cik);
-            return Err(EdgarError::Broken { what: name, reason });
+            return Err(EdgarError::broken(&name, reason));
         }
         if facts.is_empty() {
             return Err(EdgarError::Empty(name));
@@ -195,19 +198,12 @@ impl Edgar {
                 month_and_day(submissions.fiscal_year_end.as_deref().unwrap_or_default()),
             ));
         }
-        let financial = format!("{head}\n\n{}", tables::of(&measures.figures));
-        let mut documents =
-            vec![Document { title: format!("{name}: filed figures"), text: financial }];
+        let text = format!("{head}\n\n{}", tables::of(&measures.figures));
+        let financial = vec![Document { title: format!("{name}: filed figures"), text }];
         let news = submissions.map(|submissions| {
             let (filings, own_shares) = submissions.recent();
-            let rows = filings.iter().map(|filing| {
-                vec![
-                    filing.filed.to_string(),
-                    filing.form.clone(),
-                    filing.about.clone(),
-                    filing.accession.clone(),
-                ]
-            });
+            let rows = filings.into_iter();
+            let rows = rows.map(|one| vec![one.filed.to_string(), one.form, one.about, one.accession]);
             let rows: Vec<Vec<String>> = rows.collect();
             let text = format!(
                 "# {name}: recent filings\n\nSource: SEC EDGAR, list of submissions. Besides these there are \
@@ -217,7 +213,7 @@ impl Edgar {
             Document { title: format!("{name}: recent filings"), text }
         });
         Gathered {
-            financial: std::mem::take(&mut documents),
+            financial,
             news: news.into_iter().collect(),
             figures: measures.figures,
             notes,
@@ -228,14 +224,10 @@ impl Edgar {
     /// An answer, kept or new.
     async fn fetch(&self, name: &str, host: &str, path: &str) -> Result<Kept, EdgarError> {
         let place = self.folder.join(name);
-        let folder = |error: io::Error| EdgarError::Folder {
-            folder: self.folder.clone(),
-            reason: error.to_string(),
-        };
         let kept = match read_plain(&place, LARGEST as u64) {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(folder(error)),
+            Err(error) => return Err(self.unusable(error)),
         };
         let changed = std::fs::metadata(&place).and_then(|metadata| metadata.modified()).ok();
         let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
@@ -262,12 +254,13 @@ impl Edgar {
         }
     }
 
+    fn unusable(&self, error: io::Error) -> EdgarError {
+        EdgarError::Folder { folder: self.folder.clone(), reason: error.to_string() }
+    }
+
     /// Keeps an answer for the next time.
     fn keep(&self, place: &Path, text: String) -> Result<Kept, EdgarError> {
-        let folder = |error: io::Error| EdgarError::Folder {
-            folder: self.folder.clone(),
-            reason: error.to_string(),
-        };
+        let folder = |error| self.unusable(error);
         std::fs::create_dir_all(&self.folder).map_err(folder)?;
         let file = tempfile::NamedTempFile::new_in(&self.folder).map_err(folder)?;
         std::fs::write(file.path(), &text).map_err(folder)?;
@@ -292,7 +285,8 @@ impl Edgar {
             Some(base) => base.trim_end_matches('/').to_owned(),
             None => format!("https://{host}.sec.gov"),
         };
-        let unreachable = |error: reqwest::Error| EdgarError::Unreachable(innermost(&error));
+        let unreachable =
+            |error: reqwest::Error| EdgarError::Unreachable(Failure::innermost(&error));
         // Someone else in the process may have chosen a provider of cryptography before us.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
@@ -308,15 +302,14 @@ impl Edgar {
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if bytes.len() + chunk.len() > LARGEST {
                 let reason = format!("it has more than {LARGEST} bytes");
-                return Err(EdgarError::Broken { what: name.to_owned(), reason });
+                return Err(EdgarError::broken(name, reason));
             }
             bytes.extend_from_slice(&chunk);
         }
         if !status.is_success() {
             return Err(EdgarError::Status(status.as_u16()));
         }
-        let broken = |reason: String| EdgarError::Broken { what: name.to_owned(), reason };
-        let text = String::from_utf8(bytes).map_err(|error| broken(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| EdgarError::broken(name, error))?;
         // What cannot be read is not kept.
         check(name, &text)?;
         Ok(text)
@@ -343,9 +336,9 @@ fn check(name: &str, text: &str) -> Result<(), EdgarError> {
     match text.trim_start().chars().next() {
         None => Err(EdgarError::Empty(name.to_owned())),
         Some('<') => Err(EdgarError::Page(name.to_owned())),
-        Some(_) => serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| {
-            EdgarError::Broken { what: name.to_owned(), reason: error.to_string() }
-        }),
+        Some(_) => serde_json::from_str::<serde::de::IgnoredAny>(text)
+            .map(drop)
+            .map_err(|error| EdgarError::broken(name, error)),
     }
 }
 
@@ -353,14 +346,6 @@ fn check(name: &str, text: &str) -> Result<(), EdgarError> {
 fn name(text: &str) -> String {
     let plain = text.replace(|c: char| c.is_control() || is_invisible(c), " ");
     shorten(&one_line(&plain), 100)
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
 }
 
 /// `1231` as `12-31`.
