@@ -5,7 +5,7 @@ use assize_service::doctor::SandboxFindings;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, harmless, paint};
 
 pub(super) fn as_text(found: &SandboxFindings) -> Vec<String> {
-    let mut lines = vec![paint(BOLD, "SandboxFindings")];
+    let mut lines = vec![paint(BOLD, "Sandboxes")];
     for finding in &found.backends {
         let name = finding.isolation.name();
         match &finding.tried {
