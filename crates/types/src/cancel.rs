@@ -52,10 +52,13 @@ impl From<CancelReason> for String {
 ///
 /// Clones share one fate. [`Cancel::child`] makes one that can be cancelled alone.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel {
+pub struct Cancel(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
     token: CancellationToken,
-    reason: Arc<OnceLock<CancelReason>>,
-    parent: Option<Arc<Cancel>>,
+    reason: OnceLock<CancelReason>,
+    parent: Option<Cancel>,
 }
 
 impl Cancel {
@@ -65,32 +68,29 @@ impl Cancel {
 
     /// Cancels; the first reason given is the one that is kept.
     pub fn cancel(&self, reason: impl Into<CancelReason>) {
-        let _ = self.reason.set(reason.into());
-        self.token.cancel();
+        let _ = self.0.reason.set(reason.into());
+        self.0.token.cancel();
     }
 
     /// A token that is cancelled with this one, and can also be cancelled without it.
     pub fn child(&self) -> Cancel {
-        Cancel {
-            token: self.token.child_token(),
-            reason: Arc::default(),
-            parent: Some(Arc::new(self.clone())),
-        }
+        let (token, parent) = (self.0.token.child_token(), Some(self.clone()));
+        Cancel(Arc::new(Shared { token, reason: OnceLock::new(), parent }))
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.token.is_cancelled()
+        self.0.token.is_cancelled()
     }
 
     /// Waits until cancelled and gives the reason.
     pub async fn cancelled(&self) -> CancelReason {
-        self.token.cancelled().await;
+        self.0.token.cancelled().await;
         self.reason()
     }
 
     /// Why this was cancelled: its own reason, or that of the one it is a child of.
     pub fn reason(&self) -> CancelReason {
-        match (self.reason.get(), &self.parent) {
+        match (self.0.reason.get(), &self.0.parent) {
             (Some(reason), _) => reason.clone(),
             (None, Some(parent)) => parent.reason(),
             (None, None) => CancelReason::from("cancelled"),
