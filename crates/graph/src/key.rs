@@ -25,13 +25,20 @@ const LONGEST: usize = 250;
 
 impl Key {
     pub fn new(text: &str) -> Result<Key, BadKey> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        let sound = |segment: &str| {
-            !segment.is_empty()
-                && segment.chars().all(plain)
-                && !segment.trim_matches('.').is_empty()
-        };
-        if text.len() <= LONGEST && text.split('/').all(sound) {
+        // Whether the segment so far has anything but dots.
+        let (mut is_sound, mut is_named) = (text.len() <= LONGEST, false);
+        for byte in text.bytes() {
+            match byte {
+                b'/' => is_sound &= std::mem::take(&mut is_named),
+                b'.' => {}
+                b'_' | b'-' => is_named = true,
+                byte => {
+                    is_sound &= byte.is_ascii_alphanumeric();
+                    is_named = true;
+                }
+            }
+        }
+        if is_sound && is_named {
             Ok(Key(text.into()))
         } else {
             Err(BadKey(assize_types::text::shorten(text, LONGEST)))
@@ -82,7 +89,7 @@ impl Scope {
     pub(crate) fn key(&self, name: &str) -> Result<Key, BadKey> {
         match &self.0 {
             None => Key::new(name),
-            Some(scope) => Key::new(&format!("{scope}/{name}")),
+            Some(scope) => Key::new(&[scope.as_str(), name].join("/")),
         }
     }
 
