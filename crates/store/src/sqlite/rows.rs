@@ -8,9 +8,7 @@ use assize_run::{
     ArtifactId, AuditEntry, Lease, NewAuditEntry, Run, RunId, RunKind, RunStatus, StoreError,
 };
 use assize_types::Fingerprint;
-use miniz_oxide::deflate::core::{
-    CompressorOxide, TDEFLFlush, TDEFLStatus, compress, create_comp_flags_from_zip_params,
-};
+use libdeflater::{CompressionLvl, Compressor};
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -161,21 +159,15 @@ impl Body {
 /// Bytes made smaller, if they can be.
 fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
     thread_local! {
-        // It is large, and making one takes longer than using it.
-        static COMPRESSOR: RefCell<CompressorOxide> = {
-            // The fastest setting: the rest of what it could save is not worth its time.
-            let (level, window_bits, strategy) = (1, -15, 0);
-            let flags = create_comp_flags_from_zip_params(level, window_bits, strategy);
-            RefCell::new(CompressorOxide::new(flags))
-        };
+        // The fastest level: the rest of what it could save is not worth its time.
+        static COMPRESSOR: RefCell<Compressor> =
+            RefCell::new(Compressor::new(CompressionLvl::fastest()));
     }
     let mut packed = vec![0; bytes.len() - 1];
-    COMPRESSOR.with_borrow_mut(|compressor| {
-        compressor.reset();
-        let (status, _, length) = compress(compressor, bytes, &mut packed, TDEFLFlush::Finish);
-        packed.truncate(length);
-        (status == TDEFLStatus::Done).then_some(packed)
-    })
+    let compress = |compressor: &mut Compressor| compressor.deflate_compress(bytes, &mut packed);
+    let length = COMPRESSOR.with_borrow_mut(compress).ok()?;
+    packed.truncate(length);
+    Some(packed)
 }
 
 pub(super) fn find_record(
