@@ -143,10 +143,11 @@ impl Room {
             false => log.to_string(),
         };
         let key = |what: &str| format!("{heard}/{what}");
-        let (summary, mut updates) = self
-            .fitting(context, log, &key("score-summary"), |summary| words.scoring(log, summary))
-            .await?;
-        let mut asking = Asking::new(context, &*self.model, key("score"));
+        let summary_key = || key("score-summary");
+        let (summary, mut updates) =
+            self.fitting(context, log, summary_key, |summary| words.scoring(log, summary)).await?;
+        let hasher = &context.state().hashers[log.index()];
+        let mut asking = Asking::new(context, &*self.model, key("score")).hashed_by(hasher);
         let mut answer = scores(&asking, words.scoring(log, summary.as_ref())).await?;
         if let Err(AnswerError::Model(error)) = &answer
             && let Some((shorter, more)) = self
@@ -184,11 +185,14 @@ impl Room {
         let Speech { role, status, log, round } = speech;
         let words = self.words(context);
         let key = |what: &str| format!("round-{round}/{what}");
+        let summary_key = || key("summary");
         let (summary, mut updates) =
-            self.fitting(context, log, &key("summary"), |summary| request(words, summary)).await?;
+            self.fitting(context, log, summary_key, |summary| request(words, summary)).await?;
         let told = Told { log: Some(log), round, status };
         let tell = || Some(told.event(context.state(), None));
-        let mut asking = Asking::new(context, &*self.model, key(&role)).telling(tell);
+        let hasher = &context.state().hashers[log.index()];
+        let mut asking =
+            Asking::new(context, &*self.model, key(&role)).telling(tell).hashed_by(hasher);
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
         if let Err(error) = &answer
             && let Some((shorter, more)) = self
@@ -225,7 +229,7 @@ impl Room {
         &self,
         context: &Context<DebateState>,
         log: LogName,
-        key: &str,
+        key: impl FnOnce() -> String,
         request: impl Fn(Option<&Summary>) -> Request,
     ) -> Result<(Option<Summary>, Vec<Update>), NodeError> {
         let known = context.state().summaries.get(&log).cloned();
@@ -237,7 +241,8 @@ impl Room {
         let Some(up_to_round) = can_be_summed_up(context.state(), log, known.as_ref()) else {
             return Ok((known, Vec::new()));
         };
-        let (summary, updates) = self.sum_up(context, log, up_to_round, key).await?;
+        // Rare, and too large to be part of every node's future.
+        let (summary, updates) = Box::pin(self.sum_up(context, log, up_to_round, &key())).await?;
         Ok((Some(summary), updates))
     }
 
@@ -256,7 +261,7 @@ impl Room {
             None => Ok(None),
             Some(up_to_round) => {
                 asking.go_on().await?;
-                self.sum_up(context, log, up_to_round, key).await.map(Some)
+                Box::pin(self.sum_up(context, log, up_to_round, key)).await.map(Some)
             }
         }
     }

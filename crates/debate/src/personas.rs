@@ -98,8 +98,8 @@ impl Personas {
         if role == "critic" {
             return Some(&self.critic);
         }
-        let mut makers = LogName::first(self.decision_makers.len()).zip(&self.decision_makers);
-        makers.find(|(log, _)| log.maker() == role).map(|(_, maker)| maker.persona.as_str())
+        let log = LogName::of_maker(role)?;
+        self.decision_makers.get(log.index()).map(|maker| maker.persona.as_str())
     }
 
     /// What the decision makers are called, by their ids.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use assize_graph::State;
-use assize_llm::{Block, Provenance, Response, Spent, Stop, Turn};
+use assize_llm::{Block, PrefixHasher, Provenance, Response, Spent, Stop, Turn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,11 @@ impl LogName {
         self.0
     }
 
+    /// The conversation of the decision maker with this id.
+    pub(crate) fn of_maker(id: &str) -> Option<LogName> {
+        numbered(id, 'D')
+    }
+
     /// The id of the decision maker whose conversation it is.
     pub fn maker(self) -> String {
         format!("D{}", self.0 + 1)
@@ -78,11 +83,14 @@ impl FromStr for LogName {
     type Err = NoLogName;
 
     fn from_str(text: &str) -> Result<LogName, NoLogName> {
-        let number = text.strip_prefix('i').filter(|digits| !digits.starts_with(['0', '+']));
-        let number = number.and_then(|digits| digits.parse::<usize>().ok());
-        let index = number.and_then(|number| number.checked_sub(1));
-        index.map(LogName).ok_or_else(|| NoLogName(text.to_owned()))
+        numbered(text, 'i').ok_or_else(|| NoLogName(text.to_owned()))
     }
+}
+
+/// The conversation with the number behind a letter, counted from 1.
+fn numbered(text: &str, letter: char) -> Option<LogName> {
+    let digits = text.strip_prefix(letter).filter(|digits| !digits.starts_with(['0', '+']))?;
+    digits.parse::<usize>().ok()?.checked_sub(1).map(LogName)
 }
 
 impl TryFrom<String> for LogName {
@@ -207,6 +215,8 @@ pub struct DebateState {
     pub(crate) blocks: Vec<Block>,
     /// The logs as prompts have them.
     pub(crate) turns: Vec<Vec<Turn>>,
+    /// Hash the requests of each log.
+    pub(crate) hashers: Arc<[PrefixHasher]>,
 }
 
 impl DebateState {
@@ -221,6 +231,7 @@ impl DebateState {
         DebateState {
             blocks,
             turns: vec![Vec::new(); count],
+            hashers: (0..count).map(|_| PrefixHasher::default()).collect(),
             move_document,
             company,
             personas,

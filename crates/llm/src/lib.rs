@@ -38,5 +38,5 @@ pub use budget::{BudgetError, Caps, Ledger, MemoryLedger, Reservation, Settlemen
 pub use error::{ErrorKind, ModelError};
 pub use model::{Call, Delta, Model};
 pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn, fenced, mark_of};
-pub use request::{Delivery, Request, Schema, SchemaError, Tool};
+pub use request::{Delivery, PrefixHasher, Request, Schema, SchemaError, Tool};
 pub use response::{Response, Spent, Stop};

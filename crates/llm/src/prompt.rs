@@ -167,7 +167,12 @@ pub fn fenced(what: &str, text: &str) -> String {
 
 /// A mark that a text cannot contain.
 pub fn mark_of(text: &str) -> String {
-    Fingerprint::of(text).to_string()[..12].to_owned()
+    let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
+    let mut mark = String::with_capacity(12);
+    for byte in &Fingerprint::of(text).as_bytes()[..6] {
+        mark.extend([digit(byte >> 4), digit(byte & 15)]);
+    }
+    mark
 }
 
 type UserParts<'m, 'a> = (&'m mut Vec<&'a ToolResult>, &'m mut Vec<&'a str>, &'m mut usize);

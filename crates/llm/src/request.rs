@@ -1,5 +1,8 @@
 //! A request: the prompt, and how it is to be answered.
 
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -7,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::prompt::Prompt;
+use crate::prompt::{Block, Prompt, Turn};
 
 /// One question to a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,11 +48,114 @@ impl Request {
 
     /// What identifies this request: equal requests have equal fingerprints, on every machine.
     pub fn fingerprint(&self) -> Fingerprint {
-        let mut hasher = Sha256::new();
-        // Serialising plain data into a hasher cannot fail; were it to, the hash of what was
-        // written so far would still be deterministic.
-        let _ = serde_json::to_writer(HashWriter(&mut hasher), self);
+        PrefixHasher::default().fingerprint(self)
+    }
+}
+
+/// Computes fingerprints of requests that share their blocks and turns, and hashes what they share once.
+///
+/// Clones share what was hashed. Any request may come next: what differs is hashed anew.
+#[derive(Clone, Default)]
+pub struct PrefixHasher(Arc<Mutex<HashedPrefix>>);
+
+/// Beginning of a request as JSON, up to the last of its turns.
+#[derive(Default)]
+struct HashedPrefix {
+    hasher: Sha256,
+    blocks: Vec<Block>,
+    turns: Vec<Turn>,
+}
+
+/// What follows the prompt in a request as JSON.
+#[derive(Serialize)]
+struct AfterPrompt<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a [Tool]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<&'a Schema>,
+    temperature: f32,
+    max_tokens: u32,
+    sample: u32,
+}
+
+impl PrefixHasher {
+    /// The SHA-256 of the request as JSON.
+    pub fn fingerprint(&self, request: &Request) -> Fingerprint {
+        let Request { prompt, tools, schema, temperature, max_tokens, sample } = request;
+        let mut prefix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        prefix.extend(prompt);
+        let mut hasher = prefix.hasher.clone();
+        drop(prefix);
+        hasher.update(r#"],"tail":"#);
+        hash_json(&mut hasher, &prompt.tail);
+        let rest = AfterPrompt {
+            tools: (!tools.is_empty()).then_some(tools),
+            schema: schema.as_ref(),
+            temperature: *temperature,
+            max_tokens: *max_tokens,
+            sample: *sample,
+        };
+        // Plain data: it can always be written.
+        let rest = serde_json::to_string(&rest).unwrap_or_default();
+        hasher.update("},");
+        hasher.update(rest.trim_start_matches('{'));
         Fingerprint::from_bytes(hasher.finalize().into())
+    }
+}
+
+impl HashedPrefix {
+    /// Hashes the turns that are new, or everything if the prompt begins differently.
+    fn extend(&mut self, Prompt { blocks, transcript, .. }: &Prompt) {
+        let known = self.turns.len();
+        let is_prefix = known > 0
+            && known <= transcript.len()
+            && self.blocks.len() == blocks.len()
+            && self
+                .blocks
+                .iter()
+                .zip(blocks)
+                .all(|(a, b)| a.name == b.name && is_same(&a.text, &b.text))
+            && self.turns.iter().zip(transcript).all(|(a, b)| match (a, b) {
+                (Turn::User { text: a }, Turn::User { text: b }) => is_same(a, b),
+                (a, b) => a == b,
+            });
+        if !is_prefix {
+            *self = HashedPrefix { blocks: blocks.clone(), ..HashedPrefix::default() };
+            self.hasher.update(r#"{"prompt":{"blocks":"#);
+            hash_json(&mut self.hasher, blocks);
+            self.hasher.update(r#","transcript":["#);
+        }
+        for turn in &transcript[self.turns.len()..] {
+            if !self.turns.is_empty() {
+                self.hasher.update(",");
+            }
+            hash_json(&mut self.hasher, turn);
+            self.turns.push(turn.clone());
+        }
+    }
+}
+
+/// Whether two texts are equal. Where they are, they are nearly always one.
+fn is_same(a: &Arc<str>, b: &Arc<str>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+fn hash_json(hasher: &mut Sha256, value: &(impl Serialize + ?Sized)) {
+    // Serialising plain data into a hasher cannot fail; were it to, the hash of what was written so far would still be
+    // deterministic.
+    let _ = serde_json::to_writer(HashWriter(hasher), value);
+}
+
+impl fmt::Debug for PrefixHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrefixHasher").finish_non_exhaustive()
+    }
+}
+
+/// Always equal: what was hashed before changes no fingerprint.
+impl PartialEq for PrefixHasher {
+    fn eq(&self, _: &PrefixHasher) -> bool {
+        true
     }
 }
 
@@ -162,6 +268,39 @@ mod tests {
             Request::question("why").fingerprint().to_string(),
             "9691232ab71cbb914f1367ce4d16dc426391b8777e6f6c9aeec52943d86a80fd"
         );
+    }
+
+    #[test]
+    fn shared_prefix_does_not_change_a_fingerprint() {
+        let said = |text: &str| Turn::User { text: text.into() };
+        let tool =
+            Tool { name: "t".to_owned(), description: String::new(), parameters: Value::Null };
+        let mut request = Request::question("a \"question\"");
+        let hasher = PrefixHasher::default();
+        let check = |request: &Request| {
+            let plain = Fingerprint::of(serde_json::to_string(request).unwrap());
+            assert_eq!(hasher.fingerprint(request), plain);
+            assert_eq!(request.fingerprint(), plain);
+        };
+        check(&request);
+        request.prompt = request.prompt.block("rules", "Be \u{1} brief.").block("move", "Do it.");
+        check(&request);
+        for text in ["one", "two\n", "three"] {
+            request.prompt.transcript.push(said(text));
+            request.prompt.tail = format!("after {text}");
+            check(&request);
+        }
+        request.prompt.transcript[1] = Turn::Assistant { text: "no".to_owned(), calls: vec![] };
+        check(&request);
+        request.prompt.transcript.truncate(2);
+        check(&request);
+        request.prompt.blocks[0].text = "Be long.".into();
+        request.schema = Some(Schema::of::<String>());
+        check(&request);
+        request.tools.push(tool);
+        check(&request);
+        request.prompt.blocks.clear();
+        check(&request);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_graph::{Context, EffectError, Event, FailedEffect, Key, NodeError, RunError, State};
 use assize_llm::{
-    Answer, AnswerError, Call, ErrorKind, JsonAsk, Model, ModelError, ModelExt, Request, Response,
-    Spent, Stop,
+    Answer, AnswerError, Call, ErrorKind, JsonAsk, Model, ModelError, ModelExt, PrefixHasher,
+    Request, Response, Spent, Stop,
 };
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -30,6 +30,8 @@ pub struct Asking<'a, S: State> {
     key: String,
     /// Makes what is told once the first answer is there.
     tell: Option<Tell<'a>>,
+    /// Hashes what the requests of one conversation share.
+    hasher: Option<&'a PrefixHasher>,
     /// Whether a model that declines has failed, so that it can be asked again.
     insists: bool,
     /// Whether nobody had planned this call.
@@ -64,6 +66,7 @@ impl<'a, S: State> Asking<'a, S> {
             model,
             key: key.into(),
             tell: None,
+            hasher: None,
             insists: false,
             is_extra: false,
             held: Mutex::default(),
@@ -74,6 +77,13 @@ impl<'a, S: State> Asking<'a, S> {
     #[must_use]
     pub fn telling(mut self, tell: impl Fn() -> Option<Event> + Send + Sync + 'a) -> Self {
         self.tell = Some(Box::new(tell));
+        self
+    }
+
+    /// Computes fingerprints of requests with a hasher that knows the turns before.
+    #[must_use]
+    pub fn hashed_by(mut self, hasher: &'a PrefixHasher) -> Self {
+        self.hasher = Some(hasher);
         self
     }
 
@@ -125,7 +135,7 @@ impl<'a, S: State> Asking<'a, S> {
     }
 
     fn call(&self) -> Call<'a> {
-        Call { cancel: self.context.cancel().clone(), ..Call::default() }
+        Call { cancel: self.context.cancel().clone(), on_delta: None, key: None }
     }
 
     /// Goes on although the last call failed, which is written down.
@@ -204,7 +214,11 @@ impl<S: State> Model for Asking<'_, S> {
             let first = self.tell.as_ref().filter(|_| !again);
             first.and_then(|tell| tell()).into_iter().collect()
         };
-        let outcome = self.context.effect(&key, || request.fingerprint(), asked, tell).await;
+        let fingerprint = || match self.hasher {
+            Some(hasher) => hasher.fingerprint(request),
+            None => request.fingerprint(),
+        };
+        let outcome = self.context.effect(&key, fingerprint, asked, tell).await;
         let mut held = self.held();
         match outcome {
             Ok(response) => {
