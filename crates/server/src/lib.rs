@@ -43,7 +43,6 @@ use crate::api::drafts::Desks;
 use crate::auth::Guard;
 use crate::docket::Docket;
 use crate::hub::Hub;
-use crate::listen::Door;
 use crate::pace::Pace;
 use crate::problem::Problem;
 
@@ -175,7 +174,8 @@ fn lock(clerk: &Clerk) -> Option<(std::fs::File, bool)> {
 #[derive(Debug)]
 pub struct Server {
     app: App,
-    listener: Door,
+    listener: TcpListener,
+    exposure: Exposure,
     address: SocketAddr,
 }
 
@@ -224,7 +224,7 @@ impl Server {
             clerk,
             store,
         }));
-        Ok(Server { app, listener: Door::new(listener, address, &options.exposure), address })
+        Ok(Server { app, listener, exposure: options.exposure, address })
     }
 
     /// Where it listens.
@@ -240,7 +240,7 @@ impl Server {
 
     /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
-        let Server { app, listener, .. } = self;
+        let Server { app, listener, exposure, .. } = self;
         let _here = match &app.clerk.member {
             Some(member) => Some(announce(member).await?),
             None => None,
@@ -257,7 +257,7 @@ impl Server {
             let (hub, closing) = (hub.clone(), app.closing.clone());
             tokio::spawn(async move { hub.read(closing).await })
         });
-        let serving = listen::serve(listener, routes::router(&app), app.closing.clone());
+        let serving = listen::serve(listener, exposure, routes::router(&app), app.closing.clone());
         let stopping = async {
             cancel.cancelled().await;
             app.closing.cancel();
