@@ -147,11 +147,11 @@ pub fn label_made_up_parts(text: &str) -> String {
 }
 
 impl Report {
-    fn verdict(&self, move_id: &str) -> Option<&Verdict> {
+    pub(crate) fn verdict(&self, move_id: &str) -> Option<&Verdict> {
         self.policy_scores.iter().find(|one| one.move_id == move_id).map(|one| &**one)
     }
 
-    fn suggestion(&self, move_id: &str) -> Option<&Suggestion> {
+    pub(crate) fn suggestion(&self, move_id: &str) -> Option<&Suggestion> {
         self.move_suggestions.iter().find(|one| one.move_id == move_id).map(|one| &**one)
     }
 
@@ -384,11 +384,8 @@ impl Report {
             );
         }
         text.push_str("\nThe critic's last words, to each:\n");
-        for (log, entries) in &verdict.conversation_logs {
-            if let Some(last) = entries.iter().rev().find(|entry| entry.role == "critic") {
-                let words = shorten(&inline(&last.content), 400);
-                let _ = writeln!(text, "- {}: {words}", log.maker());
-            }
+        for (maker, last) in last_of_critic(verdict) {
+            let _ = writeln!(text, "- {maker}: {}", shorten(&inline(last), 400));
         }
         for (head, items) in
             [("What is done", &suggestion.proposed.actions), ("Risks", &suggestion.proposed.risks)]
@@ -430,6 +427,14 @@ pub(crate) fn unanswered(verdict: &Verdict) -> impl Iterator<Item = (&str, &str)
     verdict.scores_by_agent.iter().map(|(id, score)| match score.card.unanswered.trim() {
         "" => (id.as_str(), "nothing named"),
         words => (id.as_str(), words),
+    })
+}
+
+/// The critic's last words to each decision maker.
+pub(crate) fn last_of_critic(verdict: &Verdict) -> impl Iterator<Item = (String, &str)> {
+    verdict.conversation_logs.iter().filter_map(|(log, entries)| {
+        let last = entries.iter().rev().find(|entry| entry.role == "critic")?;
+        Some((log.maker(), &*last.content))
     })
 }
 

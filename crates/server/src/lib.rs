@@ -43,7 +43,6 @@ use crate::api::drafts::Desks;
 use crate::auth::Guard;
 use crate::docket::Docket;
 use crate::hub::Hub;
-use crate::listen::Door;
 use crate::pace::Pace;
 use crate::problem::Problem;
 
@@ -172,7 +171,8 @@ fn lock(services: &Services) -> Option<(std::fs::File, bool)> {
 #[derive(Debug)]
 pub struct Server {
     app: App,
-    listener: Door,
+    listener: TcpListener,
+    exposure: Exposure,
     address: SocketAddr,
 }
 
@@ -220,7 +220,7 @@ impl Server {
             services,
             store,
         }));
-        Ok(Server { app, listener: Door::new(listener, address, &options.exposure), address })
+        Ok(Server { app, listener, exposure: options.exposure, address })
     }
 
     /// Where it listens.
@@ -236,7 +236,7 @@ impl Server {
 
     /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
-        let Server { app, listener, .. } = self;
+        let Server { app, listener, exposure, .. } = self;
         let _here = app.services.announce_server().await?;
         let roots: Vec<&Path> = app.desks.folders().collect();
         let went_on = app.docket.go_on(&app.services, &roots, app.alone).await?;
@@ -250,7 +250,7 @@ impl Server {
             let (hub, closing) = (hub.clone(), app.closing.clone());
             tokio::spawn(async move { hub.read(closing).await })
         });
-        let serving = listen::serve(listener, routes::router(&app), app.closing.clone());
+        let serving = listen::serve(listener, exposure, routes::router(&app), app.closing.clone());
         let stopping = async {
             cancel.cancelled().await;
             app.closing.cancel();
