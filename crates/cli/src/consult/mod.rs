@@ -13,6 +13,7 @@ use assize_config::{Environment, Settings};
 use assize_consult::sources::files;
 use assize_consult::{Chamber, Manner, Personas, Report, graph};
 use assize_gateway::{Estimate, Gateway, Rehearsal};
+use assize_graph::Signal;
 use assize_negotiation::{InProcess, Models};
 use assize_run::RunKind;
 use assize_types::{Cancel, Failure, FailureKind, Money};
@@ -20,10 +21,11 @@ use serde_json::Value;
 
 use crate::account::{account, how_long, less, show_estimate};
 use crate::args::{self, ConsultArgs};
+use crate::progress::Progress;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
 use crate::{choose, hints, input, kept, reading};
-use progress::Progress;
+use progress::Consultation;
 
 /// The longest file of personas, in MiB.
 const LONGEST: u64 = 1;
@@ -163,15 +165,11 @@ fn ask_before(args: &ConsultArgs, clerk: &Clerk, ready: &Ready) -> Result<(), Fa
 async fn follow(trial: &mut Trial, quiet: bool, cancel: Cancel) -> Result<Held<Report>, Broke> {
     let (run, gateway) = (&trial.run, &trial.gateway);
     let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let ledger = gateway.ledger().clone();
-    let progress = Arc::new(Progress::new(heading, trial.calls, trial.rounds, ledger, quiet));
+    let view = Consultation::new(trial.calls, trial.rounds);
+    let progress = Progress::begin(heading, gateway.ledger().clone(), quiet, view);
     let seen = progress.clone();
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(move |signal| seen.see(signal))), cancel) => held,
-        () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
+    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
+    progress.until(trial.hold(Some(Arc::new(see)), cancel)).await
 }
 
 /// One consultation that came to its end.

@@ -13,6 +13,7 @@ use assize_config::{Environment, Settings};
 use assize_consult::short;
 use assize_debate::{Options, Personas, graph};
 use assize_gateway::{Gateway, Rehearsal};
+use assize_graph::Signal;
 use assize_run::RunKind;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
@@ -20,11 +21,12 @@ use serde_json::json;
 use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
 use crate::choose::{self, Already};
+use crate::progress::Progress;
 use crate::reading::dollars;
-use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
+use crate::terminal::{self, DIM, WARN, grouped, note, out, out_json, paint};
 use crate::voice::{clerk, tell_broke};
 use crate::{hints, input, kept};
-use progress::Progress;
+use progress::Debate;
 
 /// The longest document, in MiB: more would fit no model.
 const LONGEST_MOVE: u64 = 1;
@@ -124,17 +126,11 @@ async fn follow(
 ) -> Result<Held<DebateReport>, Broke> {
     let (run, gateway) = (&trial.run, &trial.gateway);
     let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let manner = Manner::begin(quiet, &heading);
-    let (personas, ledger) = (Arc::new(Personas::default()), gateway.ledger().clone());
-    let progress = Progress::new(heading, trial.input.rounds, personas, ledger, manner);
-    let progress = Arc::new(progress);
+    let view = Debate::new(trial.input.rounds, Personas::default());
+    let progress = Progress::begin(heading, gateway.ledger().clone(), quiet, view);
     let seen = progress.clone();
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(move |signal| seen.see(signal))), cancel) => held,
-        () = progress.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
+    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
+    progress.until(trial.hold(Some(Arc::new(see)), cancel)).await
 }
 
 /// One debate that is over.

@@ -1,6 +1,5 @@
 //! `assize run`: code on trial.
 
-mod highlight;
 mod progress;
 pub(crate) mod show;
 
@@ -24,10 +23,10 @@ use serde_json::json;
 use crate::account::account;
 use crate::args::RunArgs;
 use crate::artifacts::{self, Taken};
-use crate::doing::Doing;
 use crate::exit::exit_code;
+use crate::progress::{Activity, Progress};
 use crate::reading::dollars;
-use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
+use crate::terminal::{self, DIM, note, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
 use crate::{exec, hints, host_files, input, kept, walls};
 
@@ -124,19 +123,15 @@ fn is_file(task: &str) -> bool {
 async fn follow(trial: &mut Trial, args: &RunArgs, cancel: Cancel) -> Result<Held<Verdict>, Broke> {
     let (run, gateway) = (&trial.run, &trial.gateway);
     let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let doing = Arc::new(Doing::begin(heading, gateway.ledger().clone(), args.quiet));
-    let (seen, attempts) = (doing.clone(), trial.max_attempts);
+    let ledger = gateway.ledger().clone();
+    let progress = Progress::begin(heading, ledger, args.quiet, Activity::default());
+    let (seen, attempts) = (progress.clone(), trial.max_attempts);
     let see = move |signal: &Signal<'_>| {
         if let Some(told) = progress::doing(signal, attempts) {
             seen.say(told);
         }
     };
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(see)), cancel) => held,
-        () = doing.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
+    progress.until(trial.hold(Some(Arc::new(see)), cancel)).await
 }
 
 /// One trial that came to its end.
@@ -176,15 +171,12 @@ impl Sitting<'_> {
             terminal::out_untrusted(answer)?;
         }
         let watched = std::io::stdout().is_terminal();
-        if let Some(code) = verdict.code.as_deref().filter(|_| verdict.success) {
-            match (watched, args.show_code) {
-                (true, _) if args.show_code || !args.quiet => {
-                    out_line("")?;
-                    out(&highlight::code(code, self.trial.input.language))?;
-                }
-                (false, true) => terminal::out_untrusted(code)?,
-                _ => {}
+        let show_code = args.show_code || (watched && !args.quiet);
+        if let Some(code) = verdict.code.as_deref().filter(|_| verdict.success && show_code) {
+            if watched {
+                out_line("")?;
             }
+            terminal::out_untrusted(code)?;
         }
         // It is paid for and shown, whatever becomes of the rest.
         let taken = self.take_files(verdict).await?;

@@ -11,13 +11,14 @@ use assize_clerk::work::{Ask, Plan, Trial};
 use assize_config::{Environment, Settings};
 use assize_draft::work::{WorkOutcome, Worked};
 use assize_gateway::REHEARSAL_LABEL;
+use assize_graph::Signal;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::account::account;
 use crate::args::WorkArgs;
-use crate::doing::Doing;
 use crate::exit::{Exit, exit_code};
+use crate::progress::{Activity, Progress};
 use crate::reading::dollars;
 use crate::terminal::{self, DIM, note, out_json, out_line, paint};
 use crate::voice::{clerk, tell_broke};
@@ -74,14 +75,10 @@ async fn ask(args: &WorkArgs, around: &Environment, cancel: &Cancel) -> Result<A
 async fn follow(trial: &mut Trial, quiet: bool, cancel: Cancel) -> Result<Held<Worked>, Broke> {
     let (run, gateway) = (&trial.run, &trial.gateway);
     let heading = terminal::harmless(&format!("{} · {} · {}", run.id, run.title, gateway.called()));
-    let doing = Arc::new(Doing::begin(heading, gateway.ledger().clone(), quiet));
-    let seen = doing.clone();
-    let held = tokio::select! {
-        held = trial.hold(Some(Arc::new(move |signal| progress::see(&seen, signal))), cancel) => held,
-        () = doing.tick() => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    held
+    let shown = Progress::begin(heading, gateway.ledger().clone(), quiet, Activity::default());
+    let seen = shown.clone();
+    let see = move |signal: &Signal<'_>| progress::see(&seen, signal);
+    shown.until(trial.hold(Some(Arc::new(see)), cancel)).await
 }
 
 /// One worker that came to its end.
