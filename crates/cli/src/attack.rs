@@ -3,7 +3,6 @@
 mod gate;
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
 use assize_code::Language;
@@ -17,6 +16,7 @@ use crate::args::AttackArgs;
 use crate::terminal::{
     self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint, warn,
 };
+use crate::until_cancelled;
 
 /// How many probes run at once.
 const AT_ONCE: usize = 4;
@@ -58,11 +58,9 @@ pub(crate) async fn run(
             Progress { name, done: 0, all: attack.probes(name), draws: terminal::can_draw() };
         progress.draw("");
         let attacked = attack.run(&manager, |finding| progress.tell(finding));
-        let card = tokio::select! {
-            card = attacked => card,
-            reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
-        };
+        let card = until_cancelled(&cancel, async { Ok(attacked.await) }).await;
         terminal::draw(&[]);
+        let card = card?;
         if !args.json {
             out_line(&as_text(&card, args.verbose))?;
         }
@@ -186,7 +184,6 @@ fn as_text(card: &Scorecard, verbose: bool) -> String {
 
 /// What is kept of an attack, for whoever asks later.
 fn scored(card: &Scorecard) -> scorecards::Scorecard {
-    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let counted = |title: &str, count: &Count| Counted {
         title: title.to_owned(),
         blocked: count.blocked,
@@ -203,7 +200,7 @@ fn scored(card: &Scorecard) -> scorecards::Scorecard {
     scorecards::Scorecard {
         isolation: card.backend.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        at: at.as_millis() as u64,
+        at: crate::drafts::show::now(),
         seconds: card.took.as_secs_f64(),
         groups: groups.iter().map(|(group, count)| counted(group.title(), count)).collect(),
         escaped: escaped.collect(),

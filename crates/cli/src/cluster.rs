@@ -7,7 +7,7 @@ use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::ClusterCommand;
-use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
+use crate::terminal::{self, DIM, note, out_json, out_line, out_table, paint};
 
 pub(crate) async fn run(
     command: ClusterCommand,
@@ -42,7 +42,7 @@ fn show(status: &Status) -> Result<(), Failure> {
         ];
         let mut rows = vec![heads.map(str::to_owned)];
         rows.extend(status.nodes.iter().map(row));
-        table(&rows)?;
+        out_table(&rows)?;
         out_line("")?;
     }
     let Status { slots, busy, running, waiting, .. } = status;
@@ -62,7 +62,7 @@ fn show(status: &Status) -> Result<(), Failure> {
             let [waits, under_way, again, workers] = counts.map(|count| count.to_string());
             [needs(one), waits, under_way, again, workers]
         }));
-        table(&rows)?;
+        out_table(&rows)?;
     }
     out_line("")?;
     let heads = ["STREAM", "MESSAGES", "KILOBYTES", "LEADER", "COPIES"];
@@ -80,7 +80,7 @@ fn show(status: &Status) -> Result<(), Failure> {
         let kilobytes = stream.bytes.div_ceil(1000).to_string();
         [stream.name.clone(), stream.messages.to_string(), kilobytes, leader, copies]
     }));
-    table(&rows)?;
+    out_table(&rows)?;
     if status.stuck.is_empty() {
         note(&paint(DIM, "nothing is stuck"));
     }
@@ -99,7 +99,7 @@ fn show(status: &Status) -> Result<(), Failure> {
             let payload = payload.chars().take(SHOWN_PAYLOAD).collect();
             [subject.clone(), deliveries, bytes, reason.clone(), payload]
         }));
-        table(&rows)?;
+        out_table(&rows)?;
     }
     Ok(())
 }
@@ -133,18 +133,4 @@ fn row(node: &Node) -> [String; 9] {
         version,
         node.keeps.join(" "),
     ]
-}
-
-/// Lines with what belongs together below each other; the first is the heading.
-fn table<const N: usize>(rows: &[[String; N]]) -> Result<(), Failure> {
-    let widths: [usize; N] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    });
-    for (index, row) in rows.iter().enumerate() {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        let line = terminal::harmless(line.trim_end());
-        out_line(&if index == 0 { paint(BOLD, line) } else { line })?;
-    }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! `assize eval`: how good a model is at problems whose answers are known.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::account::account;
 use crate::args::EvalArgs;
 use crate::exit::exit_code;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
-use crate::voice::{follow, services, tell_failure};
+use crate::voice::{services, tell_failure};
 use crate::{hints, input};
 
 /// The longest file of problems, in MiB.
@@ -69,7 +70,8 @@ pub(crate) async fn run(
     }
     let begun = Instant::now();
     let see = move |signal: &Signal<'_>| progress.see(signal);
-    let finished = follow(&mut trial, see, std::future::pending(), cancel).await;
+    let finished = trial.execute(Some(Arc::new(see)), cancel).await;
+    terminal::draw(&[]);
     let finished = finished.map_err(|failed| tell_failure(failed, &trial, args.quiet))?;
     show(&args, &trial.run, &finished.report, &trial.totals(), begun.elapsed().as_secs_f64())?;
     finished.stored?;

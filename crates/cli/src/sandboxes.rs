@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use crate::args::{CreateArgs, SandboxCommand};
 use crate::exec::{exit_code, tell_limits};
 use crate::passing::{Show, follow, pass_input};
-use crate::terminal::{BOLD, harmless, note, out_json, out_line, paint, warn};
+use crate::terminal::{note, out_json, out_line, out_table, warn};
 use crate::{artifacts, host_files, until_cancelled};
 
 pub(crate) async fn run(
@@ -282,10 +282,7 @@ fn show(records: &[Record], json: bool) -> Result<(), Failure> {
         note("there are no sandboxes");
         return Ok(());
     }
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let now = crate::drafts::show::now() / 1000;
     let minutes =
         |seconds: u64| humantime::format_duration(Duration::from_secs(seconds)).to_string();
     let mut rows =
@@ -302,17 +299,7 @@ fn show(records: &[Record], json: bool) -> Result<(), Failure> {
             labels.collect::<Vec<_>>().join(","),
         ]
     }));
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..7).map(width).collect();
-    for (index, row) in rows.iter().enumerate() {
-        let cells =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{:<width$}", harmless(cell)));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        let line = line.trim_end();
-        out_line(&if index == 0 { paint(BOLD, line) } else { line.to_owned() })?;
-    }
-    Ok(())
+    out_table(&rows)
 }
 
 fn as_json(record: &Record) -> Value {

@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anstyle::{AnsiColor, Style};
 use assize_types::text::is_obeyed;
 use assize_types::{Failure, FailureKind};
+use console::{Term, truncate_str};
 use serde_json::Value;
 
 pub(crate) use assize_types::text::{grouped, harmless};
@@ -18,7 +19,6 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-pub(crate) const KEYWORD: Style = AnsiColor::Blue.on_default();
 pub(crate) const NUMBER: Style = AnsiColor::Cyan.on_default();
 
 /// Text in a style, for terminals that have it; elsewhere the style is taken out again.
@@ -119,49 +119,27 @@ fn drawn() -> MutexGuard<'static, Vec<String>> {
 pub(crate) fn can_draw() -> bool {
     const ROWS: u16 = 8;
     let dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
-    let tall = terminal_size::terminal_size_of(io::stderr()).is_some_and(|size| size.1.0 >= ROWS);
-    io::stderr().is_terminal() && tall && !dumb
-}
-
-/// How it is shown how far something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// By lines that change in place.
-    Live,
-    /// By lines that stay.
-    Lines,
-    Silent,
-}
-
-impl Manner {
-    /// As it is wanted, and as the terminal can. What it is all about is said at once where lines stay.
-    pub(crate) fn begin(quiet: bool, heading: &str) -> Manner {
-        let manner = match (quiet, can_draw()) {
-            (true, _) => Manner::Silent,
-            (false, true) => Manner::Live,
-            (false, false) => Manner::Lines,
-        };
-        if manner == Manner::Lines {
-            note(heading);
-        }
-        manner
-    }
+    !dumb && Term::stderr().size_checked().is_some_and(|(rows, _)| rows >= ROWS)
 }
 
 /// Draws lines in place of those drawn before; none to take them away. Other notes go above them.
 pub(crate) fn draw(lines: &[String]) {
     let mut drawn = drawn();
-    let _ = erase(drawn.len());
-    let mut stderr = anstream::stderr().lock();
     // A line that wraps would be two, and one of them would stay.
-    *drawn = lines.iter().map(|line| cut(line, columns())).collect();
+    let cut = |line: &String| truncate_str(line, columns(), "").into_owned();
+    let lines: Vec<String> = lines.iter().map(cut).collect();
+    if *drawn == lines {
+        return;
+    }
+    let _ = erase(drawn.len());
+    *drawn = lines;
+    let mut stderr = anstream::stderr().lock();
     let _ = drawn.iter().try_for_each(|line| writeln!(stderr, "{line}"));
 }
 
 /// How many columns of the terminal can be used without wrapping.
 pub(crate) fn columns() -> usize {
-    let size = terminal_size::terminal_size_of(io::stderr());
-    size.map_or(80, |(width, _)| usize::from(width.0)).saturating_sub(1)
+    Term::stderr().size_checked().map_or(80, |(_, columns)| usize::from(columns)).saturating_sub(1)
 }
 
 /// Takes lines away again. These codes are no colours: they go past what takes colours out.
@@ -169,35 +147,22 @@ fn erase(lines: usize) -> io::Result<()> {
     if lines > 0 { write!(io::stderr(), "\x1b[{lines}A\r\x1b[J") } else { Ok(()) }
 }
 
-/// A line of at most so many columns; styles take none, and characters that may be wide take two.
-fn cut(line: &str, columns: usize) -> String {
-    let mut left = columns;
-    let mut in_style = false;
-    let mut kept = String::new();
-    for c in line.chars() {
-        let columns = match c {
-            '\x1b' => {
-                in_style = true;
-                0
-            }
-            'm' if in_style => {
-                in_style = false;
-                0
-            }
-            _ if in_style => 0,
-            '\u{2500}'..='\u{257f}' | '·' | '…' => 1,
-            c if c.is_ascii() => 1,
-            _ => 2,
-        };
-        if columns > left {
-            // What follows may still end a style.
-            left = 0;
-            continue;
-        }
-        left -= columns;
-        kept.push(c);
-    }
-    kept
+/// Lays rows out in columns; the first row is the heading.
+pub(crate) fn table(rows: &[impl AsRef<[String]>]) -> Vec<String> {
+    let rows: Vec<&[String]> = rows.iter().map(AsRef::as_ref).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> =
+        (0..rows.first().map_or(0, |row| row.len())).filter_map(width).collect();
+    let lines = rows.iter().enumerate().map(|(index, row)| {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        let line = harmless(cells.collect::<Vec<_>>().join("  ").trim_end());
+        if index == 0 { paint(BOLD, line) } else { line }
+    });
+    lines.collect()
+}
+
+pub(crate) fn out_table(rows: &[impl AsRef<[String]>]) -> Result<(), Failure> {
+    table(rows).iter().try_for_each(|line| out_line(line))
 }
 
 pub(crate) fn warn(text: &str) {
@@ -232,18 +197,4 @@ pub(crate) fn when(milliseconds: u64) -> String {
     const LAST: u64 = 253_402_300_799_000;
     let moment = UNIX_EPOCH + Duration::from_millis(milliseconds.min(LAST));
     humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_cut_without_cutting_their_style() {
-        assert_eq!(cut("abc", 3), "abc");
-        assert_eq!(cut("abcdef", 3), "abc");
-        assert_eq!(cut("\x1b[2mabcdef\x1b[0m", 3), "\x1b[2mabc\x1b[0m");
-        assert_eq!(cut("日本語", 5), "日本");
-        assert_eq!(cut("━━╌╌", 3), "━━╌");
-    }
 }

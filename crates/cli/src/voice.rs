@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
-use assize_run::{Finished, Job, RunFailure, Signal, Trial};
+use assize_run::{Job, RunFailure, Trial};
 use assize_service::Services;
-use assize_types::{Cancel, Failure, Reporter};
+use assize_types::{Failure, Reporter};
 
 use crate::account::account;
 use crate::terminal::{self, DIM, note, paint};
@@ -36,21 +36,6 @@ pub(crate) fn services(config: &Settings, around: &Environment, quiet: bool) -> 
 pub(crate) fn heading<J: Job>(trial: &Trial<J>, model: &str) -> String {
     let run = &trial.run;
     terminal::harmless(&format!("{} · {} · {}", run.id, run.title, model))
-}
-
-/// Executes a run to its end, and shows its progress: `see` is told what happens, `tick` keeps the seconds going.
-pub(crate) async fn follow<J: Job>(
-    trial: &mut Trial<J>,
-    see: impl Fn(&Signal<'_>) + Send + Sync + 'static,
-    tick: impl Future<Output = ()>,
-    cancel: Cancel,
-) -> Result<Finished<J::Report>, RunFailure> {
-    let finished = tokio::select! {
-        finished = trial.execute(Some(Arc::new(see)), cancel) => finished,
-        () = tick => unreachable!("it ticks as long as it is awaited"),
-    };
-    terminal::draw(&[]);
-    finished
 }
 
 /// Shows what a run took that ended early, and how to resume it.

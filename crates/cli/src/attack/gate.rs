@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::args::AttackArgs;
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint};
+use crate::until_cancelled;
 
 pub(super) async fn run(
     args: &AttackArgs,
@@ -33,11 +34,9 @@ pub(super) async fn run(
             terminal::draw(&[paint(DIM, format!("gate · {done} of {all} · {name}"))]);
         }
     });
-    let card = tokio::select! {
-        tried = tried => tried.map_err(explain)?,
-        reason = cancel.cancelled() => return Err(Failure::new(FailureKind::Interrupted, reason)),
-    };
+    let card = until_cancelled(&cancel, async { tried.await.map_err(explain) }).await;
     terminal::draw(&[]);
+    let card = card?;
     if args.json {
         out_json(&json!({
             "seconds": card.took.as_secs_f64(), "count": card.count(), "classes": card.classes,

@@ -18,10 +18,11 @@ use serde_json::Value;
 
 use crate::account::{account, how_long, less, show_estimate};
 use crate::args::{self, ConsultArgs};
+use crate::progress::Progress;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
-use crate::voice::{follow, heading, services, tell_failure};
+use crate::voice::{heading, services, tell_failure};
 use crate::{hints, input};
-use progress::Progress;
+use progress::Consultation;
 
 /// The longest file of personas, in MiB.
 const LONGEST: u64 = 1;
@@ -77,10 +78,11 @@ pub(crate) async fn run(
     let job = &trial.job;
     let (calls, rounds, ledger) = (job.calls(), job.input.rounds, trial.ledger.clone());
     let heading = heading(&trial, &job.gateway.called());
-    let progress = Arc::new(Progress::new(heading, calls, rounds, ledger, args.quiet));
+    let view = Consultation::new(calls, rounds);
+    let progress = Progress::begin(heading, ledger, args.quiet, view);
     let seen = progress.clone();
-    let see = move |signal: &Signal<'_>| seen.see(signal);
-    let finished = follow(&mut trial, see, progress.tick(), cancel).await;
+    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
+    let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let sitting = Sitting { args: &args, trial };
     match finished {
         Ok(finished) => sitting.finish(finished).await,

@@ -16,10 +16,11 @@ use serde_json::json;
 
 use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
-use crate::terminal::{self, DIM, Manner, WARN, grouped, note, out, out_json, paint};
-use crate::voice::{follow, heading, services, tell_failure};
+use crate::progress::Progress;
+use crate::terminal::{self, DIM, WARN, grouped, note, out, out_json, paint};
+use crate::voice::{heading, services, tell_failure};
 use crate::{hints, input};
-use progress::Progress;
+use progress::Debate;
 
 /// The longest document, in MiB: more would fit no model.
 const LONGEST_MOVE: u64 = 1;
@@ -72,13 +73,11 @@ pub(crate) async fn run(
     plan.allow_in_process = args.allow_in_process;
     let mut trial = runner.start::<DebateJob>(services.consult(plan), origin).await?;
     let (heading, ledger) = (heading(&trial, &trial.job.gateway.called()), trial.ledger.clone());
-    let manner = Manner::begin(args.quiet, &heading);
-    let personas = Arc::new(DebatePersonas::default());
-    let rounds = trial.job.input.rounds;
-    let progress = Arc::new(Progress::new(heading, rounds, personas, ledger, manner));
+    let view = Debate::new(trial.job.input.rounds, DebatePersonas::default());
+    let progress = Progress::begin(heading, ledger, args.quiet, view);
     let seen = progress.clone();
-    let see = move |signal: &Signal<'_>| seen.see(signal);
-    let finished = follow(&mut trial, see, progress.tick(), cancel).await;
+    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
+    let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let sitting = Sitting { args: &args, trial };
     match finished {
         Ok(finished) => sitting.finish(finished),

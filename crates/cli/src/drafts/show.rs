@@ -95,29 +95,15 @@ pub(crate) fn now() -> u64 {
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or_default()
 }
 
-/// Rows in columns, each as wide as it must be; the last is as long as it is.
+/// Rows in columns, on a terminal cut to its width.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([heads[column].len()]).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let mut line = String::new();
-        for (index, cell) in cells.iter().enumerate() {
-            line.push_str(cell);
-            if index + 1 < cells.len() {
-                line.push_str(&" ".repeat(widths[index] - cell.chars().count() + 2));
-            }
-        }
-        line.trim_end().to_owned()
-    };
-    // Whoever reads it from a pipe has all of it.
-    let most = if std::io::stdout().is_terminal() { terminal::columns() } else { usize::MAX };
-    let fit = |line: String| shorten(&harmless(&line), most);
-    let head = paint(BOLD, line(heads.to_vec()));
-    let rows = rows.iter().map(|row| fit(line(row.iter().map(String::as_str).collect())));
-    std::iter::once(head).chain(rows).collect()
+    let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+    let mut lines = terminal::table(&[std::slice::from_ref(&heads), rows].concat());
+    // A pipe gets whole lines.
+    if std::io::stdout().is_terminal() {
+        lines[1..].iter_mut().for_each(|line| *line = shorten(line, terminal::columns()));
+    }
+    lines
 }
 
 #[cfg(test)]

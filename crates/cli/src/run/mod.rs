@@ -1,6 +1,5 @@
 //! `assize run`: code on trial.
 
-mod highlight;
 mod progress;
 pub(crate) mod show;
 
@@ -19,10 +18,10 @@ use serde_json::json;
 use crate::account::account;
 use crate::args::RunArgs;
 use crate::artifacts::{self, Taken};
-use crate::doing::Doing;
 use crate::exit::exit_code;
-use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
-use crate::voice::{follow, heading, services, tell_failure};
+use crate::progress::{Activity, Progress};
+use crate::terminal::{self, DIM, note, out_json, out_line, paint};
+use crate::voice::{heading, services, tell_failure};
 use crate::{exec, hints, host_files, input};
 
 /// The longest task and the longest file of tests, in MiB: more would fit no model.
@@ -67,14 +66,15 @@ pub(crate) async fn run(
     input.save = args.save.as_ref().map(named).or(input.save.take());
     let attempts = trial.job.max_attempts();
     let heading = heading(&trial, &trial.job.gateway.called());
-    let doing = Arc::new(Doing::begin(heading, trial.ledger.clone(), args.quiet));
-    let seen = doing.clone();
+    let progress =
+        Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
+    let seen = progress.clone();
     let see = move |signal: &Signal<'_>| {
         if let Some(told) = progress::doing(signal, attempts) {
             seen.say(told);
         }
     };
-    let finished = follow(&mut trial, see, doing.tick(), cancel).await;
+    let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let sitting = Sitting { args: &args, trial, store };
     match finished {
         Ok(finished) => sitting.finish(finished).await,
@@ -165,15 +165,12 @@ impl Sitting<'_> {
             terminal::out_untrusted(answer)?;
         }
         let watched = std::io::stdout().is_terminal();
-        if let Some(code) = verdict.code.as_deref().filter(|_| verdict.success) {
-            match (watched, args.show_code) {
-                (true, _) if args.show_code || !args.quiet => {
-                    out_line("")?;
-                    out(&highlight::code(code, self.trial.job.input.language))?;
-                }
-                (false, true) => terminal::out_untrusted(code)?,
-                _ => {}
+        let show_code = args.show_code || (watched && !args.quiet);
+        if let Some(code) = verdict.code.as_deref().filter(|_| verdict.success && show_code) {
+            if watched {
+                out_line("")?;
             }
+            terminal::out_untrusted(code)?;
         }
         // It is paid for and shown, whatever becomes of the rest.
         let taken = self.take_files(verdict).await?;

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::account::account;
 use crate::args::WorkArgs;
-use crate::doing::Doing;
 use crate::exit::{Exit, exit_code};
+use crate::progress::{Activity, Progress};
 use crate::terminal::{DIM, note, out_json, out_line, paint};
-use crate::voice::{follow, heading, services, tell_failure};
+use crate::voice::{heading, services, tell_failure};
 use crate::{drafts, input};
 
 /// The longest task, in MiB: more would fit no model.
@@ -46,10 +46,11 @@ pub(crate) async fn run(
     };
     let mut trial = runner.start::<WorkJob>(services.work(plan, &store), origin).await?;
     let heading = heading(&trial, &trial.job.gateway.called());
-    let doing = Arc::new(Doing::begin(heading, trial.ledger.clone(), args.quiet));
-    let seen = doing.clone();
+    let shown =
+        Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
+    let seen = shown.clone();
     let see = move |signal: &Signal<'_>| progress::see(&seen, signal);
-    let finished = follow(&mut trial, see, doing.tick(), cancel).await;
+    let finished = shown.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let sitting = Sitting { args: &args, trial };
     match finished {
         Ok(finished) => sitting.finish(finished),

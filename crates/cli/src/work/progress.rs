@@ -5,14 +5,14 @@ use assize_run::{EffectStage, RunEvent, Signal};
 use assize_types::text::one_line;
 use serde_json::Value;
 
-use crate::doing::Doing;
+use crate::progress::{Activity, Progress};
 use crate::terminal::harmless;
 
 /// Says what a signal is about.
-pub(super) fn see(doing: &Doing, signal: &Signal<'_>) {
+pub(super) fn see(progress: &Progress<Activity>, signal: &Signal<'_>) {
     let told = match signal {
         // Where lines stay, what it does next says enough.
-        Signal::Effect { key, stage: EffectStage::Started } if doing.is_live() => {
+        Signal::Effect { key, stage: EffectStage::Started } if progress.is_live() => {
             let key = key.to_string();
             let step = key.strip_prefix("step-").and_then(|key| key.split_once('/'));
             step.filter(|(_, what)| what.starts_with("think"))
@@ -35,7 +35,7 @@ pub(super) fn see(doing: &Doing, signal: &Signal<'_>) {
         _ => None,
     };
     if let Some(told) = told {
-        doing.say(harmless(&one_line(told.trim())));
+        progress.say(harmless(&one_line(told.trim())));
     }
 }
 
