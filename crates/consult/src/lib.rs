@@ -36,8 +36,8 @@ use async_trait::async_trait;
 use negotiation::AffectedMoves;
 
 pub use assize_debate::{
-    ConversationEntry, DecisionMaker, JudgeScore, LogName, METRICS, Part, Personas as DebatePersonas, Place,
-    ROUNDS, Verdict, calls, conversation_logs,
+    ConversationEntry, DecisionMaker, JudgeScore, LogName, METRICS, Part,
+    Personas as DebatePersonas, Place, ROUNDS, Verdict, calls, conversation_logs,
 };
 pub use assize_gateway::Estimate;
 

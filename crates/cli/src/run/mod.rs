@@ -66,8 +66,7 @@ pub(crate) async fn run(
     input.save = args.save.as_ref().map(named).or(input.save.take());
     let attempts = trial.job.max_attempts();
     let heading = heading(&trial, &trial.job.gateway.called());
-    let progress =
-        Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
+    let progress = Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
     let seen = progress.clone();
     let see = move |signal: &Signal<'_>| {
         if let Some(told) = progress::doing(signal, attempts) {

@@ -46,8 +46,7 @@ pub(crate) async fn run(
     };
     let mut trial = runner.start::<WorkJob>(services.work(plan, &store), origin).await?;
     let heading = heading(&trial, &trial.job.gateway.called());
-    let shown =
-        Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
+    let shown = Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
     let seen = shown.clone();
     let see = move |signal: &Signal<'_>| progress::see(&seen, signal);
     let finished = shown.until(trial.execute(Some(Arc::new(see)), cancel)).await;
