@@ -276,7 +276,7 @@ fn no_call_is_late_because_it_could_not_be_noted() {
         Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
     let fake = FakeProvider::caching(latency, said);
     let mut servers = Servers::start(1);
-    let home = home_of(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "7");
+    let home = home_of(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "12");
     let serving = Serving::start(&home, &[]);
     let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
     let run = serving.begin(asked("CRSA"));
