@@ -1,8 +1,8 @@
 //! How we reach a model: six providers behind one gateway.
 //!
 //! A [`Gateway`] is a [`assize_llm::Model`]. Around every call it keeps the [`Limits`] of the
-//! provider, the [`Caps`] of the user and the [`RetryPolicy`]; it knows what models cost
-//! ([`ModelFacts`]), keeps the account ([`Ledger`]), and records and replays calls ([`Cassette`]).
+//! provider, the [`Caps`](assize_llm::Caps) of the user and the [`RetryPolicy`]; it knows what models cost
+//! ([`ModelFacts`]), keeps the account ([`Ledger`](assize_llm::Ledger)), and records and replays calls ([`Cassette`]).
 //! What it sends is worded by `dialect`, one file for each of the four languages spoken.
 //!
 //! Where no provider is at hand, the [`Rehearsal`] model answers, and says that it is one.

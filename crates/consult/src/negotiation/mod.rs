@@ -1,9 +1,9 @@
 //! Debates of one move, held where model output cannot do harm.
 //!
 //! A debate runs in a sandbox ([`InSandboxes`]) or, where none can be made, in this process ([`InProcess`]). Either
-//! way every model call goes through a [`ModelProxy`] to a [`ModelSource`]: [`JournaledSource`] in the process that
+//! way every model call goes through a [`ModelProxy`] to a [`ModelSource`]: `JournaledSource` in the process that
 //! holds the run, which calls the models and journals their answers, or a source that forwards to that process.
-//! [`negotiate`] is the step that both a consultation and a single debate run; what a failed call means is decided
+//! `negotiate` is the step that both a consultation and a single debate run; what a failed call means is decided
 //! there and in `assize_debate` (`docs/failures.md` lists the rules). Ranking and reports are left to the callers.
 
 mod affected;
