@@ -2,12 +2,11 @@
 
 use assize_config::REHEARSAL_LABEL;
 use assize_consult::Estimate;
-use assize_gateway::Gateway;
 use assize_run::Totals;
-use assize_types::{Cost, Failure, FailureKind, Money, Usage};
+use assize_types::{Cost, Failure, Money, Usage};
 use serde_json::json;
 
-use crate::terminal::{grouped, harmless, out_json, out_line};
+use crate::terminal::{grouped, out_json, out_line};
 
 /// What was spent, and what may have been.
 pub(crate) fn account(totals: &Totals) -> String {
@@ -40,16 +39,12 @@ pub(crate) fn tokens(usage: &Usage) -> String {
 const SECONDS_A_CALL: u64 = 6;
 
 /// Prints what something is likely to take; so many calls of it one after the other.
-///
-/// # Errors
-/// When the price of a model is unknown: what is known is printed all the same.
 pub(crate) fn show_estimate(
     estimate: &Estimate,
     in_a_row: u64,
-    gateway: &Gateway,
+    is_rehearsal: bool,
     json: bool,
 ) -> Result<(), Failure> {
-    let is_rehearsal = gateway.is_rehearsal();
     let Estimate { calls, input_tokens, output_tokens, cost, cached, .. } = estimate;
     let seconds = if is_rehearsal { 0 } else { in_a_row * SECONDS_A_CALL };
     if json {
@@ -58,8 +53,8 @@ pub(crate) fn show_estimate(
             "seconds": seconds,
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
-            "cost_usd": json!(cost.dollars()),
-            "cost_cached_usd": json!(cached.dollars()),
+            "cost_usd": cost.dollars(),
+            "cost_cached_usd": cached.dollars(),
         });
         if let Some(note) = cost.note() {
             shown["cost_note"] = json!(note);
@@ -67,8 +62,7 @@ pub(crate) fn show_estimate(
         if is_rehearsal {
             shown["label"] = json!(REHEARSAL_LABEL);
         }
-        out_json(&shown)?;
-        return known_price(*cost, gateway);
+        return out_json(&shown);
     }
     if is_rehearsal {
         out_line(&format!("[{REHEARSAL_LABEL}]"))?;
@@ -80,8 +74,7 @@ pub(crate) fn show_estimate(
         about(*cost),
         less(estimate),
         how_long(in_a_row, is_rehearsal),
-    ))?;
-    known_price(*cost, gateway)
+    ))
 }
 
 /// An estimated cost in words.
@@ -90,24 +83,6 @@ pub(crate) fn about(cost: Cost) -> String {
         Cost::Known(_) => format!("about {cost}"),
         Cost::Local | Cost::Unknown => cost.to_string(),
     }
-}
-
-/// Refuses to call an estimate complete that has no cost.
-pub(crate) fn known_price(cost: Cost, gateway: &Gateway) -> Result<(), Failure> {
-    if cost != Cost::Unknown {
-        return Ok(());
-    }
-    let (provider, model) = gateway.name();
-    let model = harmless(model);
-    let whose = match gateway.facts().is_some_and(|facts| facts.price.is_none()) {
-        true => format!("`{model}` ({provider})"),
-        false => "a model that a role uses".to_owned(),
-    };
-    let message = format!("no cost estimate: the price of {whose} is unknown");
-    Err(Failure::new(FailureKind::Settings, message).hint(format!(
-        "set it in dollars for a million tokens: `[prices.\"{model}\"]` with `input` and `output` in the settings \
-         file; `--max-tokens` limits what is spent without a price"
-    )))
 }
 
 /// What a provider's cache saves, in words.

@@ -99,7 +99,9 @@ impl Command {
     /// Whether nothing is to be said but what it comes to.
     pub(crate) fn is_quiet(&self) -> bool {
         match self {
+            Command::Ask(args) => args.quiet,
             Command::Run(args) => args.quiet,
+            Command::Debate(args) => args.quiet,
             Command::Eval(args) => args.quiet,
             Command::Exec(args) => args.quiet,
             Command::Consult(args) => args.quiet,

@@ -2,14 +2,10 @@
 
 mod gate;
 
-use std::sync::Arc;
-
-use assize_attack::{Attack, AttackError, Count, Finding, Group, Options, Outcome, Scorecard};
-use assize_code::Language;
-use assize_config::{Environment, Isolation, Settings, Wanted};
-use assize_sandbox::{Manager, SandboxError, Sandboxes, Spec};
-use assize_service::scorecards::{self, Counted, Escaped};
-use assize_types::{Failure, FailureKind};
+use assize_config::{Isolation, Wanted};
+use assize_service::Services;
+use assize_service::attack::{Finding, Group, Outcome, Scorecard, scorecards};
+use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::args::AttackArgs;
@@ -18,46 +14,27 @@ use crate::terminal::{
 };
 use crate::until_cancelled;
 
-/// How many probes run at once.
-const AT_ONCE: usize = 4;
-
 pub(crate) async fn run(
     args: AttackArgs,
-    config: &Settings,
-    around: &Environment,
-    cancel: assize_types::Cancel,
+    services: Services,
+    cancel: Cancel,
 ) -> Result<(), Failure> {
-    config.refuse_withheld()?;
+    services.settings.refuse_withheld()?;
     if args.gate {
-        return gate::run(&args, config, around, cancel).await;
+        return gate::run(&args, &services, cancel).await;
     }
-    let mut managers = Vec::new();
-    let mut skipped = Vec::new();
-    let wanted = wanted(args.isolation.as_deref())?;
-    let one = wanted.len() == 1;
-    let sandboxes = Sandboxes::new(config, around);
-    for isolation in wanted {
-        match available(isolation, &sandboxes).await {
-            Ok(manager) => managers.push(manager),
-            // What was asked for by name is not left out.
-            Err(error) if one => return Err(error.into()),
-            Err(error) => skipped.push((isolation, error.to_string())),
-        }
-    }
-    let python = sandboxes.interpreter(Language::Python).map_err(|why| {
-        let message = format!("the probes are written in Python: {why}");
-        Failure::new(FailureKind::Sandbox, message)
-    })?;
-    let options =
-        Options { interpreter: python.program, only: args.only.clone(), at_once: AT_ONCE };
-    let attack = Attack::new(options).await.map_err(explain)?;
+    let wanted: Wanted = args
+        .isolation
+        .as_deref()
+        .unwrap_or("auto")
+        .parse()
+        .map_err(|error| Failure::from_error(FailureKind::Usage, &error))?;
+    let attack = services.sandbox_attack(wanted, args.only.clone()).await?;
     let mut cards = Vec::new();
-    for manager in managers {
-        let name = manager.isolation();
-        let mut progress =
-            Progress { name, done: 0, all: attack.probes(name), draws: terminal::can_draw() };
+    for (target, name, all) in attack.targets() {
+        let mut progress = Progress { name, done: 0, all, draws: terminal::can_draw() };
         progress.draw("");
-        let attacked = attack.run(&manager, |finding| progress.tell(finding));
+        let attacked = attack.run(target, |finding| progress.tell(finding));
         let card = until_cancelled(&cancel, async { Ok(attacked.await) }).await;
         terminal::draw(&[]);
         let card = card?;
@@ -66,41 +43,20 @@ pub(crate) async fn run(
         }
         // Only what tried everything says something about all of it.
         if args.only.is_none()
-            && let Err(failure) = scorecards::keep(around, scored(&card))
+            && let Err(failure) = scorecards::keep(&services.environment, (&card).into())
         {
             warn(failure.message());
         }
         cards.push(card);
     }
     if args.json {
-        out_json(&as_json(&cards, &skipped))?;
+        out_json(&as_json(&cards, &attack.skipped))?;
     } else {
-        for (isolation, reason) in &skipped {
+        for (isolation, reason) in &attack.skipped {
             out_line(&format!("{isolation} skipped: {}", harmless(reason)))?;
         }
     }
     verdict(&cards)
-}
-
-fn wanted(asked: Option<&str>) -> Result<Vec<Isolation>, Failure> {
-    let wanted: Wanted = asked
-        .unwrap_or("auto")
-        .parse()
-        .map_err(|error| Failure::from_error(FailureKind::Usage, &error))?;
-    Ok(match wanted {
-        Wanted::Auto => Isolation::ALL.into(),
-        Wanted::Exactly(isolation) => vec![isolation],
-        Wanted::AtLeast(floor) => {
-            Isolation::ALL.into_iter().filter(|each| *each >= floor).collect()
-        }
-    })
-}
-
-/// One that can make sandboxes, shown by making one.
-async fn available(isolation: Isolation, sandboxes: &Sandboxes) -> Result<Manager, SandboxError> {
-    let backend = sandboxes.backend(isolation)?;
-    sandboxes.attempt(Arc::clone(&backend), Spec::default()).await?;
-    sandboxes.open(backend).await
 }
 
 struct Progress {
@@ -182,31 +138,6 @@ fn as_text(card: &Scorecard, verbose: bool) -> String {
     lines.join("\n")
 }
 
-/// What is kept of an attack, for whoever asks later.
-fn scored(card: &Scorecard) -> scorecards::Scorecard {
-    let counted = |title: &str, count: &Count| Counted {
-        title: title.to_owned(),
-        blocked: count.blocked,
-        escaped: count.escaped,
-        not_applicable: count.not_applicable,
-        broke: count.broke,
-    };
-    let groups = card.by_group();
-    let escaped = card.escaped().map(|one| Escaped {
-        name: one.name.clone(),
-        what: one.what.clone(),
-        detail: one.detail.clone(),
-    });
-    scorecards::Scorecard {
-        isolation: card.backend.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        at: crate::drafts::show::now(),
-        seconds: card.took.as_secs_f64(),
-        groups: groups.iter().map(|(group, count)| counted(group.title(), count)).collect(),
-        escaped: escaped.collect(),
-    }
-}
-
 fn as_json(cards: &[Scorecard], skipped: &[(Isolation, String)]) -> Value {
     let backends: Vec<Value> = cards
         .iter()
@@ -244,12 +175,4 @@ fn verdict(cards: &[Scorecard]) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Sandbox, message));
     }
     Ok(())
-}
-
-fn explain(error: AttackError) -> Failure {
-    let kind = match &error {
-        AttackError::NoneCalled(_) => FailureKind::Usage,
-        AttackError::Interpreter(_) | AttackError::Fixtures(_) => FailureKind::Environment,
-    };
-    Failure::from_error(kind, &error)
 }

@@ -1,7 +1,6 @@
 //! `assize cluster`: who takes part, what waits, what is stuck.
 
-use assize_config::{Environment, Settings};
-use assize_service::cluster_status;
+use assize_service::Services;
 use assize_service::status::{DeadLetter, Node, NodeRole, Status, VERSION, needs};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
@@ -9,19 +8,15 @@ use serde_json::json;
 use crate::args::ClusterCommand;
 use crate::terminal::{self, DIM, note, out_json, out_line, out_table, paint};
 
-pub(crate) async fn run(
-    command: ClusterCommand,
-    config: &Settings,
-    around: &Environment,
-) -> Result<(), Failure> {
+pub(crate) async fn run(command: ClusterCommand, services: &Services) -> Result<(), Failure> {
     let ClusterCommand::Status { json } = command;
-    config.refuse_withheld()?;
-    if config.cluster.servers.is_none() {
+    services.settings.refuse_withheld()?;
+    if services.settings.cluster.servers.is_none() {
         let message = "no cluster is named";
         return Err(Failure::new(FailureKind::Usage, message)
             .hint("name its servers: `--cluster nats://a,b,c`, or the setting `cluster.servers`"));
     }
-    let status = cluster_status(config, around).await?;
+    let status = services.cluster_status().await?;
     if json { out_json(&json!(status)) } else { show(&status) }
 }
 

@@ -99,7 +99,7 @@ fn rows(config: &Settings, only: Which) -> Vec<Row> {
 
 /// Whether the default of a setting is what a local server offers.
 fn is_set_by_server(config: &Settings, key: SettingKey) -> bool {
-    let of = |provider| assize_gateway::choice::endpoint(config, provider).is_local_server();
+    let of = |provider| assize_service::doctor::is_local(config, provider);
     matches!(key, SettingKey::ProviderConcurrency(provider) if of(provider))
 }
 

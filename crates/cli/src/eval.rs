@@ -6,17 +6,18 @@ use std::time::Instant;
 
 use assize_code::eval::{Problem, Report, Shares};
 use assize_code::{EvalAsk, EvalJob, EvalPlan, read_problems, run_reference};
-use assize_config::{Environment, REHEARSAL_LABEL, Settings};
-use assize_run::{Origin, Run, RunKind, Signal, Totals};
-use assize_sandbox::Sandboxes;
+use assize_config::REHEARSAL_LABEL;
+use assize_run::{Origin, Run, RunKind, Signal, Totals, read_result};
+use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::account::account;
 use crate::args::EvalArgs;
 use crate::exit::exit_code;
+use crate::kind::StoredRun;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
-use crate::voice::{services, tell_failure};
+use crate::voice::tell_failure;
 use crate::{hints, input};
 
 /// The longest file of problems, in MiB.
@@ -24,8 +25,7 @@ const LONGEST: u64 = 64;
 
 pub(crate) async fn run(
     args: EvalArgs,
-    config: &Settings,
-    around: &Environment,
+    mut services: Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let mut problems = match &args.file {
@@ -38,9 +38,8 @@ pub(crate) async fn run(
             let message = format!("`{}` has no canonical_solution to be run", problem.task_id);
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        return reference(&args, &problems, &Sandboxes::new(config, around), cancel).await;
+        return reference(&args, &problems, &services, cancel).await;
     }
-    let mut services = services(config, around, args.quiet);
     services.tape = args.model.tape();
     let store = services.open_store(false).await?;
     let runner = services.runner(&store)?;
@@ -82,11 +81,12 @@ pub(crate) async fn run(
 async fn reference(
     args: &EvalArgs,
     problems: &[Problem],
-    sandboxes: &Sandboxes,
+    services: &Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let image = args.sandbox.image.clone();
-    let failures = run_reference(problems, sandboxes, image, args.parallel, cancel).await?;
+    let failures =
+        run_reference(problems, &services.sandboxes(), image, args.parallel, cancel).await?;
     let failed: Vec<(&str, String)> = problems
         .iter()
         .zip(&failures)
@@ -155,7 +155,7 @@ fn show(
 }
 
 /// What an evaluation came to.
-pub(crate) fn lines(report: &Report) -> Vec<String> {
+fn lines(report: &Report) -> Vec<String> {
     let Report { model, problems, samples, max_attempts, pass_at_1, pass_at_k, .. } = report;
     let each = if *samples == 1 { String::new() } else { format!(", {samples} samples each") };
     let row = |name: &str, shares: &Shares| {
@@ -174,7 +174,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
 }
 
 /// How every sample of every problem went.
-pub(crate) fn by_problem(report: &Report) -> Vec<String> {
+fn by_problem(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for problem in &report.results {
         for (index, sample) in problem.samples.iter().enumerate() {
@@ -194,4 +194,19 @@ pub(crate) fn by_problem(report: &Report) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The result in a few words, for a list.
+pub(crate) fn summary(result: &Value) -> Option<String> {
+    let share = result["pass_at_1"]["with_retries"].as_f64()?;
+    Some(format!("{:.1} % solved", share * 100.0))
+}
+
+/// Shows the result, and the transcripts if they are wanted.
+pub(crate) fn show_stored(stored: &StoredRun<'_>) -> Result<(), Failure> {
+    let Some(value) = &stored.run.result else { return Ok(()) };
+    let report: Report = read_result(value.clone())?;
+    out_line("")?;
+    let lines = lines(&report).into_iter().chain(by_problem(&report));
+    lines.into_iter().try_for_each(|line| out_line(&line))
 }

@@ -1,33 +1,28 @@
 //! `assize exec`: code that one already has, in a fresh sandbox.
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use assize_code::{Language, package_layers};
-use assize_config::{Environment, Limits, Settings, show_size};
-use assize_sandbox::{Command, Outcome, Sandbox, Sandboxes, WORKSPACE};
-use assize_types::{Cancel, CancelReason, Failure, FailureKind};
+use assize_code::exec::{Ask, Outcome, Prepared};
+use assize_code::{InputFile, Language};
+use assize_config::{Limits, show_size};
+use assize_service::Services;
+use assize_service::files::{self, Taken};
+use assize_types::{Cancel, Failure, FailureKind};
 use clap::CommandFactory;
 use serde_json::{Value, json};
 
 use crate::args::{Cli, ExecArgs};
-use crate::artifacts::{self, Taken};
 use crate::exit::Exit;
 use crate::own_name::OwnName;
-use crate::passing::{Followed, Show, follow, pass_input};
+use crate::passing::{Screen, Show};
 use crate::terminal::{self, DIM, paint};
-use crate::{host_files, input};
+use crate::{input, until_cancelled};
 
 /// The longest code, in MiB.
 const LONGEST: u64 = 4;
 
-pub(crate) async fn run(
-    args: ExecArgs,
-    config: &Settings,
-    around: &Environment,
-    cancel: Cancel,
-) -> Result<u8, Failure> {
+pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> Result<u8, Failure> {
     let (file, arguments) = code(&args)?;
     let arguments = match arguments.split_first() {
         Some((first, rest)) if first == "--" => rest,
@@ -43,65 +38,88 @@ pub(crate) async fn run(
         }
     };
     let language = language(&args, file)?;
+    if !args.packages.is_empty() && language != Language::Python {
+        let message = format!("`--packages` is for Python, and this is {}", language.name());
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
     if let Some(folder) = &args.out {
         // Before the work, not after it.
-        artifacts::check_folder(folder)?;
+        files::check_folder(folder, &services.environment)?;
     }
-    let inputs = inputs(&args.files, around)?;
-    let code = if file == Path::new("-") {
-        input::from_standard_input("the code", LONGEST, &cancel).await?
-    } else {
-        input::from_file("the code", LONGEST, file)?
+    let inputs = inputs(&args.files, &services)?;
+    let is_standard_input = file == Path::new("-");
+    let code = match is_standard_input {
+        true => input::from_standard_input("the code", LONGEST, &cancel).await?,
+        false => input::from_file("the code", LONGEST, file)?,
     };
-    let given = Given { file, code: &code, arguments, inputs: &inputs };
-    let sandboxes = Sandboxes::new(config, around);
-    let mut spec = sandboxes.spec(args.sandbox.image.clone())?;
-    let interrupted = |reason: CancelReason| Failure::new(FailureKind::Interrupted, reason);
-    if !args.packages.is_empty() {
-        if language != Language::Python {
-            let message = format!("`--packages` is for Python, and this is {}", language.name());
-            return Err(Failure::new(FailureKind::Usage, message));
-        }
-        let layers = package_layers(&args.packages, &sandboxes, &spec);
-        spec.layers = tokio::select! {
-            layers = layers => layers?,
-            reason = cancel.cancelled() => return Err(interrupted(reason)),
+    let ask = Ask {
+        code,
+        language,
+        arguments: arguments.to_vec(),
+        env: args.env.iter().cloned().collect(),
+        inputs,
+        packages: args.packages.clone(),
+        image: args.sandbox.image.clone(),
+    };
+    let sandboxes = services.sandboxes();
+    let prepared = until_cancelled(&cancel, Prepared::new(ask, &sandboxes)).await?;
+    let enforcement = prepared.enforcement();
+    if let Some(enforcement) = enforcement.as_ref().filter(|_| !args.quiet) {
+        sandboxes.loose(enforcement).iter().for_each(|loose| terminal::warn(loose));
+    }
+    let show = match args {
+        ExecArgs { json: true, .. } => Show::Keep,
+        ExecArgs { raw: true, .. } => Show::Raw,
+        _ => Show::Harmless,
+    };
+    let mut screen = Screen::new(show, OwnName::of(file, language));
+    // Standard input that the code came from cannot be its input, too.
+    let done = async {
+        let outcome = follow(&prepared, &mut screen, !is_standard_input).await?;
+        let taken = match &args.out {
+            Some(folder) => files::keep(prepared.harvest().await?, folder, &services.environment)?,
+            None => Taken::default(),
         };
-    }
-    let languages = [language];
-    let made = sandboxes.make(&languages, &spec);
-    let (manager, sandbox, why) = tokio::select! {
-        made = made => made?,
-        reason = cancel.cancelled() => return Err(interrupted(reason)),
+        Ok((outcome, taken))
     };
-    let isolation = manager.isolation();
-    let enforcement = manager.backend().enforcement();
-    if !args.quiet {
-        sandboxes.loose(&enforcement).iter().for_each(|loose| terminal::warn(loose));
-    }
-    let done = tokio::select! {
-        done = trial(&sandbox, &args, language, &given) => done,
-        reason = cancel.cancelled() => Err(interrupted(reason)),
-    };
-    sandbox.end().await;
-    let (Followed { stdout, stderr, outcome }, taken) = done?;
+    let done = until_cancelled(&cancel, done).await;
+    let (isolation, why) = (prepared.isolation(), prepared.why.clone());
+    let limits = prepared.spec().limits.clone();
+    prepared.end().await;
+    let (outcome, taken) = done?;
     if args.json {
         terminal::out_json(&json!({
             "exit_code": outcome.exit_code, "signal": outcome.signal, "timed_out": outcome.timed_out,
             "out_of_memory": outcome.out_of_memory, "output_cut": outcome.output_cut, "disk_full": outcome.disk_full,
             "duration_ms": json!(outcome)["duration_ms"], "peak_memory_bytes": outcome.peak_memory,
-            "stdout": String::from_utf8_lossy(&stdout), "stderr": String::from_utf8_lossy(&stderr),
+            "stdout": String::from_utf8_lossy(&screen.kept_stdout),
+            "stderr": String::from_utf8_lossy(&screen.kept_stderr),
             "language": language.name(), "isolation": isolation, "why": why, "warm": outcome.warm,
-            "limits": spec.limits.as_json(), "enforcement": enforcement,
+            "limits": limits.as_json(), "enforcement": enforcement,
             "artifacts": taken.as_json(),
         }))?;
     } else if !args.quiet {
-        let loose = enforcement.memory.starts_with("best effort");
+        let loose = enforcement.is_some_and(|by| by.memory.starts_with("best effort"));
         let loose = if loose { " · memory limit: best effort" } else { "" };
         let about = format!("{isolation} ({why}){loose}");
-        tell(&outcome, &spec.limits, &taken, args.out.as_deref(), &about);
+        tell(&outcome, &limits, &taken, args.out.as_deref(), &about);
     }
     Ok(exit_code(&outcome))
+}
+
+/// Runs the program, and shows what it writes.
+async fn follow(
+    prepared: &Prepared,
+    screen: &mut Screen,
+    has_stdin: bool,
+) -> Result<Outcome, Failure> {
+    let running = prepared.start(has_stdin).await?;
+    if has_stdin {
+        running.feed(tokio::io::stdin());
+    }
+    let outcome = running.follow(async |output, bytes| screen.pass(output, bytes).await).await?;
+    screen.finish().await?;
+    Ok(outcome)
 }
 
 /// What the exit code of the process is.
@@ -197,20 +215,17 @@ fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
     }
 }
 
-/// A file for the sandbox: where it is here, as the user named it, and its name there.
-pub(crate) struct Input {
-    pub(crate) path: std::path::PathBuf,
-    pub(crate) name: String,
-}
-
-/// The files that were named, as `PATH` or `PATH=NAME`.
-pub(crate) fn inputs(files: &[String], around: &Environment) -> Result<Vec<Input>, Failure> {
+/// Reads the files that were named, as `PATH` or `PATH=NAME`.
+pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputFile>, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
-    let mut inputs: Vec<Input> = Vec::new();
+    let mut room = services.sandboxes().limits().disk;
+    let mut inputs: Vec<InputFile> = Vec::new();
     for given in files {
         let (path, name) = match given.rsplit_once('=') {
             // A file may have such a name itself.
-            Some((path, name)) if !around.typed(given.as_ref()).exists() => (path, name.to_owned()),
+            Some((path, name)) if !services.environment.typed(given.as_ref()).exists() => {
+                (path, name.to_owned())
+            }
             _ => {
                 let name =
                     Path::new(given).file_name().map(|name| name.to_string_lossy().into_owned());
@@ -230,61 +245,11 @@ pub(crate) fn inputs(files: &[String], around: &Environment) -> Result<Vec<Input
             let hint = format!("name them apart, as in `--file {path}=other-{name}`");
             return Err(usage(format!("two files would be `{name}` in the sandbox")).hint(hint));
         }
-        inputs.push(Input { path: path.into(), name });
+        let bytes = files::read(path.as_ref(), room, &services.environment)?;
+        room = room.saturating_sub(bytes.len() as u64);
+        inputs.push(InputFile { name, bytes: bytes.into() });
     }
     Ok(inputs)
-}
-
-/// What is run, and with what.
-#[derive(Clone, Copy)]
-struct Given<'a> {
-    /// Where the code came from; `-` for standard input.
-    file: &'a Path,
-    code: &'a str,
-    arguments: &'a [String],
-    inputs: &'a [Input],
-}
-
-/// Gives the files, runs the code, takes what it left.
-async fn trial(
-    sandbox: &Sandbox,
-    args: &ExecArgs,
-    language: Language,
-    given: &Given<'_>,
-) -> Result<(Followed, Taken), Failure> {
-    let Given { file, code, arguments, inputs } = *given;
-    // Standard input that the code came from cannot be its input, too.
-    let stdin = file != Path::new("-");
-    let mut left = sandbox.spec().limits.disk;
-    for input in inputs {
-        let bytes = host_files::read(&input.path, left)?;
-        left = left.saturating_sub(bytes.len() as u64);
-        sandbox.write_with_mode(&format!("{WORKSPACE}/{}", input.name), &bytes, 0o444).await?;
-    }
-    let mut command = Command::default().args(arguments.iter().cloned()).stdin(stdin);
-    let layers: Vec<&str> = sandbox.spec().layers.iter().map(|layer| layer.at.as_str()).collect();
-    if !layers.is_empty() {
-        command.env.insert("PYTHONPATH".to_owned(), layers.join(":"));
-    }
-    command.env.extend(args.env.iter().cloned());
-    let running = sandbox.run(language, code.as_bytes(), command).await?;
-    if stdin {
-        tokio::spawn(pass_input(running.stdin()));
-    }
-    let show = match args {
-        ExecArgs { json: true, .. } => Show::Keep,
-        ExecArgs { raw: true, .. } => Show::Raw,
-        _ => Show::Harmless,
-    };
-    let followed = follow(running, show, OwnName::of(file, language)).await?;
-    let taken = match &args.out {
-        Some(folder) => {
-            let names: BTreeSet<String> = inputs.iter().map(|input| input.name.clone()).collect();
-            artifacts::take(sandbox, WORKSPACE, folder, &names).await?
-        }
-        None => Taken::default(),
-    };
-    Ok((followed, taken))
 }
 
 /// One line for each limit that was met, and how it went.

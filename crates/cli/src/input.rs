@@ -6,7 +6,7 @@ use std::path::Path;
 use assize_types::text::checked;
 use assize_types::{Cancel, Failure, FailureKind};
 
-use crate::host_files::open_regular;
+use assize_service::files::open_regular;
 
 /// Reads all of standard input, which must be text of at most so many MiB.
 pub(crate) async fn from_standard_input(

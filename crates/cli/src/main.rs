@@ -3,7 +3,6 @@
 
 mod account;
 mod args;
-mod artifacts;
 mod ask;
 mod attack;
 mod cluster;
@@ -13,14 +12,13 @@ mod consult;
 mod debate;
 mod doctor;
 mod drafts;
-mod earlier;
 mod eval;
 mod exec;
 mod exit;
 mod hints;
-mod host_files;
 mod image;
 mod input;
+mod kind;
 mod logging;
 mod own_name;
 mod parse;
@@ -40,7 +38,6 @@ mod worker;
 use std::process::ExitCode;
 
 use assize_config::{Environment, Settings};
-use assize_sandbox::Sandboxes;
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
@@ -92,8 +89,9 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     let config = Settings::load(&around, &flags(&cli)?)?;
     logging::start(&config);
     hints::remember_cluster(&config);
-    let clamped = Sandboxes::new(&config, &around).clamped_cpus();
-    for warning in config.origin.warnings.iter().chain(&clamped) {
+    let services = voice::services(config, around, cli.command.is_quiet());
+    let clamped = services.sandboxes().clamped_cpus();
+    for warning in services.settings.origin.warnings.iter().chain(&clamped) {
         terminal::warn(warning);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -104,51 +102,49 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         let cancel = Cancel::new();
         tokio::spawn(interrupt(cancel.clone()));
         let done = match cli.command {
-            Command::Exec(args) => return exec::run(*args, &config, &around, cancel).await,
-            Command::Run(args) => return run::run(*args, &config, &around, cancel).await,
-            Command::Eval(args) => return eval::run(*args, &config, &around, cancel).await,
-            Command::Work(args) => return work::run(*args, &config, &around, cancel).await,
+            Command::Exec(args) => return exec::run(*args, services, cancel).await,
+            Command::Run(args) => return run::run(*args, services, cancel).await,
+            Command::Eval(args) => return eval::run(*args, services, cancel).await,
+            Command::Work(args) => return work::run(*args, services, cancel).await,
             Command::Runs(RunsCommand::Resume(args)) => {
-                return earlier::resume(args, &config, &around, cancel).await;
+                return kind::resume(args, services, cancel).await;
             }
             Command::Runs(RunsCommand::Fork(args)) => {
-                earlier::fork(*args, &config, &around, cancel).await
+                return kind::fork(*args, services, cancel).await;
             }
             Command::Sandbox(command) => {
-                return sandboxes::run(command, &config, &around, cancel).await;
+                return sandboxes::run(command, services, cancel).await;
             }
-            Command::Attack(args) => attack::run(args, &config, &around, cancel).await,
+            Command::Attack(args) => attack::run(args, services, cancel).await,
             Command::Image(command) => {
-                until_cancelled(&cancel, image::run(command, &config, &around)).await
+                until_cancelled(&cancel, image::run(command, &services)).await
             }
-            Command::Ask(args) => ask::run(*args, &config, &around, cancel).await,
-            Command::Debate(args) => debate::run(*args, &config, &around, cancel).await,
-            Command::Consult(args) => consult::run(*args, &config, &around, cancel).await,
-            Command::Mcp(args) => drafts::mcp::run(args, &config, &around, cancel).await,
-            Command::Serve(args) => serve::run(*args, &config, &around, cancel).await,
-            Command::Worker(args) => worker::run(args, &config, &around, cancel).await,
+            Command::Ask(args) => ask::run(*args, services, cancel).await,
+            Command::Debate(args) => debate::run(*args, services, cancel).await,
+            Command::Consult(args) => consult::run(*args, services, cancel).await,
+            Command::Mcp(args) => drafts::mcp::run(args, services, cancel).await,
+            Command::Serve(args) => serve::run(*args, services, cancel).await,
+            Command::Worker(args) => worker::run(args, services, cancel).await,
             Command::Cluster(command) => {
-                until_cancelled(&cancel, cluster::run(command, &config, &around)).await
+                until_cancelled(&cancel, cluster::run(command, &services)).await
             }
             Command::Drafts(command) => {
-                until_cancelled(&cancel, drafts::commands::run(command, &config, &around)).await
+                until_cancelled(&cancel, drafts::commands::run(command, services)).await
             }
             Command::Gate(command) => {
-                until_cancelled(&cancel, drafts::gate::run(command, &config, &around)).await
+                until_cancelled(&cancel, drafts::gate::run(command, services)).await
             }
             Command::Audit(command) => {
-                let audit = drafts::audit::run(command, &config, &around, cancel.clone());
+                let audit = drafts::audit::run(command, &services, cancel.clone());
                 until_cancelled(&cancel, audit).await
             }
-            Command::Runs(command) => {
-                until_cancelled(&cancel, runs::run(command, &config, &around)).await
+            Command::Runs(command) => until_cancelled(&cancel, runs::run(command, services)).await,
+            Command::Sessions(command) => sessions::run(command, &services.environment),
+            Command::Tokens(command) => tokens::run(command, &services.environment),
+            Command::Doctor(args) => until_cancelled(&cancel, doctor::run(args, &services)).await,
+            Command::Config(command) => {
+                config_command::run(command, &services.settings, &services.environment)
             }
-            Command::Sessions(command) => sessions::run(command, &around),
-            Command::Tokens(command) => tokens::run(command, &around),
-            Command::Doctor(args) => {
-                until_cancelled(&cancel, doctor::run(args, &config, &around)).await
-            }
-            Command::Config(command) => config_command::run(command, &config, &around),
             Command::Completions { .. } => unreachable!("answered above"),
         };
         done.map(|()| 0)

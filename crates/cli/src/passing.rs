@@ -1,10 +1,10 @@
-//! What goes in and out of a program in a sandbox, on its way from and to our own terminal.
+//! The output of a program in a sandbox, on its way to our own terminal.
 
 use std::io::IsTerminal;
 
-use assize_sandbox::{Event, Outcome, Output, Running, Stdin};
+use assize_code::exec::Output;
 use assize_types::{Failure, FailureKind};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::own_name::OwnName;
 use crate::terminal;
@@ -20,52 +20,58 @@ pub(crate) enum Show {
     Raw,
 }
 
-/// What a program wrote, if it was kept, and how it ended.
-#[derive(Debug, Default)]
-pub(crate) struct Followed {
-    pub(crate) stdout: Vec<u8>,
-    pub(crate) stderr: Vec<u8>,
-    pub(crate) outcome: Outcome,
+/// Where the output of a program goes.
+pub(crate) struct Screen {
+    show: Show,
+    stdout: Way<tokio::io::Stdout>,
+    stderr: Way<tokio::io::Stderr>,
+    /// The name that messages of the program have for the user's own file.
+    name: Option<OwnName>,
+    /// What it wrote, if that is kept.
+    pub(crate) kept_stdout: Vec<u8>,
+    pub(crate) kept_stderr: Vec<u8>,
 }
 
-/// Follows a program to its end; its messages name the user's own file, if one is given.
-pub(crate) async fn follow(
-    mut running: Running,
-    show: Show,
-    mut name: Option<OwnName>,
-) -> Result<Followed, Failure> {
-    let mut followed = Followed::default();
-    let careful = |terminal: bool| terminal && show == Show::Harmless;
-    // Whoever does not read what we write must not keep us from hearing that we are to end.
-    let mut stdout = Way::new(tokio::io::stdout(), careful(std::io::stdout().is_terminal()));
-    let mut stderr = Way::new(tokio::io::stderr(), careful(std::io::stderr().is_terminal()));
-    loop {
-        let event = match (running.next().await?, &mut name) {
-            (Event::Wrote(Output::Stderr, bytes), Some(name)) => {
-                Event::Wrote(Output::Stderr, name.pass(&bytes))
-            }
-            (event, _) => event,
-        };
-        match (event, show) {
-            (Event::Wrote(Output::Stdout, bytes), Show::Keep) => followed.stdout.extend(bytes),
-            (Event::Wrote(Output::Stderr, bytes), Show::Keep) => followed.stderr.extend(bytes),
-            (Event::Wrote(Output::Stdout, bytes), _) => {
+impl Screen {
+    pub(crate) fn new(show: Show, name: Option<OwnName>) -> Screen {
+        let careful = |terminal: bool| terminal && show == Show::Harmless;
+        // A reader that does not read what is written must not keep us from hearing that we are to end.
+        let stdout = Way::new(tokio::io::stdout(), careful(std::io::stdout().is_terminal()));
+        let stderr = Way::new(tokio::io::stderr(), careful(std::io::stderr().is_terminal()));
+        Screen { show, stdout, stderr, name, kept_stdout: Vec::new(), kept_stderr: Vec::new() }
+    }
+
+    /// Passes on what a program wrote.
+    pub(crate) async fn pass(&mut self, output: Output, bytes: &[u8]) -> Result<(), Failure> {
+        match (output, self.show, &mut self.name) {
+            (Output::Stdout, Show::Keep, _) => self.kept_stdout.extend(bytes),
+            (Output::Stdout, ..) => {
                 terminal::check_open()?;
-                stdout.pass(&bytes).await?;
+                self.stdout.pass(bytes).await?;
             }
-            (Event::Wrote(Output::Stderr, bytes), _) => stderr.pass(&bytes).await?,
-            (Event::Said(_), _) => {}
-            (Event::Ended(outcome), _) => {
-                let rest = name.map_or_else(Vec::new, |mut name| name.finish());
-                match show {
-                    Show::Keep => followed.stderr.extend(rest),
-                    Show::Harmless | Show::Raw => stderr.pass(&rest).await?,
-                }
-                stdout.finish().await?;
-                stderr.finish().await?;
-                return Ok(Followed { outcome, ..followed });
+            (Output::Stderr, _, Some(name)) => {
+                let renamed = name.pass(bytes);
+                self.pass_stderr(&renamed).await?;
             }
+            (Output::Stderr, _, None) => self.pass_stderr(bytes).await?,
         }
+        Ok(())
+    }
+
+    async fn pass_stderr(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if self.show == Show::Keep {
+            self.kept_stderr.extend(bytes);
+            return Ok(());
+        }
+        self.stderr.pass(bytes).await
+    }
+
+    /// Passes on what was held back.
+    pub(crate) async fn finish(&mut self) -> Result<(), Failure> {
+        let rest = self.name.take().map_or_else(Vec::new, |mut name| name.finish());
+        self.pass_stderr(&rest).await?;
+        self.stdout.finish().await?;
+        self.stderr.finish().await
     }
 }
 
@@ -124,18 +130,6 @@ fn whole_characters(bytes: &[u8]) -> usize {
         }
         None => bytes.len(),
     }
-}
-
-/// Passes our own input on, until it ends or nobody wants it.
-pub(crate) async fn pass_input(to: Stdin) {
-    let mut stdin = tokio::io::stdin();
-    let mut buffer = vec![0; 64 * 1024];
-    while let Ok(count @ 1..) = stdin.read(&mut buffer).await {
-        if !matches!(to.write(&buffer[..count]).await, Ok(true)) {
-            return;
-        }
-    }
-    to.close();
 }
 
 #[cfg(test)]

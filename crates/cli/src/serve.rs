@@ -5,44 +5,44 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use assize_config::{Environment, Settings};
+use assize_config::Environment;
 use assize_server::{Certificate, Exposure, Options, Server, Token, Tokens};
+use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::ServeArgs;
 use crate::terminal::{self, note, out_json, out_line};
 use crate::until_cancelled;
-use crate::voice::services;
 
 pub(crate) async fn run(
     args: ServeArgs,
-    config: &Settings,
-    around: &Environment,
+    mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    config.refuse_withheld()?;
+    services.settings.refuse_withheld()?;
     allow_many_files();
     let exposure = exposure(&args)?;
-    let roots = roots(&args, around)?;
-    let token_file = (!args.no_auth).then(|| token_file(args.token_file.as_deref(), around));
+    let roots = roots(&args, &services.environment)?;
+    let token_file =
+        (!args.no_auth).then(|| token_file(args.token_file.as_deref(), &services.environment));
     let tokens = token_file.as_deref().map(tokens).transpose()?;
     if tokens.is_none() {
         terminal::warn(
             "everybody who has an account on this machine can spend your money and accept drafts",
         );
     }
-    let mut services = services(config, around, false);
     let store = until_cancelled(&cancel, services.open_server_store()).await?;
+    let serve = &services.settings.serve;
     let options = Options {
         listen: args.listen,
         tokens,
         exposure,
         names: args.hosts.clone(),
         roots,
-        longest_request: *config.serve.longest_request,
-        starts_per_minute: *config.serve.starts_per_minute,
-        most_running: *config.serve.most_running,
+        longest_request: *serve.longest_request,
+        starts_per_minute: *serve.starts_per_minute,
+        most_running: *serve.most_running,
     };
     let server = Server::bind(options, services, store).await?;
     tell(&args, &server, token_file.as_deref())?;

@@ -28,8 +28,13 @@ impl Reporter for Voice {
 }
 
 /// Services of a command.
-pub(crate) fn services(config: &Settings, around: &Environment, quiet: bool) -> Services {
-    Services::new(config, around, Arc::new(Voice { quiet }))
+pub(crate) fn services(settings: Settings, environment: Environment, quiet: bool) -> Services {
+    Services::new(settings, environment, Arc::new(Voice { quiet }))
+}
+
+/// Shows warnings alone.
+pub(crate) fn quiet() -> Arc<dyn Reporter> {
+    Arc::new(Voice { quiet: true })
 }
 
 /// The line above the progress of a run.

@@ -1,19 +1,16 @@
 //! `assize worker`: does what others put on the queue of a cluster.
 
-use assize_config::{Environment, Settings};
-use assize_service::{Offer, labels};
+use assize_service::{Offer, Services, labels};
 use assize_types::{Cancel, Failure};
 use serde_json::json;
 
 use crate::args::WorkerArgs;
 use crate::terminal::{note, out_json};
 use crate::until_cancelled;
-use crate::voice::services;
 
 pub(crate) async fn run(
     args: WorkerArgs,
-    config: &Settings,
-    around: &Environment,
+    services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let labels = match args.labels.is_empty() {
@@ -21,7 +18,7 @@ pub(crate) async fn run(
         false => labels(&args.labels.join(","))?,
     };
     let offer = Offer { slots: args.slots, labels, region: args.region.clone() };
-    let joining = services(config, around, false).worker(&offer);
+    let joining = services.worker(&offer);
     let worker = until_cancelled(&cancel, joining).await?;
     let node = worker.node();
     if args.json {

@@ -1,98 +1,176 @@
-//! Code that is run once, in a fresh sandbox, and whose output is wanted whole.
+//! Code that is run once, in a fresh sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use assize_sandbox::{Command, Finished, Language, SandboxError, Sandboxes, Stdin, WORKSPACE};
+use assize_config::Isolation;
+use assize_sandbox::{
+    Command, Harvest, Manager, Running, Sandbox, SandboxError, Sandboxes, SharedBackends, Spec,
+    WORKSPACE,
+};
 use assize_types::{Failure, FailureKind};
 
-use crate::InputFile;
-use crate::job::check_inputs;
+use crate::job::{check_inputs, package_layers};
+use crate::{InputFile, Language};
+
+pub use assize_sandbox::{Enforcement, Finished, Outcome, Output};
 
 /// Bytes of all files that a program leaves and that are collected. They are held in memory.
 const MAX_COLLECTED: u64 = 64 << 20;
 
-/// What can be asked for.
+/// Request to run a program once.
 #[derive(Debug, Clone)]
 pub struct Ask {
     pub code: String,
     pub language: Language,
     pub arguments: Vec<String>,
     pub env: BTreeMap<String, String>,
-    pub stdin: Option<String>,
     pub inputs: Vec<InputFile>,
-    /// Whether what it leaves is wanted.
-    pub keep_files: bool,
+    /// Packages that a program in Python imports.
+    pub packages: Vec<String>,
     pub image: Option<String>,
 }
 
-/// How it went.
+/// How a program went whose output was collected.
 #[derive(Debug)]
 pub struct Ran {
     pub finished: Finished,
-    /// Which walls stood around it, and why those.
+    /// The isolation, and why that one.
     pub isolation: String,
     pub files: Vec<(String, Vec<u8>)>,
     /// What it left and was not taken, and why.
     pub not_taken: Vec<String>,
 }
 
-/// Runs it.
-///
-/// # Errors
-/// When no sandbox could be made, or it broke. That the code failed is no error.
-pub async fn run(ask: Ask, sandboxes: &Sandboxes) -> Result<Ran, Failure> {
-    let spec = sandboxes.spec(ask.image.clone())?;
-    check_inputs(&ask.inputs, &spec.limits)?;
-    let (own, sandbox, isolation) = match &sandboxes.shared {
-        Some(shared) => {
-            let (sandbox, isolation) = shared.take(sandboxes, &spec).await?;
-            (None, sandbox, isolation)
+/// A program and the sandbox that was made for it.
+#[derive(Debug)]
+pub struct Prepared {
+    ask: Ask,
+    sandbox: Sandbox,
+    maker: Maker,
+    /// Why the sandbox has this isolation.
+    pub why: String,
+}
+
+/// What made a sandbox and ends it.
+#[derive(Debug)]
+enum Maker {
+    Own(Manager),
+    Shared(Arc<SharedBackends>),
+}
+
+impl Prepared {
+    /// Makes the sandbox.
+    ///
+    /// # Errors
+    /// When the request is invalid, or no sandbox can be made.
+    pub async fn new(ask: Ask, sandboxes: &Sandboxes) -> Result<Prepared, Failure> {
+        let mut spec = sandboxes.spec(ask.image.clone())?;
+        check_inputs(&ask.inputs, &spec.limits)?;
+        if !ask.packages.is_empty() {
+            spec.layers = package_layers(&ask.packages, sandboxes, &spec).await?;
         }
-        None => {
-            let made = sandboxes.make(&[ask.language], &spec).await?;
-            let (manager, sandbox, why) = made;
-            let isolation = format!("{} ({why})", sandbox.isolation());
-            (Some(manager), sandbox, isolation)
+        let (sandbox, maker, why) = match &sandboxes.shared {
+            Some(shared) => {
+                let (sandbox, why) = shared.take(sandboxes, &spec).await?;
+                (sandbox, Maker::Shared(shared.clone()), why)
+            }
+            None => {
+                let (manager, sandbox, why) = sandboxes.make(&[ask.language], &spec).await?;
+                (sandbox, Maker::Own(manager), why)
+            }
+        };
+        Ok(Prepared { ask, sandbox, maker, why })
+    }
+
+    pub fn isolation(&self) -> Isolation {
+        self.sandbox.isolation()
+    }
+
+    pub fn spec(&self) -> &Spec {
+        self.sandbox.spec()
+    }
+
+    /// What enforces the limits of a sandbox that is not from a shared pool.
+    pub fn enforcement(&self) -> Option<Enforcement> {
+        match &self.maker {
+            Maker::Own(manager) => Some(manager.backend().enforcement()),
+            Maker::Shared(_) => None,
         }
-    };
-    let ran = async {
+    }
+
+    /// Starts the program, which finds its files.
+    ///
+    /// # Errors
+    /// When the sandbox broke.
+    pub async fn start(&self, has_stdin: bool) -> Result<Running, SandboxError> {
+        let Prepared { ask, sandbox, .. } = self;
         for InputFile { name, bytes } in &ask.inputs {
             sandbox.write_with_mode(&format!("{WORKSPACE}/{name}"), bytes, 0o444).await?;
         }
-        let mut command = Command::default().args(ask.arguments).stdin(ask.stdin.is_some());
-        command.env.extend(ask.env);
-        let running = sandbox.run(ask.language, ask.code.as_bytes(), command).await?;
-        if let Some(text) = ask.stdin {
-            feed(running.stdin(), text);
+        let mut command = Command::default().args(ask.arguments.iter().cloned()).stdin(has_stdin);
+        let layers: Vec<&str> = self.spec().layers.iter().map(|layer| layer.at.as_str()).collect();
+        if !layers.is_empty() {
+            command.env.insert("PYTHONPATH".to_owned(), layers.join(":"));
+        }
+        command.env.extend(ask.env.clone());
+        sandbox.run(ask.language, ask.code.as_bytes(), command).await
+    }
+
+    /// Files that the program left.
+    ///
+    /// # Errors
+    /// When the sandbox is gone.
+    pub async fn harvest(&self) -> Result<Harvest, SandboxError> {
+        self.sandbox.harvest(WORKSPACE, &self.given()).await
+    }
+
+    /// Names of the files that it was given.
+    fn given(&self) -> BTreeSet<String> {
+        self.ask.inputs.iter().map(|input| input.name.clone()).collect()
+    }
+
+    /// Ends the sandbox.
+    pub async fn end(self) {
+        match self.maker {
+            Maker::Own(_) => self.sandbox.end().await,
+            Maker::Shared(shared) => shared.discard(self.sandbox),
+        }
+    }
+
+    async fn collect(&self, stdin: Option<String>, keep_files: bool) -> Result<Ran, SandboxError> {
+        let running = self.start(stdin.is_some()).await?;
+        if let Some(text) = stdin {
+            running.feed(std::io::Cursor::new(text));
         }
         let finished = running.finish().await?;
-        let mut ran = Ran { finished, isolation, files: Vec::new(), not_taken: Vec::new() };
-        if ask.keep_files {
-            let given: BTreeSet<String> = ask.inputs.iter().map(|one| one.name.clone()).collect();
-            // The output counts, whatever becomes of the files.
-            let mut harvest = sandbox.harvest_at_most(WORKSPACE, &given, MAX_COLLECTED).await;
-            ran.files = std::mem::take(&mut harvest.files);
-            ran.not_taken = harvest.left();
-        }
-        Ok::<_, SandboxError>(ran)
-    };
-    let ran = ran.await;
-    match &sandboxes.shared {
-        Some(shared) => shared.discard(sandbox),
-        None => sandbox.end().await,
+        // The output counts, whatever becomes of the files.
+        let mut harvest = match keep_files {
+            true => self.sandbox.harvest_at_most(WORKSPACE, &self.given(), MAX_COLLECTED).await,
+            false => Harvest::default(),
+        };
+        let files = std::mem::take(&mut harvest.files);
+        let isolation = format!("{} ({})", self.isolation(), self.why);
+        Ok(Ran { finished, isolation, files, not_taken: harvest.left() })
     }
-    drop(own);
+}
+
+/// Runs a program to its end and collects what it writes, and the files that it leaves if they are wanted.
+///
+/// # Errors
+/// When no sandbox could be made, or it broke. That the code failed is no error.
+pub async fn run(
+    ask: Ask,
+    stdin: Option<String>,
+    keep_files: bool,
+    sandboxes: &Sandboxes,
+) -> Result<Ran, Failure> {
+    let prepared = Prepared::new(ask, sandboxes).await?;
+    let ran = prepared.collect(stdin, keep_files).await;
+    prepared.end().await;
     ran.map_err(|error| match error.cause() {
-        // The guest's own word: what was asked for makes no sense.
+        // The guest refused what was asked for.
         Some(_) => Failure::new(FailureKind::Usage, error.to_string()),
         None => error.into(),
     })
-}
-
-/// Has a program read a text, as far as it does.
-pub fn feed(stdin: Stdin, text: String) {
-    tokio::spawn(async move {
-        let _ = stdin.write(text.as_bytes()).await;
-        stdin.close();
-    });
 }

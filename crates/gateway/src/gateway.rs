@@ -10,7 +10,8 @@ use assize_llm::{
     BudgetError, Call, Delta, ErrorKind, Ledger, MemoryLedger, Message, Model, ModelError, Request,
     Reservation, Response, Settlement, Stop, Worst,
 };
-use assize_types::Cost;
+use assize_types::text::harmless;
+use assize_types::{Cost, Failure, FailureKind};
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, debug, debug_span, trace};
@@ -208,6 +209,27 @@ impl Gateway {
     /// What a request is likely to take, before it is sent.
     pub fn estimate(&self, request: &Request) -> Option<Estimate> {
         self.facts().map(|facts| Estimate::of_request(facts, request))
+    }
+
+    /// Refuses to call an estimate complete that has no cost.
+    ///
+    /// # Errors
+    /// When the price of a model is unknown.
+    pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
+        if cost != Cost::Unknown {
+            return Ok(());
+        }
+        let (provider, model) = self.name();
+        let model = harmless(model);
+        let whose = match self.facts().is_some_and(|facts| facts.price.is_none()) {
+            true => format!("`{model}` ({provider})"),
+            false => "a model that a role uses".to_owned(),
+        };
+        let message = format!("no cost estimate: the price of {whose} is unknown");
+        Err(Failure::new(FailureKind::Settings, message).hint(format!(
+            "set it in dollars for a million tokens: `[prices.\"{model}\"]` with `input` and `output` in the settings \
+             file; `--max-tokens` limits what is spent without a price"
+        )))
     }
 
     fn tell(&self, event: Event) {

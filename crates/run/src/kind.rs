@@ -31,6 +31,11 @@ impl RunKind {
     pub const ALL: [RunKind; 5] =
         [RunKind::Code, RunKind::Eval, RunKind::Debate, RunKind::Consult, RunKind::Work];
 
+    /// Whether a new run can be started from one, at a chosen place.
+    pub fn can_be_forked(self) -> bool {
+        matches!(self, RunKind::Debate | RunKind::Consult)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             RunKind::Code => "run",

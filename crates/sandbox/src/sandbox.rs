@@ -11,6 +11,8 @@ use assize_protocol::{
     VERSION, port,
 };
 
+use tokio::io::{AsyncRead, AsyncReadExt};
+
 use crate::backend::{Account, Backend, Started};
 use crate::channel::{Channel, Next, PATIENCE, Sender, Stream};
 use crate::command::{Command, Outcome, Output, Run};
@@ -530,6 +532,23 @@ impl Running {
         }
     }
 
+    /// Passes on what it writes as it comes; tells how it ended.
+    ///
+    /// # Errors
+    /// As [`Running::next`], and when `pass` fails: the program is killed then.
+    pub async fn follow<E: From<SandboxError>>(
+        mut self,
+        mut pass: impl AsyncFnMut(Output, &[u8]) -> Result<(), E>,
+    ) -> Result<Outcome, E> {
+        loop {
+            match self.next().await? {
+                Event::Wrote(output, bytes) => pass(output, &bytes).await?,
+                Event::Said(_) => {}
+                Event::Ended(outcome) => return Ok(outcome),
+            }
+        }
+    }
+
     /// What it says to the host, as frames that are still to be read, and what is said to it.
     pub(crate) fn talk(&self) -> Sender {
         self.stream.sender_on(port::TALK)
@@ -538,6 +557,20 @@ impl Running {
     /// Its standard input, to be written to beside reading what it writes.
     pub fn stdin(&self) -> Stdin {
         Stdin(self.stream.sender())
+    }
+
+    /// Passes a reader on to its standard input, until the reader ends or the program reads no more.
+    pub fn feed(&self, mut from: impl AsyncRead + Unpin + Send + 'static) {
+        let to = self.stdin();
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 64 * 1024];
+            while let Ok(count @ 1..) = from.read(&mut buffer).await {
+                if !matches!(to.write(&buffer[..count]).await, Ok(true)) {
+                    return;
+                }
+            }
+            to.close();
+        });
     }
 
     /// Sends it a signal.

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use assize_run::{Log, Role, Store};
 use assize_sandbox::SharedBackends;
-use assize_service::{Services, stores};
+use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -151,7 +151,7 @@ async fn warm_up(app: App) {
 /// What all servers of a store share, and whether there is no other; none, if it cannot be had.
 fn lock(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
-        let mut name = stores::path(&services.settings, &services.environment).into_os_string();
+        let mut name = services.store_path().into_os_string();
         name.push(more);
         std::fs::OpenOptions::new().create(true).append(true).open(name).ok()
     };

@@ -3,11 +3,15 @@
 //! The doors (command line, HTTP and MCP) parse a request, call [`Services`] or a job's own crate, and render. Nothing
 //! here prints or reads the environment: both are passed in.
 
+pub mod ask;
+pub mod attack;
 pub mod doctor;
+pub mod files;
+pub mod images;
 pub mod reading;
 mod runs;
-pub mod scorecards;
-pub mod stores;
+pub mod sandboxes;
+mod stores;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +34,6 @@ pub use assize_cluster::labels;
 pub use assize_gateway::Tape;
 pub use assize_worker::{Offer, PARALLEL, Worker, live, status};
 pub use runs::settings_of_run;
-pub use stores::cluster_status;
 
 /// What a process starts runs with: the settings, what is shared between its runs, and the cluster it is a member of.
 #[derive(Clone)]
@@ -66,13 +69,13 @@ const CHANGEABLE: [SettingKey; 3] =
 impl Services {
     /// Services of a command.
     pub fn new(
-        settings: &Settings,
-        environment: &Environment,
+        settings: Settings,
+        environment: Environment,
         reporter: Arc<dyn Reporter>,
     ) -> Services {
         Services {
-            settings: Arc::new(settings.clone()),
-            environment: Arc::new(environment.clone()),
+            settings: Arc::new(settings),
+            environment: Arc::new(environment),
             reporter,
             role: Role::Command,
             member: None,

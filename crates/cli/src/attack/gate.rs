@@ -1,11 +1,10 @@
 //! `assize attack --gate`: the labelled corpora against the gate, as the settings have it.
 
-use assize_attack::{
-    CaseKind, CaseOutcome, GateAttack, GateCase, GateClass, GateError, GateOptions, GateScorecard,
+use assize_service::Services;
+use assize_service::attack::{
+    CaseKind, CaseOutcome, GateCase, GateClass, GateScorecard, gate_failure,
 };
-use assize_config::{Environment, Settings};
-use assize_sandbox::Sandboxes;
-use assize_types::{Failure, FailureKind};
+use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::AttackArgs;
@@ -14,19 +13,10 @@ use crate::until_cancelled;
 
 pub(super) async fn run(
     args: &AttackArgs,
-    config: &Settings,
-    around: &Environment,
-    cancel: assize_types::Cancel,
+    services: &Services,
+    cancel: Cancel,
 ) -> Result<(), Failure> {
-    // What forges test results says nothing where no sandbox can be made.
-    let sandboxes = Sandboxes::new(config, around);
-    sandboxes.available().await?;
-    let options = GateOptions {
-        policy: assize_draft::policy(config)?,
-        verifier: assize_draft::verifier(&sandboxes),
-        only: args.only.clone(),
-    };
-    let attack = GateAttack::new(options).map_err(explain)?;
+    let attack = services.gate_attack(args.only.clone()).await?;
     let (all, draws, mut done) = (attack.cases(), terminal::can_draw(), 0);
     let tried = attack.run(|name| {
         done += 1;
@@ -34,7 +24,7 @@ pub(super) async fn run(
             terminal::draw(&[paint(DIM, format!("gate · {done} of {all} · {name}"))]);
         }
     });
-    let card = until_cancelled(&cancel, async { tried.await.map_err(explain) }).await;
+    let card = until_cancelled(&cancel, async { tried.await.map_err(gate_failure) }).await;
     terminal::draw(&[]);
     let card = card?;
     if args.json {
@@ -124,14 +114,4 @@ fn verdict(card: &GateScorecard) -> Result<(), Failure> {
     };
     let hint = "look at the settings `draft.…` with `assize config`; with the defaults, please report this";
     Err(Failure::new(FailureKind::Verdict, message).hint(hint))
-}
-
-fn explain(error: GateError) -> Failure {
-    match error {
-        GateError::Draft(error) => error.into(),
-        GateError::NoneCalled(_) => Failure::from_error(FailureKind::Usage, &error),
-        GateError::Corpus(_) | GateError::Workspace(_) => {
-            Failure::from_error(FailureKind::Environment, &error)
-        }
-    }
 }

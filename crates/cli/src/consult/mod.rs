@@ -2,16 +2,18 @@
 
 mod progress;
 pub(crate) mod show;
+pub(crate) mod stored;
 
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
+use assize_config::Settings;
 use assize_consult::sources::files;
 use assize_consult::{
     ConsultAsk, ConsultJob, ConsultPlan, Estimate, Personas, Report, SourceName, mermaid,
 };
 use assize_run::{Finished, Origin, Planned, RunKind, Signal, Trial};
+use assize_service::Services;
 use assize_service::reading;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::Value;
@@ -20,7 +22,7 @@ use crate::account::{account, how_long, less, show_estimate};
 use crate::args::{self, ConsultArgs};
 use crate::progress::Progress;
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
-use crate::voice::{heading, services, tell_failure};
+use crate::voice::{heading, tell_failure};
 use crate::{hints, input};
 use progress::Consultation;
 
@@ -29,11 +31,10 @@ const LONGEST: u64 = 1;
 
 pub(crate) async fn run(
     args: ConsultArgs,
-    config: &Settings,
-    around: &Environment,
+    mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    config.refuse_withheld()?;
+    services.settings.refuse_withheld()?;
     let fork = args.fork.fork_of()?;
     if args.export_personas {
         return out(&Personas::default().to_file());
@@ -42,14 +43,15 @@ pub(crate) async fn run(
         return out(&mermaid()?);
     }
     if let Some(folder) = &args.out {
-        show::check_empty(folder)?;
+        show::check_empty(folder, &services.environment)?;
     }
-    let mut services = services(config, around, args.quiet);
     (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
     let models = args.model.by_role();
     // What cannot be consulted on leaves no store behind.
     let fresh = match (&args.again.resume, &fork) {
-        (None, None) => Some(ConsultPlan::fresh(ask(&args)?, config, around).await?),
+        (None, None) => {
+            Some(ConsultPlan::fresh(ask(&args)?, &services.settings, &services.environment).await?)
+        }
         _ => None,
     };
     let store = services.open_store(false).await?;
@@ -71,9 +73,10 @@ pub(crate) async fn run(
         let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
         let job = &planned.job;
         let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
-        return show_estimate(estimate, job.in_a_row, &job.gateway, args.json);
+        show_estimate(estimate, job.in_a_row, job.gateway.is_rehearsal(), args.json)?;
+        return job.gateway.check_price(estimate.cost);
     }
-    ask_before(&args, config, &planned)?;
+    ask_before(&args, &services.settings, &planned)?;
     let mut trial = planned.open().await?;
     let job = &trial.job;
     let (calls, rounds, ledger) = (job.calls(), job.input.rounds, trial.ledger.clone());
@@ -83,7 +86,7 @@ pub(crate) async fn run(
     let seen = progress.clone();
     let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
-    let sitting = Sitting { args: &args, trial };
+    let sitting = Sitting { args: &args, trial, services: &services };
     match finished {
         Ok(finished) => sitting.finish(finished).await,
         Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
@@ -120,7 +123,7 @@ fn ask(args: &ConsultArgs) -> Result<ConsultAsk, Failure> {
 /// Asks before more is spent than may be spent unasked.
 fn ask_before(
     args: &ConsultArgs,
-    config: &Settings,
+    settings: &Settings,
     planned: &Planned<ConsultJob>,
 ) -> Result<(), Failure> {
     let job = &planned.job;
@@ -130,7 +133,7 @@ fn ask_before(
     let Estimate { calls, cost, .. } = estimate;
     let time = how_long(job.in_a_row, false);
     let what = format!("{calls} calls and {time}, {}{}", estimate.cost_phrase(), less(estimate));
-    if let (Some(cap), Some(least)) = (*config.budget.max_cost, estimate.cached.known())
+    if let (Some(cap), Some(least)) = (*settings.budget.max_cost, estimate.cached.known())
         && cap < least
     {
         terminal::warn(&format!("`--max-cost` of {cap} is less than it is likely to take: {what}"));
@@ -161,6 +164,7 @@ fn ask_before(
 struct Sitting<'a> {
     args: &'a ConsultArgs,
     trial: Trial<ConsultJob>,
+    services: &'a Services,
 }
 
 impl Sitting<'_> {
@@ -185,7 +189,7 @@ impl Sitting<'_> {
             show::lines(report).iter().try_for_each(|line| out_line(line))?;
         }
         if let Some(folder) = &self.args.out {
-            let count = show::write(folder, report, told)?;
+            let count = show::write(folder, report, told, &self.services.environment)?;
             note(&format!("{count} files are in `{}`; begin with report.html", folder.display()));
         }
         if !self.args.quiet && !self.args.json {

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use assize_config::REHEARSAL_LABEL;
+use assize_config::{Environment, REHEARSAL_LABEL};
 use assize_consult::{Placed, Report, short};
+use assize_service::files;
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::Value;
 
-use crate::artifacts;
 use crate::terminal::{self, BOLD, DIM, WARN, paint};
 
 /// Refuses a folder in which something would be in the way, before anything is spent.
-pub(crate) fn check_empty(folder: &Path) -> Result<(), Failure> {
-    artifacts::check_folder(folder)?;
+pub(crate) fn check_empty(folder: &Path, environment: &Environment) -> Result<(), Failure> {
+    files::check_folder(folder, environment)?;
     let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty {
         return Ok(());
@@ -86,8 +86,13 @@ fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
 }
 
 /// Writes everything into a folder; gives how many files.
-pub(crate) fn write(folder: &Path, report: &Report, told: &Value) -> Result<usize, Failure> {
-    let taken = artifacts::keep(assize_consult::documents(report, told).into(), folder)?;
+pub(crate) fn write(
+    folder: &Path,
+    report: &Report,
+    told: &Value,
+    environment: &Environment,
+) -> Result<usize, Failure> {
+    let taken = files::keep(assize_consult::documents(report, told).into(), folder, environment)?;
     if taken.in_the_way.is_empty() {
         return Ok(taken.files.len());
     }

@@ -2,15 +2,16 @@
 
 mod progress;
 pub(crate) mod show;
+pub(crate) mod stored;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
 use assize_consult::{
     DebateAsk, DebateJob, DebatePersonas, DebatePlan, DebateReport, debate_mermaid, estimate, short,
 };
 use assize_run::{Finished, Origin, RunFailure, RunKind, Signal, Trial};
+use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
 use crate::progress::Progress;
 use crate::terminal::{self, DIM, WARN, grouped, note, out, out_json, paint};
-use crate::voice::{heading, services, tell_failure};
+use crate::voice::{heading, tell_failure};
 use crate::{hints, input};
 use progress::Debate;
 
@@ -27,8 +28,7 @@ const LONGEST_MOVE: u64 = 1;
 
 pub(crate) async fn run(
     args: DebateArgs,
-    config: &Settings,
-    around: &Environment,
+    mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     refuse_idle_flags(&args)?;
@@ -37,7 +37,6 @@ pub(crate) async fn run(
     if args.graph {
         return out(&debate_mermaid()?);
     }
-    let mut services = services(config, around, args.quiet);
     (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
     let ask = DebateAsk {
         document: document(&args, &cancel).await?,
@@ -55,7 +54,8 @@ pub(crate) async fn run(
         let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
         let (estimate, in_a_row) =
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
-        return show_estimate(&estimate, in_a_row, &gateway, args.json);
+        show_estimate(&estimate, in_a_row, gateway.is_rehearsal(), args.json)?;
+        return gateway.check_price(estimate.cost);
     }
     let store = services.open_store(false).await?;
     let runner = services.runner(&store)?;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use assize_config::{Environment, Settings};
+use assize_config::Environment;
 use assize_draft::audit::{self, Completed, HeadKey, HeadKeyError, InvalidHead, SignedHead, Whole};
 use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
-use assize_service::stores;
+use assize_service::Services;
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
 use jiff::Timestamp;
@@ -19,20 +19,25 @@ use crate::terminal::{self, note, out_json, out_line, when};
 
 pub(crate) async fn run(
     command: AuditCommand,
-    config: &Settings,
-    around: &Environment,
+    services: &Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
+    let around = &services.environment;
     match command {
-        AuditCommand::Head => head(config, around).await,
+        AuditCommand::Head => head(services).await,
         AuditCommand::Verify { workspace, since, json } => {
             let heads = match since {
                 Some(since) => Heads::read(&since, around, &cancel).await?,
                 None => Heads::default(),
             };
-            let mut whole = match stores::open_to_read(config, around).await? {
+            let mut whole = match services.open_store_to_read().await? {
                 Some(store) => {
-                    let desk = desk(&workspace, around, store.clone(), super::options(config)?)?;
+                    let desk = desk(
+                        &workspace,
+                        around,
+                        store.clone(),
+                        super::options(&services.settings)?,
+                    )?;
                     audit::look(&*store, &desk, Some(&heads.positions)).await?
                 }
                 None => return without_store(&super::workspace(&workspace, around), &heads, json),
@@ -42,9 +47,10 @@ pub(crate) async fn run(
             tell(&whole, json)
         }
         AuditCommand::Show { workspace, task, refused, json } => {
-            let entries = match stores::open_to_read(config, around).await? {
+            let entries = match services.open_store_to_read().await? {
                 Some(store) => {
-                    let desk = desk(&workspace, around, store, super::options(config)?)?;
+                    let desk =
+                        desk(&workspace, around, store, super::options(&services.settings)?)?;
                     audit::about(desk.entries().await?, task.as_deref(), refused)
                 }
                 None if json => Vec::new(),
@@ -79,8 +85,9 @@ fn no_key(error: &HeadKeyError, around: &Environment) -> Failure {
 }
 
 /// Prints the head of the log, signed.
-async fn head(config: &Settings, around: &Environment) -> Result<(), Failure> {
-    let (log, head) = match stores::open_to_read(config, around).await? {
+async fn head(services: &Services) -> Result<(), Failure> {
+    let around = &services.environment;
+    let (log, head) = match services.open_store_to_read().await? {
         Some(store) => {
             let head = store.audit_head().await?;
             (store.audit_log(AuditQuery::default()).await?, head)

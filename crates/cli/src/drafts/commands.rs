@@ -4,8 +4,8 @@ use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
 use assize_draft::{DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, Stage, handoff};
+use assize_service::Services;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -13,14 +13,10 @@ use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace
 use crate::args::DraftsCommand;
 use crate::terminal::{self, note, out_json, out_line};
 
-pub(crate) async fn run(
-    command: DraftsCommand,
-    config: &Settings,
-    around: &Environment,
-) -> Result<(), Failure> {
+pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Result<(), Failure> {
     match command {
         DraftsCommand::Init { workspace: args, yes } => {
-            let folder = workspace(&args, around);
+            let folder = workspace(&args, &services.environment);
             if !folder.is_dir() {
                 let message = format!("there is no folder `{}`", folder.display());
                 return Err(Failure::new(FailureKind::Usage, message));
@@ -28,11 +24,11 @@ pub(crate) async fn run(
             init(&folder, yes)
         }
         DraftsCommand::Ls { workspace, json } => {
-            let book = book_to_see(&workspace, config, around).await?;
+            let book = book_to_see(&workspace, &services).await?;
             list(&book, json)
         }
         DraftsCommand::Show { draft, workspace, json } => {
-            let desk = seen(desk_to_see(&workspace, config, around).await?)?;
+            let desk = seen(desk_to_see(&workspace, &services).await?)?;
             let draft = find(&desk.state().await?, &draft)?;
             let bytes = desk.draft(&draft.name)?;
             let text = String::from_utf8_lossy(&bytes);
@@ -42,7 +38,7 @@ pub(crate) async fn run(
             terminal::out_untrusted(&text)
         }
         DraftsCommand::Diff { draft, workspace } => {
-            let desk = seen(desk_to_see(&workspace, config, around).await?)?;
+            let desk = seen(desk_to_see(&workspace, &services).await?)?;
             let draft = find(&desk.state().await?, &draft)?;
             let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
             let bytes = desk.draft(&draft.name)?;
@@ -54,13 +50,13 @@ pub(crate) async fn run(
             show::diff(&unified).iter().try_for_each(|line| out_line(line))
         }
         DraftsCommand::Clean { workspace, all: true, yes, json, .. } => {
-            let desk = desk_to_use(&workspace, config, around).await?;
-            empty(&desk, &person(around), yes, json).await
+            let desk = desk_to_use(&workspace, &mut services).await?;
+            empty(&desk, &person(&services.environment), yes, json).await
         }
         DraftsCommand::Clean { workspace, older_than, json, .. } => {
-            let desk = desk_to_use(&workspace, config, around).await?;
-            let keep = older_than.unwrap_or_else(|| keep(config));
-            let cleared = desk.sweep(&person(around), show::now(), keep).await?;
+            let desk = desk_to_use(&workspace, &mut services).await?;
+            let keep = older_than.unwrap_or_else(|| keep(&services.settings));
+            let cleared = desk.sweep(&person(&services.environment), show::now(), keep).await?;
             if json {
                 return out_json(&json!(cleared));
             }
@@ -71,12 +67,12 @@ pub(crate) async fn run(
             ))
         }
         DraftsCommand::Off { workspace } => {
-            let desk = desk_to_use(&workspace, config, around).await?;
-            switch(&desk, around, false).await
+            let desk = desk_to_use(&workspace, &mut services).await?;
+            switch(&desk, &person(&services.environment), false).await
         }
         DraftsCommand::On { workspace } => {
-            let desk = desk_to_use(&workspace, config, around).await?;
-            switch(&desk, around, true).await
+            let desk = desk_to_use(&workspace, &mut services).await?;
+            switch(&desk, &person(&services.environment), true).await
         }
     }
 }
@@ -113,8 +109,8 @@ async fn empty(desk: &Arc<DraftService>, by: &str, yes: bool, json: bool) -> Res
     Ok(())
 }
 
-async fn switch(desk: &Arc<DraftService>, around: &Environment, on: bool) -> Result<(), Failure> {
-    let changed = desk.switch(&person(around), on).await?;
+async fn switch(desk: &Arc<DraftService>, by: &str, on: bool) -> Result<(), Failure> {
+    let changed = desk.switch(by, on).await?;
     let state = if on { "on" } else { "off" };
     let folder = desk.workspace().display();
     say(&match changed {

@@ -1,10 +1,10 @@
 //! `assize gate`: what waits for a person, and what was decided.
 
-use assize_config::{Environment, Settings};
 use assize_draft::{
     Diff, DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission,
 };
 use assize_draft::{SubmissionView, meanwhile, sides};
+use assize_service::Services;
 use assize_types::text::one_line;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
@@ -13,19 +13,15 @@ use super::{book_to_see, desk_to_see, desk_to_use, person, show};
 use crate::args::GateCommand;
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
 
-pub(crate) async fn run(
-    command: GateCommand,
-    config: &Settings,
-    around: &Environment,
-) -> Result<(), Failure> {
+pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<(), Failure> {
     match command {
         GateCommand::Ls { workspace, all, json } => {
-            let book = book_to_see(&workspace, config, around).await?;
+            let book = book_to_see(&workspace, &services).await?;
             list(&book, all, json)
         }
         GateCommand::Show { submission, workspace, json } => {
             let unknown = || no_such(&submission);
-            let desk = desk_to_see(&workspace, config, around).await?.ok_or_else(unknown)?;
+            let desk = desk_to_see(&workspace, &services).await?.ok_or_else(unknown)?;
             let book = desk.state().await?;
             let submission = book.submission_named(&submission).ok_or_else(unknown)?;
             match json {
@@ -34,10 +30,10 @@ pub(crate) async fn run(
             }
         }
         GateCommand::Accept { submissions, workspace, force } => {
-            let desk = desk_to_use(&workspace, config, around).await?;
+            let desk = desk_to_use(&workspace, &mut services).await?;
             let force = if force { Force::Yes } else { Force::No };
             for id in numbers(&desk, &submissions).await? {
-                desk.accept(&person(around), id, force).await.map_err(|error| {
+                desk.accept(&person(&services.environment), id, force).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!(
                             "`assize gate show {id}` shows both sides; `--force` puts the draft in the place \
@@ -51,17 +47,19 @@ pub(crate) async fn run(
             Ok(())
         }
         GateCommand::Reject { submissions, workspace, reason } => {
-            let desk = desk_to_use(&workspace, config, around).await?;
+            let desk = desk_to_use(&workspace, &mut services).await?;
             for id in numbers(&desk, &submissions).await? {
-                desk.reject(&person(around), id, &reason).await.map_err(|e| with_hint(e, None))?;
+                desk.reject(&person(&services.environment), id, &reason)
+                    .await
+                    .map_err(|e| with_hint(e, None))?;
                 done(&desk, id, "rejected").await?;
             }
             Ok(())
         }
         GateCommand::Undo { submissions, workspace } => {
-            let desk = desk_to_use(&workspace, config, around).await?;
+            let desk = desk_to_use(&workspace, &mut services).await?;
             for id in numbers(&desk, &submissions).await? {
-                desk.undo(&person(around), id).await.map_err(|error| {
+                desk.undo(&person(&services.environment), id).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!("it was not undone; `assize gate show {id}` shows what was applied")
                     });

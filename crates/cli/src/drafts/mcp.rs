@@ -2,35 +2,33 @@
 
 use std::io::IsTerminal;
 
-use assize_config::{Environment, Settings};
 use assize_draft::{GATE, Options};
-use assize_sandbox::Sandboxes;
 use assize_server::{CodeServer, DraftServer, Ended, serve_stdio};
-use assize_service::stores;
+use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 
 use super::{desk, keep, options, show, verifier, warn_of_contract};
 use crate::args::McpArgs;
 use crate::terminal::{self, DIM, note, paint};
 use crate::until_cancelled;
-use crate::voice::services;
+use crate::voice::quiet;
 
 /// Idle sandboxes that wait for the next call, from the first call on.
 const POOL: usize = 2;
 
 pub(crate) async fn run(
     args: McpArgs,
-    config: &Settings,
-    around: &Environment,
+    mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
     if args.tools == "code" {
-        return code(&args, config, around, &cancel).await;
+        return code(&args, services, &cancel).await;
     }
-    let store = stores::open_safe(config, around).await?;
-    let how =
-        Options { verifier: Some(verifier(&Sandboxes::new(config, around))), ..options(config)? };
-    let desk = desk(&args.workspace, around, store, how)?;
+    let store = services.open_store(true).await?;
+    let around = services.environment.clone();
+    let verifier = Some(verifier(&services.sandboxes()));
+    let how = Options { verifier, ..options(&services.settings)? };
+    let desk = desk(&args.workspace, &around, store, how)?;
     warn_of_contract(&desk);
     if desk.workspace() == around.home || desk.workspace().parent().is_none() {
         terminal::warn(
@@ -39,7 +37,7 @@ pub(crate) async fn run(
     }
     // What is old, and what an earlier process left: that may take long, and the client waits.
     let ready = async {
-        desk.sweep(GATE, show::now(), keep(config)).await?;
+        desk.sweep(GATE, show::now(), keep(&services.settings)).await?;
         Ok(desk.begin_to_decide_what_is_left().await?)
     };
     until_cancelled(&cancel, ready).await?;
@@ -59,22 +57,17 @@ pub(crate) async fn run(
 }
 
 /// Serves the tool that runs code, and no other.
-async fn code(
-    args: &McpArgs,
-    config: &Settings,
-    around: &Environment,
-    cancel: &Cancel,
-) -> Result<(), Failure> {
+async fn code(args: &McpArgs, mut services: Services, cancel: &Cancel) -> Result<(), Failure> {
     if args.workspace.workspace.is_some() {
         let message = "`--tools code` has no workspace: what it runs sees no files of yours";
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    config.refuse_withheld()?;
+    services.settings.refuse_withheld()?;
     note(&paint(DIM, "code in sandboxes, over standard input and output"));
     if std::io::stdin().is_terminal() {
         note("this speaks MCP, and is started by a program that does; Ctrl-C ends it");
     }
-    let mut services = services(config, around, true);
+    services.reporter = quiet();
     let backends = services.share_backends(POOL)?;
     let ended = serve_stdio(CodeServer::new(services), cancel).await;
     backends.close().await;

@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
+use assize_config::Environment;
 use assize_draft::{DraftService, DraftState, HANDOFF, Options};
 use assize_run::Store;
-use assize_service::stores;
+use assize_service::Services;
 use assize_types::Failure;
 
 use crate::args::WorkspaceArgs;
@@ -78,31 +78,27 @@ pub(crate) fn warn_of_contract(desk: &DraftService) {
 /// The desk of a workspace, to change something at it.
 pub(crate) async fn desk_to_use(
     args: &WorkspaceArgs,
-    config: &Settings,
-    around: &Environment,
+    services: &mut Services,
 ) -> Result<Arc<DraftService>, Failure> {
-    desk(args, around, stores::open_safe(config, around).await?, options(config)?)
+    let store = services.open_store(true).await?;
+    desk(args, &services.environment, store, options(&services.settings)?)
 }
 
 /// The desk of a workspace, to look at it; `None` where nothing was ever kept.
 pub(crate) async fn desk_to_see(
     args: &WorkspaceArgs,
-    config: &Settings,
-    around: &Environment,
+    services: &Services,
 ) -> Result<Option<Arc<DraftService>>, Failure> {
-    match stores::open_to_read(config, around).await? {
-        Some(store) => desk(args, around, store, options(config)?).map(Some),
-        None => Ok(None),
-    }
+    let Some(store) = services.open_store_to_read().await? else { return Ok(None) };
+    desk(args, &services.environment, store, options(&services.settings)?).map(Some)
 }
 
 /// How things stand at a desk, as people look at it; what keeps workers from working is said.
 pub(crate) async fn book_to_see(
     args: &WorkspaceArgs,
-    config: &Settings,
-    around: &Environment,
+    services: &Services,
 ) -> Result<DraftState, Failure> {
-    let Some(desk) = desk_to_see(args, config, around).await? else {
+    let Some(desk) = desk_to_see(args, services).await? else {
         return Ok(DraftState::default());
     };
     warn_of_contract(&desk);

@@ -2,27 +2,28 @@
 
 mod progress;
 pub(crate) mod show;
+pub(crate) mod stored;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_code::{CodeAsk, CodeJob, CodePlan, InputFile, LeftFile, Verdict};
-use assize_config::{Environment, REHEARSAL_LABEL, Settings};
+use assize_code::{CodeAsk, CodeJob, CodePlan, LeftFile, Verdict};
+use assize_config::{Environment, REHEARSAL_LABEL};
 use assize_run::{ArtifactId, Finished, Origin, RunKind, Signal, Store, Trial};
-use assize_sandbox::{Harvest, Sandboxes};
+use assize_service::Services;
+use assize_service::files::{self, Taken};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::account::account;
 use crate::args::RunArgs;
-use crate::artifacts::{self, Taken};
 use crate::exit::exit_code;
 use crate::progress::{Activity, Progress};
 use crate::terminal::{self, DIM, note, out_json, out_line, paint};
-use crate::voice::{heading, services, tell_failure};
-use crate::{exec, hints, host_files, input};
+use crate::voice::{heading, tell_failure};
+use crate::{exec, hints, input};
 
 /// The longest task and the longest file of tests, in MiB: more would fit no model.
 const LONGEST: u64 = 1;
@@ -30,23 +31,21 @@ const LONGEST: u64 = 1;
 /// Gives 0 for success, and 1 for a task that was tried and not done.
 pub(crate) async fn run(
     args: RunArgs,
-    config: &Settings,
-    around: &Environment,
+    mut services: Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     if let Some(path) = &args.save {
         refuse_existing(path)?;
     }
     if let Some(folder) = &args.out {
-        artifacts::check_folder(folder)?;
+        files::check_folder(folder, &services.environment)?;
     }
-    let mut services = services(config, around, args.quiet);
     services.tape = args.model.tape();
     // What cannot be tried leaves no store behind.
     let fresh = match args.again.resume {
         None => {
-            let sandboxes = services.sandboxes();
-            Some(CodePlan::fresh(ask(&args, &sandboxes, &cancel).await?, &sandboxes)?)
+            let ask = ask(&args, &services, &cancel).await?;
+            Some(CodePlan::fresh(ask, &services.sandboxes())?)
         }
         Some(_) => None,
     };
@@ -60,7 +59,7 @@ pub(crate) async fn run(
         }
     };
     let mut trial = runner.start::<CodeJob>(services.code(plan), origin).await?;
-    let named = |path: &PathBuf| around.typed(path);
+    let named = |path: &PathBuf| services.environment.typed(path);
     let input = &mut trial.job.input;
     input.out = args.out.as_ref().map(named).or(input.out.take());
     input.save = args.save.as_ref().map(named).or(input.save.take());
@@ -74,7 +73,7 @@ pub(crate) async fn run(
         }
     };
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
-    let sitting = Sitting { args: &args, trial, store };
+    let sitting = Sitting { args: &args, trial, store, services: &services };
     match finished {
         Ok(finished) => sitting.finish(finished).await,
         Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
@@ -82,8 +81,7 @@ pub(crate) async fn run(
 }
 
 /// What was asked for.
-async fn ask(args: &RunArgs, sandboxes: &Sandboxes, cancel: &Cancel) -> Result<CodeAsk, Failure> {
-    let around = &sandboxes.environment;
+async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<CodeAsk, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     let task = match args.task.as_deref() {
         Some("-") => input::from_standard_input("the task", LONGEST, cancel).await?,
@@ -99,21 +97,14 @@ async fn ask(args: &RunArgs, sandboxes: &Sandboxes, cancel: &Cancel) -> Result<C
     let tests = args.tests.as_deref();
     let tests =
         tests.map(|path| input::from_file("the file of tests", LONGEST, path)).transpose()?;
-    let mut inputs = Vec::new();
-    let mut room = sandboxes.limits().disk;
-    for file in exec::inputs(&args.files, around)? {
-        let bytes = host_files::read(&file.path, room)?;
-        room = room.saturating_sub(bytes.len() as u64);
-        inputs.push(InputFile { name: file.name, bytes: bytes.into() });
-    }
-    let named = |path: &PathBuf| around.typed(path);
+    let named = |path: &PathBuf| services.environment.typed(path);
     Ok(CodeAsk {
         language: exec::language_named(&args.language)?,
         max_attempts: args.max_attempts,
         candidates: args.candidates,
         tests,
         expect: args.expect.clone(),
-        inputs,
+        inputs: exec::inputs(&args.files, services)?,
         session: args.session.clone(),
         image: args.sandbox.image.clone(),
         out: args.out.as_ref().map(named),
@@ -132,6 +123,7 @@ struct Sitting<'a> {
     args: &'a RunArgs,
     trial: Trial<CodeJob>,
     store: Arc<dyn Store>,
+    services: &'a Services,
 }
 
 impl Sitting<'_> {
@@ -275,7 +267,8 @@ impl Sitting<'_> {
                 execution.not_taken.iter().filter(|_| self.trial.job.input.session.is_some());
             return Ok(Taken { left: left.cloned().collect(), ..Taken::default() });
         };
-        let taken = take_files(&*self.store, &execution.files, folder).await;
+        let taken =
+            take_files(&*self.store, &execution.files, folder, &self.services.environment).await;
         let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
         let hint = format!("take them later: {how}");
         let mut taken = taken.map_err(|failure| failure.hint(hint))?;
@@ -289,12 +282,13 @@ pub(crate) async fn take_files(
     store: &dyn Store,
     files: &[LeftFile],
     folder: &Path,
+    environment: &Environment,
 ) -> Result<Taken, Failure> {
     let mut taken = Vec::new();
     for LeftFile { name, sha256, .. } in files {
         taken.push((name.clone(), store.artifact(ArtifactId::from(*sha256)).await?));
     }
-    artifacts::keep(Harvest::from(taken), folder)
+    files::keep(taken.into(), folder, environment)
 }
 
 fn refuse_existing(path: &Path) -> Result<(), Failure> {

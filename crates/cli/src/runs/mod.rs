@@ -6,40 +6,34 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_config::{Environment, Settings};
 use assize_run::{
-    Lease, LeaseHolder, Run, RunFilter, RunKind, RunState, RunStatus, Store, cancel as cancel_run,
-    find, no_such_run, refuse_if_held,
+    Lease, LeaseHolder, Run, RunFilter, RunState, RunStatus, Store, cancel as cancel_run, find,
+    no_such_run, refuse_if_held,
 };
-use assize_service::{reading, stores};
+use assize_service::{Services, reading};
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::args::{RunsCommand, StatusFilter};
-use crate::artifacts::{self, Taken};
+use crate::kind::{self, StoredRun};
+use crate::sessions;
 use crate::terminal::{self, BOLD, DIM, note, out, out_json, out_line, paint, when};
-use crate::{consult, hints, sessions};
 
-pub(crate) async fn run(
-    command: RunsCommand,
-    config: &Settings,
-    around: &Environment,
-) -> Result<(), Failure> {
-    let reading = || stores::open_to_read(config, around);
+pub(crate) async fn run(command: RunsCommand, mut services: Services) -> Result<(), Failure> {
     let named = async |name: &str| {
-        let store = reading().await?;
+        let store = services.open_store_to_read().await?;
         store.ok_or_else(|| no_such_run(name))
     };
     match command {
         RunsCommand::List { kind, status, title, limit, json } => {
             let filter = RunFilter { kind, title, ..RunFilter::default() };
-            list(reading().await?, filter, status, limit, json).await
+            list(services.open_store_to_read().await?, filter, status, limit, json).await
         }
         RunsCommand::Show { run, transcripts, events, json } => {
             let store = named(&run).await?;
             let run = find(&*store, &run).await?;
-            show::show(&*store, run, transcripts, events, json).await
+            show::show(&*store, run, &services, (transcripts, events), json).await
         }
         RunsCommand::Resume(_) | RunsCommand::Fork(_) => {
             unreachable!("gone on with by the command that made it")
@@ -47,7 +41,12 @@ pub(crate) async fn run(
         RunsCommand::Files { run, out, json } => {
             let store = named(&run).await?;
             let run = find(&*store, &run).await?;
-            files(&*store, &run, out.as_deref(), json).await
+            let records = store.records(&run.id).await?;
+            let stored = {
+                let environment = &services.environment;
+                StoredRun { run: &run, records: &records, store: &*store, environment }
+            };
+            kind::files(&stored, out.as_deref(), json).await
         }
         RunsCommand::Export { run, output } => {
             let store = named(&run).await?;
@@ -56,11 +55,11 @@ pub(crate) async fn run(
         }
         RunsCommand::Cancel { run } => {
             named(&run).await?;
-            cancel(&*stores::open(config, around).await?, &run).await
+            cancel(&*services.open_store(false).await?, &run).await
         }
         RunsCommand::Rm { runs, force } => {
             named(runs.first().map_or("", String::as_str)).await?;
-            remove(stores::open(config, around).await?, &runs, force).await
+            remove(services.open_store(false).await?, &runs, force).await
         }
     }
 }
@@ -112,31 +111,11 @@ async fn list(
 
 /// The title, what it came to, and what must be known of that.
 fn summary(run: &Run) -> String {
-    let score = run.result.as_ref().and_then(|result| result["total_score"].as_u64());
-    let code = run.result.as_ref().filter(|_| run.kind == RunKind::Code).map(|result| {
-        let how = if result["success"] == true { "succeeded" } else { "failed" };
-        match result["attempts"].as_u64().unwrap_or_default() {
-            1 => format!("{how} at once"),
-            attempts => format!("{how} after {attempts} attempts"),
-        }
-    });
     let partial = run.result.as_ref().is_some_and(|result| !result["partial"].is_null());
-    let eval = run.result.as_ref().filter(|_| run.kind == RunKind::Eval).and_then(|result| {
-        let share = result["pass_at_1"]["with_retries"].as_f64()?;
-        Some(format!("{:.1} % solved", share * 100.0))
-    });
-    let recommended = run.result.as_ref().and_then(|result| {
-        let moves = result["recommended_moves"].as_array()?.iter();
-        let ids: Vec<&str> = moves.filter_map(|one| one["move_id"].as_str()).collect();
-        Some(format!("recommended: {}", ids.join(" ")))
-    });
     let marks = [
         run.parent.as_ref().map(|parent| format!("fork of {parent}")),
         run.error.as_deref().map(|error| shorten(&one_line(error), 60)),
-        recommended,
-        score.map(|score| format!("{score} of 120")),
-        code,
-        eval,
+        kind::summary(run),
         partial.then(|| "partial".to_owned()),
         reading::is_rehearsal(run).then(|| "rehearsal".to_owned()),
     ];
@@ -148,112 +127,18 @@ fn summary(run: &Run) -> String {
     }
 }
 
-/// The files that the program of a run left.
-async fn files(
-    store: &dyn Store,
+/// Lists files of a run; `object` is what JSON has besides them.
+pub(crate) fn list_files(
     run: &Run,
-    out: Option<&Path>,
+    files: Vec<(String, u64)>,
+    mut object: Value,
     json: bool,
 ) -> Result<(), Failure> {
-    if run.kind == RunKind::Consult {
-        return documents(store, run, out, json).await;
-    }
-    if let Some(folder) = out {
-        artifacts::check_folder(folder)?;
-    }
-    if run.kind == RunKind::Work {
-        return patch(store, run, out, json).await;
-    }
-    let left = assize_code::left(&assize_code::history(&store.records(&run.id).await?));
-    let described: Vec<(String, u64)> =
-        left.iter().map(|file| (file.name.clone(), file.bytes)).collect();
-    let taken = match out {
-        Some(folder) => crate::run::take_files(store, &left, folder).await?,
-        None => Taken::default(),
-    };
-    if json {
-        let files = described.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
-        out_json(&json!({"run": run.id, "files": files.collect::<Vec<_>>(), "left": taken.left}))?;
-    } else if described.is_empty() {
-        note("its program left no files, or they were not kept");
-    } else if out.is_none() {
-        sessions::lines(&described).iter().try_for_each(|line| out_line(line))?;
-    } else {
-        taken.left.iter().for_each(|left| terminal::warn(left));
-        let lines = sessions::lines(&taken.files);
-        lines.iter().try_for_each(|line| out_line(line))?;
-    }
-    match taken.in_the_way.len() {
-        0 => Ok(()),
-        count => {
-            let message = format!("{count} of {} were not taken", described.len());
-            Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
-        }
-    }
-}
-
-/// What a worker without tools proposed and a reviewer decides on.
-pub(crate) async fn proposed_patch(
-    store: &dyn Store,
-    run: &Run,
-) -> Result<Option<Vec<u8>>, Failure> {
-    let artifacts = store.artifacts(&run.id).await?;
-    match artifacts.iter().find(|artifact| artifact.name == assize_draft::work::PATCH) {
-        Some(artifact) => Ok(Some(store.artifact(artifact.id).await?)),
-        None => Ok(None),
-    }
-}
-
-/// The proposed patch of a worker, as a file.
-async fn patch(
-    store: &dyn Store,
-    run: &Run,
-    out: Option<&Path>,
-    json: bool,
-) -> Result<(), Failure> {
-    let name = assize_draft::work::PATCH;
-    let Some(bytes) = proposed_patch(store, run).await? else {
-        note("the run has no proposed patch");
-        return if json { out_json(&json!({"run": run.id, "files": []})) } else { Ok(()) };
-    };
-    let files = vec![(name.to_owned(), bytes.len() as u64)];
-    if let Some(folder) = out {
-        let taken = artifacts::keep(vec![(name.to_owned(), bytes.clone())].into(), folder)?;
-        if !taken.in_the_way.is_empty() {
-            return Err(exists(&folder.join(name)));
-        }
-    }
-    if json {
-        let file = json!({"name": name, "bytes": bytes.len()});
-        return out_json(&json!({"run": run.id, "files": [file]}));
-    }
-    sessions::lines(&files).iter().try_for_each(|line| out_line(line))
-}
-
-/// The documents of a consultation, with its report.
-async fn documents(
-    store: &dyn Store,
-    run: &Run,
-    out: Option<&Path>,
-    json: bool,
-) -> Result<(), Failure> {
-    let Some(report) = assize_consult::consulted(run, &store.records(&run.id).await?)? else {
-        let message = format!("`{}` has come to no report yet", run.id);
-        let hint = hints::resume(run.kind, &run.id);
-        return Err(Failure::new(FailureKind::Usage, message).hint(hint));
-    };
-    let told = reading::status_updates(store, run).await?;
-    if let Some(folder) = out {
-        consult::show::check_empty(folder)?;
-        consult::show::write(folder, &report, &told)?;
-    }
-    let files: Vec<(String, u64)> = assize_consult::documents(&report, &told)
-        .into_iter()
-        .map(|(name, bytes)| (name, bytes.len() as u64))
-        .collect();
     if json {
         let files = files.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
-        return out_json(&json!({"run": run.id, "files": files.collect::<Vec<_>>()}));
+        object["run"] = json!(run.id);
+        object["files"] = files.collect();
+        return out_json(&object);
     }
     sessions::lines(&files).iter().try_for_each(|line| out_line(line))
 }
@@ -272,7 +157,7 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
 }
 
 /// Failure of a command whose output file exists.
-fn exists(path: &Path) -> Failure {
+pub(crate) fn exists(path: &Path) -> Failure {
     let message = format!("`{}` is there already", path.display());
     Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
 }

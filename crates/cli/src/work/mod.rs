@@ -2,12 +2,14 @@
 
 mod progress;
 pub(crate) mod show;
+pub(crate) mod stored;
 
 use std::sync::Arc;
 
-use assize_config::{Environment, REHEARSAL_LABEL, Settings};
+use assize_config::REHEARSAL_LABEL;
 use assize_draft::work::{WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
 use assize_run::{Finished, Origin, RunKind, Signal, Trial};
+use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ use crate::args::WorkArgs;
 use crate::exit::{Exit, exit_code};
 use crate::progress::{Activity, Progress};
 use crate::terminal::{DIM, note, out_json, out_line, paint};
-use crate::voice::{heading, services, tell_failure};
+use crate::voice::{heading, tell_failure};
 use crate::{drafts, input};
 
 /// The longest task, in MiB: more would fit no model.
@@ -25,15 +27,13 @@ const LONGEST: u64 = 1;
 /// Gives 0 where all was accepted, 6 where a person must decide, and 1 where nothing came of it.
 pub(crate) async fn run(
     args: WorkArgs,
-    config: &Settings,
-    around: &Environment,
+    mut services: Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let fresh = match args.again.resume {
-        None => Some(WorkPlan::fresh(ask(&args, around, &cancel).await?)?),
+        None => Some(WorkPlan::fresh(ask(&args, &services, &cancel).await?)?),
         Some(_) => None,
     };
-    let mut services = services(config, around, args.quiet);
     services.tape = args.model.tape();
     let store = services.open_store(true).await?;
     let runner = services.runner(&store)?;
@@ -58,14 +58,14 @@ pub(crate) async fn run(
 }
 
 /// What was asked for.
-async fn ask(args: &WorkArgs, around: &Environment, cancel: &Cancel) -> Result<WorkAsk, Failure> {
+async fn ask(args: &WorkArgs, services: &Services, cancel: &Cancel) -> Result<WorkAsk, Failure> {
     let task = match args.task.as_deref() {
         Some("-") => Some(input::from_standard_input("the task", LONGEST, cancel).await?),
         task => task.map(str::to_owned),
     };
     let mode = args.mode.parse();
     Ok(WorkAsk {
-        workspace: drafts::workspace(&args.workspace, around),
+        workspace: drafts::workspace(&args.workspace, &services.environment),
         task,
         task_id: args.task_id.clone(),
         mode: mode.map_err(|error: String| Failure::new(FailureKind::Usage, error))?,

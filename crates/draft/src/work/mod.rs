@@ -13,9 +13,11 @@ mod prompt;
 mod reading;
 pub mod rehearsal;
 mod state;
+mod transcript;
 
 pub use blocks::{FileBlock, NotClosed, file_blocks};
 pub use input::{MAX_REJECTIONS, MAX_STEPS, Mode, Work};
 pub use job::{PATCH, WorkAsk, WorkInput, WorkJob, WorkPlan, WorkRequest};
 pub use nodes::{Worker, graph};
 pub use state::{Handed, WorkOutcome, WorkState, Worked};
+pub use transcript::transcript;

@@ -128,7 +128,7 @@ impl SharedBackends {
         Ok((self.pools.for_run(&backend.manager, spec), backend.description()))
     }
 
-    /// A sandbox for one request, and which backend it is of.
+    /// A sandbox for one request, and why it is of that backend.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -139,7 +139,7 @@ impl SharedBackends {
     ) -> Result<(Sandbox, String), Failure> {
         let backend = self.get(sandboxes).await?;
         let sandbox = self.pools.take(&backend.manager, spec).await?;
-        Ok((sandbox, backend.description()))
+        Ok((sandbox, backend.why.clone()))
     }
 
     /// Ends a used sandbox in the background.

@@ -3,10 +3,9 @@
 use assize_code::{Session, sessions as sessions_folder};
 use assize_config::Isolation;
 use assize_sandbox::PoolMetrics;
+use assize_service::attack::scorecards::{self, Scorecard};
 use assize_service::doctor::{self, DoctorReport, InUse};
-use assize_service::scorecards::{self, Scorecard};
 use assize_service::status::Status;
-use assize_service::stores;
 use assize_types::{Failure, FailureKind};
 use axum::Json;
 use axum::extract::State;
@@ -125,7 +124,7 @@ impl From<(Isolation, PoolMetrics)> for WarmPoolInfo {
     responses((status = 200, description = "Who answers, behind which walls code runs, and where runs are kept", body = About)),
 )]
 pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem> {
-    let (config, around) = (&app.services.settings, &app.services.environment);
+    let config = &app.services.settings;
     let InUse { provider, model, why } = doctor::in_use(config).await?;
     let member = app.services.member.as_ref();
     let (isolation, isolation_why) = match member {
@@ -139,7 +138,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
     };
     let store = match member {
         Some(member) => member.cluster.address(),
-        None => stores::path(config, around).display().to_string(),
+        None => app.services.store_path().display().to_string(),
     };
     let figures = app.docket.figures();
     let (rehearsed, rehearsed_changes) = match model {
@@ -216,9 +215,7 @@ pub(crate) async fn examine(
         let detail = "it is being looked for somebody else";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     };
-    let (config, around) = (&app.services.settings, &app.services.environment);
-    let found = doctor::examine(config, around, query.offline == Some(true)).await?;
-    Ok(Json(found.report(config)))
+    Ok(Json(app.services.examine(query.offline == Some(true)).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

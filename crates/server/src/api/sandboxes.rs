@@ -136,12 +136,12 @@ pub(crate) async fn run_once(
         language: body.language.into(),
         arguments: body.arguments,
         env: body.env,
-        stdin: body.stdin,
         inputs: inputs(body.files)?,
-        keep_files: body.keep_files,
+        packages: Vec::new(),
         image: body.image,
     };
-    let exec::Ran { finished, isolation, files, not_taken } = exec::run(ask, &sandboxes).await?;
+    let ran = exec::run(ask, body.stdin, body.keep_files, &sandboxes).await?;
+    let exec::Ran { finished, isolation, files, not_taken } = ran;
     let left = |(name, bytes)| Left { name, base64: BASE64_STANDARD.encode::<Vec<u8>>(bytes) };
     let files = files.into_iter().map(left).collect();
     Ok(Json(Ran { files, not_taken, ..Ran::new(&finished, isolation) }))
@@ -389,7 +389,7 @@ pub(crate) async fn run(
     command.wall = body.timeout_seconds.map(wall).transpose()?;
     let running = sandbox.exec(command).await?;
     if let Some(text) = body.stdin {
-        exec::feed(running.stdin(), text);
+        running.feed(std::io::Cursor::new(text));
     }
     let finished = running.finish().await?;
     Ok(Json(Ran::new(&finished, sandbox.isolation().to_string())))

@@ -133,15 +133,14 @@ impl CodeTools {
             },
             arguments: Vec::new(),
             env: std::collections::BTreeMap::new(),
-            stdin: call.stdin,
             inputs,
-            keep_files: true,
+            packages: Vec::new(),
             image: None,
         };
         let full = "too many programs wait to be run here: call again in a moment";
         let _place = self.line.try_acquire().map_err(|_| full.to_owned())?;
         let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
-        let ran = exec::run(ask, &sandboxes).await.map_err(told)?;
+        let ran = exec::run(ask, call.stdin, true, &sandboxes).await.map_err(told)?;
         let exec::Ran { finished, isolation, files, not_taken } = ran;
         let Returned { files, content, left_out } = Returned::of(files, not_taken);
         let outcome = &finished.outcome;

@@ -1,80 +1,101 @@
-//! Whether the cluster of the settings answers, and who works for it.
+//! Whether the cluster of the settings answers, and how many workers it has.
 
 use std::time::Instant;
 
 use assize_cluster::{Member, Node, NodeRole, VERSION, options};
 use assize_config::{Environment, SettingKey, Settings};
 use assize_types::{Failure, FailureKind};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::PATIENCE;
 
-/// What was found out about it.
-#[derive(Debug)]
-pub struct ClusterFound {
+/// State of the cluster that the settings name.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ClusterReport {
     pub servers: String,
-    pub state: ClusterState,
+    pub state: ClusterReportState,
+    pub detail: Option<String>,
+    /// Workers that take jobs, and their sandboxes in total.
+    pub workers: Option<usize>,
+    pub slots: Option<u32>,
+    #[serde(skip)]
+    failure: Option<Failure>,
 }
 
-/// How it stands with it.
-#[derive(Debug)]
-pub enum ClusterState {
-    /// And how many workers it has that take work, with how many sandboxes.
-    Answers {
-        took: std::time::Duration,
-        workers: usize,
-        slots: u32,
-    },
-    Fails(Failure),
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClusterReportState {
+    Answers,
+    Fails,
     NotTried,
 }
 
-pub(super) async fn examine(
-    config: &Settings,
-    around: &Environment,
-    offline: bool,
-) -> Option<ClusterFound> {
-    if config.cluster.servers.is_none() {
-        return None;
-    }
-    let found = match options(config, around) {
-        Err(failure) => ClusterFound {
-            servers: SettingKey::ClusterServers.to_string(),
-            state: ClusterState::Fails(failure),
-        },
-        Ok(options) => {
-            let servers = options.address.to_string();
-            let state = match offline {
-                true => ClusterState::NotTried,
-                false => ask(config, around).await.unwrap_or_else(ClusterState::Fails),
-            };
-            ClusterFound { servers, state }
+impl ClusterReport {
+    pub(super) async fn new(
+        config: &Settings,
+        around: &Environment,
+        offline: bool,
+    ) -> Option<ClusterReport> {
+        config.cluster.servers.as_ref()?;
+        let servers = match options(config, around) {
+            Ok(options) => options.address.to_string(),
+            Err(failure) => {
+                let servers = SettingKey::ClusterServers.to_string();
+                return Some(ClusterReport::not_tried(servers).failed(failure));
+            }
+        };
+        let report = ClusterReport::not_tried(servers);
+        if offline {
+            return Some(report);
         }
-    };
-    Some(found)
-}
+        let start = Instant::now();
+        let asked = async {
+            let (member, _) = Member::join(config, around, Some(PATIENCE)).await?;
+            let took = start.elapsed();
+            Ok::<_, Failure>((took, member.cluster.who().await?))
+        };
+        Some(match asked.await {
+            Err(failure) => report.failed(failure),
+            Ok((took, nodes)) => {
+                let takes_jobs =
+                    |node: &&Node| node.role == NodeRole::Worker && node.speaks == VERSION;
+                let workers = nodes.iter().filter(takes_jobs);
+                ClusterReport {
+                    state: ClusterReportState::Answers,
+                    detail: Some(format!("{} ms", took.as_millis())),
+                    workers: Some(workers.clone().count()),
+                    slots: Some(workers.map(|worker| worker.slots).sum()),
+                    ..report
+                }
+            }
+        })
+    }
 
-async fn ask(config: &Settings, around: &Environment) -> Result<ClusterState, Failure> {
-    let start = Instant::now();
-    let (member, _) = Member::join(config, around, Some(PATIENCE)).await?;
-    let took = start.elapsed();
-    let takes_work = |node: &Node| node.role == NodeRole::Worker && node.speaks == VERSION;
-    let nodes = member.cluster.who().await?;
-    let workers = nodes.iter().filter(|node| takes_work(node));
-    let slots = workers.clone().map(|worker| worker.slots).sum();
-    Ok(ClusterState::Answers { took, workers: workers.count(), slots })
-}
+    fn not_tried(servers: String) -> ClusterReport {
+        let state = ClusterReportState::NotTried;
+        ClusterReport { servers, state, detail: None, workers: None, slots: None, failure: None }
+    }
 
-impl ClusterFound {
+    fn failed(self, failure: Failure) -> ClusterReport {
+        ClusterReport {
+            state: ClusterReportState::Fails,
+            detail: Some(failure.message().to_owned()),
+            failure: Some(failure),
+            ..self
+        }
+    }
+
     /// It is in use, so it has to work.
-    pub fn complain(&self) -> Result<(), Failure> {
-        match &self.state {
-            ClusterState::Fails(failure) => Err(failure.clone()),
-            ClusterState::Answers { workers: 0, .. } => {
+    pub(super) fn complain(&self) -> Result<(), Failure> {
+        match (&self.failure, self.workers) {
+            (Some(failure), _) => Err(failure.clone()),
+            (None, Some(0)) => {
                 let message = format!("nobody works for the cluster at {}", self.servers);
                 Err(Failure::new(FailureKind::Environment, message)
                     .hint("start a worker there: `assize worker --cluster …`"))
             }
-            ClusterState::Answers { .. } | ClusterState::NotTried => Ok(()),
+            (None, _) => Ok(()),
         }
     }
 }

@@ -1,46 +1,98 @@
-//! Which sandboxes can be made here, and what each limit rests on.
+//! Which sandboxes can be made here, and how each limit is enforced.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use assize_config::{Isolation, Settings, Wanted};
 use assize_sandbox::choice::Chosen;
 use assize_sandbox::{Enforcement, Language, SandboxError, Sandboxes, Spec};
 use assize_types::Failure;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// What was found out about all of them.
-#[derive(Debug)]
-pub struct SandboxFindings {
-    pub backends: Vec<Finding>,
-    pub interpreters: Vec<(Language, Result<String, String>)>,
-    /// What is used for code, and why; or why nothing can be.
-    pub used: Result<(Isolation, String), String>,
-    /// The same for debates.
-    pub used_for_debates: Result<(Isolation, String), String>,
+/// State of every sandbox backend, and which one is used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SandboxesReport {
+    pub backends: Vec<BackendReport>,
+    /// Paths by language; null where no interpreter is found.
+    pub interpreters: BTreeMap<&'static str, Option<String>>,
+    /// Why no interpreter is found, by language.
+    #[serde(skip)]
+    pub missing_interpreters: BTreeMap<&'static str, String>,
+    /// Backend for code.
+    pub used: Option<Isolation>,
+    pub why: String,
+    /// Backend for debates.
+    pub used_for_debates: Option<Isolation>,
+    pub why_for_debates: String,
 }
 
-/// What was found out about one of them.
-#[derive(Debug)]
-pub struct Finding {
+/// State of one sandbox backend.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BackendReport {
     pub isolation: Isolation,
-    /// How long a sandbox took to be made and to run something, or why there is none.
-    pub tried: Result<Duration, SandboxError>,
+    pub available: bool,
+    pub made_in_ms: Option<f64>,
+    pub why_not: Option<String>,
+    pub hint: Option<String>,
     /// How it is run, where that makes a difference.
     pub how: Option<String>,
+    /// How each limit is enforced.
     pub enforcement: Option<Enforcement>,
+    #[serde(skip)]
+    error: Option<SandboxError>,
 }
 
-/// Makes one sandbox of each kind: nothing less shows that it can be done.
-pub(super) async fn examine(sandboxes: &Sandboxes) -> SandboxFindings {
-    let interpreters = Language::ALL.map(|language| {
-        let found = sandboxes.interpreter(language);
-        (language, found.map(|interpreter| interpreter.program.display().to_string()))
-    });
-    let mut backends = Vec::new();
-    for isolation in Isolation::ALL {
-        backends.push(match sandboxes.backend(isolation) {
+impl SandboxesReport {
+    /// Makes one sandbox of each kind: nothing less shows that it can be done.
+    pub(super) async fn new(sandboxes: &Sandboxes) -> SandboxesReport {
+        let (mut interpreters, mut missing_interpreters) = (BTreeMap::new(), BTreeMap::new());
+        for language in Language::ALL {
+            let found = sandboxes.interpreter(language).map_err(|why| {
+                missing_interpreters.insert(language.name(), why);
+            });
+            let path = found.ok().map(|found| found.program.display().to_string());
+            interpreters.insert(language.name(), path);
+        }
+        let mut backends = Vec::new();
+        for isolation in Isolation::ALL {
+            backends.push(BackendReport::new(isolation, sandboxes).await);
+        }
+        let told = |chosen: Result<Chosen, Failure>| match chosen {
+            Ok(chosen) => (Some(chosen.backend.isolation()), chosen.why),
+            Err(failure) => (None, failure.render()),
+        };
+        let (used, why) = told(sandboxes.choose(&[]).await);
+        let spec = Spec { limits: sandboxes.limits_of_debates(), ..Spec::default() };
+        let (used_for_debates, why_for_debates) = told(sandboxes.choose_for_debates(&spec).await);
+        SandboxesReport {
+            backends,
+            interpreters,
+            missing_interpreters,
+            used,
+            why,
+            used_for_debates,
+            why_for_debates,
+        }
+    }
+
+    /// A sandbox that was asked for by name and cannot be made is a failure.
+    pub(super) fn complain(&self, config: &Settings) -> Result<(), Failure> {
+        let asked = *config.sandbox.isolation != Wanted::Auto;
+        let used = self.backends.iter().find(|report| Some(report.isolation) == self.used);
+        match used.and_then(|report| report.error.clone()).filter(|_| asked) {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl BackendReport {
+    async fn new(isolation: Isolation, sandboxes: &Sandboxes) -> BackendReport {
+        let (mut how, mut enforcement) = (None, None);
+        let tried = match sandboxes.backend(isolation) {
             Ok(backend) => {
-                let how = backend.settle().await.unwrap_or_default();
+                how = backend.settle().await.unwrap_or_default();
                 let attempt = || sandboxes.attempt(Arc::clone(&backend), Spec::default());
                 let mut tried = attempt().await;
                 if how.is_some() && tried.is_ok() {
@@ -48,36 +100,25 @@ pub(super) async fn examine(sandboxes: &Sandboxes) -> SandboxFindings {
                     tried = attempt().await;
                 }
                 // Some of it is known only once one was made.
-                Finding { isolation, tried, how, enforcement: Some(backend.enforcement()) }
+                enforcement = Some(backend.enforcement());
+                tried
             }
-            Err(error) => Finding { isolation, tried: Err(error), how: None, enforcement: None },
-        });
-    }
-    let told = |chosen: Result<Chosen, Failure>| match chosen {
-        Ok(chosen) => Ok((chosen.backend.isolation(), chosen.why)),
-        Err(failure) => Err(failure.render()),
-    };
-    let used = told(sandboxes.choose(&[]).await);
-    let spec = Spec { limits: sandboxes.limits_of_debates(), ..Spec::default() };
-    let used_for_debates = told(sandboxes.choose_for_debates(&spec).await);
-    SandboxFindings { backends, interpreters: interpreters.into(), used, used_for_debates }
-}
-
-impl SandboxFindings {
-    /// A sandbox that was asked for by name and cannot be made is a failure.
-    pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
-        let asked = *config.sandbox.isolation != Wanted::Auto;
-        let Ok((used, _)) = &self.used else { return Ok(()) };
-        let finding = self.backends.iter().find(|finding| finding.isolation == *used);
-        match finding.map(|finding| &finding.tried) {
-            Some(Err(error)) if asked => Err(error.clone().into()),
-            _ => Ok(()),
+            Err(error) => Err(error),
+        };
+        let (took, error) = (tried.as_ref().ok(), tried.as_ref().err());
+        BackendReport {
+            isolation,
+            available: took.is_some(),
+            made_in_ms: took.map(|took| took.as_secs_f64() * 1e3),
+            why_not: error.map(ToString::to_string),
+            hint: error.and_then(SandboxError::hint).map(str::to_owned),
+            how,
+            enforcement,
+            error: error.cloned(),
         }
     }
-}
 
-impl Finding {
-    /// Each limit, and what it rests on.
+    /// Each limit, and how it is enforced.
     pub fn limits(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.enforcement.iter().flat_map(|by| {
             [

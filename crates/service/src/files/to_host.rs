@@ -1,4 +1,4 @@
-//! Files out of a sandbox.
+//! Files that are copied out of a sandbox, into folders of this machine.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -6,50 +6,52 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
+use assize_config::Environment;
 use assize_sandbox::{Harvest, Sandbox};
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::host_files::below_current_folder;
+use super::from_host::below_current_folder;
 
 /// What was taken out, and what was left and why.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) files: Vec<(String, u64)>,
-    pub(crate) left: Vec<String>,
+pub struct Taken {
+    pub files: Vec<(String, u64)>,
+    pub left: Vec<String>,
     /// Those of them whose names are taken here.
-    pub(crate) in_the_way: Vec<String>,
+    pub in_the_way: Vec<String>,
 }
 
 /// Takes the plain files of a folder in the sandbox into a folder here. `except` are left, by their
 /// names below it.
-pub(crate) async fn take(
+pub async fn take(
     sandbox: &Sandbox,
     from: &str,
     to: &Path,
     except: &BTreeSet<String>,
+    environment: &Environment,
 ) -> Result<Taken, Failure> {
     // Before the work, not after it.
-    let target = Target::open(to)?;
+    let target = Target::open(to, environment)?;
     target.fill(to, sandbox.harvest(from, except).await?)
 }
 
 /// Whether files can be put into a folder, which is made if need be.
-pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
+pub fn check_folder(folder: &Path, environment: &Environment) -> Result<(), Failure> {
     if folder.symlink_metadata().is_ok() && !folder.is_dir() {
         let message = format!("`{}` is not a folder", folder.display());
         return Err(Failure::new(FailureKind::Usage, message).hint("name another for `--out`"));
     }
-    let target = Target::open(folder)?;
+    let target = Target::open(folder, environment)?;
     rustix::fs::accessat(&target.0, ".", rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
         .map_err(|error| cannot_write(folder, &error.into()))
 }
 
 /// Writes what was taken out of a sandbox into a folder here. Nothing that is here already is written
 /// over.
-pub(crate) fn keep(harvest: Harvest, to: &Path) -> Result<Taken, Failure> {
-    Target::open(to)?.fill(to, harvest)
+pub fn keep(harvest: Harvest, to: &Path, environment: &Environment) -> Result<Taken, Failure> {
+    Target::open(to, environment)?.fill(to, harvest)
 }
 
 /// Whether something is where a file would go, or its folder: it says nothing about the others.
@@ -76,8 +78,8 @@ struct Target(OwnedFd);
 impl Target {
     /// Opens a folder, which is made if need be. A relative path below the current folder goes through no symlink: a
     /// repository could have planted one. Other paths are the user's own and may.
-    fn open(folder: &Path) -> Result<Target, Failure> {
-        if below_current_folder(folder).is_some() {
+    fn open(folder: &Path, environment: &Environment) -> Result<Target, Failure> {
+        if below_current_folder(folder, &environment.working_folder).is_some() {
             return Target::open_without_symlinks(rustix::fs::CWD, folder);
         }
         let failed = |error: std::io::Error| cannot_write(folder, &error);
@@ -159,7 +161,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Writes a file that the user named, through no link.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
     let flags =
         OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -177,7 +179,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
         std::fs::create_dir_all(&outside).unwrap();
-        let target = Target::open(&out).unwrap();
+        let environment = Environment::in_folder(folder.path(), Default::default());
+        let target = Target::open(&out, &environment).unwrap();
         target.write("a/b.txt", b"one").unwrap();
         assert_eq!(target.write("a/b.txt", b"two").unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(out.join("a/b.txt")).unwrap(), b"one");

@@ -1,8 +1,9 @@
-//! What became of the last attack on each kind of sandbox, kept for whoever asks.
+//! Results of the last attack on each kind of sandbox, kept in the user's state folder.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use assize_config::Environment;
 use assize_types::{Failure, FailureKind};
@@ -42,6 +43,33 @@ pub struct Escaped {
     pub name: String,
     pub what: String,
     pub detail: String,
+}
+
+impl From<&assize_attack::Scorecard> for Scorecard {
+    fn from(card: &assize_attack::Scorecard) -> Scorecard {
+        let groups = card.by_group();
+        let groups = groups.iter().map(|(group, count)| Counted {
+            title: group.title().to_owned(),
+            blocked: count.blocked,
+            escaped: count.escaped,
+            not_applicable: count.not_applicable,
+            broke: count.broke,
+        });
+        let escaped = card.escaped().map(|one| Escaped {
+            name: one.name.clone(),
+            what: one.what.clone(),
+            detail: one.detail.clone(),
+        });
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Scorecard {
+            isolation: card.backend.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at: since_1970.as_millis() as u64,
+            seconds: card.took.as_secs_f64(),
+            groups: groups.collect(),
+            escaped: escaped.collect(),
+        }
+    }
 }
 
 type Cards = BTreeMap<String, Scorecard>;

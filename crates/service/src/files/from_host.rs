@@ -1,4 +1,4 @@
-//! Files of this machine that are given to a sandbox.
+//! Files of this machine that are copied into a sandbox.
 //!
 //! Something else may change them meanwhile: a file may become a pipe, a device, a link or much larger between two looks.
 //! So each is opened once, without waiting, and all that is asked about it is asked about what was opened. A relative path
@@ -9,6 +9,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
+use assize_config::Environment;
 use assize_sandbox::Sandbox;
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
@@ -22,14 +23,13 @@ const OPEN: OFlags =
 const MOST_TRIES: usize = 100;
 
 /// The part of a relative path that is below the current folder, by its words alone; `None` if it leads elsewhere.
-pub(crate) fn below_current_folder(path: &Path) -> Option<PathBuf> {
+pub(super) fn below_current_folder(path: &Path, current: &Path) -> Option<PathBuf> {
     if path.is_absolute() {
         return None;
     }
-    let current = std::env::current_dir().unwrap_or_default();
-    let (mut resolved, mut below) = (current.clone(), PathBuf::new());
+    let (mut resolved, mut below) = (current.to_owned(), PathBuf::new());
     for part in path.components() {
-        let was_outside = !resolved.starts_with(&current);
+        let was_outside = !resolved.starts_with(current);
         match part {
             Component::ParentDir => drop(resolved.pop()),
             Component::CurDir => {}
@@ -40,12 +40,12 @@ pub(crate) fn below_current_folder(path: &Path) -> Option<PathBuf> {
             below = PathBuf::from(".");
         }
     }
-    resolved.starts_with(&current).then_some(below)
+    resolved.starts_with(current).then_some(below)
 }
 
 /// Opens what a user named. Below the current folder no link leads out of it.
-fn open(path: &Path) -> Result<OwnedFd, Failure> {
-    let opened = match below_current_folder(path) {
+fn open(path: &Path, environment: &Environment) -> Result<OwnedFd, Failure> {
+    let opened = match below_current_folder(path, &environment.working_folder) {
         Some(below) => open_beneath(CWD, &below),
         None => rustix::fs::open(path, OPEN, Mode::empty()),
     };
@@ -75,14 +75,14 @@ fn refused(path: &Path, why: String) -> Failure {
 }
 
 /// Opens a file that a user named, for reading; `None` if it is not a regular file.
-pub(crate) fn open_regular(path: &Path) -> std::io::Result<Option<File>> {
+pub fn open_regular(path: &Path) -> std::io::Result<Option<File>> {
     let file = File::from(rustix::fs::open(path, OPEN, Mode::empty())?);
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
 /// Reads a file to be given to a sandbox, of at most so many bytes.
-pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
-    read_opened(path, open(path)?, most)
+pub fn read(path: &Path, most: u64, environment: &Environment) -> Result<Vec<u8>, Failure> {
+    read_opened(path, open(path, environment)?, most)
 }
 
 /// Reads what was opened, if it is a regular file of at most so many bytes.
@@ -111,17 +111,22 @@ fn read_opened(path: &Path, opened: OwnedFd, most: u64) -> Result<Vec<u8>, Failu
 
 /// What was put into a sandbox.
 #[derive(Debug, Default)]
-pub(crate) struct Put {
-    pub(crate) files: usize,
+pub struct Put {
+    pub files: usize,
     /// What was left out, and why.
-    pub(crate) left: Vec<String>,
+    pub left: Vec<String>,
 }
 
 /// Puts a folder of this machine, or a file, into the sandbox. Links in the folder that lead out of it, to folders or
 /// nowhere are left out.
-pub(crate) async fn put(sandbox: &Sandbox, from: &Path, to: &str) -> Result<Put, Failure> {
+pub async fn put(
+    sandbox: &Sandbox,
+    from: &Path,
+    to: &str,
+    environment: &Environment,
+) -> Result<Put, Failure> {
     let (mut put, mut room) = (Put::default(), sandbox.spec().limits.disk);
-    let root = open(from)?;
+    let root = open(from, environment)?;
     if !is_folder(&root) {
         sandbox.write(to, &read_opened(from, root, room)?).await?;
         return Ok(Put { files: 1, ..put });
@@ -200,11 +205,12 @@ mod tests {
             (&format!("../{name}/results"), "./results"),
             (&format!("a/../../{name}/b/c"), "./b/c"),
         ] {
-            assert_eq!(below_current_folder(Path::new(inside)), Some(below.into()), "{inside}");
+            let found = below_current_folder(Path::new(inside), &current);
+            assert_eq!(found, Some(below.into()), "{inside}");
         }
         let absolute = current.join("results");
         for outside in ["..", "../elsewhere", "a/../../b", "/tmp", absolute.to_str().unwrap()] {
-            assert_eq!(below_current_folder(Path::new(outside)), None, "{outside}");
+            assert_eq!(below_current_folder(Path::new(outside), &current), None, "{outside}");
         }
     }
 
@@ -246,10 +252,11 @@ mod tests {
         std::fs::write(at("large"), [0; 64]).unwrap();
         rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         std::os::unix::fs::symlink("/dev/zero", at("endless")).unwrap();
+        let environment = Environment::in_folder(folder.path(), Default::default());
         // A path that takes long to resolve: most swaps come between two looks at it.
         let slow = at(&format!("{}data", "./".repeat(1500)));
         while_swapping(&at("data"), &["large", "pipe", "endless"].map(at), || {
-            match read(&slow, 16) {
+            match read(&slow, 16, &environment) {
                 Ok(bytes) => assert_eq!(bytes, b"data"),
                 Err(failure) => {
                     assert_eq!(failure.kind, FailureKind::Usage);

@@ -1,0 +1,176 @@
+//! Runs of any kind: the one place of the command line that knows which command a run belongs to.
+
+use std::path::{Path, PathBuf};
+
+use assize_config::Environment;
+use assize_run::{Record, Run, RunKind, Store, find, no_such_run};
+use assize_service::{PARALLEL, Services, settings_of_run};
+use assize_types::{Cancel, Failure, FailureKind};
+use serde_json::Value;
+
+use crate::args::{
+    Again, ConsultArgs, DebateArgs, EvalArgs, ForkArgs, ForkRunArgs, ModelArgs, ResumeArgs,
+    RunArgs, WorkArgs,
+};
+use crate::{consult, debate, eval, run, work};
+
+/// A run with its records, and the store that it is in.
+pub(crate) struct StoredRun<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) records: &'a [Record],
+    pub(crate) store: &'a dyn Store,
+    pub(crate) environment: &'a Environment,
+}
+
+/// Options of a run that is resumed or forked.
+struct EarlierArgs {
+    again: Again,
+    fork: ForkArgs,
+    out: Option<PathBuf>,
+    yes: bool,
+    json: bool,
+    quiet: bool,
+    model: ModelArgs,
+}
+
+/// Starts the command that a run belongs to.
+async fn start(
+    kind: RunKind,
+    args: EarlierArgs,
+    services: Services,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    let EarlierArgs { again, fork, out, yes, json, quiet, model } = args;
+    match kind {
+        RunKind::Code => {
+            let args = RunArgs { again, out, json, quiet, model, ..RunArgs::default() };
+            run::run(args, services, cancel).await
+        }
+        RunKind::Eval => {
+            let parallel = PARALLEL;
+            let args = EvalArgs { again, json, quiet, model, parallel, ..EvalArgs::default() };
+            eval::run(args, services, cancel).await
+        }
+        RunKind::Work => {
+            let args = WorkArgs { again, json, quiet, model, ..WorkArgs::default() };
+            work::run(args, services, cancel).await
+        }
+        RunKind::Debate => {
+            let Again { resume, take_over } = again;
+            let args =
+                DebateArgs { resume, take_over, fork, json, quiet, model, ..Default::default() };
+            debate::run(args, services, cancel).await.map(|()| 0)
+        }
+        RunKind::Consult => {
+            let args =
+                ConsultArgs { again, fork, out, yes, json, quiet, model, ..Default::default() };
+            consult::run(args, services, cancel).await.map(|()| 0)
+        }
+    }
+}
+
+/// The result of a run in a few words, for a list.
+pub(crate) fn summary(run: &Run) -> Option<String> {
+    let result = run.result.as_ref()?;
+    match run.kind {
+        RunKind::Code => run::stored::summary(result),
+        RunKind::Eval => eval::summary(result),
+        RunKind::Debate => debate::stored::summary(result),
+        RunKind::Consult => consult::stored::summary(result),
+        RunKind::Work => None,
+    }
+}
+
+/// Adds what the JSON object of a run has besides what every run has.
+pub(crate) async fn describe(
+    stored: &StoredRun<'_>,
+    transcripts: bool,
+    object: &mut Value,
+) -> Result<(), Failure> {
+    match stored.run.kind {
+        RunKind::Code => run::stored::describe(stored, object),
+        RunKind::Debate if transcripts => debate::stored::describe(stored, object),
+        RunKind::Consult if transcripts => return consult::stored::describe(stored, object),
+        RunKind::Work => return work::stored::describe(stored, object).await,
+        RunKind::Eval | RunKind::Debate | RunKind::Consult => {}
+    }
+    Ok(())
+}
+
+/// Shows the result of a run, and the transcripts if they are wanted.
+pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
+    match stored.run.kind {
+        RunKind::Code => run::stored::show(stored, transcripts),
+        RunKind::Eval => eval::show_stored(stored),
+        RunKind::Debate => debate::stored::show(stored, transcripts),
+        RunKind::Consult => consult::stored::show(stored, transcripts),
+        RunKind::Work => work::stored::show(stored, transcripts).await,
+    }
+}
+
+/// Lists the files of a run, or copies them into a folder.
+pub(crate) async fn files(
+    stored: &StoredRun<'_>,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    match stored.run.kind {
+        RunKind::Consult => consult::stored::files(stored, out, json).await,
+        RunKind::Work => work::stored::files(stored, out, json).await,
+        RunKind::Code | RunKind::Eval | RunKind::Debate => {
+            run::stored::files(stored, out, json).await
+        }
+    }
+}
+
+/// Finds a run; gives the services with the settings that it was started with, too.
+async fn earlier(name: &str, services: Services) -> Result<(Run, Services), Failure> {
+    let store = services.open_store_to_read().await?.ok_or_else(|| no_such_run(name))?;
+    let run = find(&*store, name).await?;
+    let settings = settings_of_run(&services.settings, &run)?;
+    Ok((run, services.with_settings(settings)))
+}
+
+/// `assize runs resume`.
+pub(crate) async fn resume(
+    args: ResumeArgs,
+    services: Services,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    let (earlier, services) = earlier(&args.run, services).await?;
+    let kind = earlier.kind;
+    if args.out.is_some() && !matches!(kind, RunKind::Code | RunKind::Consult) {
+        let message = format!("`--out` is for programs and consultations, not for {kind}");
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    let model = args.model();
+    let ResumeArgs { take_over, out, json, quiet, .. } = args;
+    let again = Again { resume: Some(earlier.id.to_string()), take_over };
+    let fork = ForkArgs::default();
+    let args = EarlierArgs { again, fork, out, yes: false, json, quiet, model };
+    start(kind, args, services, cancel).await
+}
+
+/// `assize runs fork`.
+pub(crate) async fn fork(
+    args: ForkRunArgs,
+    services: Services,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
+    let (earlier, services) = earlier(&args.run, services).await?;
+    let (id, kind) = (&earlier.id, earlier.kind);
+    if !kind.can_be_forked() {
+        let message = format!("`{id}` is of a kind that cannot be forked: {kind}");
+        let failure = Failure::new(FailureKind::Usage, message);
+        return Err(failure.hint("debates and consultations can be"));
+    }
+    if kind == RunKind::Debate && (args.out.is_some() || args.yes) {
+        let message = "`--out` and `--yes` are for consultations";
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
+    let model = args.model();
+    let ForkRunArgs { at, set, out, yes, json, quiet, .. } = args;
+    let fork = ForkArgs { fork: Some(id.to_string()), at, set };
+    let args = EarlierArgs { again: Again::default(), fork, out, yes, json, quiet, model };
+    start(kind, args, services, cancel).await
+}

@@ -1,0 +1,119 @@
+//! A program in the store: resumed and shown, attempt by attempt.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use assize_code::{Attempt, history, left};
+use assize_config::REHEARSAL_LABEL;
+use assize_service::files::{self, Taken};
+use assize_service::reading::is_rehearsal;
+use assize_types::{Failure, FailureKind};
+use serde_json::{Value, json};
+
+use super::show;
+use crate::kind::StoredRun;
+use crate::terminal::{self, DIM, note, out_line, paint};
+use crate::{hints, runs};
+
+/// The result in a few words, for a list.
+pub(crate) fn summary(result: &Value) -> Option<String> {
+    let how = if result["success"] == true { "succeeded" } else { "failed" };
+    Some(match result["attempts"].as_u64().unwrap_or_default() {
+        1 => format!("{how} at once"),
+        attempts => format!("{how} after {attempts} attempts"),
+    })
+}
+
+/// Adds what its JSON object has besides what every run has.
+pub(crate) fn describe(stored: &StoredRun<'_>, object: &mut Value) {
+    if stored.run.result.is_none() {
+        object["history"] = json!(history(stored.records));
+    }
+}
+
+/// Shows the result, and the transcripts if they are wanted.
+pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
+    let (run, history) = (stored.run, history(stored.records));
+    if is_rehearsal(run) {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    out_line("")?;
+    show::attempts(&history).iter().try_for_each(|line| out_line(line))?;
+    if transcripts {
+        return history
+            .iter()
+            .try_for_each(|attempt| terminal::out_untrusted(&transcript(attempt)));
+    }
+    let last = history.last().filter(|last| last.succeeded());
+    if let Some(execution) = last.and_then(|last| last.execution.as_ref()) {
+        out_line("")?;
+        terminal::out_untrusted(&execution.stdout)?;
+    }
+    let files = left(&history);
+    if !files.is_empty() {
+        note(&show::left(&files, &run.id));
+    }
+    if !history.is_empty() {
+        let how = hints::runs(&format!("show {} --transcripts", run.id));
+        note(&paint(DIM, format!("code and output: {how}")));
+    }
+    Ok(())
+}
+
+/// Lists the files that the program of a run left, or copies them into a folder.
+pub(crate) async fn files(
+    stored: &StoredRun<'_>,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    if let Some(folder) = out {
+        files::check_folder(folder, stored.environment)?;
+    }
+    let left = assize_code::left(&assize_code::history(stored.records));
+    let taken = match out {
+        Some(folder) => super::take_files(stored.store, &left, folder, stored.environment).await?,
+        None => Taken::default(),
+    };
+    let all: Vec<(String, u64)> = left.into_iter().map(|file| (file.name, file.bytes)).collect();
+    let count = all.len();
+    if !json && count == 0 {
+        note("its program left no files, or they were not kept");
+    }
+    if !json && out.is_some() {
+        taken.left.iter().for_each(|left| terminal::warn(left));
+    }
+    let shown = if json || out.is_none() { all } else { taken.files };
+    runs::list_files(stored.run, shown, json!({"left": taken.left}), json)?;
+    match taken.in_the_way.len() {
+        0 => Ok(()),
+        in_the_way => {
+            let message = format!("{in_the_way} of {count} were not taken");
+            Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
+        }
+    }
+}
+
+/// All that is known of an attempt.
+fn transcript(attempt: &Attempt) -> String {
+    let mut text = format!("\n=== attempt {}\n", show::number(attempt));
+    match &attempt.code {
+        Some(code) => text.push_str(code),
+        None => {
+            let _ = writeln!(text, "(no code)\n{}", attempt.reasoning);
+        }
+    }
+    let mut part = |name: &str, words: &str| {
+        if !words.trim().is_empty() {
+            let _ = writeln!(text, "--- {name}\n{}", words.trim_end());
+        }
+    };
+    let Some(execution) = &attempt.execution else { return text };
+    part("output", &execution.stdout);
+    part("errors", &execution.stderr);
+    for failed in execution.tests.iter().flat_map(|report| &report.failed) {
+        part(&format!("test {}", failed.name), &failed.error);
+    }
+    let broken = execution.tests.as_ref().and_then(|report| report.broken.as_deref());
+    part("tests", broken.unwrap_or_default());
+    text
+}

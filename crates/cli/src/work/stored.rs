@@ -1,0 +1,83 @@
+//! File edits in the store: resumed and shown, and the patch that was proposed.
+
+use std::path::Path;
+
+use assize_config::REHEARSAL_LABEL;
+use assize_draft::work::{PATCH, Worked, transcript};
+use assize_run::read_result;
+use assize_service::files;
+use assize_service::reading::is_rehearsal;
+use assize_types::Failure;
+use serde_json::{Value, json};
+
+use super::show;
+use crate::drafts::show::diff;
+use crate::kind::StoredRun;
+use crate::terminal::{self, DIM, note, out_line, paint};
+use crate::{hints, runs};
+
+/// Adds what its JSON object has besides what every run has.
+pub(crate) async fn describe(stored: &StoredRun<'_>, object: &mut Value) -> Result<(), Failure> {
+    if let Some(patch) = proposed_patch(stored).await? {
+        object["proposed_patch"] = json!(String::from_utf8_lossy(&patch));
+    }
+    Ok(())
+}
+
+/// Shows the result, and the transcripts if they are wanted.
+pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
+    let run = stored.run;
+    if is_rehearsal(run) {
+        out_line(&format!("[{REHEARSAL_LABEL}]"))?;
+    }
+    if let Some(value) = &run.result {
+        out_line("")?;
+        let worked: Worked = read_result(value.clone())?;
+        show::worked(&worked).iter().try_for_each(|line| out_line(line))?;
+    }
+    if transcripts {
+        terminal::out_untrusted(&transcript(stored.records))?;
+    } else {
+        let how = hints::runs(&format!("show {} --transcripts", run.id));
+        note(&paint(DIM, format!("each step: {how}")));
+    }
+    let patch = proposed_patch(stored).await?.unwrap_or_default();
+    diff(&String::from_utf8_lossy(&patch)).iter().try_for_each(|line| out_line(line))
+}
+
+/// Lists its files, or copies them into a folder.
+pub(crate) async fn files(
+    stored: &StoredRun<'_>,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    if let Some(folder) = out {
+        files::check_folder(folder, stored.environment)?;
+    }
+    let Some(bytes) = proposed_patch(stored).await? else {
+        note("the run has no proposed patch");
+        return if json {
+            runs::list_files(stored.run, Vec::new(), json!({}), true)
+        } else {
+            Ok(())
+        };
+    };
+    let listed = vec![(PATCH.to_owned(), bytes.len() as u64)];
+    if let Some(folder) = out {
+        let taken =
+            files::keep(vec![(PATCH.to_owned(), bytes)].into(), folder, stored.environment)?;
+        if !taken.in_the_way.is_empty() {
+            return Err(runs::exists(&folder.join(PATCH)));
+        }
+    }
+    runs::list_files(stored.run, listed, json!({}), json)
+}
+
+/// The patch that a model without tools proposed, for a reviewer to decide on.
+async fn proposed_patch(stored: &StoredRun<'_>) -> Result<Option<Vec<u8>>, Failure> {
+    let artifacts = stored.store.artifacts(&stored.run.id).await?;
+    match artifacts.iter().find(|artifact| artifact.name == PATCH) {
+        Some(artifact) => Ok(Some(stored.store.artifact(artifact.id).await?)),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,126 @@
+//! Images that containers and microVMs start from.
+
+use std::path::PathBuf;
+
+use assize_sandbox::docker::{Docker, ImageInfo};
+use assize_sandbox::microvm::{self, Microvm};
+use assize_sandbox::rootfs;
+use assize_types::{Failure, FailureKind};
+
+use crate::Services;
+
+/// Name of the one image that microVMs start from.
+pub const MICROVM: &str = "microvm";
+
+/// Images of this machine.
+#[derive(Debug)]
+pub struct Images {
+    docker: Docker,
+    microvm: Microvm,
+    cache_folder: PathBuf,
+}
+
+/// Files that the image of microVMs is made from; what is missing is found or built.
+pub type MicrovmSources = microvm::Sources;
+
+impl Services {
+    /// Images of this machine.
+    ///
+    /// # Errors
+    /// When settings of a project that is not trusted would be needed.
+    pub fn images(&self) -> Result<Images, Failure> {
+        self.settings.refuse_withheld()?;
+        let sandboxes = self.sandboxes();
+        Ok(Images {
+            docker: sandboxes.docker(),
+            microvm: sandboxes.microvm(),
+            cache_folder: self.environment.cache_folder.clone(),
+        })
+    }
+}
+
+impl Images {
+    /// Builds the base image of containers from Debian packages; gives its name and bytes.
+    ///
+    /// # Errors
+    /// When there is no Docker engine, or the packages cannot be had.
+    pub async fn build_base(
+        &self,
+        progress: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<(String, u64), Failure> {
+        // Before the work, not after it.
+        self.docker.probe().await?;
+        let folder = &self.cache_folder;
+        std::fs::create_dir_all(folder).map_err(|error| {
+            let message = format!("cannot make `{}`: {error}", folder.display());
+            Failure::new(FailureKind::Environment, message)
+        })?;
+        let archive = folder.join("rootfs.tar");
+        rootfs::build(&archive, progress).await?;
+        let image = self.docker.import_base(&archive, progress).await?;
+        Ok((image.name, image.bytes))
+    }
+
+    /// Prepares another image for containers; gives its name.
+    ///
+    /// # Errors
+    /// When there is no Docker engine, or no such image.
+    pub async fn prepare(&self, image: &str) -> Result<String, Failure> {
+        Ok(self.docker.make_ready(image).await?)
+    }
+
+    /// Builds the image of microVMs.
+    ///
+    /// # Errors
+    /// When something that it is made from cannot be had.
+    pub async fn build_microvm(
+        &self,
+        sources: MicrovmSources,
+        progress: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<microvm::ImageInfo, Failure> {
+        Ok(self.microvm.build_image(sources, progress).await?)
+    }
+
+    /// What microVMs still need besides their image.
+    pub fn missing_for_microvm(&self) -> Option<Failure> {
+        self.microvm.is_ready().err().map(Failure::from)
+    }
+
+    /// All images, and why those of containers are not among them.
+    ///
+    /// # Errors
+    /// When there is neither a Docker engine nor an image of microVMs.
+    pub async fn list(&self) -> Result<(Vec<ImageInfo>, Option<String>), Failure> {
+        let own = self.microvm.image().map(|image| ImageInfo {
+            name: MICROVM.to_owned(),
+            id: image.digest,
+            bytes: image.bytes,
+            created: image.created.cast_signed(),
+            from: Some(image.kernel),
+            guest: None,
+            current: true,
+        });
+        let (mut images, why_not) = match self.docker.images().await {
+            Ok(images) => (images, None),
+            Err(error) if own.is_some() => (Vec::new(), Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
+        images.extend(own);
+        Ok((images, why_not))
+    }
+
+    /// Removes an image.
+    ///
+    /// # Errors
+    /// When there is no such image, or it is in use.
+    pub async fn remove(&self, name: &str) -> Result<(), Failure> {
+        if name != MICROVM {
+            return Ok(self.docker.remove_image(name).await?);
+        }
+        if self.microvm.remove_image()? {
+            return Ok(());
+        }
+        Err(Failure::new(FailureKind::Usage, "there is no image for machines")
+            .hint("`assize image ls` shows those there are"))
+    }
+}
