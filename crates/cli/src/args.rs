@@ -2,8 +2,10 @@
 
 mod cluster;
 mod consult;
+mod debate;
 mod drafts;
 mod eval;
+mod model;
 mod run;
 mod runs;
 mod sandbox;
@@ -17,7 +19,6 @@ use std::time::Duration;
 use assize_config::SettingKey;
 use assize_consult::{At, ForkRequest};
 use assize_run::ResumeRequest;
-use assize_service::Tape;
 use assize_types::{Failure, FailureKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -25,13 +26,17 @@ use crate::{exit, input};
 
 pub(crate) use self::cluster::{ClusterCommand, WorkerArgs};
 pub(crate) use self::consult::{ConsultArgs, SourceName};
+pub(crate) use self::debate::DebateArgs;
 pub(crate) use self::drafts::{
     AuditCommand, DraftsCommand, GateCommand, McpArgs, WorkArgs, WorkspaceArgs,
 };
 pub(crate) use self::eval::EvalArgs;
+pub(crate) use self::model::ModelArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{ForkRunArgs, ResumeArgs, RunsCommand, SessionsCommand, StatusFilter};
-pub(crate) use self::sandbox::{CreateArgs, SandboxArgs, SandboxCommand};
+pub(crate) use self::sandbox::{
+    AttackArgs, CreateArgs, ImageCommand, ImageFor, SandboxArgs, SandboxCommand,
+};
 pub(crate) use self::serve::{ServeArgs, TokensCommand};
 
 /// The version, and whether something is missing in this program.
@@ -372,258 +377,6 @@ fn pair(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("is not like NAME=VALUE".to_owned()),
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AttackArgs {
-    /// Try the gate of drafts with its labelled corpora, in place of sandboxes
-    #[arg(long)]
-    pub(crate) gate: bool,
-
-    /// jail, docker, microvm or at-least=NAME; all that can be made here if not said. With `--gate`, where the project's
-    /// tests run
-    #[arg(long, value_name = "NAME")]
-    pub(crate) isolation: Option<String>,
-
-    /// Only probes or cases with this in their names, such as `network/` or `secrets/`
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Option<String>,
-
-    /// Show every probe or case, not only those that got out
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
-
-    /// Print every probe or case with its outcome and its control as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl AttackArgs {
-    /// The flags as settings: key, flag, value. Probes go through all sandboxes that are named; the gate uses the one
-    /// that the settings choose.
-    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
-        let isolation = self.isolation.clone().filter(|_| self.gate);
-        given([(SettingKey::SandboxIsolation, "--isolation", &isolation)])
-    }
-}
-
-/// What an image is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ImageFor {
-    /// Containers, by Docker or Podman
-    Docker,
-    /// Machines of their own
-    Microvm,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ImageCommand {
-    /// Make the image that containers are made from, or machines: a small Debian with Python, from packages
-    /// alone
-    Build {
-        /// What is to be made from it
-        #[arg(value_enum, default_value_t = ImageFor::Docker, value_name = "KIND")]
-        kind: ImageFor,
-        /// For containers: make one of this image instead, which the engine must have already
-        #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel", "modules", "rootfs"])]
-        from: Option<String>,
-        /// For machines: this kernel instead of Debian's
-        #[arg(long, value_name = "FILE")]
-        kernel: Option<PathBuf>,
-        /// The folder of that kernel's modules, unless all that a machine needs is part of it
-        #[arg(long, value_name = "FOLDER", requires = "kernel")]
-        modules: Option<PathBuf>,
-        /// For machines: this root file system instead of Debian's, as `tar` archives it
-        #[arg(long, value_name = "TAR")]
-        rootfs: Option<PathBuf>,
-        /// Say nothing of how it goes
-        #[arg(long, short)]
-        quiet: bool,
-    },
-    /// List the images that assize made
-    Ls {
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Remove images that assize made
-    Rm {
-        /// Their names
-        #[arg(required = true, value_name = "IMAGE")]
-        names: Vec<String>,
-    },
-}
-
-#[derive(Debug, Default, Args)]
-#[command(
-    mut_arg("memory", |arg| arg.help("Memory of the sandbox [default: 2048M, `consult.memory`]")),
-    mut_arg("timeout", |arg| arg.help("Seconds that the debate may take [default: a day]")),
-)]
-pub(crate) struct DebateArgs {
-    /// The move, a text or Markdown file; `-` reads it from standard input
-    #[arg(value_name = "MOVE.md", required_unless_present_any = ["resume", "fork", "graph"], conflicts_with = "resume")]
-    pub(crate) document: Option<PathBuf>,
-
-    /// The company that the move is for
-    #[arg(long, value_name = "TICKER", value_parser = ticker, conflicts_with = "resume")]
-    pub(crate) ticker: Option<String>,
-
-    /// How many rounds are debated [default: 10]
-    #[arg(long, value_name = "NUMBER", value_parser = whole(1..=50), conflicts_with = "resume")]
-    pub(crate) rounds: Option<u32>,
-
-    /// Print what was said, too
-    #[arg(long)]
-    pub(crate) transcripts: bool,
-
-    /// Print scores, reasons and all that was said as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Print nothing but the verdict
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-
-    /// Say what the debate would cost, and ask nothing
-    #[arg(long, conflicts_with_all = ["resume", "fork"])]
-    pub(crate) estimate: bool,
-
-    /// Print the graph of a debate as a Mermaid flowchart, and debate nothing
-    #[arg(long)]
-    pub(crate) graph: bool,
-
-    /// Go on with a run that was stopped; what was answered is not asked again
-    #[arg(long, value_name = "RUN", help_heading = "Earlier runs")]
-    pub(crate) resume: Option<String>,
-
-    /// Go on with it even if another process works on it, which then stops
-    #[arg(long, requires = "resume", help_heading = "Earlier runs")]
-    pub(crate) take_over: bool,
-
-    /// Debate in this process if no sandbox of the requested kind is available
-    #[arg(long)]
-    pub(crate) allow_in_process: bool,
-
-    #[command(flatten)]
-    pub(crate) fork: ForkArgs,
-
-    #[command(flatten)]
-    pub(crate) sandbox: SandboxArgs,
-
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-}
-
-impl DebateArgs {
-    /// The run to resume.
-    pub(crate) fn request(&self) -> ResumeRequest {
-        let run = self.resume.clone().unwrap_or_default();
-        ResumeRequest { run, take_over: self.take_over }
-    }
-}
-
-fn ticker(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
-    let sound = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if sound && text.len() <= 10 && text.chars().all(plain) {
-        Ok(text.to_ascii_uppercase())
-    } else {
-        Err("a ticker is 1 to 10 letters and digits, such as `NVDA` or `BRK.B`".to_owned())
-    }
-}
-
-/// The flags of every command that asks a model.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Model")]
-pub(crate) struct ModelArgs {
-    /// anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
-    #[arg(long, value_name = "PROVIDER")]
-    pub(crate) provider: Option<String>,
-
-    /// The provider's model; in a consultation also ROLE=MODEL for one role, such as critic=… or D1=…
-    #[arg(long = "model", value_name = "MODEL")]
-    models: Vec<String>,
-
-    /// How freely the model answers, from 0 to 2
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) temperature: Option<String>,
-
-    /// The longest answer, in tokens
-    #[arg(long, value_name = "TOKENS")]
-    pub(crate) max_output_tokens: Option<String>,
-
-    /// Spend at most so many dollars
-    #[arg(long, value_name = "DOLLARS")]
-    pub(crate) max_cost: Option<String>,
-
-    /// Use at most so many tokens, input and output together
-    #[arg(long, value_name = "TOKENS")]
-    pub(crate) max_tokens: Option<String>,
-
-    /// Record every call to FILE; what is on it already is not asked again
-    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
-    pub(crate) record: Option<PathBuf>,
-
-    /// Answer from FILE alone, without a network
-    #[arg(long, value_name = "FILE")]
-    pub(crate) replay: Option<PathBuf>,
-}
-
-impl ModelArgs {
-    /// The tape that was named.
-    pub(crate) fn tape(&self) -> Tape {
-        match (&self.record, &self.replay) {
-            (_, Some(path)) => Tape::Replay(path.clone()),
-            (Some(path), None) => Tape::Record(path.clone()),
-            (None, None) => Tape::None,
-        }
-    }
-
-    /// The model that was named for everybody.
-    pub(crate) fn model(&self) -> Option<String> {
-        self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
-    }
-
-    /// Something that looks like a role with its model, and names no role, no model, or a role once more.
-    pub(crate) fn no_role(&self) -> Option<&str> {
-        let is_wrong = |(index, name): &(usize, &String)| match role_and_model(name) {
-            Some((_, "")) => true,
-            Some((role, _)) => {
-                let before = self.models[..*index].iter().filter_map(|name| role_and_model(name));
-                before.into_iter().any(|(other, _)| other == role)
-            }
-            None => name.contains('='),
-        };
-        self.models.iter().enumerate().find(is_wrong).map(|(_, name)| name.as_str())
-    }
-
-    /// The models that were named for one role each.
-    pub(crate) fn by_role(&self) -> BTreeMap<String, String> {
-        let named = self.models.iter().filter_map(|name| role_and_model(name));
-        named.map(|(role, model)| (role.to_owned(), model.to_owned())).collect()
-    }
-
-    /// The flags as settings: key, flag, value.
-    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
-        given([
-            (SettingKey::Provider, "--provider", &self.provider),
-            (SettingKey::Model, "--model", &self.model()),
-            (SettingKey::Temperature, "--temperature", &self.temperature),
-            (SettingKey::MaxOutputTokens, "--max-output-tokens", &self.max_output_tokens),
-            (SettingKey::BudgetMaxCost, "--max-cost", &self.max_cost),
-            (SettingKey::BudgetMaxTokens, "--max-tokens", &self.max_tokens),
-        ])
-    }
-}
-
-/// A model for one role: `critic=claude-opus-4-8`.
-fn role_and_model(text: &str) -> Option<(&str, &str)> {
-    let (role, model) = text.split_once('=')?;
-    let numbered = |prefix: &str| {
-        role.strip_prefix(prefix).is_some_and(|rest| rest.parse::<u32>().is_ok_and(|n| n > 0))
-    };
-    let fixed = ["synthesizer", "financial", "trend", "critic"].contains(&role);
-    (fixed || numbered("D") || numbered("analyst_")).then_some((role, model))
 }
 
 #[derive(Debug, Args)]

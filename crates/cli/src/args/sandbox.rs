@@ -1,5 +1,7 @@
 //! Sandboxes: what can be typed.
 
+use std::path::PathBuf;
+
 use assize_config::SettingKey;
 use clap::{Args, Subcommand};
 
@@ -147,4 +149,84 @@ pub(crate) struct CreateArgs {
 
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttackArgs {
+    /// Try the gate of drafts with its labelled corpora, in place of sandboxes
+    #[arg(long)]
+    pub(crate) gate: bool,
+
+    /// jail, docker, microvm or at-least=NAME; all that can be made here if not said. With `--gate`, where the project's
+    /// tests run
+    #[arg(long, value_name = "NAME")]
+    pub(crate) isolation: Option<String>,
+
+    /// Only probes or cases with this in their names, such as `network/` or `secrets/`
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+
+    /// Show every probe or case, not only those that got out
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Print every probe or case with its outcome and its control as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl AttackArgs {
+    /// The flags as settings: key, flag, value. Probes go through all sandboxes that are named; the gate uses the one
+    /// that the settings choose.
+    pub(crate) fn settings(&self) -> Vec<FlagSetting> {
+        let isolation = self.isolation.clone().filter(|_| self.gate);
+        given([(SettingKey::SandboxIsolation, "--isolation", &isolation)])
+    }
+}
+
+/// What an image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ImageFor {
+    /// Containers, by Docker or Podman
+    Docker,
+    /// Machines of their own
+    Microvm,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Make the image that containers are made from, or machines: a small Debian with Python, from packages
+    /// alone
+    Build {
+        /// What is to be made from it
+        #[arg(value_enum, default_value_t = ImageFor::Docker, value_name = "KIND")]
+        kind: ImageFor,
+        /// For containers: make one of this image instead, which the engine must have already
+        #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel", "modules", "rootfs"])]
+        from: Option<String>,
+        /// For machines: this kernel instead of Debian's
+        #[arg(long, value_name = "FILE")]
+        kernel: Option<PathBuf>,
+        /// The folder of that kernel's modules, unless all that a machine needs is part of it
+        #[arg(long, value_name = "FOLDER", requires = "kernel")]
+        modules: Option<PathBuf>,
+        /// For machines: this root file system instead of Debian's, as `tar` archives it
+        #[arg(long, value_name = "TAR")]
+        rootfs: Option<PathBuf>,
+        /// Say nothing of how it goes
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// List the images that assize made
+    Ls {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove images that assize made
+    Rm {
+        /// Their names
+        #[arg(required = true, value_name = "IMAGE")]
+        names: Vec<String>,
+    },
 }
