@@ -193,7 +193,7 @@ impl DraftService {
     /// When either cannot be read.
     pub async fn compare_logs(&self) -> Result<Mirror, DraftError> {
         let entries = self.ledger.entries(0).await?;
-        let handoff = match Folder::existing_handoff(&self.workspace) {
+        let handoff = match self.workspace.root().existing(HANDOFF) {
             Err(FileError::Missing) if entries.is_empty() => return Ok(Mirror::Same),
             Err(FileError::Missing) => return Ok(Mirror::Short { lines: 0 }),
             found => found.map_err(file(HANDOFF))?,
@@ -206,7 +206,7 @@ impl DraftService {
     /// # Errors
     /// When it is not right.
     pub fn contract(&self) -> Result<Option<Contract>, DraftError> {
-        match Folder::existing_handoff(&self.workspace) {
+        match self.workspace.root().existing(HANDOFF) {
             Ok(handoff) => Ok(Contract::read(&handoff)?),
             Err(FileError::Missing) => Ok(None),
             Err(error) => Err(file(HANDOFF)(error)),
@@ -247,7 +247,7 @@ impl DraftService {
     /// When it is not there.
     pub fn draft(&self, name: &str) -> Result<Vec<u8>, DraftError> {
         let read =
-            || Folder::existing_handoff(&self.workspace)?.existing(DRAFTS)?.read(name, 1 << 30);
+            || self.workspace.root().existing(HANDOFF)?.existing(DRAFTS)?.read(name, 1 << 30);
         read().map_err(file(name))
     }
 

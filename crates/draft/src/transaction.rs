@@ -41,7 +41,7 @@ impl Transaction {
         tracing::trace!(target: "assize_draft::lock", workspace = service.subject());
         let from_start = known.state.last == 0;
         let entries = known.catch_up(&service.ledger).await?;
-        let handoff = Folder::handoff(&service.workspace).map_err(file(HANDOFF))?;
+        let handoff = service.workspace.root().folder(HANDOFF).map_err(file(HANDOFF))?;
         let drafts = handoff.folder(DRAFTS).map_err(file(format!("{HANDOFF}/{DRAFTS}")))?;
         let service = Arc::clone(service);
         let mut transaction = Transaction { _lock: lock, service, known, handoff, drafts };
