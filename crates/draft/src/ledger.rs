@@ -13,28 +13,14 @@ use crate::state::{DraftState, Step};
 pub const TRANSITIONS: &str = "transition.ndjson";
 
 /// The log of one workspace.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     /// What its entries are about: the workspace's path.
-    subject: String,
-}
-
-impl std::fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").field("subject", &self.subject).finish_non_exhaustive()
-    }
+    pub(crate) subject: String,
 }
 
 impl Ledger {
-    pub(crate) fn subject(&self) -> &str {
-        &self.subject
-    }
-
-    pub(crate) fn new(store: Arc<dyn Store>, subject: String) -> Ledger {
-        Ledger { store, subject }
-    }
-
     /// Records a step as an entry.
     pub(crate) async fn record(&self, actor: &str, step: &Step) -> Result<AuditEntry, StoreError> {
         let (action, detail) = step.parts();

@@ -63,8 +63,8 @@ impl DraftService {
             "" => "a person rejected it".to_owned(),
             why => format!("a person rejected it: {}", shorten(why, 2000)),
         };
-        let mut reason = submission.reason(Effect::Reject, "person", message);
-        reason.what_to_do = "do what they say".to_owned();
+        let reason = submission.reason(Effect::Reject, "person", message);
+        let reason = reason.advise("do what they say");
         // An invalid contract does not keep a reviewer from rejecting.
         let policy = transaction.policy().map_or(submission.policy, |(now, _)| now.fingerprint());
         // The reviewer's reason replaces the gate's doubts.

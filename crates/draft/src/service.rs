@@ -24,7 +24,7 @@ use crate::state::DraftState;
 pub const GATE: &str = "gate";
 
 /// What a draft service is set up with.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// By the settings; a contract may tighten it.
     pub policy: Policy,
@@ -40,12 +40,6 @@ impl Default for Options {
     fn default() -> Options {
         let patience = Duration::from_secs(25);
         Options { policy: Policy::default(), git: GitSettings::default(), verifier: None, patience }
-    }
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
@@ -80,17 +74,15 @@ pub enum DraftError {
 
 impl From<DraftError> for Failure {
     fn from(error: DraftError) -> Failure {
-        let error = match error {
+        let kind = match error {
             DraftError::Store(error) => return error.into(),
-            error => error,
-        };
-        let kind = match &error {
-            DraftError::Store(_) | DraftError::Scanner(_) => FailureKind::Environment,
+            DraftError::Scanner(_) | DraftError::File { .. } | DraftError::Unfinished(_) => {
+                FailureKind::Environment
+            }
             DraftError::Refused(_) | DraftError::Wrong(_) | DraftError::Task(_) => {
                 FailureKind::Usage
             }
             DraftError::Contract(_) | DraftError::Pattern(_) => FailureKind::Settings,
-            DraftError::File { .. } | DraftError::Unfinished(_) => FailureKind::Environment,
             DraftError::Conflict(_) => FailureKind::Verdict,
         };
         Failure::from_error(kind, &error)
@@ -144,7 +136,7 @@ impl DraftService {
         let copies = folder.folder("copies").map_err(shown())?;
         let subject = workspace.path().to_string_lossy().into_owned();
         Ok(Arc::new(DraftService {
-            ledger: Ledger::new(store, subject),
+            ledger: Ledger { store, subject },
             copies: Copies::new(copies),
             deciding: TaskTracker::new(),
             folder: Arc::new(folder),
@@ -162,7 +154,7 @@ impl DraftService {
 
     /// What its entries in the log of all workspaces are about.
     pub fn subject(&self) -> &str {
-        self.ledger.subject()
+        &self.ledger.subject
     }
 
     pub fn workspace(&self) -> &Path {

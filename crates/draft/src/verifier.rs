@@ -32,6 +32,7 @@ const RUN: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/worksp
     cd /tmp/workspace && exec /bin/sh -c \"$VERIFY\" 2>&1";
 
 /// Runs commands in the sandbox that the settings ask for.
+#[derive(Debug)]
 pub(crate) struct InSandbox {
     sandboxes: Sandboxes,
     wanted: Wanted,

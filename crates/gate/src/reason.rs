@@ -1,12 +1,11 @@
 //! Reasons against a proposed change, and the verdict that they come to.
 
 use assize_config::Review;
-use assize_workspace::Inside;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What whoever wrote it can do where a person decides.
-pub(crate) const WAIT: &str = "a person decides; leave this file alone until they have";
+const WAIT: &str = "a person decides; leave this file alone until they have";
 
 /// What a reason does to a draft.
 #[derive(
@@ -46,18 +45,13 @@ impl Reason {
         Reason { effect, rule, file, line: None, message, what_to_do: what_to_do.to_owned() }
     }
 
-    pub(crate) fn about(path: &Inside, effect: Effect, rule: impl Into<String>) -> Reason {
-        let (message, what_to_do) = Default::default();
-        let (rule, file) = (rule.into(), path.to_string());
-        Reason { effect, rule, file, line: None, message, what_to_do }
-    }
-
     pub(crate) fn at(self, line: usize) -> Reason {
         Reason { line: Some(line), ..self }
     }
 
-    pub(crate) fn saying(self, message: impl Into<String>, what_to_do: &str) -> Reason {
-        Reason { message: message.into(), what_to_do: what_to_do.to_owned(), ..self }
+    /// With what to do about it.
+    pub fn advise(self, what_to_do: impl Into<String>) -> Reason {
+        Reason { what_to_do: what_to_do.into(), ..self }
     }
 }
 

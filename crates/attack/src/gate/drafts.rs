@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use assize_draft::DraftError;
-use assize_gate::{Change, Policy, Scanners, check};
+use assize_gate::{Change, Policy, Reason, check};
 use assize_workspace::Inside;
 
 use super::plan::Planned;
@@ -17,7 +17,6 @@ pub(super) fn try_all(
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<Tried, GateError> {
-    let scanners = Scanners::get().map_err(DraftError::from)?;
     let places = policy.places().map_err(DraftError::from)?;
     let mut tried = Vec::with_capacity(cases.len());
     for case in cases {
@@ -26,10 +25,10 @@ pub(super) fn try_all(
             Err(outside) => Some(outside.to_string()),
             Ok(path) => {
                 let change = Change::new_file(path, case.text.as_bytes());
-                let reasons = check(&change, policy, &places, scanners).into_iter();
-                let mut of_class =
-                    reasons.filter(|r| rules.iter().any(|rule| r.rule.starts_with(rule)));
-                of_class.next().map(|reason| format!("{}: {}", reason.rule, reason.message))
+                let reasons = check(&change, policy, &places).map_err(DraftError::from)?;
+                let of_class = |r: &Reason| rules.iter().any(|rule| r.rule.starts_with(rule));
+                let reason = reasons.into_iter().find(of_class);
+                reason.map(|reason| format!("{}: {}", reason.rule, reason.message))
             }
         };
         tried.push(case.tried(stopped));

@@ -33,7 +33,7 @@ pub enum GateError {
 }
 
 /// What the corpora are tried with.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct GateOptions {
     /// What the gate goes by, as the settings have it. Test commands of the settings are left out: the corpora bring
     /// their own.
@@ -42,12 +42,6 @@ pub struct GateOptions {
     pub verifier: Arc<dyn Verifier>,
     /// Only those cases in whose name this occurs.
     pub only: Option<String>,
-}
-
-impl std::fmt::Debug for GateOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GateOptions").field("only", &self.only).finish_non_exhaustive()
-    }
 }
 
 /// What a case is.

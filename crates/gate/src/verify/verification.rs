@@ -36,6 +36,7 @@ pub struct ChangedFile {
 }
 
 /// Runs the verifications of one workspace.
+#[derive(Debug)]
 pub struct Verification {
     workspace: PathBuf,
     /// Where copies of the workspace are made.
@@ -43,12 +44,6 @@ pub struct Verification {
     verifier: Option<Arc<dyn Verifier>>,
     /// Reports of the tests on unchanged workspaces, by command and files.
     baselines: Mutex<HashMap<Fingerprint, Arc<Report>>>,
-}
-
-impl std::fmt::Debug for Verification {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verification").field("workspace", &self.workspace).finish_non_exhaustive()
-    }
 }
 
 /// The result of one command, and what makes it doubtful.
@@ -384,6 +379,5 @@ fn failed(file: &str, done: &Verified) -> Reason {
     let end: Vec<&str> = done.output.lines().rev().take(20).collect();
     let end: Vec<&str> = end.into_iter().rev().collect();
     let message = format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n"));
-    let reason = Reason::of_file(file, Effect::Reject, "verify", message);
-    Reason { what_to_do: "mend what it complains about".to_owned(), ..reason }
+    Reason::of_file(file, Effect::Reject, "verify", message).advise("mend what it complains about")
 }
