@@ -26,10 +26,7 @@ pub struct Diff {
 impl Diff {
     /// Of two texts; the original of a new file is empty.
     pub fn between(original: &str, draft: &str) -> Diff {
-        let diff = TextDiff::configure()
-            .algorithm(Algorithm::Histogram)
-            .timeout(LONGEST)
-            .diff_lines(original, draft);
+        let diff = compared(original, draft);
         let lines: Vec<&str> = draft.split_inclusive('\n').collect();
         let before: Vec<&str> = original.split_inclusive('\n').collect();
         let mut changed = Diff {
@@ -95,10 +92,7 @@ impl Diff {
 
     /// As people read it: a unified diff with three lines around each change.
     pub fn unified(name: &str, original: &str, draft: &str) -> String {
-        let diff = TextDiff::configure()
-            .algorithm(Algorithm::Histogram)
-            .timeout(LONGEST)
-            .diff_lines(original, draft);
+        let diff = compared(original, draft);
         let side = |letter: &str, text: &str| match text {
             "" => "/dev/null".to_owned(),
             _ => format!("{letter}/{name}"),
@@ -106,6 +100,11 @@ impl Diff {
         let (old, new) = (side("a", original), side("b", draft));
         diff.unified_diff().context_radius(3).header(&old, &new).to_string()
     }
+}
+
+fn compared<'a>(original: &'a str, draft: &'a str) -> TextDiff<'a, 'a, str> {
+    let how = &mut TextDiff::configure();
+    how.algorithm(Algorithm::Histogram).timeout(LONGEST).diff_lines(original, draft)
 }
 
 #[cfg(test)]

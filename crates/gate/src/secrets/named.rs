@@ -241,9 +241,7 @@ impl Patterns {
         let spaced = name.spaced && (netrc || kind == FileKind::Container);
         let image = || group(&self.image).filter(|_| spaced);
         let found = group(&self.literal).or_else(called).or_else(set);
-        let near_start = (name.start.saturating_sub(LONGEST)..=name.start)
-            .find(|at| line.is_char_boundary(*at))
-            .unwrap_or(name.start);
+        let near_start = line.ceil_char_boundary(name.start.saturating_sub(LONGEST));
         let defined = || {
             group(&self.argument).filter(|_| self.defining.is_match(&line[near_start..name.start]))
         };
@@ -270,11 +268,7 @@ impl Patterns {
 
 /// The line after a name, as far as a value may reach.
 fn within_reach(line: &str, from: usize) -> &str {
-    let mut end = (from + REACH).min(line.len());
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    &line[from..end]
+    &line[from..line.floor_char_boundary(from + REACH)]
 }
 
 /// Nothing at the end of the line; nothing inside for what is no name of a secret.

@@ -209,7 +209,8 @@ impl Patterns {
         let text = source.text;
         for captures in self.key_type.captures_iter(text).take(WEB_KEYS) {
             let Some(at) = captures.get(0) else { continue };
-            let (from, to) = (back(text, at.start(), BYTES / 2), forth(text, at.end(), BYTES / 2));
+            let from = text.ceil_char_boundary(at.start().saturating_sub(BYTES / 2));
+            let to = text.floor_char_boundary(at.end() + BYTES / 2);
             let start = text[from..at.start()].rfind('{').map_or(from, |found| from + found);
             let end = text[at.end()..to].find('}').map_or(to, |found| at.end() + found);
             let member = if &captures[1] == "oct" { "k" } else { "d" };
@@ -362,22 +363,4 @@ fn trimmed(text: &str, found: &str, at: Option<regex::Match<'_>>) -> Range<usize
     let start = at.map_or(text.len(), |at| at.start());
     let start = start + found.len() - found.trim_start().len();
     start..(start + found.trim().len()).max(start + 1)
-}
-
-/// So many bytes back, at the beginning of a character.
-fn back(text: &str, at: usize, count: usize) -> usize {
-    let mut start = at.saturating_sub(count);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    start
-}
-
-/// So many bytes on, at the end of a character.
-fn forth(text: &str, at: usize, count: usize) -> usize {
-    let mut end = (at + count).min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
 }
