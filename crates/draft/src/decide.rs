@@ -76,7 +76,7 @@ impl DraftService {
         let changed = |file: &Proposed| {
             Ok(ChangedFile {
                 path: file.path.clone(),
-                before: file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default(),
+                before: self.base(file.before)?,
                 after: self.copy(file.after)?,
             })
         };

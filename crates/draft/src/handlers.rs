@@ -32,8 +32,7 @@ impl DraftService {
         source_path: &str,
         task_id: &str,
     ) -> Result<Requested, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let task = transaction.task(by, "request", task_id).await?;
         let (policy, places) = transaction.policy()?;
         let (path, original) = match transaction.draftable(source_path, &task, &policy, &places) {
@@ -75,14 +74,10 @@ impl DraftService {
         path: &str,
         content: &str,
     ) -> Result<Written, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let draft = transaction.open_draft(by, "write", path).await?;
         let (policy, _) = transaction.policy()?;
-        let base = match draft.before {
-            Some(hash) => self.copy(hash)?,
-            None => Vec::new(),
-        };
+        let base = self.base(draft.before)?;
         let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
         if content.len() as u64 > policy.max_bytes {
             return Err(wrong(format!(
@@ -106,8 +101,7 @@ impl DraftService {
     /// # Errors
     /// When there is no such draft.
     pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<Read, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let draft = transaction.draft(by, "read", path).await?;
         let bytes = transaction.read_draft(by, "read", &draft).await?.0;
         let content = String::from_utf8(bytes).map_err(|_| {
@@ -126,8 +120,7 @@ impl DraftService {
         by: &str,
         submit: Submit<'_>,
     ) -> Result<Submitted, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let task = transaction.task(by, "submit", submit.task_id).await?;
         let known = transaction.state().last_submission();
         let id = match transaction.handed_in_before(&submit, &task) {
@@ -378,10 +371,7 @@ impl Transaction {
         draft: &OpenDraft,
     ) -> Result<Option<Proposed>, DraftError> {
         let (bytes, draft_mode) = self.read_draft(by, "submit", draft).await?;
-        let base = match draft.before {
-            Some(hash) => self.service.copy(hash)?,
-            None => Vec::new(),
-        };
+        let base = self.service.base(draft.before)?;
         if bytes == base && draft.before.is_some() {
             return Ok(None);
         }

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::ledger::{Known, Ledger, Mirror, TRANSITIONS};
-use crate::state::DraftState;
+use crate::state::{DraftState, Proposed};
 
 /// The actor of what the gate decides by itself.
 pub const GATE: &str = "gate";
@@ -218,6 +218,11 @@ impl DraftService {
         })
     }
 
+    /// What was kept of a file before a change; empty for a new file.
+    pub(crate) fn base(&self, before: Option<Fingerprint>) -> Result<Vec<u8>, DraftError> {
+        before.map_or(Ok(Vec::new()), |hash| self.copy(hash))
+    }
+
     /// Keeps a copy of a file's content.
     pub(crate) fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, DraftError> {
         self.copies.keep(bytes).map_err(file("copies"))
@@ -251,15 +256,21 @@ impl DraftService {
         let state = self.state().await?;
         let submission = state.submissions.get(&id);
         let unknown = || wrong(format!("no submission {id} in this workspace"));
-        let mut patch = String::new();
-        for file in &submission.ok_or_else(unknown)?.files {
-            let before = file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default();
-            let after = self.copy(file.after)?;
-            let (before, after) =
-                (String::from_utf8_lossy(&before), String::from_utf8_lossy(&after));
-            patch.push_str(&Diff::unified(&file.path, &before, &after));
-        }
-        Ok(patch)
+        let files = &submission.ok_or_else(unknown)?.files;
+        let diff = |file: &Proposed| {
+            let (base, draft) = self.sides(file)?;
+            Ok(Diff::unified(&file.path, &base, &draft))
+        };
+        files.iter().map(diff).collect()
+    }
+
+    /// A file as it was and as it is to be.
+    ///
+    /// # Errors
+    /// When its copies are not kept any more.
+    pub fn sides(&self, file: &Proposed) -> Result<(String, String), DraftError> {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok((text(self.base(file.before)?), text(self.copy(file.after)?)))
     }
 
     /// A lock of this workspace; `None` while another holder has it.
