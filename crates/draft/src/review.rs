@@ -114,13 +114,11 @@ impl Transaction {
     /// A submission that a reviewer can decide on.
     fn waiting(&self, id: u64) -> Result<Submission, DraftError> {
         let submission = self.submission(id)?;
-        match submission.stage.waits() {
-            true => Ok(submission.clone()),
-            false => {
-                let stage = submission.stage.name();
-                Err(wrong(format!("submission {id} is {stage}, and waits for nobody")))
-            }
+        if submission.stage.waits() {
+            return Ok(submission.clone());
         }
+        let stage = submission.stage.name();
+        Err(wrong(format!("submission {id} is {stage}, and waits for nobody")))
     }
 
     /// What an accepted draft replaces: the file that it was made from, or whatever is there now.
