@@ -9,6 +9,7 @@ use assize_workspace::Replacing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 /// One thing that happened. What it is called and what it carries stand in the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,9 +125,10 @@ pub struct OpenDraft {
 }
 
 /// How a submission stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr, VariantArray)]
 #[schemars(rename = "SubmissionStage")]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Stage {
     /// Nobody has decided yet.
     Submitted,
@@ -146,26 +148,10 @@ impl Stage {
         matches!(self, Stage::Submitted | Stage::Escalated)
     }
 
-    pub const ALL: [Stage; 7] = [
-        Stage::Submitted,
-        Stage::Escalated,
-        Stage::Accepting,
-        Stage::Accepted,
-        Stage::Rejected,
-        Stage::Undoing,
-        Stage::Undone,
-    ];
+    pub const ALL: &'static [Stage] = Stage::VARIANTS;
 
     pub fn name(self) -> &'static str {
-        match self {
-            Stage::Submitted => "submitted",
-            Stage::Escalated => "escalated",
-            Stage::Accepting => "accepting",
-            Stage::Accepted => "accepted",
-            Stage::Rejected => "rejected",
-            Stage::Undoing => "undoing",
-            Stage::Undone => "undone",
-        }
+        self.into()
     }
 }
 

@@ -67,9 +67,12 @@ impl std::fmt::Display for Reason {
 }
 
 /// How a submission fares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[schemars(rename = "GateVerdict")]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     Accepted,
     Rejected,
@@ -78,11 +81,7 @@ pub enum Verdict {
 
 impl Verdict {
     pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Accepted => "accepted",
-            Verdict::Rejected => "rejected",
-            Verdict::Escalated => "escalated",
-        }
+        self.into()
     }
 
     /// What the reasons come to.
