@@ -120,16 +120,12 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
     Ok(ensure(functions, "a bad tool")?)
 }
 
-fn calls(answer: &Answer) -> Vec<Value> {
-    let call = |(name, arguments): &(String, Value)| json!({"function": {"name": name, "arguments": arguments}});
-    answer.tool_calls.iter().map(call).collect()
-}
-
 fn last(answer: &Answer, content: &str) -> Value {
     let reason = if answer.stop == AnswerStop::Length { "length" } else { "stop" };
     let mut message = json!({"role": "assistant", "content": content});
     if !answer.tool_calls.is_empty() {
-        message["tool_calls"] = Value::Array(calls(answer));
+        let call = |(name, arguments): &(String, Value)| json!({"function": {"name": name, "arguments": arguments}});
+        message["tool_calls"] = answer.tool_calls.iter().map(call).collect();
     }
     json!({"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": true,
            "done_reason": reason, "total_duration": 5, "prompt_eval_count": answer.input, "eval_count": answer.output})

@@ -83,11 +83,7 @@ struct Called {
 }
 
 pub(super) fn check(kind: Kind, captured: &Captured) -> Result<(), Verdict> {
-    let path = match kind {
-        Kind::Groq => "/openai/v1/chat/completions",
-        Kind::OpenRouter => "/api/v1/chat/completions",
-        _ => "/v1/chat/completions",
-    };
+    let path = format!("{}/chat/completions", kind.base_path());
     ensure(captured.path == path, format!("path {}", captured.path))?;
     expect_header(captured, "authorization", &format!("Bearer {KEY}"))?;
     ensure(captured.header("x-api-key").is_none(), "two kinds of authorization")?;
