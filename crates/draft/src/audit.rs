@@ -68,9 +68,6 @@ pub async fn look(
 }
 
 /// Complaints about a log that must have these heads, each as `ID:HASH`.
-///
-/// # Errors
-/// When one of them is not a head.
 pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
     let mut wrong = Vec::new();
     for head in heads.split_ascii_whitespace() {
@@ -81,9 +78,6 @@ pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> 
 }
 
 /// The entry and the hash of an unsigned head.
-///
-/// # Errors
-/// When it is not `ID:HASH`.
 fn position(head: &str) -> Result<(u64, Fingerprint), Failure> {
     let parts = head.split_once(':');
     let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));

@@ -92,9 +92,6 @@ impl DraftService {
     }
 
     /// Begins to decide on every submission whose process is gone.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DraftError> {
         let state = self.state().await?;
         let left = state.submissions.values().filter(|s| s.stage == Stage::Submitted);

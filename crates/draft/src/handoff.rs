@@ -38,9 +38,6 @@ fn failed(folder: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Makes the folder of drafts in a workspace, and reads its `.gitignore`.
-///
-/// # Errors
-/// When one of them cannot be used.
 pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
     let workspace = Workspace::open(folder).map_err(|error| failed(folder, "", &error))?;
     let made = workspace.root().folder(HANDOFF).and_then(|handoff| handoff.folder(DRAFTS));
@@ -61,9 +58,6 @@ impl IgnoreFile {
     }
 
     /// Adds the lines that leave drafts out.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn leave_drafts_out(&self, folder: &Path) -> Result<(), Failure> {
         let gap = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
         let added = self.workspace.root().append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());

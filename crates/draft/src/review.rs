@@ -91,9 +91,6 @@ impl DraftService {
     }
 
     /// Switches the draft tools on or off; whether that changed anything.
-    ///
-    /// # Errors
-    /// When it cannot be recorded.
     pub async fn switch(self: &Arc<Self>, by: &str, on: bool) -> Result<bool, DraftError> {
         let mut transaction = self.begin().await?;
         let changes = transaction.state().off == on;

@@ -118,9 +118,6 @@ pub struct DraftService {
 
 impl DraftService {
     /// Opens the draft service of a workspace; what is kept outside it is kept in `state`.
-    ///
-    /// # Errors
-    /// When there is no such folder.
     pub fn open(
         workspace: &Path,
         state: &Path,
@@ -162,9 +159,6 @@ impl DraftService {
     }
 
     /// The current state, read without the lock.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub async fn state(&self) -> Result<DraftState, DraftError> {
         let mut known = self.known.lock().await;
         known.catch_up(&self.ledger).await?;
@@ -172,17 +166,11 @@ impl DraftService {
     }
 
     /// All entries about this workspace.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub async fn entries(&self) -> Result<Vec<AuditEntry>, DraftError> {
         Ok(self.ledger.entries(0).await?)
     }
 
     /// Compares the log in the workspace with the store.
-    ///
-    /// # Errors
-    /// When either cannot be read.
     pub async fn compare_logs(&self) -> Result<Mirror, DraftError> {
         let entries = self.ledger.entries(0).await?;
         let handoff = match self.workspace.root().existing(HANDOFF) {
@@ -194,9 +182,6 @@ impl DraftService {
     }
 
     /// The contract that is in force, if there is one.
-    ///
-    /// # Errors
-    /// When it is not right.
     pub fn contract(&self) -> Result<Option<Contract>, DraftError> {
         match self.workspace.root().existing(HANDOFF) {
             Ok(handoff) => Ok(Contract::read(&handoff)?),
@@ -206,9 +191,6 @@ impl DraftService {
     }
 
     /// What was kept of a file's content.
-    ///
-    /// # Errors
-    /// When it is not there any more.
     pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
         self.copies.get(hash).map_err(|error| match error {
             FileError::Missing => {
@@ -229,9 +211,6 @@ impl DraftService {
     }
 
     /// What is in the workspace now under a path; `None` if nothing is.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DraftError> {
         let inside = self.workspace.inside(path).map_err(wrong)?;
         let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file(path))?;
@@ -239,9 +218,6 @@ impl DraftService {
     }
 
     /// A draft as it is now.
-    ///
-    /// # Errors
-    /// When it is not there.
     pub fn draft(&self, name: &str) -> Result<Vec<u8>, DraftError> {
         let read =
             || self.workspace.root().existing(HANDOFF)?.existing(DRAFTS)?.read(name, 1 << 30);
@@ -265,9 +241,6 @@ impl DraftService {
     }
 
     /// A file as it was and as it is to be.
-    ///
-    /// # Errors
-    /// When its copies are not kept any more.
     pub fn sides(&self, file: &Proposed) -> Result<(String, String), DraftError> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok((text(self.base(file.before)?), text(self.copy(file.after)?)))

@@ -25,9 +25,6 @@ pub struct Cleared {
 
 impl DraftService {
     /// Puts away what has been settled, or lain about, for longer than it is kept.
-    ///
-    /// # Errors
-    /// When something cannot be put away.
     pub async fn sweep(
         self: &Arc<Self>,
         by: &str,

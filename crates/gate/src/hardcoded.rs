@@ -109,9 +109,6 @@ fn may_have(kind: FileKind, rule: &str) -> bool {
 
 impl PathScanner {
     /// The scanner with all rules.
-    ///
-    /// # Errors
-    /// When a pattern does not compile.
     pub fn get() -> Result<&'static PathScanner, BadPattern> {
         SCANNER.as_ref().map_err(Clone::clone)
     }

@@ -44,18 +44,12 @@ impl AsFd for Folder {
 
 impl Folder {
     /// A folder in it, only if it is there.
-    ///
-    /// # Errors
-    /// When it is not.
     pub fn existing(&self, name: &str) -> Result<Folder, FileError> {
         check(name)?;
         self.open_folder(name)
     }
 
     /// A folder at a path of our own, made if need be, for its owner's eyes only.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn at(path: &Path) -> Result<Folder, FileError> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -134,9 +128,6 @@ impl Folder {
     }
 
     /// A file of at most so many bytes, and its permissions.
-    ///
-    /// # Errors
-    /// When there is none, or it is larger.
     pub fn read_with_mode(&self, name: &str, most: u64) -> Result<(Vec<u8>, u32), FileError> {
         let file = self.open(name)?;
         let mode = file.metadata()?.mode() & 0o7777;
@@ -144,26 +135,17 @@ impl Folder {
     }
 
     /// A file of at most so many bytes.
-    ///
-    /// # Errors
-    /// When there is none, or it is larger.
     pub fn read(&self, name: &str, most: u64) -> Result<Vec<u8>, FileError> {
         Ok(self.read_with_mode(name, most)?.0)
     }
 
     /// Takes a file away, for good; that there is none is no failure.
-    ///
-    /// # Errors
-    /// When it cannot be taken away.
     pub fn remove(&self, name: &str) -> Result<(), FileError> {
         if self.discard(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
     }
 
     /// Takes a file away that would do no harm if it were there again; whether there was one. A folder in its place is
     /// left alone.
-    ///
-    /// # Errors
-    /// When it cannot be taken away.
     pub fn discard(&self, name: &str) -> Result<bool, FileError> {
         check(name)?;
         match unlinkat(&self.handle, name, AtFlags::empty()) {
@@ -174,9 +156,6 @@ impl Folder {
     }
 
     /// Gives a file another name, unless that is taken.
-    ///
-    /// # Errors
-    /// When there is none, or the name is taken.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         check(from)?;
         check(to)?;
@@ -282,9 +261,6 @@ impl Folder {
     }
 
     /// The names of all files there, in order; unfinished ones are nobody's.
-    ///
-    /// # Errors
-    /// When the folder cannot be read.
     pub fn names(&self) -> Result<Vec<String>, FileError> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle)? {
@@ -299,9 +275,6 @@ impl Folder {
 
     /// A lock that ends with what it gives, or with its process; `None` where somebody has it and it is not
     /// to be waited for.
-    ///
-    /// # Errors
-    /// When there can be no lock.
     pub fn lock(&self, name: &str, wait: Wait) -> Result<Option<Lock>, FileError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.handle, name, flags, Mode::from(0o600))?;

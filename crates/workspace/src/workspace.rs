@@ -88,9 +88,6 @@ impl From<Errno> for FileError {
 
 impl Workspace {
     /// Opens the workspace at a path, which is followed once, now.
-    ///
-    /// # Errors
-    /// When there is no such folder.
     pub fn open(path: &Path) -> io::Result<Workspace> {
         let given = std::path::absolute(path)?;
         let path = path.canonicalize()?;
@@ -124,9 +121,6 @@ impl Workspace {
     }
 
     /// A file with at most so many bytes.
-    ///
-    /// # Errors
-    /// When it is none, or is larger.
     pub fn read(&self, file: &Inside, most: u64) -> Result<Original, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(self.root.beneath(file.parts(), flags)?);
@@ -147,9 +141,6 @@ impl Workspace {
     }
 
     /// A file with at most so many bytes; `None` where there is none.
-    ///
-    /// # Errors
-    /// When something else is there, or it is larger.
     pub fn find(&self, file: &Inside, most: u64) -> Result<Option<Original>, FileError> {
         match self.read(file, most) {
             Ok(original) => Ok(Some(original)),
@@ -159,9 +150,6 @@ impl Workspace {
     }
 
     /// What is in a folder of the workspace, by name; in its own, where no other is named.
-    ///
-    /// # Errors
-    /// When it is none.
     pub fn list(&self, folder: Option<&Inside>) -> Result<Vec<(String, Kind)>, FileError> {
         let folder = self.root.below(folder.map_or(&[], Inside::parts))?;
         let mut found = Vec::new();
@@ -194,9 +182,6 @@ impl Workspace {
 
     /// All files below the workspace's folder that are wanted, in order, at most so many; and nothing below folders
     /// that are not.
-    ///
-    /// # Errors
-    /// When a folder cannot be read.
     pub fn walk(
         &self,
         most: usize,

@@ -76,8 +76,5 @@ pub struct Ran {
 #[async_trait]
 pub trait Verifier: std::fmt::Debug + Send + Sync {
     /// Runs a command on a copy of the workspace.
-    ///
-    /// # Errors
-    /// When it could not be run.
     async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified>;
 }
