@@ -3,17 +3,16 @@
 use std::path::Path;
 
 use assize_draft::DraftError;
-use assize_gate::{Change, Policy, Reason, check};
+use assize_gate::{Change, Policy, check};
 use assize_workspace::Inside;
 
 use super::plan::Planned;
 use super::{GateError, Tried};
 
-/// Has the gate look at a draft for each case. Only rules that begin with one of `rules` count: a case that another rule
-/// stops says nothing about its class.
+/// Has the gate look at a draft for each case.
 pub(super) fn try_all(
     cases: &[Planned],
-    rules: &[&str],
+    counts: fn(&str) -> bool,
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<Tried, GateError> {
@@ -26,8 +25,7 @@ pub(super) fn try_all(
             Ok(path) => {
                 let change = Change::new_file(path, case.text.as_bytes());
                 let reasons = check(&change, policy, &places).map_err(DraftError::from)?;
-                let of_class = |r: &Reason| rules.iter().any(|rule| r.rule.starts_with(rule));
-                let reason = reasons.into_iter().find(of_class);
+                let reason = reasons.into_iter().find(|reason| counts(&reason.rule));
                 reason.map(|reason| format!("{}: {}", reason.rule, reason.message))
             }
         };

@@ -206,11 +206,10 @@ impl GateAttack {
         class: &PlannedClass,
         report: &mut impl FnMut(&str),
     ) -> Result<Tried, GateError> {
+        let policy = &self.options.policy;
         match &class.way {
-            Way::Draft { rules } => {
-                drafts::try_all(&class.cases, rules, &self.options.policy, report)
-            }
-            Way::Request => workers::try_all(&class.cases, &self.options.policy, report).await,
+            Way::Draft { counts } => drafts::try_all(&class.cases, *counts, policy, report),
+            Way::Request => workers::try_all(&class.cases, policy, report).await,
             Way::Tests { runner } => {
                 forged::try_all(runner, &class.cases, &self.options, report).await
             }
