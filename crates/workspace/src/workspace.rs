@@ -45,7 +45,6 @@ pub struct Original {
     pub sha256: Fingerprint,
     /// Its permissions.
     pub mode: u32,
-    pub owner: (u32, u32),
 }
 
 /// A file that cannot be read.
@@ -135,9 +134,7 @@ impl Workspace {
             return Err(FileError::ManyNames(metadata.nlink()));
         }
         let bytes = read_at_most(file, most)?;
-        let sha256 = Fingerprint::of(&bytes);
-        let owner = (metadata.uid(), metadata.gid());
-        Ok(Original { bytes, sha256, mode: metadata.mode() & 0o7777, owner })
+        Ok(Original { sha256: Fingerprint::of(&bytes), bytes, mode: metadata.mode() & 0o7777 })
     }
 
     /// A file with at most so many bytes; `None` where there is none.

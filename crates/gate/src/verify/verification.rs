@@ -47,10 +47,7 @@ pub struct Verification {
 }
 
 /// The result of one command, and what makes it doubtful.
-struct Judged {
-    verified: Verified,
-    doubt: Option<String>,
-}
+type Judged = (Verified, Option<String>);
 
 /// One command that a change must pass.
 struct CommandRun<'a> {
@@ -91,12 +88,12 @@ impl Verification {
         let (mut reasons, mut verified) = (Vec::new(), None);
         for how in &policy.verify {
             match self.run_one(submission, files, how, policy).await {
-                Ok(Judged { verified: done, doubt: Some(why) }) => {
+                Ok((done, Some(why))) => {
                     reasons.push(escalate(format!("`{}` exited with 0, but {why}", done.command)));
                     return (reasons, Some(done));
                 }
-                Ok(Judged { verified: done, .. }) if done.passed => verified = Some(done),
-                Ok(Judged { verified: done, .. }) => {
+                Ok((done, None)) if done.passed => verified = Some(done),
+                Ok((done, None)) => {
                     reasons.push(match missing_tool(&done.output, &added_lines(files)) {
                         None => failed(first, &done),
                         Some(tool) => escalate(format!(
@@ -201,17 +198,14 @@ impl CommandRun<'_> {
         let Some(tests) = TestCommand::recognise(&self.how.command, &file) else {
             let ran = self.run(copy, self.how.command.clone(), None).await?;
             let evidence = "only the exit code was seen: the command is not a known test runner";
-            return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
+            return Ok((self.verified(&ran, evidence), None));
         };
         let (ran, report) = self.run_tests(copy, &tests).await?;
         if !ran.passed {
-            let evidence = "the tests failed";
-            return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
+            return Ok((self.verified(&ran, "the tests failed"), None));
         }
-        let doubted = |why: &str| Judged {
-            verified: self.verified(&ran, "the result of the tests is not reliable"),
-            doubt: Some(why.to_owned()),
-        };
+        let unreliable = self.verified(&ran, "the result of the tests is not reliable");
+        let doubted = |why: &str| (unreliable, Some(why.to_owned()));
         let Some(report) = report else {
             return Ok(doubted("the tests left no complete report"));
         };
@@ -251,7 +245,7 @@ impl CommandRun<'_> {
         );
         // It becomes the unchanged workspace if its drafts are accepted.
         self.service.baselines().insert(self.baseline(&copied.fingerprint), Arc::new(report));
-        Ok(Judged { verified: self.verified(&ran, &evidence), doubt: None })
+        Ok((self.verified(&ran, &evidence), None))
     }
 
     /// How the workspace is copied, with other content for some files.
