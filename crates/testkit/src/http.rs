@@ -2,13 +2,36 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::gate::Turnstile;
+/// Lets threads through one by one, as often as another says.
+#[derive(Debug, Default)]
+pub(crate) struct Turnstile {
+    admitted: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Turnstile {
+    pub(crate) fn admit(&self, count: usize) {
+        let mut admitted = self.admitted.lock().unwrap();
+        *admitted = admitted.saturating_add(count);
+        self.changed.notify_all();
+    }
+
+    /// Lets everyone through from now on.
+    pub(crate) fn open(&self) {
+        self.admit(usize::MAX / 2);
+    }
+
+    fn pass(&self) {
+        let admitted = self.admitted.lock().unwrap();
+        *self.changed.wait_while(admitted, |admitted| *admitted == 0).unwrap() -= 1;
+    }
+}
 
 /// A request as it came over the wire.
 #[derive(Debug, Clone)]

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::gate::Turnstile;
-use crate::http::{self, Action, RawRequest, StreamEnd};
+use crate::http::{self, Action, RawRequest, StreamEnd, Turnstile};
 
 pub use cache::{Billed, PromptCache, Written};
 
@@ -290,12 +289,10 @@ impl FakeProvider {
 
     /// Waits until the fake was asked so often.
     pub fn wait_for_requests(&self, count: usize) {
-        let mut state = self.shared.state.lock().unwrap();
-        while state.captured.len() < count {
-            let waited = self.shared.asked.wait_timeout(state, Duration::from_secs(120)).unwrap();
-            assert!(!waited.1.timed_out(), "{} of {count} requests came", waited.0.captured.len());
-            state = waited.0;
-        }
+        let (state, most) = (self.shared.state.lock().unwrap(), Duration::from_secs(120));
+        let few = |state: &mut State| state.captured.len() < count;
+        let (state, waited) = self.shared.asked.wait_timeout_while(state, most, few).unwrap();
+        assert!(!waited.timed_out(), "{} of {count} requests came", state.captured.len());
     }
 
     /// Lets the reset of [`Reply::ResetAfter`] happen.
