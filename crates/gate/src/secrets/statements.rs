@@ -178,10 +178,10 @@ impl Patterns {
             }
         };
         for captures in self.pair.captures_iter(text) {
-            add(trimmed(text, &captures[0], captures.get(0)), &captures[1], &captures[2]);
+            add(trimmed(captures.get_match()), &captures[1], &captures[2]);
         }
         for captures in self.turned_pair.captures_iter(text) {
-            add(trimmed(text, &captures[0], captures.get(0)), &captures[2], &captures[1]);
+            add(trimmed(captures.get_match()), &captures[2], &captures[1]);
         }
     }
 
@@ -208,7 +208,7 @@ impl Patterns {
     fn web_keys(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         for captures in self.key_type.captures_iter(text).take(WEB_KEYS) {
-            let Some(at) = captures.get(0) else { continue };
+            let at = captures.get_match();
             let from = text.ceil_char_boundary(at.start().saturating_sub(BYTES / 2));
             let to = text.floor_char_boundary(at.end() + BYTES / 2);
             let start = text[from..at.start()].rfind('{').map_or(from, |found| from + found);
@@ -359,8 +359,8 @@ impl<'a> Source<'a> {
 }
 
 /// Where a match begins and ends without the white space around it.
-fn trimmed(text: &str, found: &str, at: Option<regex::Match<'_>>) -> Range<usize> {
-    let start = at.map_or(text.len(), |at| at.start());
-    let start = start + found.len() - found.trim_start().len();
-    start..(start + found.trim().len()).max(start + 1)
+fn trimmed(found: regex::Match<'_>) -> Range<usize> {
+    let text = found.as_str();
+    let start = found.start() + text.len() - text.trim_start().len();
+    start..(start + text.trim().len()).max(start + 1)
 }
