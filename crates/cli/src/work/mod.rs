@@ -6,7 +6,7 @@ pub(crate) mod show;
 use std::sync::Arc;
 
 use assize_config::{Environment, REHEARSAL_LABEL, Settings};
-use assize_draft::work::{WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
+use assize_draft::work::{Mode, WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
 use assize_run::{Finished, Origin, RunKind, Signal, Trial};
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
@@ -63,12 +63,12 @@ async fn ask(args: &WorkArgs, around: &Environment, cancel: &Cancel) -> Result<W
         Some("-") => Some(input::from_standard_input("the task", LONGEST, cancel).await?),
         task => task.map(str::to_owned),
     };
-    let mode = args.mode.parse();
+    let mode = args.mode.parse::<Mode>();
     Ok(WorkAsk {
         workspace: drafts::workspace(&args.workspace, around),
         task,
         task_id: args.task_id.clone(),
-        mode: mode.map_err(|error: String| Failure::new(FailureKind::Usage, error))?,
+        mode: mode.map_err(|error| Failure::from_error(FailureKind::Usage, &error))?,
         files: args.files.clone(),
         max_steps: args.max_steps,
         max_rejections: args.max_rejections,
