@@ -23,11 +23,9 @@ const FOOT: &str = include_str!("../probes/foot.py");
     Ord,
     Serialize,
     Deserialize,
-    strum::Display,
     VariantArray,
 )]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
 pub enum Group {
     #[default]
     Files,

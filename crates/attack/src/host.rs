@@ -39,20 +39,15 @@ const INHERITED: &str = "inherited";
 /// No walls at all.
 #[derive(Debug)]
 pub(crate) struct Host {
-    interpreter: PathBuf,
+    pub(crate) interpreter: PathBuf,
     /// Where folders for runs are made.
-    work: PathBuf,
-    home: String,
+    pub(crate) work: PathBuf,
+    pub(crate) home: String,
     /// What is in the file that the program inherits.
-    inherited: String,
+    pub(crate) inherited: String,
 }
 
 impl Host {
-    pub(crate) fn new(interpreter: &Path, work: PathBuf, home: &str, inherited: &str) -> Host {
-        let (home, inherited) = (home.to_owned(), inherited.to_owned());
-        Host { interpreter: interpreter.to_owned(), work, home, inherited }
-    }
-
     async fn run_here(&self, run: &Run<'_>) -> std::io::Result<Ran> {
         // Runs of one probe find what the one before them left.
         let folder = self.work.join(&run.tag);

@@ -46,15 +46,14 @@ pub(crate) fn before_answer(stdout: &[u8]) -> &[u8] {
     }
 }
 
-/// What the judges know that the probe does not.
-pub(crate) struct Evidence<'a> {
-    /// The number that the probe has to bring, where it has to.
-    pub(crate) proof: Option<&'a str>,
-    /// Its mark arrived on the host.
-    pub(crate) heard: bool,
-}
-
-pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidence<'_>) -> Verdict {
+/// Judges a run. `proof` is the number that the probe has to bring, where it has to; `heard` says that its mark arrived
+/// on the host.
+pub(crate) fn judge(
+    probe: &Probe,
+    ran: &Result<Ran, Failed>,
+    proof: Option<&str>,
+    heard: bool,
+) -> Verdict {
     let ran = match ran {
         Ok(ran) => ran,
         Err(Failed::Gone(why)) if matches!(probe.judge, Judge::Guest | Judge::Forged) => {
@@ -65,17 +64,16 @@ pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidenc
     let verdict = |reached: bool, detail: String| {
         if reached { Verdict::Reached(detail) } else { Verdict::Stopped(detail) }
     };
-    let proof = evidence.proof.filter(|_| probe.judge != Judge::Collected);
-    let own = by_itself(ran, proof);
+    let own = by_itself(ran, proof.filter(|_| probe.judge != Judge::Collected));
     match probe.judge {
         Judge::Itself | Judge::Guest => own,
         Judge::Heard => match own {
             Verdict::Broke(why) => Verdict::Broke(why),
-            _ if evidence.heard => Verdict::Reached("it arrived on the host".to_owned()),
+            _ if heard => Verdict::Reached("it arrived on the host".to_owned()),
             Verdict::Reached(_) => Verdict::Stopped("nothing arrived on the host".to_owned()),
             Verdict::Stopped(detail) => Verdict::Stopped(detail),
         },
-        Judge::Collected => match (own, evidence.proof) {
+        Judge::Collected => match (own, proof) {
             (Verdict::Reached(_), Some(proof)) => {
                 let mut pieces = ran.collected.windows(proof.len().max(1));
                 let collected = ran.collected.len();
@@ -200,7 +198,7 @@ mod tests {
             ("forged", told(Some(0)), None, false, "reached: "),
             ("forged", told(None), None, false, "reached: "),
         ] {
-            let verdict = said(judge(&probe(kind), &Ok(ran), &Evidence { proof, heard }));
+            let verdict = said(judge(&probe(kind), &Ok(ran), proof, heard));
             assert!(verdict.starts_with(expected), "{kind}: {verdict}, not {expected}");
         }
     }
@@ -208,9 +206,8 @@ mod tests {
     #[test]
     fn lost_guest_is_an_escape_only_for_probes_that_attack_it() {
         let gone = Err(Failed::Gone("the guest is gone".to_owned()));
-        let evidence = Evidence { proof: None, heard: false };
         for (kind, expected) in [("guest", "reached: "), ("itself", "broke: ")] {
-            let verdict = said(judge(&probe(kind), &gone, &evidence));
+            let verdict = said(judge(&probe(kind), &gone, None, false));
             assert!(verdict.starts_with(expected), "{kind}: {verdict}");
         }
     }

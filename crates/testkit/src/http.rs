@@ -83,7 +83,9 @@ pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action
     while let Ok(Some(request)) = read_request(&mut stream, &mut buffer) {
         match decide(request) {
             Action::Respond { status, headers, body } => {
-                if respond(&mut stream, status, &headers, &body).is_err() {
+                let length = format!("content-length: {}", body.len());
+                let answer = [head(status, &headers, &length).as_bytes(), &body].concat();
+                if stream.write_all(&answer).is_err() {
                     return;
                 }
             }
@@ -147,17 +149,6 @@ fn parse(bytes: &[u8]) -> Option<(RawRequest, usize)> {
 fn head(status: u16, headers: &[(String, String)], length: &str) -> String {
     let own: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!("HTTP/1.1 {status} X\r\n{own}{length}\r\n\r\n")
-}
-
-fn respond(
-    stream: &mut TcpStream,
-    status: u16,
-    headers: &[(String, String)],
-    body: &[u8],
-) -> io::Result<()> {
-    let mut bytes = head(status, headers, &format!("content-length: {}", body.len())).into_bytes();
-    bytes.extend_from_slice(body);
-    stream.write_all(&bytes)
 }
 
 fn send_pieces(

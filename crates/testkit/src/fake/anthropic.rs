@@ -17,21 +17,8 @@ struct Body {
     temperature: Option<f64>,
     #[serde(default)]
     tools: Vec<Tool>,
-    output_config: Option<OutputConfig>,
+    output_config: Option<Value>,
     stream: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OutputConfig {
-    format: Format,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Format {
-    r#type: String,
-    schema: Value,
 }
 
 #[derive(Deserialize)]
@@ -54,30 +41,24 @@ struct Message {
 enum Content {
     Text {
         text: String,
-        cache_control: Option<CacheControl>,
+        cache_control: Option<Value>,
     },
     ToolUse {
         id: String,
         name: String,
         input: Value,
-        cache_control: Option<CacheControl>,
+        cache_control: Option<Value>,
     },
     ToolResult {
         tool_use_id: String,
         content: String,
         is_error: bool,
-        cache_control: Option<CacheControl>,
+        cache_control: Option<Value>,
     },
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CacheControl {
-    r#type: String,
-}
-
 impl Content {
-    fn cache_control(&self) -> Option<&CacheControl> {
+    fn cache_control(&self) -> Option<&Value> {
         match self {
             Content::Text { cache_control, .. }
             | Content::ToolUse { cache_control, .. }
@@ -110,9 +91,11 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
         ensure(!tool.name.is_empty() && !tool.description.is_empty(), "a nameless tool")?;
         ensure(tool.input_schema["type"] == "object", "a tool's schema is no object")?;
     }
-    if let Some(OutputConfig { format }) = &body.output_config {
-        ensure(format.r#type == "json_schema", "unknown format")?;
-        closed_schema(&format.schema, REFUSED, false)?;
+    if let Some(config) = &body.output_config {
+        let schema = &config["format"]["schema"];
+        let format = json!({"type": "json_schema", "schema": schema});
+        ensure(*config == json!({"format": format}), "unknown format")?;
+        closed_schema(schema, REFUSED, false)?;
     }
     Ok(())
 }
@@ -148,7 +131,7 @@ fn check_messages(body: &Body) -> Result<(), String> {
             }
         }
         if let Some(control) = content.cache_control() {
-            ensure(control.r#type == "ephemeral", "unknown cache control")?;
+            ensure(*control == json!({"type": "ephemeral"}), "unknown cache control")?;
             breakpoints += 1;
         }
     }

@@ -18,14 +18,8 @@ struct Body {
     tools: Vec<Tool>,
     response_format: Option<Format>,
     stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
+    stream_options: Option<Value>,
     reasoning_effort: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StreamOptions {
-    include_usage: bool,
 }
 
 #[derive(Deserialize)]
@@ -101,14 +95,8 @@ pub(super) fn check(kind: Kind, captured: &Captured) -> Result<(), Verdict> {
         return Err(Verdict::Refuse(400, refusal));
     }
     ensure(body.stream != Some(false), "stream is false instead of left out")?;
-    ensure(
-        body.stream.is_some() == body.stream_options.is_some(),
-        "usage of a stream is not asked for",
-    )?;
-    ensure(
-        body.stream_options.as_ref().is_none_or(|options| options.include_usage),
-        "include_usage",
-    )?;
+    let options = body.stream.map(|_| json!({"include_usage": true}));
+    ensure(body.stream_options == options, "usage of a stream is not asked for")?;
     check_messages(kind, &body)?;
     for tool in &body.tools {
         ensure(
