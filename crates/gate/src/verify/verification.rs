@@ -196,7 +196,7 @@ impl CommandRun<'_> {
         let changed = Workspace::open(copy).map_err(|error| not_copied(&error))?;
         let file = |path: &str| text_of(&changed, path);
         let Some(tests) = TestCommand::recognise(&self.how.command, &file) else {
-            let ran = self.run(copy, self.how.command.clone(), None).await?;
+            let ran = self.run(copy, self.how.command.clone(), Vec::new(), None).await?;
             let evidence = "only the exit code was seen: the command is not a known test runner";
             return Ok((self.verified(&ran, evidence), None));
         };
@@ -278,15 +278,9 @@ impl CommandRun<'_> {
         &self,
         copy: &Path,
         command: String,
-        report: Option<(&TestCommand, &str)>,
+        files: Vec<(String, &'static str)>,
+        report: Option<String>,
     ) -> Result<Ran, NotVerified> {
-        let files = report.iter().map(|(tests, folder)| {
-            // An empty report makes the folder, which not every runner does.
-            let (name, text) = tests.runner.helper().unwrap_or((REPORT, ""));
-            (format!("{folder}/{name}"), text)
-        });
-        let files = files.collect();
-        let report = report.map(|(_, folder)| format!("{folder}/{REPORT}"));
         let python = self.python.as_ref();
         self.verifier.run(Job { how: self.how, python, copy, command, files, report }).await
     }
@@ -299,9 +293,11 @@ impl CommandRun<'_> {
     ) -> Result<(Ran, Option<Report>), NotVerified> {
         // The code under test cannot know its name beforehand.
         let folder = format!("/tmp/{:016x}", fastrand::u64(..));
-        let command = tests.with_report(&folder);
-        let mut ran = self.run(copy, command, Some((tests, &folder))).await?;
-        let runner = tests.runner;
+        let (runner, command) = (tests.runner, tests.with_report(&folder));
+        // An empty report makes the folder, which not every runner does.
+        let (name, text) = runner.helper().unwrap_or((REPORT, ""));
+        let files = vec![(format!("{folder}/{name}"), text)];
+        let mut ran = self.run(copy, command, files, Some(format!("{folder}/{REPORT}"))).await?;
         // It prints its report; the others write a file.
         let prints = runner == Runner::Cargo;
         let report = if prints { Some(&ran.printed) } else { ran.report.as_ref() };
