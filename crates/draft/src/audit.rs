@@ -2,7 +2,7 @@
 
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict, Store};
 use assize_store::check_head;
-use assize_types::{Failure, FailureKind, Fingerprint};
+use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -71,21 +71,16 @@ pub async fn look(
 pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
     let mut wrong = Vec::new();
     for head in heads.split_ascii_whitespace() {
-        let (entry, hash) = position(head)?;
+        let parts = head.split_once(':');
+        let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
+        let (entry, hash) = parts.ok_or_else(|| {
+            let message =
+                "`since` must be `ID:HASH`; `assize audit verify --since` also takes what `assize audit head` printed";
+            Failure::new(FailureKind::Usage, message)
+        })?;
         wrong.extend(check_head(log, entry, hash).err().map(|error| error.to_string()));
     }
     Ok(wrong)
-}
-
-/// The entry and the hash of an unsigned head.
-fn position(head: &str) -> Result<(u64, Fingerprint), Failure> {
-    let parts = head.split_once(':');
-    let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
-    parts.ok_or_else(|| {
-        let message =
-            "`since` must be `ID:HASH`; `assize audit verify --since` also takes what `assize audit head` printed";
-        Failure::new(FailureKind::Usage, message)
-    })
 }
 
 fn completed(entry: &AuditEntry) -> Option<Completed> {

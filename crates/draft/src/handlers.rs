@@ -181,22 +181,20 @@ impl Transaction {
         policy: &Policy,
         (before, bytes): (Option<Fingerprint>, &[u8]),
     ) -> Result<(String, Option<&'static str>), DraftError> {
-        let (name, note) = match self.state().draft_of(task, &path.to_string()) {
+        let path_text = path.to_string();
+        let is_it = |draft: &&OpenDraft| draft.task == *task && draft.path == path_text;
+        let (name, note) = match self.state().drafts.values().find(is_it) {
             Some(OpenDraft { submission: Some(id), .. }) => return Err(waits(*id)),
-            Some(draft) => {
-                let there = self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some());
-                match draft.before == before {
-                    true if there => {
-                        let note = "the draft is open already; what was written to it is kept";
-                        return Ok((draft.name.clone(), Some(note)));
-                    }
-                    true => (draft.name.clone(), None),
-                    false => {
-                        let note = "the file has changed since, so the draft starts again from what it is now";
-                        (draft.name.clone(), Some(note))
-                    }
-                }
+            Some(draft) if draft.before != before => {
+                let note =
+                    "the file has changed since, so the draft starts again from what it is now";
+                (draft.name.clone(), Some(note))
             }
+            Some(draft) if self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some()) => {
+                let note = "the draft is open already; what was written to it is kept";
+                return Ok((draft.name.clone(), Some(note)));
+            }
+            Some(draft) => (draft.name.clone(), None),
             None => {
                 let open = self.state().drafts.values().filter(|draft| draft.task == *task).count();
                 if open >= policy.max_files * DRAFTS_FOR_A_FILE {
@@ -209,7 +207,7 @@ impl Transaction {
         };
         let step = Step::Requested {
             task: task.clone(),
-            path: path.to_string(),
+            path: path_text,
             draft: name.clone(),
             before,
             policy: policy.fingerprint(),

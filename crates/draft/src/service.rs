@@ -127,7 +127,8 @@ impl DraftService {
         let shown = workspace.display().to_string();
         let workspace =
             Workspace::open(workspace).map_err(|error| file(&shown)(FileError::Io(error)))?;
-        let folder_path = state.join(name_of(workspace.path()));
+        let hash = Fingerprint::of(workspace.path().as_os_str().as_encoded_bytes()).to_string();
+        let folder_path = state.join(&hash[..16]);
         let shown = || file(folder_path.display().to_string());
         let folder = Folder::at(&folder_path).map_err(shown())?;
         let copies = folder.folder("copies").map_err(shown())?;
@@ -261,10 +262,4 @@ impl DraftService {
         let lost = || wrong("the wait for a lock was given up");
         waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
     }
-}
-
-/// What a workspace's own folder is called.
-fn name_of(workspace: &Path) -> PathBuf {
-    let hash = Fingerprint::of(workspace.as_os_str().as_encoded_bytes()).to_string();
-    PathBuf::from(&hash[..16])
 }

@@ -429,9 +429,4 @@ impl DraftState {
             None => self.submissions.get(&text.parse().ok()?),
         }
     }
-
-    /// The open draft of a file in a task.
-    pub fn draft_of(&self, task: &TaskId, path: &str) -> Option<&OpenDraft> {
-        self.drafts.values().find(|draft| draft.task == *task && draft.path == path)
-    }
 }

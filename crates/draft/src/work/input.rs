@@ -3,7 +3,7 @@
 use assize_gate::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::VariantNames;
+use strum::{EnumString, VariantNames};
 
 /// How a worker works.
 #[derive(
@@ -16,7 +16,7 @@ use strum::VariantNames;
     Serialize,
     Deserialize,
     JsonSchema,
-    strum::EnumString,
+    EnumString,
     VariantNames,
 )]
 #[schemars(rename = "WorkMode")]

@@ -206,19 +206,7 @@ impl Worker {
         if [tools::REQUEST, tools::SUBMIT].contains(&call.name.as_str()) && arguments.is_object() {
             arguments["task_id"] = json!(state.work.task_id);
         }
-        let key = format!("step-{}/tool-{}", state.steps, index + 1);
-        let answered = self.answer(context, &key, &call.name, &arguments).await?;
-        let handed = (call.name == tools::SUBMIT).then(|| handed(&answered)).flatten();
-        Ok((answered, handed))
-    }
-
-    async fn answer(
-        &self,
-        context: &Context<WorkState>,
-        key: &str,
-        name: &str,
-        arguments: &Value,
-    ) -> Result<Answered, NodeError> {
+        let (name, arguments) = (call.name.as_str(), &arguments);
         let act = async {
             let called = match name {
                 reading::LIST | reading::READ => {
@@ -232,19 +220,22 @@ impl Worker {
             let path = ["source_path", "draft_path", "path"];
             let path = path.into_iter().find_map(|key| arguments[key].as_str());
             let called = RunEvent::ToolCalled {
-                step: context.state().steps,
+                step: state.steps,
                 tool: name.to_owned(),
                 path: path.map(str::to_owned),
                 failed: answered.failed,
             };
             let mut told = vec![called.into()];
             if name == tools::SUBMIT && !answered.failed {
-                told.extend(messages(&answered.content, &context.state().work.task_id.to_string()));
+                told.extend(messages(&answered.content, state.work.task_id.as_str()));
             }
             told
         };
+        let key = format!("step-{}/tool-{}", state.steps, index + 1);
         let request = || Fingerprint::of(format!("{name} {arguments}"));
-        Ok(context.effect(key, request, act, tell).await?)
+        let answered = context.effect(&key, request, act, tell).await?;
+        let handed = (name == tools::SUBMIT).then(|| handed(&answered)).flatten();
+        Ok((answered, handed))
     }
 
     /// Submits the file blocks of an answer together.
