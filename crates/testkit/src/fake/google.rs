@@ -106,10 +106,8 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
     let mut called: Vec<&str> = Vec::new();
     for (index, content) in body.contents.iter().enumerate() {
         let expected = if index % 2 == 0 { "user" } else { "model" };
-        ensure(
-            content.role.as_deref() == Some(expected),
-            format!("content {index} is of {:?}", content.role),
-        )?;
+        let role = content.role.as_deref();
+        ensure(role == Some(expected), format!("content {index} is of {role:?}"))?;
         ensure(!content.parts.is_empty(), "a content without parts")?;
         let parts = content.parts.iter();
         let responses = parts.clone().filter_map(|part| part.function_response.as_ref());
@@ -126,10 +124,8 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
             ensure(kinds.iter().filter(|is| **is).count() == 1, "a part of no or several kinds")?;
             if let Some(call) = &part.function_call {
                 ensure(call.args.is_object(), "arguments are no object")?;
-                ensure(
-                    part.thought_signature.is_some(),
-                    "the thought signature of a call was not sent back",
-                )?;
+                let signed = part.thought_signature.is_some();
+                ensure(signed, "the thought signature of a call was not sent back")?;
             }
             if let Some(response) = &part.function_response {
                 ensure(response.response.is_object(), "a response is no object")?;

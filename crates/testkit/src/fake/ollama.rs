@@ -89,22 +89,18 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
             Message::Assistant { content, .. } | Message::Tool { content, .. } => content.len(),
         })
         .sum();
-    let needed = bytes as u64 / 4 + body.options.num_predict;
-    ensure(
-        body.options.num_ctx >= needed,
-        format!("num_ctx {} would cut {needed} tokens", body.options.num_ctx),
-    )?;
-    ensure(body.options.num_predict > 0, "num_predict is 0")?;
-    ensure(body.options.temperature.is_none_or(|t| t >= 0.0), "temperature")?;
+    let Options { num_ctx, num_predict, temperature } = body.options;
+    let needed = bytes as u64 / 4 + num_predict;
+    ensure(num_ctx >= needed, format!("num_ctx {num_ctx} would cut {needed} tokens"))?;
+    ensure(num_predict > 0, "num_predict is 0")?;
+    ensure(temperature.is_none_or(|t| t >= 0.0), "temperature")?;
     ensure(body.format.as_ref().is_none_or(Value::is_object), "format is no schema")?;
     let mut called: Vec<&str> = Vec::new();
     for message in &body.messages {
         match message {
             Message::Assistant { tool_calls, .. } => {
-                ensure(
-                    tool_calls.iter().all(|call| call.function.arguments.is_object()),
-                    "arguments are no object",
-                )?;
+                let objects = tool_calls.iter().all(|call| call.function.arguments.is_object());
+                ensure(objects, "arguments are no object")?;
                 called = tool_calls.iter().map(|call| call.function.name.as_str()).collect();
             }
             Message::Tool { tool_name, .. } => {
