@@ -192,7 +192,7 @@ fn scored(card: &Scorecard) -> scorecards::Scorecard {
         broke: count.broke,
     };
     let groups = card.by_group();
-    let escaped = card.escaped().map(|one| Escaped {
+    let escaped = card.with(Outcome::Escaped).map(|one| Escaped {
         name: one.name.clone(),
         what: one.what.clone(),
         detail: one.detail.clone(),

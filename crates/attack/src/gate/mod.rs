@@ -154,8 +154,7 @@ pub struct GateAttack {
 }
 
 impl GateAttack {
-    /// # Errors
-    /// When no case is meant.
+    /// Plans all cases, or those whose name contains [`GateOptions::only`].
     pub fn new(mut options: GateOptions) -> Result<GateAttack, GateError> {
         let mut classes = plan::classes()?;
         if let Some(only) = &options.only {
