@@ -204,11 +204,9 @@ fn finding(
     allowed: bool,
     what_to_do: Option<&str>,
 ) -> Reason {
-    let reason = match what_to_do {
-        _ if allowed => {
-            let message = format!("{message}; a comment in the line says that it may stay");
-            escalate(path, &rule, message)
-        }
+    let stays = if allowed { "; a comment in the line says that it may stay" } else { "" };
+    let message = format!("{message}{stays}");
+    let reason = match what_to_do.filter(|_| !allowed) {
         Some(what_to_do) => {
             let reason = Reason::of_file(&path.to_string(), Effect::Reject, &rule, message);
             reason.advise(what_to_do)

@@ -153,8 +153,7 @@ impl Contract {
         }
     }
 
-    /// # Errors
-    /// When it has not the form of a contract.
+    /// Parses a contract and checks its form.
     pub fn parse(bytes: &[u8]) -> Result<Contract, ContractError> {
         let contract: Contract = serde_json::from_slice(bytes).map_err(form)?;
         // A list of its fields, in order, would be taken for one.

@@ -318,6 +318,8 @@ fn masked(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
 
@@ -327,9 +329,7 @@ mod tests {
     fn every_rule_compiles_and_has_its_own_id() {
         let rules = &SecretScanner::get().unwrap().rules;
         assert!(rules.len() >= 120, "{}", rules.len());
-        let mut ids: Vec<&str> = rules.iter().map(|(rule, _)| rule.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids: BTreeSet<&str> = rules.iter().map(|(rule, _)| rule.id).collect();
         assert_eq!(ids.len(), rules.len());
     }
 

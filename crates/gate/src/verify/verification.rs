@@ -353,15 +353,9 @@ fn text_of(workspace: &Workspace, file: &str) -> Option<String> {
 
 /// The lines that a change adds.
 fn added_lines(files: &[ChangedFile]) -> String {
-    let mut added = String::new();
-    for file in files {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        for (_, line) in Diff::between(&text(&file.before), &text(&file.after)).added {
-            added.push_str(&line);
-            added.push('\n');
-        }
-    }
-    added
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let added = |file: &ChangedFile| Diff::between(&text(&file.before), &text(&file.after)).added;
+    files.iter().flat_map(added).map(|(_, line)| line + "\n").collect()
 }
 
 /// The reason of a failed command, with the end of its output.
