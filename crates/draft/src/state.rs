@@ -103,8 +103,7 @@ impl Step {
         (action, value["detail"].take())
     }
 
-    /// # Errors
-    /// When an entry is none of ours.
+    /// The step that an entry records.
     pub fn of(entry: &AuditEntry) -> Result<Step, serde_json::Error> {
         serde_json::from_value(json!({"action": entry.action, "detail": entry.detail}))
     }

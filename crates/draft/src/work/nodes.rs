@@ -246,9 +246,8 @@ impl Worker {
         if blocks.is_empty() {
             let why = if read.is_err() { prompt::NOT_CLOSED } else { prompt::NO_BLOCKS };
             turns.push(Turn::User { text: why.into() });
-            let mut updates = vec![Update::Turns(turns)];
-            updates.push(if state.reminded { Update::Done } else { Update::Reminded });
-            return Ok(updates);
+            let next = if state.reminded { Update::Done } else { Update::Reminded };
+            return Ok(vec![Update::Turns(turns), next]);
         }
         let answered = self.propose(context, blocks).await?;
         let mut updates = Vec::new();
