@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use assize_graph::{Branch, Context, END, FanOut, Graph, InvalidGraph, NodeError, State};
 use assize_llm::Spent;
+use assize_run::ProgramId;
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::court::{Court, Program, Trouble};
 use crate::execution::CodeFailure;
-use crate::nodes::Place;
 use crate::state::CodeState;
 use crate::task::Task;
 
@@ -191,7 +191,7 @@ pub async fn reference(
         let (task, code) = (problem.task(1, 1), problem.reference());
         async move {
             let program = Program { code: &code, dependencies: &[], facts };
-            let place = Place { number: 1, candidate: None };
+            let place = ProgramId { attempt: 1, candidate: None };
             court.run(&task, place, program).await.map(|execution| execution.failure)
         }
     };

@@ -256,21 +256,18 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
 
 /// What the failure of a node means to the user.
 fn of_node(node: &str, source: NodeSource, explain: Explain) -> NodeFailure {
-    let source = match source.downcast::<ModelError>() {
-        Ok(error) => return Failure::from(*error).into(),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<AnswerError>() {
-        Ok(error) => return Failure::from(*error).into(),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<RunError>().map(|error| *error) {
+    let of_graph = |error: RunError| match error {
         // A graph within the node.
-        Ok(RunError::Node { node, source, .. }) => return of_node(node, source, explain),
-        Ok(error) => return Failure::from_error(FailureKind::Internal, &error).into(),
-        Err(source) => source,
+        RunError::Node { node, source, .. } => of_node(node, source, explain),
+        error => Failure::from_error(FailureKind::Internal, &error).into(),
     };
-    explain(source).unwrap_or_else(|source| {
-        Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")).into()
-    })
+    (source.downcast::<ModelError>().map(|error| Failure::from(*error).into()))
+        .or_else(|source| {
+            source.downcast::<AnswerError>().map(|error| Failure::from(*error).into())
+        })
+        .or_else(|source| source.downcast::<RunError>().map(|error| of_graph(*error)))
+        .or_else(explain)
+        .unwrap_or_else(|source| {
+            Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")).into()
+        })
 }

@@ -1,7 +1,6 @@
 //! Runner: creates, claims, resumes, forks, executes and finishes runs of every kind.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use assize_graph::{Fork, Journal, Observer, Record, RunOptions};
@@ -34,7 +33,7 @@ pub enum Placement {
 
 /// Hands runs to the workers of a cluster.
 #[async_trait]
-pub trait Dispatch: fmt::Debug + Send + Sync {
+pub trait Dispatch: std::fmt::Debug + Send + Sync {
     /// Puts a run on the queue, once in each of its epochs.
     async fn enqueue(&self, run: &Run) -> Result<(), StoreError>;
 
@@ -55,7 +54,7 @@ pub struct ResumeRequest {
 }
 
 /// Starts runs: in one store, at one placement, with one budget.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Runner {
     pub store: Arc<dyn Store>,
     pub placement: Placement,
@@ -69,12 +68,6 @@ pub struct Runner {
     pub labels: BTreeMap<String, String>,
     /// Settings that were asked for now, and hold in the cluster until the run ends.
     pub overrides: BTreeMap<String, String>,
-}
-
-impl fmt::Debug for Runner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("placement", &self.placement).finish_non_exhaustive()
-    }
 }
 
 impl Runner {
@@ -251,6 +244,7 @@ impl Runner {
 }
 
 /// A run that is planned: its models are chosen, and nothing is stored.
+#[derive(Debug)]
 pub struct Planned<J> {
     pub job: J,
     runner: Runner,
@@ -258,12 +252,6 @@ pub struct Planned<J> {
     new: NewRun,
     ledger: Arc<RunLedger>,
     inherited: Vec<Record>,
-}
-
-impl<J> fmt::Debug for Planned<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Planned").field("origin", &self.origin).finish_non_exhaustive()
-    }
 }
 
 impl<J: Job> Planned<J> {
@@ -299,6 +287,7 @@ impl<J: Job> Planned<J> {
 }
 
 /// A run that is about to be executed: its lease is claimed, or it is on the queue.
+#[derive(Debug)]
 pub struct Trial<J: Job> {
     pub run: Run,
     pub job: J,
@@ -308,6 +297,7 @@ pub struct Trial<J: Job> {
 }
 
 /// Where a run is executed.
+#[derive(Debug)]
 enum Seat<L> {
     Here {
         journal: Arc<RunJournal>,
@@ -317,12 +307,6 @@ enum Seat<L> {
         local: Option<L>,
     },
     Remote(RemoteRun),
-}
-
-impl<J: Job> fmt::Debug for Trial<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trial").field("run", &self.run.id).finish_non_exhaustive()
-    }
 }
 
 impl<J: Job> Trial<J> {

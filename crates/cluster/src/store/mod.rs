@@ -379,11 +379,11 @@ impl Store for ClusterStore {
             }
             return Err(error);
         }
-        Ok(id.into())
+        Ok(id)
     }
 
     async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError> {
-        let found = self.link.find_pieces(id.fingerprint()).await?;
+        let found = self.link.find_pieces(id).await?;
         found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()))
     }
 

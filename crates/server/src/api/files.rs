@@ -2,7 +2,7 @@
 
 use assize_code::{INPUTS, left};
 use assize_consult::{DOCUMENTS, consulted};
-use assize_run::{ArtifactId, ArtifactUse, Run, RunKind};
+use assize_run::{ArtifactUse, Run, RunKind};
 use assize_service::reading;
 use axum::Json;
 use axum::body::Body;
@@ -207,7 +207,7 @@ pub(crate) async fn artifact(
     let history = assize_code::history(&app.store.records(&run.id).await?);
     let left = if run.kind == RunKind::Code { left(&history) } else { Vec::new() };
     let left = left.into_iter().find(|file| file.name == name);
-    let id = match left.map(|file| ArtifactId::from(file.sha256)) {
+    let id = match left.map(|file| file.sha256) {
         Some(id) => id,
         None => {
             let all = app.store.artifacts(&run.id).await?;
