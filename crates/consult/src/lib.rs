@@ -32,6 +32,7 @@ mod ticker;
 use std::sync::Arc;
 
 use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
+use assize_run::Layer;
 use async_trait::async_trait;
 use negotiation::AffectedMoves;
 
@@ -56,7 +57,6 @@ pub use negotiation::{
 };
 pub use nodes::Trouble;
 pub use personas::{Analyst, BadPersonas, Personas};
-pub use prompt::Manner;
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
 pub use reading::{Conversations, consultation, consulted, documents, logs, moves_logs};
 pub use report::{Made, Placed, REHEARSED, Report, label_made_up_parts, short};
@@ -88,13 +88,13 @@ pub struct NotKept {
 #[derive(Clone)]
 pub struct Chamber {
     pub models: Models,
-    pub manner: Manner,
     pub personas: Personas,
     /// How many moves each analyst proposes.
     pub moves: usize,
     pub rounds: u32,
     /// How many debates are held at once.
     pub at_once: usize,
+    /// How models are asked, in debates and before.
     pub debate_options: assize_debate::Options,
     /// What the sources had to say.
     pub gathered: Arc<Gathered>,
@@ -114,6 +114,23 @@ impl std::fmt::Debug for Chamber {
 }
 
 impl Chamber {
+    /// A consultation in this process, of the usual size and with nothing known.
+    pub fn new(models: Models) -> Chamber {
+        Chamber {
+            models,
+            personas: Personas::default(),
+            moves: MOVES,
+            rounds: ROUNDS,
+            at_once: 1,
+            debate_options: assize_debate::Options::default(),
+            gathered: Arc::default(),
+            synthetic: false,
+            debates: Arc::new(InProcess::default()),
+            turnings: Vec::new(),
+            shelf: None,
+        }
+    }
+
     /// Whether a model makes up what could be known: where that was asked for, or nothing is known.
     pub fn makes_up(&self) -> bool {
         self.synthetic || self.gathered.is_empty()
@@ -135,23 +152,23 @@ impl Chamber {
 /// # Errors
 /// Never, but for a mistake of ours.
 pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph> {
-    let [a, b, c, d, e, f, g, h, i, j] = std::array::from_fn(|_| chamber.clone());
+    let [a, b, c, d, e, f] = std::array::from_fn(|_| chamber.clone());
     let affected = Arc::new(AffectedMoves::default());
     let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.at_once);
     let debate = assize_debate::graph(chamber.models.of("critic").clone(), chamber.debate_options)?;
     Graph::builder("consult")
         .node("layer_0_gather", move |context| a.clone().layer_0_gather(context))
-        .node("layer_1_dispatch", move |context| b.clone().layer_1_dispatch(context))
-        .node("inference_agent", move |context| c.clone().inference_agent(context))
-        .node("layer_1_reduce", move |context| d.clone().layer_1_reduce(context))
-        .node("layer_2_dispatch", move |context| e.clone().layer_2_dispatch(context))
-        .node("analyst_agent", move |context| f.clone().analyst_agent(context))
-        .node("layer_2_reduce", move |context| g.clone().layer_2_reduce(context))
-        .node("sandbox_orchestrator", move |context| h.clone().sandbox_orchestrator(context))
+        .node("layer_1_dispatch", |context| nodes::start_layer(context, 1.into()))
+        .node("inference_agent", move |context| b.clone().inference_agent(context))
+        .node("layer_1_reduce", nodes::layer_1_reduce)
+        .node("layer_2_dispatch", |context| nodes::start_layer(context, 2.into()))
+        .node("analyst_agent", move |context| c.clone().analyst_agent(context))
+        .node("layer_2_reduce", move |context| d.clone().layer_2_reduce(context))
+        .node("sandbox_orchestrator", |context| nodes::start_layer(context, Layer::DEBATES))
         .elsewhere("negotiation", &debate, move |context| {
-            i.clone().negotiation(context, affected.clone())
+            e.clone().negotiation(context, affected.clone())
         })
-        .node("rank_and_output", move |context| j.clone().rank_and_output(context))
+        .node("rank_and_output", move |context| f.clone().rank_and_output(context))
         .start("layer_0_gather")
         .edge("layer_0_gather", "layer_1_dispatch")
         .fan_out("layer_1_dispatch", ["inference_agent"], "layer_1_reduce", |_| {

@@ -58,6 +58,18 @@ fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Up
     Update::Flagged(Flag { kind, move_id: move_id.map(str::to_owned), message: message.into() })
 }
 
+/// Starts a layer.
+pub(crate) async fn start_layer(context: Context<ConsultState>, layer: Layer) -> Updates {
+    context.emit(started(layer));
+    Ok(Vec::new())
+}
+
+/// Completes layer 1.
+pub(crate) async fn layer_1_reduce(context: Context<ConsultState>) -> Updates {
+    context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
+    Ok(Vec::new())
+}
+
 impl Chamber {
     /// Lets a document be read from now on.
     async fn shelve(&self, name: &str, text: &str) -> Result<(), NodeError> {
@@ -68,7 +80,7 @@ impl Chamber {
     }
 
     fn words<'a>(&'a self, state: &'a ConsultState) -> Words<'a> {
-        Words { state, personas: &self.personas, manner: self.manner }
+        Words { state, personas: &self.personas, options: self.debate_options }
     }
 
     /// What is known of the company, from the sources that were asked for.
@@ -144,14 +156,6 @@ impl Chamber {
         Ok((response.text, asking.spent()))
     }
 
-    pub(crate) async fn layer_1_dispatch(
-        self: Arc<Self>,
-        context: Context<ConsultState>,
-    ) -> Updates {
-        context.emit(started(1));
-        Ok(Vec::new())
-    }
-
     /// F1 or F2. Without them there is nothing to propose: any failure ends the run, which can go on later.
     pub(crate) async fn inference_agent(
         self: Arc<Self>,
@@ -212,19 +216,6 @@ impl Chamber {
             }
         }
         Err(Trouble::NoItem.into())
-    }
-
-    pub(crate) async fn layer_1_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
-        context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
-        Ok(Vec::new())
-    }
-
-    pub(crate) async fn layer_2_dispatch(
-        self: Arc<Self>,
-        context: Context<ConsultState>,
-    ) -> Updates {
-        context.emit(started(2));
-        Ok(Vec::new())
     }
 
     /// An analyst proposes moves. One who cannot is done without.
@@ -353,14 +344,6 @@ impl Chamber {
         let documents: Vec<String> =
             state.move_suggestions.iter().map(|one| format!("{}.md", one.move_id)).collect();
         context.emit(completed(2, &documents));
-        Ok(Vec::new())
-    }
-
-    pub(crate) async fn sandbox_orchestrator(
-        self: Arc<Self>,
-        context: Context<ConsultState>,
-    ) -> Updates {
-        context.emit(started(Layer::DEBATES));
         Ok(Vec::new())
     }
 

@@ -68,6 +68,7 @@ pub fn install(folder: &Path) -> std::io::Result<Layer> {
 }
 
 /// Debates in sandboxes.
+#[derive(Debug)]
 pub struct InSandboxes {
     pub manager: Arc<Manager>,
     /// Their limits, their image and where they should be; with the layer that has the program.
@@ -81,12 +82,6 @@ pub struct InSandboxes {
     pub weaker: Option<String>,
     /// Which isolation it is, and why that one.
     pub isolation: String,
-}
-
-impl std::fmt::Debug for InSandboxes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InSandboxes").field("run", &self.run).finish_non_exhaustive()
-    }
 }
 
 /// A debate that went wrong where it was held.

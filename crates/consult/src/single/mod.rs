@@ -77,9 +77,7 @@ impl Job for DebateJob {
     }
 
     async fn prepare(&mut self) -> Result<Ground, Failure> {
-        let Request { plan, providers, sandboxes, remote } = &self.request;
-        let (spec, reporter) = (self.input.spec(), &*providers.reporter);
-        Ground::find(remote.as_ref(), sandboxes, &spec, plan.allow_in_process, reporter).await
+        self.request.ground(&self.input.spec(), self.request.plan.allow_in_process).await
     }
 
     async fn execute(
