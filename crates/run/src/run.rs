@@ -12,9 +12,10 @@ use serde_json::Value;
 use crate::kind::RunKind;
 
 /// The name of a run: its kind, and what tells it apart, such as `debate-k3v9x2ma`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(String);
+
+assize_types::serde_as_text!(RunId);
 
 /// A text that is no name of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,20 +53,6 @@ impl FromStr for RunId {
             return Err(BadRunId(assize_types::text::shorten(text, 60)));
         }
         Ok(RunId(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for RunId {
-    type Error = BadRunId;
-
-    fn try_from(text: String) -> Result<RunId, BadRunId> {
-        text.parse()
-    }
-}
-
-impl From<RunId> for String {
-    fn from(id: RunId) -> String {
-        id.0
     }
 }
 
