@@ -1032,7 +1032,7 @@ export interface components {
             candidates: number;
             expect: string | null;
             image: string | null;
-            /** @description The walls that were asked for: they count when it goes on, too, unless others are asked for then. */
+            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
             isolation?: string | null;
             language: components["schemas"]["Language"];
             limits: components["schemas"]["Limits"];
@@ -1090,7 +1090,7 @@ export interface components {
             company: components["schemas"]["Company"];
             context_window: number | null;
             image: string | null;
-            /** @description The walls that were asked for: they count when it goes on, too, unless others are asked for then. */
+            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
             isolation?: string | null;
             limits: components["schemas"]["Limits"];
             max_output_tokens: number;
@@ -1408,7 +1408,7 @@ export interface components {
         /** @description What a run needs to be run again; the problems are kept beside it. */
         EvalInput: {
             image: string | null;
-            /** @description The walls that were asked for: they count when it goes on, too, unless others are asked for then. */
+            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
             isolation?: string | null;
             limits: components["schemas"]["Limits"];
             max_attempts: number;
