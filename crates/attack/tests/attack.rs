@@ -36,7 +36,7 @@ async fn nothing_gets_out_of_the_jail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_gets_out_of_docker() {
-    let docker = Docker::new(assize_sandbox::docker::Options::default());
+    let docker = Docker::new(Vec::new());
     let found = docker.probe().await.map_err(|error| error.to_string());
     match found.and_then(|found| found.image) {
         Ok(_) => nothing_gets_out_of(Arc::new(docker)).await,

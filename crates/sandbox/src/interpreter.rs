@@ -146,11 +146,20 @@ impl Interpreter {
             pieces.extend(link.iter().flat_map(|link| pieces_of(link)));
         }
         pieces.extend(pieces_of(&real));
+        Ok(Interpreter::of(language, program, pieces))
+    }
+
+    /// A program with these pieces, but for those that belong to the system.
+    pub(crate) fn of(
+        language: Language,
+        program: PathBuf,
+        mut pieces: Vec<PathBuf>,
+    ) -> Interpreter {
         pieces.retain(|piece| !is_system(piece));
         pieces.sort();
         pieces.dedup();
         let links = links_to(&program);
-        Ok(Interpreter { language, program, pieces, links })
+        Interpreter { language, program, pieces, links }
     }
 }
 

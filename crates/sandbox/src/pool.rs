@@ -66,13 +66,6 @@ pub struct PoolMetrics {
 }
 
 impl PoolMetrics {
-    /// The share of hits, if anything was requested.
-    #[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
-    pub fn hit_rate(&self) -> Option<f64> {
-        let all = self.hits + self.misses;
-        (all > 0).then(|| self.hits as f64 / all as f64)
-    }
-
     /// Mean time of a refill, if there was one.
     pub fn refill_time(&self) -> Option<Duration> {
         self.refill_micros.checked_div(self.refills).map(Duration::from_micros)

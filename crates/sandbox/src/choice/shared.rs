@@ -10,7 +10,7 @@ use assize_types::Failure;
 use tokio::sync::OnceCell;
 
 use super::{Chosen, Sandboxes};
-use crate::{Language, Manager, Pool, PoolMetrics, Sandbox, Spec, WarmPoolOptions, WarmPools};
+use crate::{Language, Manager, Pool, PoolMetrics, PoolOptions, Sandbox, Spec, WarmPools};
 
 /// Memory that warm pools leave to programs and to the rest of the machine.
 const MEMORY_RESERVE: u64 = 512 << 20;
@@ -72,12 +72,12 @@ impl SharedBackends {
     /// # Errors
     /// When the limits of the settings are invalid.
     pub fn new(sandboxes: &Sandboxes, most: usize) -> Result<SharedBackends, Failure> {
-        let pools = WarmPools::new(WarmPoolOptions {
-            spec: sandboxes.spec(None)?,
+        let options = PoolOptions {
             size: most.min(*sandboxes.settings.sandbox.pool),
             idle: *sandboxes.settings.sandbox.pool_idle_seconds,
             memory_reserve: MEMORY_RESERVE,
-        });
+        };
+        let pools = WarmPools::new(sandboxes.spec(None)?, options);
         Ok(SharedBackends { pools, chosen: Once::new(), managers: Once::new() })
     }
 

@@ -105,7 +105,7 @@ impl Docker {
         }
         // Only the guest is new.
         derive(client, &from, &image.name, "base").await?;
-        tag(client, &image.name, BASE, "latest").await?;
+        tag_latest(client, &image.name).await?;
         Ok(image)
     }
 
@@ -183,7 +183,7 @@ impl Docker {
         let name = base_name();
         let _one_at_a_time = self.deriving.lock().await;
         derive(client, &format!("{ROOTFS}:latest"), &name, "base").await?;
-        tag(client, &name, BASE, "latest").await?;
+        tag_latest(client, &name).await?;
         let base = self.prune(client, &name).await?;
         base.ok_or_else(|| SandboxError::failed(WHAT, "the image is gone"))
     }
@@ -285,8 +285,9 @@ async fn inspect(client: &Client, name: &str) -> Result<Option<ImageInspect>, Sa
     found.await
 }
 
-async fn tag(client: &Client, name: &str, repository: &str, tag: &str) -> Result<(), SandboxError> {
-    let options = TagImageOptionsBuilder::new().repo(repository).tag(tag).build();
+/// Makes an image the latest base.
+async fn tag_latest(client: &Client, name: &str) -> Result<(), SandboxError> {
+    let options = TagImageOptionsBuilder::new().repo(BASE).tag("latest").build();
     let tagged = client.api.tag_image(name, Some(options)).await;
     tagged.map_err(|error| client.explain("naming the image", &error))
 }
