@@ -127,8 +127,21 @@ pub fn read_result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
 }
 
 /// How far a run is, as far as the store knows: one whose process was killed is still `Running`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     Running,
     /// It came to its end. It cannot be claimed any more.
@@ -140,26 +153,8 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    pub const ALL: [RunStatus; 4] =
-        [RunStatus::Running, RunStatus::Done, RunStatus::Failed, RunStatus::Cancelled];
-
     pub fn name(self) -> &'static str {
-        match self {
-            RunStatus::Running => "running",
-            RunStatus::Done => "done",
-            RunStatus::Failed => "failed",
-            RunStatus::Cancelled => "cancelled",
-        }
-    }
-
-    pub fn by_name(name: &str) -> Option<RunStatus> {
-        RunStatus::ALL.into_iter().find(|status| status.name() == name)
-    }
-}
-
-impl fmt::Display for RunStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.into()
     }
 }
 

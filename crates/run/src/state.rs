@@ -41,7 +41,8 @@ pub fn no_such_run(name: &str) -> Failure {
 }
 
 /// The state of a run, as users see it: the store does not know whether the lease holder is alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum RunState {
     /// For a worker of the cluster.
     Waiting,
@@ -66,14 +67,7 @@ impl RunState {
     }
 
     pub fn name(self) -> &'static str {
-        match self {
-            RunState::Waiting => "waiting",
-            RunState::Running => RunStatus::Running.name(),
-            RunState::Stopped => "stopped",
-            RunState::Done => RunStatus::Done.name(),
-            RunState::Failed => RunStatus::Failed.name(),
-            RunState::Cancelled => RunStatus::Cancelled.name(),
-        }
+        self.into()
     }
 }
 
