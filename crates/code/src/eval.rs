@@ -259,8 +259,12 @@ impl Report {
             first_attempt: share(k, |one| one.first),
             with_retries: share(k, |one| one.success),
         };
-        let unsolved = state.problems.iter().zip(&by_problem);
-        let unsolved = unsolved.filter(|(_, solved)| !solved.iter().any(|one| one.success));
+        let results = state.problems.iter().zip(&by_problem).map(|(problem, solved)| Outcome {
+            task_id: problem.task_id.clone(),
+            samples: solved.to_vec(),
+        });
+        let results: Vec<Outcome> = results.collect();
+        let unsolved = results.iter().filter(|one| !one.samples.iter().any(|one| one.success));
         Report {
             model: model.to_owned(),
             problems: state.problems.len(),
@@ -268,16 +272,8 @@ impl Report {
             max_attempts: state.max_attempts,
             pass_at_1: shares(1),
             pass_at_k: (state.samples > 1).then(|| shares(state.samples)),
-            unsolved: unsolved.map(|(problem, _)| problem.task_id.clone()).collect(),
-            results: state
-                .problems
-                .iter()
-                .zip(&by_problem)
-                .map(|(problem, solved)| Outcome {
-                    task_id: problem.task_id.clone(),
-                    samples: solved.to_vec(),
-                })
-                .collect(),
+            unsolved: unsolved.map(|one| one.task_id.clone()).collect(),
+            results,
             spent: state.spent,
         }
     }

@@ -98,22 +98,18 @@ impl Chamber {
             updates.push(flag(FlagKind::CompanyNotVerified, None, message));
         }
         let mut gathered = (*self.gathered).clone();
-        let mut made = Vec::new();
         if self.makes_up() {
             let make = |side: Side| self.synthesis(&context, side);
             let (financial, news) = try_join(make(Side::Financial), make(Side::Trend)).await?;
-            made.extend([(Side::Financial, financial), (Side::Trend, news)]);
-        }
-        for (side, (text, spent)) in made {
-            updates.push(Update::Spent(spent));
-            let (title, into) = match side {
-                Side::Financial => ("synthetic figures", &mut gathered.financial),
-                Side::Trend => ("synthetic news", &mut gathered.news),
-            };
-            into.push(Document {
-                title: title.to_owned(),
-                text: documents::labelled(Some(documents::SYNTHETIC), &documents::clean(&text)),
-            });
+            for ((text, spent), title, into) in [
+                (financial, "synthetic figures", &mut gathered.financial),
+                (news, "synthetic news", &mut gathered.news),
+            ] {
+                updates.push(Update::Spent(spent));
+                let text =
+                    documents::labelled(Some(documents::SYNTHETIC), &documents::clean(&text));
+                into.push(Document { title: title.to_owned(), text });
+            }
             gathered.synthetic = true;
         }
         for note in &gathered.notes {
@@ -521,14 +517,12 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
         );
         flag(FlagKind::Partial, id, message)
     });
-    let doubtful = verdict.scores_by_agent.iter().filter_map(|(judge, score)| {
-        let how = score.doubt()?;
-        Some(flag(doubt_of(score), id, format!("the scores of {judge}: {how}")))
-    });
-    let blind = verdict.blind_scores.iter().filter_map(|(judge, score)| {
-        let how = score.doubt()?;
-        let message = format!("the scores of {judge} before the debate: {how}");
-        Some(flag(doubt_of(score), id, message))
+    let all = [("", &verdict.scores_by_agent), (" before the debate", &verdict.blind_scores)];
+    let doubtful = all.into_iter().flat_map(|(when, scores)| {
+        scores.iter().filter_map(move |(judge, score)| {
+            let message = format!("the scores of {judge}{when}: {}", score.doubt()?);
+            Some(flag(doubt_of(score), id, message))
+        })
     });
     let unheard = verdict.agents.keys().filter(|judge| {
         !verdict.blind_scores.is_empty() && !verdict.blind_scores.contains_key(*judge)
@@ -536,6 +530,5 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
     let unheard = unheard.map(|judge| {
         flag(FlagKind::Partial, id, format!("{judge} could not score before the debate"))
     });
-    let doubtful = doubtful.chain(blind).chain(unheard);
-    partial.chain(doubtful).collect()
+    partial.chain(doubtful).chain(unheard).collect()
 }
