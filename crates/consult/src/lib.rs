@@ -33,12 +33,11 @@ use std::sync::Arc;
 
 use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
 use assize_run::Layer;
-use async_trait::async_trait;
 use negotiation::AffectedMoves;
 
 pub use assize_debate::{
-    ConversationEntry, DecisionMaker, JudgeScore, LogName, METRICS, Part,
-    Personas as DebatePersonas, Place, ROUNDS, Verdict, calls, conversation_logs,
+    ConversationEntry, JudgeScore, LogName, METRICS, Part, Persona, Personas as DebatePersonas,
+    Place, ROUNDS, Verdict, calls, conversation_logs,
 };
 pub use assize_gateway::Estimate;
 
@@ -48,7 +47,9 @@ pub use drift::{Round, drift};
 pub use figures::Grounded;
 pub use fork::{At, ForkRequest, NoPlace, Turning};
 pub use job::ground::{Prepared, RemoteDebateError, RemoteDebates};
-pub use job::{ConsultAsk, ConsultInput, ConsultJob, ConsultPlan, DOCUMENTS, Request, SourceName};
+pub use job::{
+    ConsultAsk, ConsultInput, ConsultJob, ConsultPlan, DOCUMENTS, Request, Shelf, SourceName,
+};
 pub use mermaid::{debate_mermaid, mermaid};
 pub use name::{CompanyName, InvalidName};
 pub use negotiation::{
@@ -56,7 +57,7 @@ pub use negotiation::{
     MostMovesAffected, install,
 };
 pub use nodes::Trouble;
-pub use personas::{Analyst, BadPersonas, Personas};
+pub use personas::{BadPersonas, Personas};
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
 pub use reading::{Conversations, consultation, consulted, documents, logs, moves_logs};
 pub use report::{Made, Placed, REHEARSED, Report, label_made_up_parts, short};
@@ -68,13 +69,6 @@ use sources::Gathered;
 
 /// Moves of each analyst, where nothing else is asked for.
 pub const MOVES: usize = 3;
-
-/// Where documents are put as they are written.
-#[async_trait]
-pub trait Shelf: std::fmt::Debug + Send + Sync {
-    /// Keeps a document under its name, in the place of what is there.
-    async fn put(&self, name: &str, text: &str) -> Result<(), NotKept>;
-}
 
 /// A document that could not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +98,7 @@ pub struct Chamber {
     /// How it differs from an earlier one, where it starts from one; the last one counts most.
     pub turnings: Vec<Turning>,
     /// Where documents can be read before all is over.
-    pub shelf: Option<Arc<dyn Shelf>>,
+    pub shelf: Option<Shelf>,
 }
 
 impl std::fmt::Debug for Chamber {

@@ -11,7 +11,7 @@ use assize_llm::{Block, PrefixHasher, Provenance, Response, Spent, Stop, Turn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::personas::{DecisionMaker, Personas};
+use crate::personas::{Persona, Personas};
 use crate::prompt;
 use crate::score::ScoreCard;
 
@@ -244,7 +244,7 @@ impl DebateState {
     }
 
     /// Who answers the critic in it.
-    pub(crate) fn decision_maker(&self, log: LogName) -> &DecisionMaker {
+    pub(crate) fn decision_maker(&self, log: LogName) -> &Persona {
         &self.personas.decision_makers[log.index()]
     }
 

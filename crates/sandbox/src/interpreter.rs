@@ -11,9 +11,22 @@ use serde::{Deserialize, Serialize};
 
 /// What code can be written in.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::EnumString,
+    strum::IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Language {
     Python,
     Bash,
@@ -25,15 +38,7 @@ impl Language {
     pub const ALL: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Language::Python => "python",
-            Language::Bash => "bash",
-            Language::JavaScript => "javascript",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Language> {
-        Language::ALL.into_iter().find(|language| language.name() == name)
+        self.into()
     }
 
     /// By the ending of a file's name.

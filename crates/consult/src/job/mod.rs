@@ -25,8 +25,7 @@ use crate::reading::consulted;
 use crate::sources::Gathered;
 use crate::sources::edgar::day_of;
 use crate::{
-    Chamber, ConsultState, Made, NotKept, REHEARSED, Report, Shelf, Trouble, graph,
-    label_made_up_parts,
+    Chamber, ConsultState, Made, NotKept, REHEARSED, Report, Trouble, graph, label_made_up_parts,
 };
 use ground::{Ground, RemoteDebateError, RemoteDebates};
 
@@ -163,12 +162,9 @@ impl Job for ConsultJob {
         let Execution { run, store, options } = execution;
         let debates = ground.of_run(self.input.spec(), run);
         let banner = if self.gateway.is_rehearsal() { REHEARSED } else { "" };
-        let shelf = WithTheRun { store: store.clone(), run: run.id.clone(), banner };
-        let chamber = Chamber {
-            debates: debates.clone(),
-            shelf: Some(Arc::new(shelf)),
-            ..self.chamber.clone()
-        };
+        let shelf = Shelf { store: store.clone(), run: run.id.clone(), banner };
+        let chamber =
+            Chamber { debates: debates.clone(), shelf: Some(shelf), ..self.chamber.clone() };
         trail::workflow_started(&run.title, self.gateway.name().0);
         let graph = graph(Arc::new(chamber))?;
         let outcome = graph.run(ConsultState::new(self.input.company.clone()), options).await;
@@ -248,17 +244,17 @@ pub(crate) fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
 pub const DOCUMENTS: &str = "documents/";
 
 /// Keeps documents with the run as they are written.
-#[derive(Debug)]
-struct WithTheRun {
+#[derive(Debug, Clone)]
+pub struct Shelf {
     store: Arc<dyn Store>,
     run: RunId,
     /// What stands over every page, as it will in the end.
     banner: &'static str,
 }
 
-#[async_trait]
-impl Shelf for WithTheRun {
-    async fn put(&self, name: &str, text: &str) -> Result<(), NotKept> {
+impl Shelf {
+    /// Keeps a document under its name, in the place of what is there.
+    pub(crate) async fn put(&self, name: &str, text: &str) -> Result<(), NotKept> {
         let text = match name {
             _ if self.banner.is_empty() => text.to_owned(),
             // What was filed, or is the user's own, is no text of a model.
