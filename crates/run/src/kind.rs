@@ -1,24 +1,12 @@
 //! The kinds of runs.
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// What a run does. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId).
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::Display,
-    strum::EnumString,
-    strum::IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownRunKind, parse_err_fn = unknown)]
 pub enum RunKind {
     /// A program that a model writes, and that is run, criticised and retried.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::kind::RunKind;
 
@@ -127,20 +128,9 @@ pub fn read_result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
 }
 
 /// How far a run is, as far as the store knows: one whose process was killed is still `Running`.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    strum::Display,
-    strum::EnumString,
-    strum::IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     Running,

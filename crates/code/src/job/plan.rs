@@ -79,21 +79,16 @@ impl CodeAsk {
     }
 }
 
-/// What is asked for besides the task.
-#[derive(Debug, Default)]
-struct Wishes {
-    image: Option<String>,
-    session: Option<String>,
-    out: Option<PathBuf>,
-    save: Option<PathBuf>,
-}
-
 /// A trial that is about to begin, or to go on.
 #[derive(Debug)]
 pub struct CodePlan {
     pub task: Task,
     limits: Limits,
-    wishes: Wishes,
+    image: Option<String>,
+    session: Option<String>,
+    /// Where the files and the program are wanted.
+    out: Option<PathBuf>,
+    save: Option<PathBuf>,
     /// What was asked for before, where this is not the first time.
     before: Option<CodeInput>,
 }
@@ -126,8 +121,7 @@ impl CodePlan {
             ..Task::new(ask.task)
         };
         let CodeAsk { image, session, out, save, .. } = ask;
-        let wishes = Wishes { image, session, out, save };
-        Ok(CodePlan { task, limits, wishes, before: None })
+        Ok(CodePlan { task, limits, image, session, out, save, before: None })
     }
 
     /// The plan of a stored run.
@@ -162,8 +156,9 @@ impl CodePlan {
             wants_files: true,
             ..Task::new(task.ok_or_else(|| lost("the task"))?)
         };
-        let limits = before.settings.limits.clone();
-        Ok(CodePlan { task, limits, wishes: Wishes::default(), before: Some(before) })
+        let CodeInput { session, out, save, settings, .. } = before.clone();
+        let (limits, image) = (settings.limits, settings.image);
+        Ok(CodePlan { task, limits, image, session, out, save, before: Some(before) })
     }
 
     /// What the run is to be run with: as before, where there was a before.
@@ -179,15 +174,15 @@ impl CodePlan {
             return Ok(before.clone());
         }
         let config = &providers.settings;
-        let sandbox = (self.limits.clone(), self.wishes.image.clone());
+        let sandbox = (self.limits.clone(), self.image.clone());
         Ok(CodeInput {
             language: self.task.language,
             max_attempts: self.task.max_attempts,
             candidates: self.task.candidates,
             expect: self.task.expect.as_ref().map(ToString::to_string),
-            out: self.wishes.out.clone(),
-            save: self.wishes.save.clone(),
-            session: self.wishes.session.clone(),
+            out: self.out.clone(),
+            save: self.save.clone(),
+            session: self.session.clone(),
             packages: packages::allowed(&config.packages.allow),
             settings: RunSettings::new(config, sandbox, gateway.name()),
         })
