@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_run::StoreError;
@@ -12,6 +12,7 @@ use async_nats::{Client, HeaderMap, Message, RequestErrorKind};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -205,7 +206,7 @@ struct Pieces {
 
 impl Counter {
     fn pieces(&self) -> MutexGuard<'_, HashMap<String, Pieces>> {
-        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.pieces.lock();
         pieces.retain(|_, kept| kept.since.elapsed() < KEPT);
         pieces
     }

@@ -5,8 +5,8 @@
 //! what is there, and knows by the mark whether it is theirs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use assize_config::Address;
@@ -18,6 +18,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, Event};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::address::Identification;
@@ -78,10 +79,6 @@ struct Away {
     before: Duration,
     until: Option<Instant>,
     since: Option<Instant>,
-}
-
-fn note(complaint: &Complaint, why: Option<String>) {
-    *complaint.lock().unwrap_or_else(PoisonError::into_inner) = why;
 }
 
 /// A message as it is kept.
@@ -151,17 +148,17 @@ impl Link {
                 let complaint = Arc::clone(&heard);
                 async move {
                     match event {
-                        Event::Connected => note(&complaint, None),
+                        Event::Connected => *complaint.lock() = None,
                         Event::Disconnected => {
-                            note(&complaint, Some("no server is connected".into()))
+                            *complaint.lock() = Some("no server is connected".into());
                         }
-                        Event::ServerError(error) => note(&complaint, Some(error.to_string())),
+                        Event::ServerError(error) => *complaint.lock() = Some(error.to_string()),
                         Event::ClientError(error) => {
                             let words = error.to_string();
                             // That is all that it says where there is nobody.
                             let nobody = words.ends_with("IO error");
                             let nobody = nobody.then(|| "nobody answers there".to_owned());
-                            note(&complaint, Some(nobody.unwrap_or(words)));
+                            *complaint.lock() = Some(nobody.unwrap_or(words));
                         }
                         _ => {}
                     }
@@ -183,13 +180,13 @@ impl Link {
 
     /// How long the servers were silent in all.
     pub(crate) fn away(&self) -> Duration {
-        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let away = self.away.lock();
         away.before + away.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Notes that they are silent since then, or not at all.
     fn note_away(&self, since: Option<Instant>) {
-        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut away = self.away.lock();
         match since {
             Some(since) => {
                 // No time counts twice, however many waited.
@@ -516,7 +513,7 @@ impl Patience<'_> {
                 return Ok(Some(answer));
             }
         };
-        let complaint = link.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let complaint = link.complaint.lock().clone();
         let reason = complaint.unwrap_or(reason);
         if link.options.patience.is_some_and(|patience| waited > patience) {
             return Err(Trouble::Silent(reason).told(&link.shown));

@@ -6,7 +6,7 @@
 //! guarded where it is written.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_run::StoreError;
@@ -17,6 +17,7 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use futures_util::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -167,26 +168,22 @@ impl Lease {
 
     /// Whether nobody else can have it. Whoever was silent for too long has lost it for good.
     pub fn holds(&self) -> bool {
-        self.last().elapsed() < self.times.lease()
+        self.renewed.lock().elapsed() < self.times.lease()
     }
 
     /// Waits until somebody else may have it.
     pub async fn lost(&self) {
         while self.holds() {
-            let since = *self.last();
+            let since = *self.renewed.lock();
             tokio::time::sleep_until(since + self.times.lease()).await;
         }
     }
 
     fn renew(&self, since: Instant) {
-        let mut last = self.last();
+        let mut last = self.renewed.lock();
         if last.elapsed() < self.times.lease() {
             *last = since;
         }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Instant> {
-        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

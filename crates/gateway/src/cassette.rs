@@ -9,9 +9,9 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_llm::{ErrorKind, ModelError, Request, Response};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
@@ -130,10 +130,6 @@ impl Cassette {
         self.mode
     }
 
-    fn tape(&self) -> MutexGuard<'_, Tape> {
-        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What the cassette has for this request, asked of this model.
     ///
     /// A failure is played only in a replay: while recording, it is worth another try.
@@ -142,7 +138,7 @@ impl Cassette {
         request: &Request,
         who: &Asked,
     ) -> Option<Result<Response, ModelError>> {
-        let tape = self.tape();
+        let tape = self.tape.lock();
         let calls = tape.calls.get(&request.fingerprint().to_string())?;
         let mut fitting = calls.iter().filter(|call| who.matches(call));
         let call = fitting.next()?;
@@ -199,7 +195,7 @@ impl Cassette {
             request: request.clone(),
             outcome: kept,
         };
-        let mut tape = self.tape();
+        let mut tape = self.tape.lock();
         let same = |other: &&Recorded| other.provider == provider && other.model == model;
         let first = tape.calls.get(&call.fingerprint).and_then(|calls| calls.iter().find(same));
         if let Some(Outcome::Response(response)) = first.map(|call| &call.outcome) {
@@ -217,7 +213,7 @@ impl Cassette {
 
     /// The error for a request that is not on the cassette, with what differs from the nearest one.
     pub(crate) fn missing(&self, request: &Request, who: &Asked) -> ModelError {
-        let tape = self.tape();
+        let tape = self.tape.lock();
         let path = self.path.display();
         let missing = |message: String| {
             let hint =

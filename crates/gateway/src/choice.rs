@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::{GatewaySettings, Provider, ProviderName, REHEARSAL, Settings, Source};
 use assize_llm::{Caps, Ledger, MemoryLedger};
 use assize_types::text::harmless;
 use assize_types::{Failure, FailureKind, Reporter};
+use parking_lot::Mutex;
 
 use crate::{
     Asked, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits, ModelFacts,
@@ -387,7 +388,7 @@ impl Pacers {
     }
 
     fn of(&self, provider: Provider, limits: Limits) -> Arc<dyn Pace> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.entry((provider, limits)).or_insert_with(|| (self.make)(provider, limits)).clone()
     }
 }

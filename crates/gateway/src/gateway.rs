@@ -1,8 +1,8 @@
 //! The one way to a model: everything that must happen around a call happens here, once.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_config::{Price, Provider};
@@ -12,6 +12,7 @@ use assize_llm::{
 };
 use assize_types::Cost;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, debug, debug_span, trace};
 
@@ -284,8 +285,7 @@ impl Gateway {
             if error.retry_after().is_some() {
                 self.options.pacer.cool_down(wait);
             }
-            *last_failure.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(error.message().to_owned());
+            *last_failure.lock() = Some(error.message().to_owned());
             debug!(
                 attempt,
                 wait_ms = wait.as_millis() as u64,
@@ -414,7 +414,7 @@ impl Gateway {
             reason = call.cancel.cancelled() => Err(ModelError::new(ErrorKind::Cancelled, reason)),
             outcome = self.attempts(&**wire, request, &call, &clock, &last_failure) => outcome,
             () = clock.is_over() => {
-                let last = last_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let last = last_failure.lock().take();
                 let last = last.map(|words| format!("; last failure: {words}")).unwrap_or_default();
                 let seconds = clock.deadline.as_secs();
                 let message = format!("{} gave no answer within {seconds} s{last}", wire.provider());
@@ -464,17 +464,13 @@ impl Clock<'_> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Stops the clock until the call leaves the queue.
     fn queue(&self) {
-        self.state().queued_since.get_or_insert_with(Instant::now);
+        self.progress.lock().queued_since.get_or_insert_with(Instant::now);
     }
 
     fn dequeue(&self) {
-        let mut state = self.state();
+        let mut state = self.progress.lock();
         if let Some(since) = state.queued_since.take() {
             state.queued += since.elapsed();
         }
@@ -482,24 +478,24 @@ impl Clock<'_> {
 
     /// Notes that the answer grew.
     fn progress(&self) {
-        self.state().grew_at = Some(Instant::now());
+        self.progress.lock().grew_at = Some(Instant::now());
     }
 
     fn attempt_ended(&self) {
         self.dequeue();
-        self.state().grew_at = None;
+        self.progress.lock().grew_at = None;
     }
 
     fn left(&self) -> Duration {
         let held_up = self.ledger.held_up().saturating_sub(self.held_up_before);
-        let state = self.state();
+        let state = self.progress.lock();
         let queued = state.queued + state.queued_since.map_or(Duration::ZERO, |at| at.elapsed());
         (self.deadline + held_up + queued).saturating_sub(self.begun.elapsed())
     }
 
     /// How long the answer that is coming in may still be silent.
     fn still_streaming(&self) -> Option<Duration> {
-        let grew_at = self.state().grew_at?;
+        let grew_at = self.progress.lock().grew_at?;
         self.idle_timeout.checked_sub(grew_at.elapsed()).filter(|left| !left.is_zero())
     }
 

@@ -7,11 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -171,7 +172,7 @@ impl Tokens {
         };
         let meta = file.metadata().map_err(|error| self.failed(error))?;
         let stamp = (meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         if let Some((known, entries)) = &*read
             && *known == stamp
         {

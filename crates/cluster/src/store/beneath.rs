@@ -1,7 +1,5 @@
 //! What the store does beneath its trait: how a run stands, who has it, what of all that was written counts.
 
-use std::sync::PoisonError;
-
 use assize_graph::{Event, Key, Record};
 use assize_run::{Lease, RunId, StoreError, StoredEvent};
 use async_nats::HeaderMap;
@@ -92,12 +90,12 @@ impl ClusterStore {
     }
 
     pub(super) fn know(&self, id: &RunId) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        self.known.lock().insert(id.clone());
     }
 
     /// Refuses what is about a run that never was.
     pub(super) async fn expect(&self, id: &RunId) -> Result<(), StoreError> {
-        if !self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
+        if !self.known.lock().contains(id) {
             let born = self.get(wire::born(id)).await?;
             born.ok_or_else(|| StoreError::NoSuchRun(id.clone()))?;
             self.know(id);

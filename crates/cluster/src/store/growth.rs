@@ -1,11 +1,12 @@
 //! Hears of what is written, whoever writes it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_run::StoreError;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -85,7 +86,7 @@ impl Growth {
     }
 
     fn listen(&self, link: &Arc<Link>) -> watch::Receiver<Heard> {
-        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listening = self.listening.lock();
         if let Some((heard, task)) = &*listening
             && !task.is_finished()
         {
@@ -101,7 +102,7 @@ impl Growth {
 
 impl Drop for Growth {
     fn drop(&mut self) {
-        let listening = self.listening.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let listening = self.listening.get_mut();
         if let Some((_, task)) = listening {
             task.abort();
         }

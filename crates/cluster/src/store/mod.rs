@@ -9,7 +9,7 @@ mod view;
 mod wire;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use assize_graph::{Appended, Event, Record};
@@ -22,6 +22,7 @@ use assize_types::Fingerprint;
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::Config;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::link::{Created, Link, More, Reading};

@@ -1,10 +1,11 @@
 //! Tools over streamable HTTP. A session belongs to the caller that opened it, and a request id is in flight once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use assize_types::Fingerprint;
 use futures_util::Stream;
+use parking_lot::Mutex;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -77,18 +78,12 @@ pub(crate) struct Reserved {
     kept: bool,
 }
 
-impl SessionTable {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Sessions {
     /// Room for a new session, unless the caller has as many as allowed.
     pub(crate) async fn room(&self, caller: &str, most: usize) -> Option<Room> {
         let open: HashSet<SessionId> =
             self.0.manager.sessions.read().await.keys().cloned().collect();
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         state.sessions.retain(|id, session| session.owner.is_none() || open.contains(id));
         let own = state.sessions.values().filter(|one| one.owner.as_deref() == Some(caller));
         let count = own.count() + state.opening.get(caller).copied().unwrap_or_default();
@@ -102,14 +97,14 @@ impl Sessions {
 
     /// Checks that a session is the caller's.
     pub(crate) fn check(&self, session: &str, caller: &str) -> Result<(), Refusal> {
-        let state = self.0.state();
+        let state = self.0.state.lock();
         let owner = state.sessions.get(session).and_then(|one| one.owner.as_deref());
         if owner == Some(caller) { Ok(()) } else { Err(Refusal::UnknownSession) }
     }
 
     /// Reserves the id of a request in a session.
     pub(crate) fn reserve(&self, session: &str, id: &Value) -> Result<Reserved, Refusal> {
-        let state = self.0.state();
+        let state = self.0.state.lock();
         let session = state.sessions.get(session).ok_or(Refusal::UnknownSession)?;
         let (in_flight, id) = (session.in_flight.clone(), Fingerprint::of(id.to_string()));
         drop(state);
@@ -128,7 +123,7 @@ impl Sessions {
 impl Room {
     /// Notes whose session was opened.
     pub(crate) fn opened(self, session: &str) {
-        if let Some(session) = self.table.state().sessions.get_mut(session) {
+        if let Some(session) = self.table.state.lock().sessions.get_mut(session) {
             session.owner = Some(self.caller.clone());
         }
     }
@@ -136,7 +131,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let mut state = self.table.state();
+        let mut state = self.table.state.lock();
         if let Some(count) = state.opening.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
@@ -195,7 +190,7 @@ impl SessionManager for SessionTable {
         let (id, inner) = self.manager.create_session().await?;
         let session = Session::default();
         let in_flight = session.in_flight.clone();
-        self.state().sessions.insert(id.clone(), session);
+        self.state.lock().sessions.insert(id.clone(), session);
         Ok((id, Tracked { inner, in_flight }))
     }
 
@@ -212,7 +207,7 @@ impl SessionManager for SessionTable {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.state().sessions.remove(id);
+        self.state.lock().sessions.remove(id);
         self.manager.close_session(id).await
     }
 
