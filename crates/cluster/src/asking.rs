@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Cluster;
-use crate::error::{trouble, words};
+use crate::error::{Trouble, words};
 use crate::link::{Link, mark};
 use crate::times::Times;
 
@@ -66,9 +66,6 @@ pub enum Unanswered {
 
 impl Cluster {
     /// Answers under a name, until this is dropped.
-    ///
-    /// # Errors
-    /// When the servers refuse to let others ask.
     pub async fn answer(
         &self,
         name: &str,
@@ -230,7 +227,7 @@ impl Counter {
             }
         };
         if let Err(error) = self.client.publish_with_headers(to, headers, payload).await {
-            let trouble = trouble(&error);
+            let trouble = Trouble::from(error);
             tracing::debug!(?trouble, "an answer could not be given");
         }
     }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::address::Identification;
-use crate::error::{Trouble, none_or_trouble, trouble, words};
+use crate::error::{Trouble, is_missing, words};
 use crate::times::Times;
 
 /// The mark of whoever wrote a message.
@@ -222,18 +222,14 @@ impl Link {
     }
 
     pub(crate) async fn stream(&self, stream: &str) -> Result<Stream<()>, Trouble> {
-        let stream = self.context.get_stream_no_info(self.stream_name(stream)).await;
-        stream.map_err(|error| trouble(&error))
+        Ok(self.context.get_stream_no_info(self.stream_name(stream)).await?)
     }
 
     /// Makes a stream that is not there yet. One that is there stays as it is. Gives what is there.
     pub(crate) async fn set_up(&self, config: Config) -> Result<Config, StoreError> {
         let description = Some(made_by(config.description.as_deref()));
         let config = Config { description, ..config };
-        let made = async || {
-            let made = self.context.get_or_create_stream(config.clone()).await;
-            made.map_err(|error| trouble(&error))
-        };
+        let made = async || Ok(self.context.get_or_create_stream(config.clone()).await?);
         let there = self.retry(made).await?.cached_info().config.clone();
         self.refuse_newer(&there)?;
         let speaks = there.description.as_deref().and_then(version_of);
@@ -242,10 +238,7 @@ impl Link {
             let description = there.description.as_deref().and_then(about);
             let description = Some(made_by(description.and_then(|(_, more)| more)));
             let taken_over = Config { description, ..there.clone() };
-            let update = async || {
-                let update = self.context.update_stream(taken_over.clone()).await;
-                update.map_err(|error| trouble(&error))
-            };
+            let update = async || Ok(self.context.update_stream(taken_over.clone()).await?);
             self.retry(update).await?;
         }
         let (kept, wanted) = (there.num_replicas, config.num_replicas);
@@ -385,7 +378,8 @@ impl Link {
                 headers: message.headers,
                 payload: message.payload.to_vec(),
             })),
-            Err(error) => none_or_trouble(&error).map_or(Ok(None), Err),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -396,8 +390,7 @@ impl Link {
 
     /// How a stream is set up, and how it stands.
     pub(crate) async fn info(&self, stream: &str) -> Result<Info, Trouble> {
-        let info = self.stream(stream).await?.get_info().await;
-        info.map_err(|error| trouble(&error))
+        Ok(self.stream(stream).await?.get_info().await?)
     }
 
     /// Reads all that is there, in order. What was acknowledged before is part of it, whichever server is asked.
@@ -450,7 +443,7 @@ impl Link {
             num_replicas: 1,
             ..pull::Config::default()
         };
-        let consumer = stream.create_consumer(config).await.map_err(|error| trouble(&error))?;
+        let consumer = stream.create_consumer(config).await?;
         let mut found: Vec<Found> = Vec::new();
         loop {
             let mut batch = consumer
@@ -458,8 +451,7 @@ impl Link {
                 .max_messages(BATCH)
                 .expires(self.options.times.server_reply() / 2)
                 .messages()
-                .await
-                .map_err(|error| trouble(&error))?;
+                .await?;
             let before = found.len();
             while let Some(message) = batch.next().await {
                 let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::dead_letters::{DeadLetter, DeadLetters};
-use crate::error::{Trouble, trouble};
+use crate::error::Trouble;
 use crate::link::Link;
 use crate::times::{DEFAULT_LEASE, Times};
 
@@ -216,17 +216,11 @@ impl Queue {
     }
 
     /// The newest messages that no worker could run, the newest first.
-    ///
-    /// # Errors
-    /// When the servers refuse to say.
     pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         self.dead_letters.newest(limit).await
     }
 
     /// Has something done by whoever can.
-    ///
-    /// # Errors
-    /// When the servers refuse it.
     pub async fn put(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.add_once(&subject, HeaderMap::new(), payload, &work.to_string()).await?;
@@ -243,18 +237,12 @@ impl Queue {
     }
 
     /// Whether something is to be done with this, and waits or is under way.
-    ///
-    /// # Errors
-    /// When the servers refuse to say.
     pub async fn has(&self, kind: &str, about: &str) -> Result<bool, StoreError> {
         let subject = self.link.subject(&format!("work.*.{kind}.{about}"));
         Ok(self.link.last(WORK, &subject).await?.is_some())
     }
 
     /// Has something done that nobody else has put there: however many try to, it is there once until it is done.
-    ///
-    /// # Errors
-    /// When the servers refuse it.
     pub async fn put_alone(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.create(WORK, &subject, HeaderMap::new(), payload).await?;
@@ -287,14 +275,11 @@ impl Queue {
             ..pull::Config::default()
         };
         let stream = self.link.stream(WORK).await?;
-        let made = stream.get_or_create_consumer(line, config).await;
-        made.map(drop).map_err(|error| trouble(&error))
+        stream.get_or_create_consumer(line, config).await?;
+        Ok(())
     }
 
     /// The lines there are.
-    ///
-    /// # Errors
-    /// When the servers refuse to say.
     pub async fn lines(&self) -> Result<Vec<Line>, StoreError> {
         let lines = self.link.retry(|| self.ask_for_lines()).await?;
         Ok(lines.into_iter().map(|(_, line)| line).collect())
@@ -303,8 +288,7 @@ impl Queue {
     /// By their names.
     async fn ask_for_lines(&self) -> Result<Vec<(String, Line)>, Trouble> {
         let stream = self.link.stream(WORK).await?;
-        let all = stream.consumers().try_collect::<Vec<_>>().await;
-        let all = all.map_err(|error| trouble(&error))?;
+        let all = stream.consumers().try_collect::<Vec<_>>().await?;
         let line = |info: async_nats::jetstream::consumer::Info| {
             let needs = serde_json::from_str(&info.config.description?).ok()?;
             let (waiting, under_way) = (info.num_pending, info.num_ack_pending as u64);
@@ -315,9 +299,6 @@ impl Queue {
     }
 
     /// Waits for work that somebody with these abilities and such a place can do.
-    ///
-    /// # Errors
-    /// When the servers refuse.
     pub async fn take(&self, abilities: &Abilities, place: Place) -> Result<Taken, StoreError> {
         let client = self.link.context.client();
         let mut patience = self.link.patience();
@@ -361,8 +342,7 @@ impl Queue {
                 .get_consumer(&name)
                 .await
                 .map_err(|error| Trouble::Silent(error.to_string()))?;
-            let batch = consumer.fetch().max_messages(1).messages().await;
-            let mut batch = batch.map_err(|error| trouble(&error))?;
+            let mut batch = consumer.fetch().max_messages(1).messages().await?;
             // What was asked of a connection that broke is never answered. What comes too late comes again.
             let next = tokio::time::timeout(times.server_reply(), batch.next()).await;
             let next = next.map_err(|_| Trouble::Silent("nothing comes".to_owned()))?;

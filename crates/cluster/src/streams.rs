@@ -37,9 +37,6 @@ pub struct Copy {
 
 impl Cluster {
     /// How the servers keep what is written to them.
-    ///
-    /// # Errors
-    /// When they refuse to say.
     pub async fn streams(&self) -> Result<Vec<Stream>, StoreError> {
         let mut all = Vec::new();
         for name in STREAMS.into_iter().chain([WORK]) {

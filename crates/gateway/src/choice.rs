@@ -157,18 +157,12 @@ impl Providers {
     }
 
     /// The gateway for calls of no run: the budget of the settings is theirs alone.
-    ///
-    /// # Errors
-    /// As [`Providers::gateway`].
     pub async fn gateway_of_no_run(&self) -> Result<Gateway, Failure> {
         self.gateway(Arc::new(MemoryLedger::new(caps(&self.settings)))).await
     }
 
     /// The same, and one to another model of the same provider for each of some roles. All share one ledger and one
     /// pacer.
-    ///
-    /// # Errors
-    /// As [`Providers::gateway`].
     pub async fn gateways(
         &self,
         ledger: Arc<dyn Ledger>,

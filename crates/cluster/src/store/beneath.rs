@@ -12,7 +12,7 @@ use super::wire::{
     TurnKind, Written, event_ids,
 };
 use super::{ClusterStore, now, with_events};
-use crate::error::{Trouble, none_or_trouble, trouble};
+use crate::error::is_missing;
 use crate::link::{Created, Found, More, Reading};
 
 impl ClusterStore {
@@ -155,9 +155,6 @@ impl ClusterStore {
     }
 
     /// Goes on with removals that others had begun when they died.
-    ///
-    /// # Errors
-    /// When the servers refuse.
     pub async fn finish_removals(&self) -> Result<(), StoreError> {
         let removed = self.caught_up().await?.removed();
         for (run, once) in removed {
@@ -171,26 +168,24 @@ impl ClusterStore {
 
     /// Removes one message, if it is there.
     pub(super) async fn remove_message(&self, place: u64) -> Result<(), StoreError> {
-        self.link.retry(|| self.try_to_remove(place)).await
-    }
-
-    async fn try_to_remove(&self, place: u64) -> Result<(), Trouble> {
-        let stream = self.link.stream(RUNS).await?;
-        let Err(error) = stream.delete_message(place).await else { return Ok(()) };
-        match stream.get_raw_message(place).await {
-            Err(gone) if none_or_trouble(&gone).is_none() => Ok(()),
-            _ => Err(trouble(&error)),
-        }
+        let remove = async || {
+            let stream = self.link.stream(RUNS).await?;
+            let Err(error) = stream.delete_message(place).await else { return Ok(()) };
+            match stream.get_raw_message(place).await {
+                Err(gone) if is_missing(&gone) => Ok(()),
+                _ => Err(error.into()),
+            }
+        };
+        self.link.retry(remove).await
     }
 
     pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<(), StoreError> {
         let filter = self.link.subject(filter);
-        self.link.retry(|| self.try_to_purge(stream, &filter)).await
-    }
-
-    async fn try_to_purge(&self, stream: &str, filter: &str) -> Result<(), Trouble> {
-        let purged = self.link.stream(stream).await?.purge().filter(filter).await;
-        purged.map(drop).map_err(|error| trouble(&error))
+        let purge = async || {
+            self.link.stream(stream).await?.purge().filter(&filter).await?;
+            Ok(())
+        };
+        self.link.retry(purge).await
     }
 
     /// A turn of a run, if nobody else takes it first and it counts.

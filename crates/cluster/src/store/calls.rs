@@ -50,9 +50,6 @@ impl ClusterStore {
     }
 
     /// All calls of a run, each with the life in which it was made.
-    ///
-    /// # Errors
-    /// When the servers refuse.
     pub(super) async fn read_calls(&self, run: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
         let filter = self.subject(format!("call.{run}.>"));
         let reading = Reading { stream: CALLS, filter, from: 1, last_of_each: false };

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::wire::{EVENTS, RUNS};
-use crate::error::{Trouble, trouble};
+use crate::error::Trouble;
 use crate::link::{Link, More, Reading};
 
 /// The servers may forget whoever listens; so now and then it is looked.
@@ -143,9 +143,8 @@ async fn follow_once(
         headers_only: true,
         ..pull::OrderedConfig::default()
     };
-    let consumer = link.stream(stream).await?.create_consumer(config).await;
-    let consumer = consumer.map_err(|error| trouble(&error))?;
-    let mut messages = consumer.messages().await.map_err(|error| trouble(&error))?;
+    let consumer = link.stream(stream).await?.create_consumer(config).await?;
+    let mut messages = consumer.messages().await?;
     tell.send_modify(|heard| heard.begun = true);
     while let Some(message) = messages.next().await {
         let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
