@@ -9,8 +9,7 @@ use assize_config::{Environment, REHEARSAL_LABEL, Settings};
 use assize_gateway::Gateway;
 use assize_llm::answer::generate_value;
 use assize_llm::{
-    AnswerError, Call, Delta, Model, ModelError, Prompt, Provenance, Request, Response, Schema,
-    Stop,
+    AnswerError, Call, Delta, Model, Prompt, Provenance, Request, Response, Schema, Stop,
 };
 use assize_run::Totals;
 use assize_types::{Cancel, Cost, Failure, FailureKind, trail};
@@ -72,7 +71,7 @@ pub(crate) async fn run(
 /// How often anything was sent for an answer that never came.
 fn attempts(error: &AnswerError) -> u32 {
     Response::total_attempts(error.responses())
-        + error.model_error().map_or(0, ModelError::attempts)
+        + error.model_error().map_or(0, |error| error.attempts)
 }
 
 /// What was paid for nothing is told, too.

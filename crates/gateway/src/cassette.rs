@@ -157,12 +157,8 @@ impl Cassette {
             Outcome::Failure { .. } if self.mode == Mode::Record => None,
             Outcome::Failure { kind, message, status, hint } => {
                 let mut error = ModelError::new(*kind, message.clone());
-                if let Some(status) = status {
-                    error = error.with_status(*status);
-                }
-                if let Some(hint) = hint {
-                    error = error.with_hint(hint.clone());
-                }
+                error.status = *status;
+                error.hint.clone_from(hint);
                 Some(Err(error))
             }
         }
@@ -184,8 +180,8 @@ impl Cassette {
             Err(error) => Outcome::Failure {
                 kind: error.kind(),
                 message: error.message().to_owned(),
-                status: error.status(),
-                hint: error.hint().map(str::to_owned),
+                status: error.status,
+                hint: error.hint.clone(),
             },
         };
         let call = Recorded {
@@ -238,10 +234,13 @@ impl Cassette {
         });
         match nearest {
             None => missing(format!("the request is not on the cassette `{path}`, which is empty")),
-            Some(nearest) => missing(format!(
-                "the request is not on the cassette `{path}`; the nearest one differs:"
-            ))
-            .with_detail(difference(&nearest, &wanted)),
+            Some(nearest) => {
+                let mut error = missing(format!(
+                    "the request is not on the cassette `{path}`; the nearest one differs:"
+                ));
+                error.detail = Some(difference(&nearest, &wanted));
+                error
+            }
         }
     }
 }

@@ -282,7 +282,7 @@ impl Gateway {
                 );
                 return Err(after_attempts(error.and(&late), attempt));
             }
-            if error.retry_after().is_some() {
+            if error.retry_after.is_some() {
                 self.options.pacer.cool_down(wait);
             }
             *last_failure.lock() = Some(error.message().to_owned());
@@ -375,8 +375,8 @@ impl Gateway {
                 Ok((reply, encoded.schema_enforced))
             }
             Err(error) => {
-                let charged = error.may_have_been_charged();
-                reservation.settle(if charged { Settlement::Lost } else { Settlement::Free });
+                let lost = error.may_be_charged;
+                reservation.settle(if lost { Settlement::Lost } else { Settlement::Free });
                 Err(error)
             }
         }
@@ -588,8 +588,8 @@ fn response(
     }
 }
 
-fn after_attempts(error: ModelError, attempts: u32) -> ModelError {
-    let error = error.with_attempts(attempts);
+fn after_attempts(mut error: ModelError, attempts: u32) -> ModelError {
+    error.attempts = attempts;
     if attempts == 1 { error } else { error.context(&format!("gave up after {attempts} attempts")) }
 }
 
@@ -597,11 +597,9 @@ fn over_budget(error: BudgetError, wire: &dyn Wire) -> ModelError {
     let hint = match error {
         // Whoever cannot note it may not go on, either.
         BudgetError::NotNoted { ref hint, .. } => {
-            let not_noted = ModelError::new(ErrorKind::NotNoted, error.to_string());
-            return match hint {
-                Some(hint) => not_noted.with_hint(hint.clone()),
-                None => not_noted,
-            };
+            let mut not_noted = ModelError::new(ErrorKind::NotNoted, error.to_string());
+            not_noted.hint.clone_from(hint);
+            return not_noted;
         }
         BudgetError::Cost { .. } => "raise `--max-cost` to go on".to_owned(),
         BudgetError::Tokens { .. } => "raise `--max-tokens` to go on".to_owned(),
