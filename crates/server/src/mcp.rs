@@ -1,5 +1,7 @@
 //! Our tools over streamable HTTP: the draft tools of each workspace on one address, the tool that runs code on another.
 
+use std::sync::Arc;
+
 use crate::tools::{CodeServer, DraftServer, Refusal, Sessions, over_http};
 use assize_draft::{GATE, HANDOFF};
 use axum::Router;
@@ -49,7 +51,7 @@ const LONGEST_GREETING: usize = 64 << 10;
 
 /// Lets a message in when all of it is there, and a new client if there is room.
 async fn admit(
-    State((open, longest)): State<(Sessions, usize)>,
+    State((open, longest)): State<(Arc<Sessions>, usize)>,
     request: Request,
     next: Next,
 ) -> Response {

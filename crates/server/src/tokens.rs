@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_types::Fingerprint;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
@@ -108,7 +109,7 @@ impl Tokens {
         }
         let failed = |source| self.failed(source);
         let (id, secret) = (unguessable().map_err(failed)?, unguessable().map_err(failed)?);
-        let id = format!("tok-{}", hex(&Sha256::digest(id)[..4]));
+        let id = format!("tok-{}", &Fingerprint::of(id).to_string()[..8]);
         let created = now();
         let expires = created + u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         let info = TokenInfo { id: id.clone(), scope: scope.to_owned(), created, expires };
@@ -153,8 +154,8 @@ impl Tokens {
 
     /// Beginning of all hashes of this owner.
     fn owner_mark(&self) -> String {
-        let hash = Sha256::new().chain_update(b"assize owner ").chain_update(self.owner.reveal());
-        hex(&hash.finalize()[..4])
+        let hash = Fingerprint::of(format!("assize owner {}", self.owner.reveal()));
+        hash.to_string()[..8].to_owned()
     }
 
     fn hash(&self, id: &str, secret: &str) -> String {
@@ -217,10 +218,6 @@ pub(crate) fn is_scope(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let named = |name: &str| !name.is_empty() && name.len() <= 60 && name.chars().all(plain);
     text == "code" || text.strip_prefix("drafts/").is_some_and(named)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

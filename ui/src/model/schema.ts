@@ -2229,7 +2229,7 @@ export interface components {
             tests?: string | null;
         };
         /** @description How far a run is. */
-        RunStatus: ("done" | "failed" | "cancelled") | "waiting" | "running" | "stopped";
+        RunState: ("done" | "failed" | "cancelled") | "waiting" | "running" | "stopped";
         /** @description A run in a list. */
         RunSummary: {
             /** @description Milliseconds since 1970 */
@@ -2241,7 +2241,7 @@ export interface components {
             /** @description What must be known of it, such as that no model was asked */
             label: string | null;
             parent: string | null;
-            status: components["schemas"]["RunStatus"];
+            status: components["schemas"]["RunState"];
             title: string;
             updated: number;
         };
@@ -2260,7 +2260,7 @@ export interface components {
             parent: string | null;
             /** @description What its answers took so far, in all its lives */
             spent: components["schemas"]["Spent"];
-            status: components["schemas"]["RunStatus"];
+            status: components["schemas"]["RunState"];
             title: string;
             updated: number;
         } & ({
@@ -3055,7 +3055,7 @@ export type RoundDrift = components['schemas']['RoundDrift'];
 export type RunKind = components['schemas']['RunKind'];
 export type RunPage = components['schemas']['RunPage'];
 export type RunStart = components['schemas']['RunStart'];
-export type RunStatus = components['schemas']['RunStatus'];
+export type RunState = components['schemas']['RunState'];
 export type RunSummary = components['schemas']['RunSummary'];
 export type RunView = components['schemas']['RunView'];
 export type Sandboxes = components['schemas']['Sandboxes'];
