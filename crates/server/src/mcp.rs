@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::tools::{CodeServer, DraftServer, Refusal, Sessions, over_http};
 use assize_draft::{GATE, HANDOFF};
+use assize_types::unix_millis;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -160,17 +161,11 @@ pub(crate) async fn tidy(app: &App) {
             continue;
         }
         let tidied = async {
-            desk.sweep(GATE, now(), assize_draft::keep(&app.services.settings)).await?;
+            desk.sweep(GATE, unix_millis(), assize_draft::keep(&app.services.settings)).await?;
             desk.begin_to_decide_what_is_left().await
         };
         if let Err(error) = tidied.await {
             app.services.reporter.warn(&format!("`{name}`: {error}"));
         }
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -2,6 +2,7 @@
 
 use assize_graph::{Event, Key, Record};
 use assize_run::{Lease, RunId, StoreError, StoredEvent};
+use assize_types::unix_millis;
 use async_nats::HeaderMap;
 
 use super::life::Life;
@@ -11,7 +12,7 @@ use super::wire::{
     self, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, Turn,
     TurnKind, Written, event_ids,
 };
-use super::{ClusterStore, now, with_events};
+use super::{ClusterStore, with_events};
 use crate::error::is_missing;
 use crate::link::{Created, Found, More, Reading};
 
@@ -200,7 +201,7 @@ impl ClusterStore {
             TurnKind::Claimed { .. } | TurnKind::Removed => 0,
         };
         let removed = matches!(kind, TurnKind::Removed);
-        let payload = serde_json::to_vec(&Turn { at: now(), kind });
+        let payload = serde_json::to_vec(&Turn { at: unix_millis(), kind });
         let payload = payload.map_err(|error| self.link.failed(error))?;
         let packed = with_events(Packed { headers: HeaderMap::new(), payload }, events);
         let Created::Ours(place) = self.create(wire::turn(run, epoch), packed).await? else {

@@ -8,7 +8,7 @@ use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::wire::{EVENTS, RUNS};
 use crate::error::Trouble;
@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct Growth {
     stream: &'static str,
     filter: &'static str,
-    listening: Mutex<Option<(watch::Receiver<Heard>, AbortHandle)>>,
+    listening: Mutex<Option<(watch::Receiver<Heard>, AbortOnDropHandle<()>)>>,
 }
 
 /// The last that was heard of: its place, and how many events it has.
@@ -95,17 +95,8 @@ impl Growth {
         let (tell, heard) = watch::channel(Heard::default());
         let (link, stream, filter) = (Arc::clone(link), self.stream, self.filter);
         let task = tokio::spawn(async move { follow(&link, stream, filter, &tell).await });
-        *listening = Some((heard.clone(), task.abort_handle()));
+        *listening = Some((heard.clone(), AbortOnDropHandle::new(task)));
         heard
-    }
-}
-
-impl Drop for Growth {
-    fn drop(&mut self) {
-        let listening = self.listening.get_mut();
-        if let Some((_, task)) = listening {
-            task.abort();
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use assize_draft::{
 };
 use assize_run::{AuditEntry, AuditQuery, Store};
 use assize_service::Services;
-use assize_types::Failure;
+use assize_types::{Failure, unix_millis};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -19,13 +19,13 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use super::page;
 use crate::App;
 use crate::events::{After, Stream, last_seen};
 use crate::extract::{Path, Query, Sent};
-use crate::mcp::now;
 use crate::problem::Problem;
 
 /// Who decides, where somebody does so at this door.
@@ -191,14 +191,14 @@ pub(crate) async fn draft(
     let desk = app.desk(&name)?.clone();
     let found = desk.state().await?.drafts.get(&draft).cloned();
     let draft = found.ok_or_else(|| Problem::not_found("there is no such draft"))?;
-    aside(move || {
+    spawn_blocking(move || {
         let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
         let bytes = desk.draft(&draft.name)?;
         let (base, content) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
         let diff = Diff::unified(&draft.path, &base, &content);
         Ok(Json(DraftView { content: content.into_owned(), diff, draft }))
     })
-    .await
+    .await?
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -253,14 +253,8 @@ async fn find(desk: &DraftService, name: &str) -> Result<Submission, Problem> {
 async fn shown(desk: &Arc<DraftService>, name: &str) -> Result<Json<SubmissionView>, Problem> {
     let (submission, desk) = (find(desk, name).await?, desk.clone());
     // What differs may take a while to be found.
-    aside(move || Ok(Json(SubmissionView::new(&desk, submission)))).await
-}
-
-/// Does what takes a while where it keeps nobody else waiting.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await?
+    let view = spawn_blocking(move || SubmissionView::new(&desk, submission)).await?;
+    Ok(Json(view))
 }
 
 /// Makes a decision on a submission, even if the reviewer hangs up meanwhile, and shows what became of it.
@@ -516,6 +510,6 @@ pub(crate) async fn clean(
         None => keep(&app.services.settings),
     };
     let own = desk.clone();
-    let sweep = app.docket.spawn(async move { own.sweep(PERSON, now(), keep).await });
+    let sweep = app.docket.spawn(async move { own.sweep(PERSON, unix_millis(), keep).await });
     Ok(Json(sweep.await??))
 }
