@@ -126,10 +126,6 @@ impl Cassette {
         Ok(Cassette { path: path.to_owned(), mode, tape: Mutex::new(Tape { calls, file }) })
     }
 
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
     /// What the cassette has for this request, asked of this model.
     ///
     /// A failure is played only in a replay: while recording, it is worth another try.
