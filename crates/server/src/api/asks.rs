@@ -100,7 +100,7 @@ pub(crate) struct RunStart {
     settings: Wishes,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LanguageName {
     #[default]
